@@ -14,8 +14,9 @@ from typing import Any
 from shelld_client import calls
 from shelld_client.calls import Call
 from shelld_client.connection import Connection
-from shelld_client.errors import ShellError
-from shelld_client.mailbox import AsyncMailbox, Item
+from shelld_client.errors import ProtocolError, ShellError
+from shelld_client.mailbox import AsyncMailbox, End, Item
+from shelld_protocol.event_methods import Event
 
 
 class AsyncOngoing:
@@ -44,6 +45,26 @@ class AsyncOngoing:
         """Wait for the next event, the answer, or the end."""
         item = await self._mailbox.get()
         self._connection.write_log()
+        return item
+
+    async def answer(self) -> bytes:
+        """Wait for the answer, if it comes before all events. Raises `ShellError`."""
+        item = await self.next()
+        if isinstance(item, ShellError):
+            raise item
+        if isinstance(item, End):
+            raise item.why
+        if isinstance(item, Event):
+            raise ProtocolError("the peer sent an event before its answer")
+        return item
+
+    async def next_event(self) -> Event | None:
+        """Wait for the next event; return None at the end. Raises `ShellError`."""
+        while not isinstance(item := await self.next(), Event):
+            if isinstance(item, End):
+                if item.error is not None:
+                    raise item.error
+                return None
         return item
 
     def claim(self, subscription: str) -> None:

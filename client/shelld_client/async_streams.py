@@ -2,8 +2,8 @@
 
 `streams.py` has the same without await, for `Client`. `make sync` makes it from this file.
 
-Leaving an iterator ends what it has started: a subscription ends, and a command is killed with all
-its processes. An iterator that is dropped does the same.
+Leaving one ends what it has started: a subscription ends, and a command is killed with all
+its processes. One that is dropped does the same.
 """
 
 from __future__ import annotations
@@ -48,7 +48,32 @@ class AsyncBegin(Protocol):
     def __call__(self, call: Call[Any]) -> AsyncOngoing: ...
 
 
-class AsyncEventStream:
+class _Iteration:
+    """Ends with its block, with `end`, or when it is dropped."""
+
+    # For `__del__`, even if `__init__` has failed.
+    _ongoing: AsyncOngoing | None = None
+    _is_over = False
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """End the iteration, and what it has started. Leaving the block does this."""
+        self._is_over = True
+        if self._ongoing is not None:
+            self._ongoing.end()
+
+    def __del__(self) -> None:
+        self.end()
+
+
+class AsyncEventStream(_Iteration):
     """The events of a subscription. Use it with ``async with``, and iterate over it.
 
     The events of a single shell end with its last one. Others go on until the block is left, or the
@@ -59,8 +84,6 @@ class AsyncEventStream:
     """
 
     def __init__(self, begin: AsyncBegin, options: Mapping[str, Any]) -> None:
-        # First, because `__del__` needs it even if the options are of a wrong type.
-        self._ongoing: AsyncOngoing | None = None
         self.subscription = ""
         self.seq = 0
         self._begin = begin
@@ -73,7 +96,6 @@ class AsyncEventStream:
             # The end of the shell is the end of the iteration.
             params["events"] = [*self._wanted, "exit"]
         self._subscribed: SubscribeResult | None = None
-        self._is_over = False
 
     async def __aenter__(self) -> Self:
         if self._ongoing is not None or self._is_over:
@@ -81,12 +103,7 @@ class AsyncEventStream:
         call = calls.subscribe(self._params)
         self._ongoing = ongoing = self._begin(call)
         try:
-            answer = await ongoing.next()
-            if isinstance(answer, ShellError):
-                raise answer
-            if not isinstance(answer, bytes):
-                raise _why(answer)
-            self._subscribed = result = call.decode(answer)
+            self._subscribed = result = call.decode(await ongoing.answer())
         except BaseException:
             # Nobody may cancel it any more.
             self._is_over, self._ongoing = True, None
@@ -98,15 +115,9 @@ class AsyncEventStream:
             raise
         ongoing.claim(result.subscription)
         self.subscription, self.seq = result.subscription, result.seq
+        # Then nothing comes, unless events are sent again.
+        self._is_over = result.is_over and self._params.get("from_seq") in (None, result.seq)
         return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.end()
 
     def __aiter__(self) -> AsyncIterator[Event]:
         if self._ongoing is None:
@@ -115,38 +126,29 @@ class AsyncEventStream:
 
     async def __anext__(self) -> Event:
         while not self._is_over and self._ongoing is not None:
-            item = await self._ongoing.next()
-            if isinstance(item, End):
-                self._is_over = True
-                if item.error is not None:
-                    raise item.error
-            elif isinstance(item, Event):
-                self.seq = item.seq
-                self._is_over = self._is_last(item)
-                if self._wanted is None or calls.EVENT_NAMES[type(item)] in self._wanted:
-                    return item
+            event = await self._ongoing.next_event()
+            self._is_over = event is None or self._is_last(event)
+            if event is not None:
+                self.seq = event.seq
+                if self._wanted is None or calls.EVENT_NAMES[type(event)] in self._wanted:
+                    return event
         raise StopAsyncIteration
 
     def _is_last(self, event: Event) -> bool:
         subscribed = self._subscribed
         if subscribed is None or subscribed.bash_id is None:
             return False
+        if subscribed.is_over:
+            return event.seq >= subscribed.seq
         if isinstance(event, ExitEvent):
             return "leftover" not in subscribed.events or not event.leftover
         return isinstance(event, LeftoverEvent) and not event.leftover
 
-    def end(self) -> None:
-        """Receive no more events. Leaving the block does this."""
-        self._is_over = True
-        if self._ongoing is not None:
-            self._ongoing.end()
 
-    def __del__(self) -> None:
-        self.end()
-
-
-class AsyncOutputStream:
+class AsyncOutputStream(_Iteration):
     """The output of a command as it comes, then its result. Iterate over it.
+
+    Ending the iteration kills the command, unless it has ended or moved to the background.
 
     Yields `OutputEvent`, and the result as the last item; `result` has it, too. Output that could
     not be sent in time is read from the daemon, so that nothing is missing that is still kept.
@@ -165,23 +167,13 @@ class AsyncOutputStream:
         self._begin = begin
         self._request = request
         self._call = call
-        self._ongoing: AsyncOngoing | None = None
         self._failure: ShellError | None = None
         self._exit: ExitEvent | None = None
         self._ends: dict[StreamName, int] = {"stdout": 0, "stderr": 0}
         self._ready: collections.deque[OutputEvent] = collections.deque()
-        self._is_over = False
 
     async def __aenter__(self) -> Self:
         return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.end()
 
     def __aiter__(self) -> AsyncIterator[OutputEvent | BashResult | BackgroundResult]:
         return self
@@ -222,7 +214,7 @@ class AsyncOutputStream:
 
     async def _take(self, item: Item) -> None:
         if isinstance(item, End):
-            raise _why(item)
+            raise item.why
         if isinstance(item, ShellError):
             self._failure = item
         elif isinstance(item, bytes):
@@ -257,15 +249,6 @@ class AsyncOutputStream:
                 return
             self._ends[stream] = part.end
             self._ready.append(part)
-
-    def end(self) -> None:
-        """Kill the command, unless it has ended or moved to the background."""
-        self._is_over = True
-        if self._ongoing is not None:
-            self._ongoing.end()
-
-    def __del__(self) -> None:
-        self.end()
 
 
 class AsyncJob:
@@ -306,12 +289,7 @@ class AsyncJob:
             raise RuntimeError("a job can be started once only")
         self._ongoing = ongoing = self._begin(self._call)
         try:
-            answer = await ongoing.next()
-            if isinstance(answer, ShellError):
-                raise answer
-            if not isinstance(answer, bytes):
-                raise _why(answer)
-            self._started = started = self._result_of(answer)
+            self._started = started = self._result_of(await ongoing.answer())
         except BaseException:
             ongoing.abandon(lambda late: calls.kill_shell(self._result_of(late).bash_id, {}))
             raise
@@ -346,24 +324,13 @@ class AsyncJob:
         while not self._is_over:
             if self._ongoing is None:
                 raise RuntimeError("the job has not started: use it with a with block")
-            item = await self._ongoing.next()
-            if isinstance(item, End):
-                self._is_over = True
-                if item.error is not None:
-                    raise item.error
-            elif isinstance(item, Event):
-                self._is_over = isinstance(item, ExitEvent)
-                return item
+            event = await self._ongoing.next_event()
+            self._is_over = event is None or isinstance(event, ExitEvent)
+            if event is not None:
+                return event
         raise StopAsyncIteration
 
     def __del__(self) -> None:
         if self._ongoing is not None and self._started is not None and not self._has_left:
             self._ongoing.send_only(calls.kill_shell(self.id, {}))
             self._ongoing.end()
-
-
-def _why(end: object) -> ShellError:
-    """Return the error for a request that ended without an answer."""
-    if isinstance(end, End) and end.error is not None:
-        return end.error
-    return ShellError("the request was ended before its answer")

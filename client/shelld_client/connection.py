@@ -229,7 +229,7 @@ class Connection(Generic[T]):
                 yield pending.call, bytes(message.result)
 
     def _tell(self, method: str, params: msgspec.Raw) -> None:
-        """Pass a notification to the one who wants it, if anybody does."""
+        """Pass an event to the listener of its request, if there is one."""
         event = decode_event(method, bytes(params)) if self._listeners else None
         if event is not None and isinstance(event.request_id, int):
             listener = self._listeners.get(event.request_id)

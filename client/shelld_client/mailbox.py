@@ -26,6 +26,11 @@ class End(NamedTuple):
 
     error: ShellError | None = None
 
+    @property
+    def why(self) -> ShellError:
+        """The error for one who still expects something."""
+        return self.error or ShellError("the request was ended before its answer")
+
 
 # An event, the result of the request (JSON) or its error, or the end of all.
 Item: TypeAlias = Event | bytes | ShellError | End

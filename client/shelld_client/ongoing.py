@@ -12,8 +12,9 @@ from typing import Any
 from shelld_client import calls
 from shelld_client.calls import Call
 from shelld_client.connection import Connection
-from shelld_client.errors import ShellError
-from shelld_client.mailbox import Item, Mailbox
+from shelld_client.errors import ProtocolError, ShellError
+from shelld_client.mailbox import End, Item, Mailbox
+from shelld_protocol.event_methods import Event
 
 
 class Ongoing:
@@ -42,6 +43,26 @@ class Ongoing:
         """Wait for the next event, the answer, or the end."""
         item = self._mailbox.get()
         self._connection.write_log()
+        return item
+
+    def answer(self) -> bytes:
+        """Wait for the answer, if it comes before all events. Raises `ShellError`."""
+        item = self.next()
+        if isinstance(item, ShellError):
+            raise item
+        if isinstance(item, End):
+            raise item.why
+        if isinstance(item, Event):
+            raise ProtocolError("the peer sent an event before its answer")
+        return item
+
+    def next_event(self) -> Event | None:
+        """Wait for the next event; return None at the end. Raises `ShellError`."""
+        while not isinstance(item := self.next(), Event):
+            if isinstance(item, End):
+                if item.error is not None:
+                    raise item.error
+                return None
         return item
 
     def claim(self, subscription: str) -> None:

@@ -112,6 +112,9 @@ class SubscribeResult(Result):
     bash_id: Annotated[
         str | None, Meta(description="Its shell. Left out if it is about several.")
     ] = None
+    is_over: Annotated[
+        bool, Meta(description="Whether seq is its last number. Left out if false.")
+    ] = False
 
 
 class UnsubscribeParams(Params):

@@ -136,6 +136,20 @@ async def test_continued_events_of_one_shell_end_with_it(spawn: Spawn, tmp_path:
         assert found[0].text == first.text
 
 
+async def test_ended_events_have_an_end_wherever_they_begin(spawn: Spawn) -> None:
+    async with spawn() as shell:
+        job = await shell.bash("echo out", run_in_background=True)
+        async with shell.events(bash_id=job.bash_id) as events:
+            seqs = [each.seq async for each in events]
+            # One that is dropped would end the subscription.
+            readers: list[Any] = []
+            for from_seq, expected in ((None, []), (0, seqs), (1, seqs[1:]), (seqs[-1], [])):
+                options = {"subscription": events.subscription, "from_seq": from_seq}
+                readers.append(shell.events(**options))
+                await readers[-1].__aenter__()
+                assert [each.seq async for each in readers[-1]] == expected
+
+
 async def test_everyone_who_waits_learns_of_the_end(spawn: Spawn) -> None:
     async with spawn() as shell:
         ends: list[object] = []

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import select
 from collections.abc import Generator
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
@@ -115,10 +114,9 @@ def test_only_wanted_events_are_sent(events: RawDaemon) -> None:
 
 def test_nobody_else_hears_anything(events: RawDaemon) -> None:
     events.bash("echo out")
-    events.background("echo out")
-    events.send_raw(b"")
-    events.call("ping")
-    assert not select.select([cast("Any", events.process.stdout)], [], [], 0.2)[0]
+    ended = {"bash_id": events.background("echo out"), "until": "exit", "wait": 60_000}
+    events.call("bash_output", ended)
+    assert events_to_answer(events, events.request("ping")) == []
 
 
 def test_events_of_one_shell(events: RawDaemon, tmp_path: Path) -> None:
@@ -176,28 +174,39 @@ def test_events_of_a_session(events: RawDaemon, tmp_path: Path) -> None:
     assert {each["session"] for each in found} == {"mine"}
 
 
-def test_first_output_is_sent_at_once(events: RawDaemon, tmp_path: Path) -> None:
-    gate = Gate(tmp_path / "gate")
-    subscribe(events, "output", "exit", interval_ms=5_000)
-    bash_id = events.background(f"echo first; {gate.wait}; echo second; echo third")
-    assert next_event(events)["text"] == "first\n"
-    gate.open()
-    # The end does not wait for the interval, and the output comes before it.
-    found = events_to(events, "exited")
-    assert text_of(found) == "second\nthird\n"
-    assert found[-1]["bash_id"] == bash_id
+@pytest.fixture
+def rare() -> Generator[RawDaemon]:
+    """A daemon whose default interval never passes."""
+    constants = {"shelld.methods.events.DEFAULT_INTERVAL_MS": 3_600_000}
+    with raw_daemon(command=altered_daemon(constants)) as daemon:
+        yield daemon
 
 
-def test_full_chunk_does_not_wait_for_the_interval(events: RawDaemon, tmp_path: Path) -> None:
-    gate = Gate(tmp_path / "gate")
-    subscribe(events, "output", "exit", interval_ms=5_000, max_bytes=1024)
-    events.background(f"echo first; head -c 4096 /dev/zero | tr '\\0' x; {gate.wait}")
-    found = [next_event(events)]
-    while len(text_of(found)) < len("first\n") + 4096:
-        found.append(next_event(events))
+def test_only_the_end_cuts_the_interval_short(rare: RawDaemon, tmp_path: Path) -> None:
+    first, second = Gate(tmp_path / "1"), Gate(tmp_path / "2")
+    subscribe(rare, "output", "exit")
+    bash_id = rare.background(f"echo one; {first.wait}; echo two; {second.wait}; echo three")
+    assert next_event(rare)["text"] == "one\n"
+    first.open()
+    read = {"bash_id": bash_id, "stdout_offset": 4, "wait": 60_000}
+    assert rare.call("bash_output", read)["stdout"] == "two\n"
+    second.open()
+    # The second line waited, and nothing waits longer than the command runs.
+    output, end = events_to(rare, "exited")
+    assert (output["text"], end["bash_id"]) == ("two\nthree\n", bash_id)
+
+
+def test_full_chunk_does_not_wait_for_the_interval(rare: RawDaemon, tmp_path: Path) -> None:
+    first, second = Gate(tmp_path / "1"), Gate(tmp_path / "2")
+    subscribe(rare, "output", "exit", max_bytes=1024)
+    rare.background(f"echo one; {first.wait}; head -c 4096 /dev/zero | tr '\\0' x; {second.wait}")
+    found = [next_event(rare)]
+    first.open()
+    while len(text_of(found)) < len("one\n") + 4096:
+        found.append(next_event(rare))
     assert all(len(each["text"]) <= 1024 for each in found)
-    gate.open()
-    next_event(events, "exited")
+    second.open()
+    next_event(rare, "exited")
 
 
 @pytest.mark.parametrize("strip", [True, False])
@@ -372,7 +381,8 @@ def test_subscription_of_an_ended_shell_can_be_continued(events: RawDaemon) -> N
     found = events_to(events, "exited")
     name, bash_id = result["subscription"], result["bash_id"]
     again_params = {"subscription": name, "from_seq": 0, "bash_id": bash_id}
-    assert events.call("subscribe", again_params)["bash_id"] == bash_id
+    continued = events.call("subscribe", again_params)
+    assert (continued["bash_id"], continued["isOver"]) == (bash_id, True)
     again = events_to(events, "exited")
     assert [each["seq"] for each in again] == [each["seq"] for each in found] == [1, 2]
     assert text_of(again) == "out\n"
@@ -464,6 +474,18 @@ def test_ended_subscriptions_do_not_count(events: RawDaemon) -> None:
     assert subscribe(events, "exit")
 
 
+def test_only_the_last_ended_subscriptions_are_kept() -> None:
+    constants = {"shelld.events.subscriptions.MAX_ENDED": 3}
+    with raw_daemon(command=altered_daemon(constants)) as daemon:
+        names = [daemon.bash("true", notify=["exit"])["subscription"] for _ in range(5)]
+        while next_event(daemon)["subscription"] != names[-1]:
+            pass
+        for name in names[:2]:
+            assert daemon.fail("subscribe", {"subscription": name})["code"] == -32602
+        for name in names[2:]:
+            assert daemon.call("subscribe", {"subscription": name})["seq"] == 1
+
+
 def test_unknown_subscription_is_ended_without_error(daemon: RawDaemon) -> None:
     assert daemon.call("unsubscribe", {"subscription": "sub_none"}) == {}
 
@@ -475,9 +497,9 @@ def test_nothing_follows_the_end_of_a_subscription(events: RawDaemon) -> None:
     request = events.request("unsubscribe", {"subscription": name})
     events.answer(request)
     events.forget_answers()
-    events.call("kill_shell", {"shell_id": bash_id, "grace": 0})
-    events.bash("true")
-    assert not select.select([cast("Any", events.process.stdout)], [], [], 0.2)[0]
+    kill = {"shell_id": bash_id, "grace": 0}
+    for method, params in (("kill_shell", kill), ("bash", {"command": "true"}), ("ping", {})):
+        assert events_to_answer(events, events.request(method, params)) == []
     assert events.fail("subscribe", {"subscription": name})["code"] == -32602
 
 
@@ -519,6 +541,7 @@ def run_many_commands(events: RawDaemon) -> None:
 
 
 def test_subscribing_ending_and_unsubscribing_at_once(events: RawDaemon) -> None:
+    subscribe(events, "exit")
     for _ in range(50):
         bash_id = events.background("echo out")
         request = events.request("subscribe", {"events": ["output", "exit"], "bash_id": bash_id})
@@ -526,8 +549,10 @@ def test_subscribing_ending_and_unsubscribing_at_once(events: RawDaemon) -> None
         name = events.answer(request)["result"]["subscription"]
         events.answer(events.request("unsubscribe", {"subscription": name}))
         events.answer(kill)
-    ends = [each for each in drain(events) if each["method"] == "shell/exited"]
-    assert len({each["params"]["bash_id"] for each in ends}) == len(ends)
+    ends = [each["params"] for each in drain(events) if each["method"] == "shell/exited"]
+    told = {(each["subscription"], each["bash_id"]) for each in ends}
+    assert len(told) == len(ends)
+    assert sum(name == "sub_1" for name, _ in told) == 50
 
 
 def drain(daemon: RawDaemon) -> list[Json]:
@@ -693,6 +718,25 @@ def test_screens_sent_again_are_whole_at_the_end(events: RawDaemon) -> None:
     assert screens[-1]["changed"] == [0, 1, 2, 3]
     assert screens[-1]["lines"][:2] == ["one", "two"]
     assert all(each["lines"] == [] for each in screens[:-1])
+
+
+def test_slow_client_gets_the_whole_screen_again(impatient: RawDaemon, tmp_path: Path) -> None:
+    pytest.importorskip("avt")
+    name = subscribe(impatient, "output", "screen", interval_ms=0)
+    for _ in range(5):
+        impatient.background("head -c 400000 /dev/zero | tr '\\0' x")
+    bash_id = impatient.background("printf one; read x; printf two; read x", tty=True)
+    while "one" not in next_event(impatient, "screen")["lines"]:
+        pass
+    done = tmp_path / "done"
+    impatient.request("subscribe", {"subscription": name, "from_seq": 0})
+    # The client reads nothing until another command has ended.
+    impatient.request("bash", {"command": f"touch {done}"})
+    wait_for(done.exists)
+    while "one" not in (seen := next_event(impatient, "screen"))["lines"]:
+        pass
+    assert seen["changed"] == list(range(30))
+    impatient.call("kill_shell", {"shell_id": bash_id})
 
 
 def test_journal_tells_what_is_no_longer_kept() -> None:

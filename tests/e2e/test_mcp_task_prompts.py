@@ -90,6 +90,30 @@ def test_a_listener_hears_of_each_question(host: TaskHost) -> None:
     assert rest in (["working", "completed"], ["completed"])
 
 
+def test_a_listener_hears_that_a_question_is_withdrawn(host: TaskHost) -> None:
+    # Nothing is written when bash gives up.
+    task = host.task("read -t 3 -p 'Name? ' name; sleep 300", tty=True, run_in_background=True)
+    states = host.states(task)
+    assert next(states)["status"] == "input_required"
+    assert next(states)["status"] == "working"
+    host.call("tasks/cancel", taskId=task)
+    assert [state["status"] for state in states] == ["cancelled"]
+
+
+def test_a_cancelled_answer_leaves_the_question_open(host: TaskHost) -> None:
+    task = host.task("bash --norc --noediting", tty=True, run_in_background=True)
+    key, _ = question_of(host, task)
+    response = {"action": "accept", "content": {"answer": "echo typed; exit"}}
+    request_id = host.daemon.request(
+        "tasks/update", {"taskId": task, "inputResponses": {key: response}, "_meta": host.meta}
+    )
+    host.daemon.notify("$/cancelRequest", {"id": request_id})
+    if "error" in host.daemon.answer(request_id):
+        assert question_of(host, task)[0] == key
+        host.answer(task, key, "echo typed; exit")
+    assert "typed" in host.result_of(task)["content"][0]["text"]
+
+
 def test_a_background_command_asks_too(host: TaskHost) -> None:
     task = host.task(NAME, tty=True, run_in_background=True)
     key, _ = question_of(host, task)

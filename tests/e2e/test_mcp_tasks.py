@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -426,14 +425,8 @@ def test_a_cancelled_task_ends_the_listening(eager: TaskHost) -> None:
     other = TaskHost(eager.daemon)
     states = eager.states(task)
     request_id = other.request("tasks/cancel", taskId=task)
-    assert [state["status"] for state in until(states, eager.daemon, request_id)] == ["cancelled"]
-
-
-def until(states: Iterator[Json], daemon: RawDaemon, request_id: Any) -> list[Json]:
-    """Return the states, of which the first comes with the answer to another request."""
-    answer = daemon.answer(request_id)
-    assert "error" not in answer
-    return list(states)
+    assert "error" not in other.daemon.answer(request_id)
+    assert [state["status"] for state in states] == ["cancelled"]
 
 
 def test_unknown_tasks_are_not_listened_to(eager: TaskHost, gate: Gate) -> None:
@@ -503,7 +496,7 @@ def test_too_many_tasks_are_not_listened_to(eager: TaskHost) -> None:
     eager.daemon.answer(ids[0])
     for task in tasks:
         eager.call("tasks/cancel", taskId=task)
-    (request_id,) = [eager.request("subscriptions/listen", notifications={"taskIds": tasks})]
+    request_id = eager.request("subscriptions/listen", notifications={"taskIds": tasks})
     for each in (*ids[1:], request_id):
         assert "error" not in eager.daemon.answer(each)
 

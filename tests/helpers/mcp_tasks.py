@@ -141,29 +141,28 @@ class TaskHost:
         return cast("Json", self.end_of(task_id)["result"])
 
     def states(self, *task_ids: str) -> Iterator[Json]:
-        """Listen to tasks until they are over; yield the params of notifications."""
+        """Listen to tasks from now on; return the params of notifications, until all are over."""
         request_id = self.request("subscriptions/listen", notifications={"taskIds": task_ids})
-        yield from self.heard(request_id, list(task_ids))
+        self._check_acknowledged(request_id, list(task_ids))
+        return self._rest(request_id)
 
     def heard(self, request_id: Any, task_ids: list[str]) -> Iterator[Json]:
         """Yield the params of the notifications of one subscription, until it ends."""
-        is_first = True
-        waiting: list[Json] = []
-        while True:
-            message = self.daemon.receive()
-            if message.get("id") == request_id:
-                check_result("subscriptions/listen", message["result"])
-                assert message["result"]["_meta"][SUBSCRIPTION_KEY] == request_id
-                break
-            if message.get("params", {}).get("_meta", {}).get(SUBSCRIPTION_KEY) != request_id:
-                waiting.append(message)
-                continue
+        self._check_acknowledged(request_id, task_ids)
+        yield from self._rest(request_id)
+
+    def _check_acknowledged(self, request_id: Any, task_ids: list[str]) -> None:
+        message = self.daemon.receive()
+        assert message["method"].endswith("acknowledged"), message
+        assert message["params"]["_meta"][SUBSCRIPTION_KEY] == request_id
+        check_notification(message)
+        assert message["params"]["notifications"] == {"taskIds": task_ids}
+
+    def _rest(self, request_id: Any) -> Iterator[Json]:
+        while (message := self.daemon.receive()).get("id") != request_id:
+            assert message.get("method") == "notifications/tasks", message
+            assert message["params"]["_meta"][SUBSCRIPTION_KEY] == request_id
             check_notification(message)
-            assert message["method"].endswith("acknowledged") == is_first
-            if is_first:
-                assert message["params"]["notifications"] == {"taskIds": task_ids}
-            else:
-                yield message["params"]
-            is_first = False
-        assert not is_first
-        assert not waiting
+            yield message["params"]
+        check_result("subscriptions/listen", message["result"])
+        assert message["result"]["_meta"][SUBSCRIPTION_KEY] == request_id

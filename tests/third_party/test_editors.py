@@ -262,7 +262,7 @@ def test_secret_is_shown_nowhere(daemon: RawDaemon, tmp_path: Path, editor: Edit
     screen.until_text("exit code 0 after")
     assert "quix" not in raw_output(screen)
     if editor is emacs:
-        # The number of buffers that contain it, also of those that log.
+        # How many buffers contain it. Those with logs count, too.
         screen.type(f"\x1b:(seq-count {BUFFER_HAS_SECRET} (buffer-list))\n")
         screen.until_line(r"0 (#o0, #x0, ?\C-@)")
     records = [json.loads(line) for line in (tmp_path / "audit").read_text().splitlines()]

@@ -56,7 +56,7 @@ class Feed:
         self._skipped: dict[StreamName, int] = dict.fromkeys(self._streams, 0)
         self._skipped_in_all = 0
         # What was written when the output was last looked at.
-        self._seen = -1
+        self._seen = sum(self._positions.values())
         self._pushing = anyio.Lock()
         # The processes that the client believes to be left.
         self._told_leftover: list[int] = []
@@ -116,10 +116,13 @@ class Feed:
             return
         while True:
             await shell.wait_until(lambda: self._has_ended or shell.output.written != self._seen)
-            has_ended = self._has_ended
+            has_ended, before = self._has_ended, dict(self._positions)
             await self.push(final=has_ended)
             if has_ended:
                 return
+            if self._positions == before:
+                # Only a part of a character or a sequence has come. The rest need not wait.
+                continue
             with anyio.move_on_after(self.interval_s):
                 await shell.wait_until(
                     lambda: self._has_ended or self._unsent >= self._wish.max_bytes

@@ -14,7 +14,7 @@ from anyio.lowlevel import checkpoint
 
 from shelld.eventloop.turns import Turns
 from shelld.events.feed import Feed
-from shelld.events.notes import ScreenNote
+from shelld.events.notes import Rows, ScreenNote
 from shelld.output.store import StreamStore
 from shelld.screens.screen import Screen, Screens, View
 from shelld.shells.shell import Shell
@@ -108,7 +108,6 @@ async def follow_screen(screens: Screens, feed: Feed) -> None:
 
 async def _follow(screen: Screen, terminal: TerminalInput, feed: Feed) -> None:
     shell, store = feed.shell, feed.shell.stdout.store
-    screen_rows = _Rows(feed)
     shown = (-1, -1)
     has_ended = False
     while not has_ended:
@@ -119,7 +118,7 @@ async def _follow(screen: Screen, terminal: TerminalInput, feed: Feed) -> None:
             if not await feed.subscription.wait_for_room():
                 # The next look shows all that has changed until then.
                 pause_s = max(pause_s, _SLOW_PAUSE_S)
-            elif await _look(screen, screen_rows, store.written):
+            elif await _look(screen, feed, store.written):
                 shown = drawn
             else:
                 # There is no process for it now.
@@ -134,47 +133,38 @@ async def _follow(screen: Screen, terminal: TerminalInput, feed: Feed) -> None:
             await checkpoint()
 
 
-async def _look(screen: Screen, rows: _Rows, least: int) -> bool:
+async def _look(screen: Screen, feed: Feed, least: int) -> bool:
     """Tell what has changed on the screen. Return False if it cannot be seen now."""
+    known = feed.subscription.screens.get(feed.shell)
+    version = None if known is None else known.version
     cut_at = anyio.current_time() + _SCREEN_LOOK_S
     try:
-        view = await screen.look(rows.version, least=least, cut_at=cut_at)
+        view = await screen.look(version, least=least, cut_at=cut_at)
     except RpcError:
         return False
-    if view.version != rows.version:
-        await rows.tell(view)
+    if view.version != version:
+        await _tell_screen(feed, view)
     return True
 
 
-class _Rows:
-    """What a client has been told of a screen. `version` is None before the first time."""
-
-    def __init__(self, feed: Feed) -> None:
-        self.version: int | None = None
-        self._feed = feed
-        self._rows: list[str] = []
-        self._last: ScreenNote | None = None
-
-    async def tell(self, view: View) -> None:
-        rows = (self._rows + [""] * view.rows)[: view.rows]
-        for row, line in zip(view.changed, view.lines, strict=True):
-            rows[row] = line
-        self.version, self._rows = view.version, rows
-        facts = {
-            "version": view.version,
-            "rows": view.rows,
-            "cols": view.cols,
-            "cursor": ScreenCursor(*view.cursor),
-            "alt_screen": view.is_alternate,
-            "title": view.title,
-        }
-        shell = self._feed.shell
-        note = ScreenNote(shell.id, shell.session, facts, rows)
-        make = partial(note.with_changes, lines=view.lines, changed=view.changed)
-        await self._feed.tell_screen(note, make)
-        if self._last is not None:
-            self._last.forget_rows()
-        self._last = note
+async def _tell_screen(feed: Feed, view: View) -> None:
+    shell, screens = feed.shell, feed.subscription.screens
+    known = screens[shell].lines if shell in screens else []
+    rows = (known + [""] * view.rows)[: view.rows]
+    for row, line in zip(view.changed, view.lines, strict=True):
+        rows[row] = line
+    facts = {
+        "version": view.version,
+        "rows": view.rows,
+        "cols": view.cols,
+        "cursor": ScreenCursor(*view.cursor),
+        "alt_screen": view.is_alternate,
+        "title": view.title,
+    }
+    note = ScreenNote(shell, facts, screens)
+    make = partial(note.with_changes, lines=view.lines, changed=view.changed)
+    screens[shell] = Rows(view.version, rows)
+    await feed.tell_screen(note, make)
 
 
 def _drawn(terminal: TerminalInput, store: StreamStore) -> tuple[int, int]:

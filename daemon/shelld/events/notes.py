@@ -7,12 +7,14 @@ the shell when the event is sent. So a journal is small. If the output is no lon
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
+from weakref import WeakKeyDictionary, ref
 
 from shelld.output.retention import StreamName
 from shelld.output.store import StreamStore
 from shelld.output.text import read_text
+from shelld.shells.shell import Shell
 from shelld_protocol.event_methods import Event, OutputEvent, ScreenEvent
 
 
@@ -125,8 +127,15 @@ class OutputNote(NamedTuple):
         )
 
 
+class Rows(NamedTuple):
+    """All rows of a screen, as of a version."""
+
+    version: int
+    lines: list[str]
+
+
 class ScreenNote:
-    """A change of a screen. Only the last one of a shell keeps the rows: all of them.
+    """A change of a screen. `screens` has the rows of the last change of each shell.
 
     So whoever gets the journal again has the whole screen at the end, and the journal is small.
     """
@@ -134,23 +143,25 @@ class ScreenNote:
     method = "shell/screen"
 
     def __init__(
-        self, bash_id: str, session: str | None, facts: Mapping[str, Any], rows: Sequence[str]
+        self, shell: Shell, facts: Mapping[str, Any], screens: WeakKeyDictionary[Shell, Rows]
     ) -> None:
-        self.bash_id = bash_id
-        self.session = session
+        self.bash_id = shell.id
+        self.session = shell.session
+        self._shell = ref(shell)
         self._facts = facts
-        self._rows = rows
-
-    def forget_rows(self) -> None:
-        """Note that another change follows."""
-        self._rows = ()
+        self._screens = screens
 
     def event(self, header: Header) -> Event:
-        return self.with_changes(header, list(self._rows), list(range(len(self._rows))))
+        shell = self._shell()
+        rows = None if shell is None else self._screens.get(shell)
+        if rows is None or rows.version != self._facts["version"]:
+            return self.with_changes(header, [], [])
+        return self.with_changes(header, rows.lines, list(range(len(rows.lines))))
 
     def with_changes(self, header: Header, lines: list[str], changed: list[int]) -> Event:
         """Return the event with the rows that have changed."""
         return ScreenEvent(**header._asdict(), **self._facts, lines=lines, changed=changed)
 
     def brief(self, header: Header) -> Event:
-        return self.with_changes(header, [], [])
+        # Later changes build on these rows, and there is one such screen for each shell.
+        return self.event(header)

@@ -17,13 +17,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, Final, Protocol
+from weakref import WeakKeyDictionary
 
 import anyio
 from anyio.lowlevel import checkpoint
 from msgspec import Struct
 
 from shelld.events.journal import Journal
-from shelld.events.notes import Header, Note
+from shelld.events.notes import Header, Note, Rows
 from shelld.process import faults
 from shelld.shells.shell import Shell
 from shelld_protocol.event_methods import JOURNAL_EVENTS, Event, EventName
@@ -103,10 +104,14 @@ class Subscription:
         start_task: Callable[[Callable[[], Any]], None],
     ) -> None:
         self.name = name
+        # Whether it has nothing more to tell.
+        self.is_over = False
         self.wish = wish
         self._recipient = recipient
         self._request_id = request_id
         self._start_task = start_task
+        # The rows of each screen as the client knows it, until the shell is forgotten.
+        self.screens: WeakKeyDictionary[Shell, Rows] = WeakKeyDictionary()
         self._journal: Journal[Note] = Journal(JOURNAL_EVENTS)
         self._sent = 0
         # Set once the journal was sent again. None if it is not being sent.

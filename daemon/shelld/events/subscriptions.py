@@ -2,7 +2,8 @@
 
 Owns the subscriptions. One of all shells, or of a session, lives until it is ended. One of a single
 shell needs nothing more once the shell's last event was sent. It is then kept as long as the shell,
-so that a client can continue it, and does not count towards `MAX_SUBSCRIPTIONS`.
+so that a client can continue it, and does not count towards `MAX_SUBSCRIPTIONS`. Only the last
+`MAX_ENDED` of these are kept.
 
 Invariant: a shell that starts has its feeds before it can write, end or be forgotten.
 """
@@ -12,7 +13,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -25,6 +26,9 @@ from shelld.shells.shell import Shell
 from shelld_protocol.errors import RpcError, invalid_params, resource_exhausted
 from shelld_protocol.event_methods import MAX_SUBSCRIPTIONS
 
+# As many as shells are retained by default.
+MAX_ENDED: Final = 1_000
+
 
 class Subscriptions:
     def __init__(self, manager: Manager) -> None:
@@ -33,6 +37,8 @@ class Subscriptions:
         self._all: dict[str, Subscription] = {}
         # The feeds of subscriptions that are not over.
         self._feeds: dict[str, set[Feed]] = {}
+        # The names of those that are over, in the order of their ends.
+        self._ended: dict[str, None] = {}
         # The names of the subscriptions of a single shell, by its id.
         self._names: dict[str, set[str]] = {}
         manager.on_start = self._shell_starts
@@ -82,11 +88,12 @@ class Subscriptions:
 
     def remove(self, name: str) -> None:
         """End a subscription. Does nothing if there is none."""
+        self._ended.pop(name, None)
         found = self._all.pop(name, None)
         if found is not None:
             found.close()
+            self._names.get(found.wish.bash_id or "", set()).discard(name)
         for feed in self._feeds.pop(name, ()):
-            self._names.get(feed.shell.id, set()).discard(name)
             feed.close()
 
     async def settle(self) -> None:
@@ -131,9 +138,13 @@ class Subscriptions:
     async def _run(self, subscription: Subscription, feed: Feed, feeds: set[Feed]) -> None:
         await feed.run()
         feeds.discard(feed)
-        if subscription.wish.bash_id is not None:
+        if subscription.wish.bash_id is not None and subscription.name in self._all:
             # There is nothing more to tell.
             self._feeds.pop(subscription.name, None)
+            subscription.is_over = True
+            self._ended[subscription.name] = None
+            if len(self._ended) > MAX_ENDED:
+                self.remove(next(iter(self._ended)))
             if not feed.shell.has_ended:
                 # It could not start, and is forgotten.
                 self.remove(subscription.name)

@@ -4,7 +4,7 @@ Owns what its client was told. The client knows that a task begins as "working",
 notification is about the first change: of the status, or of what the program waits for. The last
 one has the result. Each has the whole task, as ``tasks/get`` returns it at that moment.
 
-It polls nothing: it waits for events of the shell, and looks for prompts as other waits do. A
+It looks for prompts as other waits do, and learns everything else from the shell. A
 client that does not read is sent nothing until it does.
 """
 
@@ -19,6 +19,7 @@ from shelld.mcp.questions import Question, next_prompt
 from shelld.mcp.tasks import Task
 from shelld.methods.context import RequestContext
 from shelld.shells.shell import Shell
+from shelld.waits.prompts import Pauses
 from shelld_protocol.errors import RpcError
 from shelld_protocol.mcp_tasks import (
     ACKNOWLEDGED_NOTIFICATION,
@@ -51,7 +52,13 @@ class Listener:
 
     async def follow(self, shell: Shell, task: Task) -> None:
         """Send each change of a task. Returns after the last one."""
+        # Otherwise its output could be dropped before the client has read enough to be told.
+        with self._manager.reading(shell):
+            await self._follow(shell, task)
+
+    async def _follow(self, shell: Shell, task: Task) -> None:
         told = _AT_FIRST
+        pauses = Pauses(self._manager.looks)
         while True:
             written = shell.output.written
             told = await self._tell(shell, task, told)
@@ -64,7 +71,9 @@ class Listener:
             if task.questions.seen is None:
                 await next_prompt(shell, lambda: task.is_over, self._manager.looks)
             else:
-                await shell.wait_until(may_have_changed)
+                # A prompt can also go away by itself, as that of `read -t`.
+                with anyio.move_on_after(pauses.next(shell)):
+                    await shell.wait_until(may_have_changed)
 
     async def _tell(self, shell: Shell, task: Task, told: _Told) -> _Told:
         """Send the state of a task if it has changed. Return what the client knows now."""

@@ -176,7 +176,8 @@ def _answer_in(response: object, key: str) -> str | None:
     content = given.get("content")
     fields = cast("dict[str, Any]", content) if isinstance(content, dict) else {}
     # Some clients name the only member differently.
-    text = fields.get(ANSWER_NAME, next(iter(fields.values()), None))
+    others = list(fields.values()) if len(fields) == 1 else [None]
+    text = fields.get(ANSWER_NAME, others[0])
     if not isinstance(text, str):
         name = f"{name}.content.{ANSWER_NAME}"
         raise invalid_params(f"Invalid type for {name}: expected string", name)

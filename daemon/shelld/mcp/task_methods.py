@@ -76,7 +76,6 @@ class TaskMethods:
         manager, request_id = context.daemon.manager, context.request_id
         if request_id is None:
             raise invalid_request("a subscription needs an id")
-        self._check_room(len(ids or ()))
         found: dict[Shell, Task] = {}
         for task_id in ids or ():
             try:
@@ -86,6 +85,7 @@ class TaskMethods:
             found[shell] = task
         if ids and not found:
             raise invalid_params("Task not found", "notifications.taskIds")
+        self._check_room(len(found))
         self._listened += len(found)
         try:
             listener = Listener(context, request_id, is_for_forms=accepts_forms(params.meta))

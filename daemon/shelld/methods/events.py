@@ -100,7 +100,13 @@ def _continue(context: RequestContext, params: SubscribeParams, name: str) -> Su
 
 def _result(subscription: Subscription) -> SubscribeResult:
     wish = subscription.wish
-    return SubscribeResult(subscription.name, subscription.seq, sorted(wish.events), wish.bash_id)
+    return SubscribeResult(
+        subscription.name,
+        subscription.seq,
+        sorted(wish.events),
+        wish.bash_id,
+        subscription.is_over,
+    )
 
 
 def _check_same(wish: Wish, params: SubscribeParams) -> None:
