@@ -145,6 +145,3 @@ class Subscriptions:
             self._ended[subscription.name] = None
             if len(self._ended) > MAX_ENDED:
                 self.remove(next(iter(self._ended)))
-            if not feed.shell.has_ended:
-                # It could not start, and is forgotten.
-                self.remove(subscription.name)
