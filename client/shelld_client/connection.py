@@ -91,7 +91,7 @@ class _Message(msgspec.Struct):
     params: msgspec.Raw = msgspec.Raw()
 
 
-class Listener(Protocol):
+class EventListener(Protocol):
     """Takes events. `hear` must not wait."""
 
     def hear(self, event: Event) -> None: ...
@@ -123,7 +123,7 @@ class Connection(Generic[T]):
         self._ids = itertools.count(1)
         self._pending: dict[int, _Pending[T]] = {}
         # Those who want the events of a request, by its id.
-        self._listeners: dict[int, Listener] = {}
+        self._listeners: dict[int, EventListener] = {}
         # The request that has begun or last continued a subscription, by the name of it.
         self._owners: dict[str, int] = {}
         # The data before the first message; None after that.
@@ -236,7 +236,7 @@ class Connection(Generic[T]):
             if listener is not None:
                 listener.hear(event)
 
-    def listen(self, request_id: int, listener: Listener) -> None:
+    def listen(self, request_id: int, listener: EventListener) -> None:
         """Pass the events of a request to `listener`, until `unlisten`."""
         self._listeners[request_id] = listener
 
@@ -258,9 +258,9 @@ class Connection(Generic[T]):
         self._owners.pop(subscription, None)
         return True
 
-    def take_listeners(self) -> list[Listener]:
+    def take_listeners(self) -> list[EventListener]:
         """Return all who listen, and forget them: no event will come."""
-        listeners: list[Listener] = []
+        listeners: list[EventListener] = []
         with suppress(KeyError):
             while True:
                 listeners.append(self._listeners.popitem()[1])

@@ -180,11 +180,11 @@ class Feed:
 
     # -- everything else --------------------------------------------------------------------
 
-    async def tell(self, method: str, shape: type[Event], **facts: object) -> None:
+    async def tell(self, method: str, event_type: type[Event], **facts: object) -> None:
         """Send an event, after the output that came before it. Does nothing after the end."""
         await self.push()
         if not self.end_told.is_set():
-            self._emit(method, shape, **facts)
+            self._emit(method, event_type, **facts)
 
     async def tell_screen(self, note: ScreenNote, make: Callable[[Header], Event]) -> None:
         """Send a change of the screen, as `tell` does."""
@@ -192,9 +192,9 @@ class Feed:
         if not self.end_told.is_set():
             self.subscription.emit(note, make)
 
-    def _emit(self, method: str, shape: type[Event], **facts: object) -> None:
+    def _emit(self, method: str, event_type: type[Event], **facts: object) -> None:
         shell = self.shell
-        self.subscription.emit(FactNote(shell.id, shell.session, method, shape, facts))
+        self.subscription.emit(FactNote(shell.id, shell.session, method, event_type, facts))
 
     def _tell_end(self) -> None:
         shell = self.shell

@@ -55,11 +55,11 @@ class FactNote(NamedTuple):
     bash_id: str
     session: str | None
     method: str
-    shape: type[Event]
+    event_type: type[Event]
     facts: Mapping[str, Any]
 
     def event(self, header: Header) -> Event:
-        return self.shape(**header._asdict(), **self.facts)
+        return self.event_type(**header._asdict(), **self.facts)
 
     def brief(self, header: Header) -> Event:
         return self.event(header)

@@ -18,7 +18,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from shelld.events.feed import Feed
-from shelld.events.looks import follow_ports, follow_prompts, follow_screen
+from shelld.events.followers import follow_ports, follow_prompts, follow_screen
 from shelld.events.subscription import Recipient, Subscription, Wish
 from shelld.process import faults
 from shelld.shells.manager import Manager

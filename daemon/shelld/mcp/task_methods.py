@@ -15,9 +15,9 @@ from typing import Final, cast
 import anyio
 
 from shelld.mcp.capabilities import accepts_forms, declares_tasks, require_tasks
-from shelld.mcp.listening import Listener
 from shelld.mcp.methods import McpMethods
 from shelld.mcp.results import complete
+from shelld.mcp.task_notifications import TaskNotifications
 from shelld.mcp.tasks import Task
 from shelld.methods.context import RequestContext
 from shelld.shells.shell import Shell
@@ -88,16 +88,18 @@ class TaskMethods:
         self._check_room(len(found))
         self._listened += len(found)
         try:
-            listener = Listener(context, request_id, is_for_forms=accepts_forms(params.meta))
-            listener.acknowledge(None if ids is None else [task.id for task in found.values()])
+            notifications = TaskNotifications(
+                context, request_id, is_for_forms=accepts_forms(params.meta)
+            )
+            notifications.acknowledge(None if ids is None else [task.id for task in found.values()])
             async with anyio.create_task_group() as following:
                 for shell, task in found.items():
-                    following.start_soon(listener.follow, shell, task)
+                    following.start_soon(notifications.follow, shell, task)
         finally:
             self._listened -= len(found)
         result = complete(McpResult())
         assert result.meta is not None
-        result.meta[SUBSCRIPTION_ID_KEY] = listener.subscription_id
+        result.meta[SUBSCRIPTION_ID_KEY] = notifications.subscription_id
         return result
 
     def _find(self, context: RequestContext, params: TaskParams, method: str) -> tuple[Shell, Task]:

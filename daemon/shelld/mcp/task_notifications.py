@@ -34,7 +34,7 @@ _Told = tuple[str, tuple[str, ...], Question | None]
 _AT_FIRST: Final[_Told] = ("working", (), None)
 
 
-class Listener:
+class TaskNotifications:
     """The notifications of one request. Its id is the id of the subscription."""
 
     def __init__(self, context: RequestContext, request_id: bytes, *, is_for_forms: bool) -> None:
