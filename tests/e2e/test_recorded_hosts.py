@@ -1,0 +1,28 @@
+"""Hosts that ask for no events and declare no tasks get what they got before there were any.
+
+The recordings are of the official MCP SDK, the MCP inspector and three editors, with the last
+daemon that had neither. Only what differs from run to run is left out of the comparison.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import recordings
+from support import raw_daemon
+
+RECORDINGS = sorted((Path(__file__).parent / "recordings").glob("*.jsonl"))
+# The only addition: a server says what it can do, whatever the client can do.
+DISCOVERED = ',"extensions":{"io.modelcontextprotocol/tasks":{}}'
+
+
+@pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.stem)
+def test_host_that_never_asked_gets_not_one_byte_more(path: Path, tmp_path: Path) -> None:
+    (tmp_path / "script").write_text("echo first; echo second >&2; exit 3\n")
+    with raw_daemon(cwd=tmp_path) as daemon:
+        expected, answers = recordings.play(daemon, recordings.read(path))
+    discovered = [each for each in answers if '"supportedVersions"' in each]
+    assert [each.count(DISCOVERED) for each in discovered] == [1] * len(discovered)
+    assert [each.replace(DISCOVERED, "") for each in answers] == expected
