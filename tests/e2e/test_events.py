@@ -474,8 +474,10 @@ def test_ended_subscriptions_do_not_count(events: RawDaemon) -> None:
     assert subscribe(events, "exit")
 
 
-def test_only_the_last_ended_subscriptions_are_kept() -> None:
-    constants = {"shelld.events.subscriptions.MAX_ENDED": 3}
+@pytest.mark.parametrize("limit", ["MAX_OVER", "MAX_OVER_EVENTS"])
+def test_only_the_last_subscriptions_that_are_over_are_kept(limit: str) -> None:
+    # Each has one event.
+    constants = {f"shelld.events.subscriptions.{limit}": 3}
     with raw_daemon(command=altered_daemon(constants)) as daemon:
         names = [daemon.bash("true", notify=["exit"])["subscription"] for _ in range(5)]
         while next_event(daemon)["subscription"] != names[-1]:

@@ -134,3 +134,13 @@ def test_lost_error_is_a_shortage_of_memory(text: str) -> None:
     assert shortage is not None
     assert shortage.data["limit"] == "memory"
     assert faults.shortage(SystemError("bad argument")) is None
+
+
+def test_group_of_shortages_is_a_shortage() -> None:
+    group = ExceptionGroup("tasks", [MemoryError(), ExceptionGroup("more", [MemoryError()])])
+    assert faults.answer_for(group, "a test").kind is ErrorKind.RESOURCE_EXHAUSTED
+
+
+def test_group_with_another_error_is_unexpected() -> None:
+    group = ExceptionGroup("tasks", [MemoryError(), ValueError()])
+    assert not faults.is_shortage(group)

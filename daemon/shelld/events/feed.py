@@ -9,7 +9,7 @@ processes. A prompt, a port or a screen is told after the output that came befor
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from typing import Any, Final
@@ -17,12 +17,13 @@ from typing import Any, Final
 import anyio
 from anyio.lowlevel import checkpoint
 
-from shelld.events.notes import FactNote, Header, OutputNote, ScreenNote
+from shelld.events.entries import FactEntry, OutputEntry, Rows
 from shelld.events.subscription import Subscription
 from shelld.output.escapes import MAX_SEQUENCE_BYTES, whole_units
 from shelld.output.retention import OutputStream, StreamName
 from shelld.output.store import StreamStore
 from shelld.output.text import read_text
+from shelld.process import faults
 from shelld.shells.manager import Manager
 from shelld.shells.shell import Shell
 from shelld_protocol.event_methods import (
@@ -39,12 +40,12 @@ _TURN_BYTES: Final = 512 * 1024
 
 
 class Feed:
-    """`extras` run beside the follower of output, and return once the shell has ended."""
+    """`add_follower` adds what runs beside the follower of output."""
 
     def __init__(self, shell: Shell, subscription: Subscription, manager: Manager) -> None:
         self.shell = shell
         self.subscription = subscription
-        self._wish = subscription.wish
+        self._options = subscription.options
         self._pin = ExitStack()
         self._pin.enter_context(manager.reading(shell))
         self._streams: dict[StreamName, OutputStream] = {
@@ -57,14 +58,18 @@ class Feed:
         self._skipped_in_all = 0
         # What was written when the output was last looked at.
         self._seen = sum(self._positions.values())
-        self._pushing = anyio.Lock()
+        self._sending = anyio.Lock()
         # The processes that the client believes to be left.
         self._told_leftover: list[int] = []
         # Set once the end was told, or never will be.
         self.end_told = anyio.Event()
         self._is_closed = False
         self._scope: anyio.CancelScope | None = None
-        self.extras: list[Callable[[Feed], Any]] = []
+        self._followers: list[Callable[[], Awaitable[None]]] = []
+
+    def add_follower(self, run: Callable[[], Awaitable[None]]) -> None:
+        """Add a follower, which returns once the shell has ended. It runs again if it fails."""
+        self._followers.append(run)
 
     async def run(self) -> None:
         """Send events until nothing more can happen, or `close` is called.
@@ -76,12 +81,14 @@ class Feed:
         with anyio.CancelScope() as self._scope:
             if not self.end_told.is_set():
                 async with anyio.create_task_group() as tasks:
-                    for extra in self.extras:
-                        tasks.start_soon(extra, self)
+                    for run in self._followers:
+                        # A failing look must not hold up the output.
+                        tasks.start_soon(faults.keep_running, run, "a follower of a shell")
                     await self._follow_output()
                     # They see the end, too, and one may have a last thing to tell.
                     tasks.cancel_scope.deadline = anyio.current_time() + LAST_LOOKS_S
-                self._tell_end()
+                self._send_end()
+            await self.subscription.flush()
             await self._follow_leftover()
         self.close()
 
@@ -98,7 +105,7 @@ class Feed:
     @property
     def interval_s(self) -> float:
         """The time between two events of one kind."""
-        return self._wish.interval_ms / 1000
+        return self._options.interval_ms / 1000
 
     @property
     def _has_ended(self) -> bool:
@@ -111,13 +118,13 @@ class Feed:
 
     async def _follow_output(self) -> None:
         shell = self.shell
-        if "output" not in self._wish.events:
+        if "output" not in self._options.events:
             await shell.wait_until(lambda: self._has_ended)
             return
         while True:
             await shell.wait_until(lambda: self._has_ended or shell.output.written != self._seen)
             has_ended, before = self._has_ended, dict(self._positions)
-            await self.push(final=has_ended)
+            await self.send_output(final=has_ended)
             if has_ended:
                 return
             if self._positions == before:
@@ -125,18 +132,18 @@ class Feed:
                 continue
             with anyio.move_on_after(self.interval_s):
                 await shell.wait_until(
-                    lambda: self._has_ended or self._unsent >= self._wish.max_bytes
+                    lambda: self._has_ended or self._unsent >= self._options.max_bytes
                 )
             await checkpoint()
 
-    async def push(self, *, final: bool = False) -> None:
+    async def send_output(self, *, final: bool = False) -> None:
         """Send all output that was written by now, or skip it if the client is slow.
 
         `final`: nothing more will be sent, so the last unit is sent even if it is incomplete.
         """
-        if "output" not in self._wish.events:
+        if "output" not in self._options.events:
             return
-        async with self._pushing:
+        async with self._sending:
             shell = self.shell
             final = final or shell.output_is_complete
             self._seen = shell.output.written
@@ -144,24 +151,24 @@ class Feed:
                 # More may come meanwhile. It is for the next call.
                 stop = stream.store.written
                 turn_ends = self._positions[name] + _TURN_BYTES
-                while self._positions[name] < stop and await self._push_from(name, stop, final):
+                while self._positions[name] < stop and await self._send_from(name, stop, final):
                     if self._positions[name] >= turn_ends:
                         turn_ends = self._positions[name] + _TURN_BYTES
                         await checkpoint()
 
-    async def _push_from(self, name: StreamName, stop: int, final: bool) -> bool:
+    async def _send_from(self, name: StreamName, stop: int, final: bool) -> bool:
         """Send or skip the next part of a stream up to `stop`. Return False if none is whole."""
-        store, start, strip = self._streams[name].store, self._positions[name], self._wish.strip
+        store, start, strip = self._streams[name].store, self._positions[name], self._options.strip
         if not await self.subscription.wait_for_room():
             end = stop if final else _newest_line(store, start, stop)
             self._positions[name] = end
             self._skipped[name] += end - start
             self._skipped_in_all += end - start
             return False
-        piece = read_text(store, start, stop, self._wish.max_bytes, strip=strip, final=final)
+        piece = read_text(store, start, stop, self._options.max_bytes, strip=strip, final=final)
         if piece.end == start:
             return False
-        note = OutputNote(
+        entry = OutputEntry(
             self.shell.id,
             self.shell.session,
             name,
@@ -173,34 +180,52 @@ class Feed:
             stop,
             final,
         )
-        make = partial(note.with_text, text=piece.text, dropped=piece.dropped)
-        self.subscription.emit(note, make)
+        make = partial(entry.with_text, text=piece.text, dropped=piece.dropped)
+        self.subscription.publish(entry, make)
         self._positions[name], self._skipped[name] = piece.end, 0
         return True
 
     # -- everything else --------------------------------------------------------------------
 
-    async def tell(self, method: str, event_type: type[Event], **facts: object) -> None:
+    async def send_fact(self, method: str, event_type: type[Event], **facts: object) -> None:
         """Send an event, after the output that came before it. Does nothing after the end."""
-        await self.push()
+        await self.send_output()
         if not self.end_told.is_set():
-            self._emit(method, event_type, **facts)
+            self._publish(method, event_type, **facts)
 
-    async def tell_screen(self, note: ScreenNote, make: Callable[[Header], Event]) -> None:
-        """Send a change of the screen, as `tell` does."""
-        await self.push()
-        if not self.end_told.is_set():
-            self.subscription.emit(note, make)
+    async def send_screen(
+        self, facts: Mapping[str, Any], lines: list[str], changed: list[int]
+    ) -> None:
+        """Send the rows that have changed, as `send_fact` does.
 
-    def _emit(self, method: str, event_type: type[Event], **facts: object) -> None:
+        `changed`: their numbers; all rows if the client does not know the screen.
+        """
+        await self.send_output()
+        if self.end_told.is_set():
+            return
+        # Nothing is awaited from here on: other rows may have been sent while this waited.
+        shown = self.subscription.shown_rows(self.shell)
+        count = facts["rows"]
+        rows = ((shown.lines if shown is not None else []) + [""] * count)[:count]
+        for row, line in zip(changed, lines, strict=True):
+            rows[row] = line
+        self.subscription.publish_screen(
+            self.shell, facts, Rows(facts["version"], rows), lines, changed
+        )
+
+    def _publish(self, method: str, event_type: type[Event], **facts: object) -> None:
         shell = self.shell
-        self.subscription.emit(FactNote(shell.id, shell.session, method, event_type, facts))
+        self.subscription.publish(FactEntry(shell.id, shell.session, method, event_type, facts))
 
-    def _tell_end(self) -> None:
+    def _send_end(self) -> None:
         shell = self.shell
         leftover = [] if shell.is_empty else list(shell.leftover)
-        if "exit" in self._wish.events and shell.has_ended:
-            self._emit(
+        if "exit" in self._options.events and shell.has_ended:
+            sizes = {name: each.store.written for name, each in self._streams.items()}
+            if "output" in self._options.events:
+                # Leftover processes may have written since the last output was sent.
+                sizes = self._positions
+            self._publish(
                 "shell/exited",
                 ExitEvent,
                 status=shell.status.value,
@@ -210,8 +235,8 @@ class Feed:
                 duration_ms=shell.elapsed_ms,
                 leftover=leftover,
                 usage=shell.usage.in_milliseconds(),
-                stdout_bytes=shell.stdout.store.written,
-                stderr_bytes=shell.stderr.store.written,
+                stdout_bytes=sizes["stdout"],
+                stderr_bytes=sizes["stderr"],
                 unread_bytes=shell.stdout.unread_bytes + shell.stderr.unread_bytes,
                 skipped=self._skipped_in_all,
                 reason=shell.reason,
@@ -221,12 +246,12 @@ class Feed:
 
     async def _follow_leftover(self) -> None:
         shell = self.shell
-        if "leftover" not in self._wish.events or not shell.has_ended:
+        if "leftover" not in self._options.events or not shell.has_ended:
             return
         while self._told_leftover or not shell.is_empty:
             pids = [] if shell.is_empty else list(shell.leftover)
             if pids != self._told_leftover:
-                self._emit("shell/leftover", LeftoverEvent, leftover=pids)
+                self._publish("shell/leftover", LeftoverEvent, leftover=pids)
                 self._told_leftover = pids
 
             def has_changed(told: list[int] = pids) -> bool:

@@ -5,8 +5,8 @@ itself.
 
 Invariants:
 
-* The numbers that a client receives rise by one. A client that continues the subscription gets the
-  events after the number it names once more. If it then does not read for 10,000 events, it loses
+* The numbers that a client receives rise by one. A client that continues the subscription names a
+  number, and gets the events after it again. If it then does not read for 10,000 events, it loses
   the oldest of them.
 * Output and screens are not sent while more than `MAX_QUEUED_BYTES` wait for the client. Any other
   event is sent whether the client reads or not. So a client that does not read costs little memory,
@@ -15,16 +15,18 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
 from typing import Any, Final, Protocol
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 import anyio
 from anyio.lowlevel import checkpoint
 from msgspec import Struct
 
+from shelld.events.entries import Entry, Header, Rows, ScreenEntry
 from shelld.events.journal import Journal
-from shelld.events.notes import Header, Note, Rows
 from shelld.process import faults
 from shelld.shells.shell import Shell
 from shelld_protocol.event_methods import JOURNAL_EVENTS, Event, EventName
@@ -72,7 +74,7 @@ class _Nobody:
 NOBODY: Final = _Nobody()
 
 
-class Wish(Struct, frozen=True):
+class SubscriptionOptions(Struct, frozen=True):
     """What a subscription is about. With neither `bash_id` nor `session`: all shells.
 
     `bash_id` is empty if the shell has not started yet.
@@ -98,7 +100,7 @@ class Subscription:
     def __init__(
         self,
         name: str,
-        wish: Wish,
+        options: SubscriptionOptions,
         recipient: Recipient,
         request_id: Any,
         start_task: Callable[[Callable[[], Any]], None],
@@ -106,15 +108,17 @@ class Subscription:
         self.name = name
         # Whether it has nothing more to tell.
         self.is_over = False
-        self.wish = wish
+        self.options = options
         self._recipient = recipient
         self._request_id = request_id
         self._start_task = start_task
-        # The rows of each screen as the client knows it, until the shell is forgotten.
-        self.screens: WeakKeyDictionary[Shell, Rows] = WeakKeyDictionary()
-        self._journal: Journal[Note] = Journal(JOURNAL_EVENTS)
+        # The rows of each screen as they were published last, until the shell is forgotten.
+        self._screens: WeakKeyDictionary[Shell, Rows] = WeakKeyDictionary()
+        # The shells whose rows the client has, in events that it can have received.
+        self._shown: WeakSet[Shell] = WeakSet()
+        self._journal: Journal[Entry] = Journal(JOURNAL_EVENTS)
         self._sent = 0
-        # Set once the journal was sent again. None if it is not being sent.
+        # Set once the journal was sent. None if no task is sending it.
         self._replayed: anyio.Event | None = None
         self._is_slow = False
         self._is_closed = False
@@ -129,84 +133,128 @@ class Subscription:
         """The lowest and the highest number after which a client can continue."""
         return self._journal.oldest - 1, self._journal.newest
 
+    @property
+    def kept_events(self) -> int:
+        """How many events the journal keeps."""
+        return self._journal.newest - self._journal.oldest + 1
+
     def close(self) -> None:
         """Send nothing more."""
         self._is_closed = True
 
     # -- room -------------------------------------------------------------------------------
 
-    @property
-    def has_room(self) -> bool:
-        """Whether output can be sent now."""
-        return self._replayed is None and self._recipient.backlog < MAX_QUEUED_BYTES
-
     async def wait_for_room(self) -> bool:
         """Wait for room, unless the client is known to be slow. Return whether there is room."""
-        while self._replayed is not None:
+        while True:
+            has_room = await self._wait_until_read()
+            if self._replayed is None:
+                return has_room
             # It does not wait for a slow client either.
             await self._replayed.wait()
-        if not self.has_room and not self._is_slow:
+
+    async def _wait_until_read(self) -> bool:
+        if self._recipient.backlog >= MAX_QUEUED_BYTES and not self._is_slow:
             with anyio.move_on_after(PATIENCE_S):
                 await self._recipient.wait_until_read()
         # Until there is room again, further output does not wait: an end may come after it.
-        self._is_slow = not self.has_room
+        self._is_slow = self._recipient.backlog >= MAX_QUEUED_BYTES
         return not self._is_slow
+
+    # -- screens ----------------------------------------------------------------------------
+
+    def shown_rows(self, shell: Shell) -> Rows | None:
+        """Return the rows of a screen as the client knows them; None if it does not."""
+        return self._screens.get(shell) if shell in self._shown else None
+
+    def publish_screen(
+        self,
+        shell: Shell,
+        facts: Mapping[str, Any],
+        rows: Rows,
+        lines: list[str],
+        changed: list[int],
+    ) -> None:
+        """Publish a change of a screen. `rows`: all rows after the change."""
+        entry = ScreenEntry(shell, facts, self._screens)
+        self.publish(entry, partial(entry.with_changes, lines=lines, changed=changed))
+        # Whoever sends this entry again does so later, and finds these rows.
+        self._screens[shell] = rows
+        self._shown.add(shell)
 
     # -- sending ----------------------------------------------------------------------------
 
-    def emit(self, note: Note, make: Callable[[Header], Event] | None = None) -> None:
-        """Number an event, keep it and send it. `make` is faster than `note.event`."""
+    def publish(self, entry: Entry, make: Callable[[Header], Event] | None = None) -> None:
+        """Number an event, keep it and send it. `make` is faster than `entry.event`.
+
+        Raises MemoryError, and has then done nothing.
+        """
         if self._is_closed:
             return
-        before = self._journal.newest
-        try:
-            seq = self._journal.add(note)
-            if self._replayed is None:
-                self._send(seq, note, make or note.event)
-        except Exception as error:
-            if self._journal.newest == before:
-                raise
+        seq = self._journal.add(entry)
+        if self._replayed is None and self._sent == seq - 1:
+            try:
+                self._send(seq, entry, make or entry.event)
+            except Exception as error:
+                faults.answer_for(error, "an event")
+        if self._sent < seq:
             # It has a number now, so it must be sent before any other event.
-            faults.answer_for(error, "an event")
-            self._replay_later()
+            with suppress(MemoryError):
+                self._replay_later()
+
+    async def flush(self) -> None:
+        """Wait until all events were sent, or left out because the client is slow."""
+        while self._sent < self._journal.newest and not self._is_closed:
+            if self._replayed is not None:
+                await self._replayed.wait()
+                continue
+            try:
+                self._replay_later()
+            except MemoryError as error:
+                faults.answer_for(error, "an event")
+                await faults.pause(_SHORTAGE_PAUSE_S)
 
     def continue_after(self, seq: int, recipient: Recipient, request_id: Any) -> None:
         """Send the events after a number, which must be available, again."""
         self._recipient, self._request_id = recipient, request_id
+        # The client may be another one. Each screen is sent as a whole next.
+        self._shown.clear()
         self._sent = seq
         if seq < self._journal.newest:
             self._replay_later()
 
-    def _send(self, seq: int, note: Note, make: Callable[[Header], Event]) -> None:
-        header = Header(self.name, seq, note.bash_id, note.session, self._request_id)
-        self._recipient.send(note.method, make(header))
+    def _send(self, seq: int, entry: Entry, make: Callable[[Header], Event]) -> None:
+        header = Header(self.name, seq, entry.bash_id, entry.session, self._request_id)
+        self._recipient.send(entry.method, make(header))
         self._sent = seq
 
     def _replay_later(self) -> None:
+        """Start to send what was not sent. Raises MemoryError."""
         if self._replayed is None:
-            self._replayed = anyio.Event()
+            replayed = anyio.Event()
             self._start_task(self._replay)
+            self._replayed = replayed
 
     async def _replay(self) -> None:
         """Send what the journal has after the last event that was sent."""
         count = 0
-        while self._sent < self._journal.newest and not self._is_closed:
-            if self._recipient.backlog >= MAX_QUEUED_BYTES and not self._is_slow:
-                with anyio.move_on_after(PATIENCE_S):
-                    await self._recipient.wait_until_read()
-            self._is_slow = self._recipient.backlog >= MAX_QUEUED_BYTES
+        while True:
+            has_room = await self._wait_until_read()
+            # It may have been closed or continued meanwhile.
+            if self._is_closed or self._sent >= self._journal.newest:
+                break
             # A client that does not read for 10,000 events loses the oldest of them.
             seq = max(self._sent + 1, self._journal.oldest)
-            note = self._journal.get(seq)
+            entry = self._journal.get(seq)
             try:
-                self._send(seq, note, note.brief if self._is_slow else note.event)
+                self._send(seq, entry, entry.event if has_room else entry.for_slow_client)
             except MemoryError as error:
                 faults.answer_for(error, "an event")
                 await faults.pause(_SHORTAGE_PAUSE_S)
             except Exception:
                 # No event may hold up the others for ever.
                 faults.report("an event")
-                self._send(seq, note, note.brief)
+                self._send(seq, entry, entry.for_slow_client)
             count += 1
             if count % _REPLAYED_IN_A_ROW == 0:
                 await checkpoint()

@@ -1,9 +1,9 @@
 """All subscriptions of the client, and what feeds them.
 
-Owns the subscriptions. One of all shells, or of a session, lives until it is ended. One of a single
-shell needs nothing more once the shell's last event was sent. It is then kept as long as the shell,
-so that a client can continue it, and does not count towards `MAX_SUBSCRIPTIONS`. Only the last
-`MAX_ENDED` of these are kept.
+Owns the subscriptions. A subscription of all shells, or of a session, lives until it is ended. One
+of a single shell is over once the last event of that shell was sent. It is then kept as long as the
+shell, so that a client can continue it, and does not count towards `MAX_SUBSCRIPTIONS`. Of those
+that are over, the last ones are kept: up to `MAX_OVER`, with up to `MAX_OVER_EVENTS` in all.
 
 Invariant: a shell that starts has its feeds before it can write, end or be forgotten.
 """
@@ -18,8 +18,8 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from shelld.events.feed import Feed
-from shelld.events.followers import follow_ports, follow_prompts, follow_screen
-from shelld.events.subscription import Recipient, Subscription, Wish
+from shelld.events.followers import PortFollower, PromptFollower, ScreenFollower
+from shelld.events.subscription import Recipient, Subscription, SubscriptionOptions
 from shelld.process import faults
 from shelld.shells.manager import Manager
 from shelld.shells.shell import Shell
@@ -27,7 +27,9 @@ from shelld_protocol.errors import RpcError, invalid_params, resource_exhausted
 from shelld_protocol.event_methods import MAX_SUBSCRIPTIONS
 
 # As many as shells are retained by default.
-MAX_ENDED: Final = 1_000
+MAX_OVER: Final = 1_000
+# About 30 MB.
+MAX_OVER_EVENTS: Final = 100_000
 
 
 class Subscriptions:
@@ -37,15 +39,20 @@ class Subscriptions:
         self._all: dict[str, Subscription] = {}
         # The feeds of subscriptions that are not over.
         self._feeds: dict[str, set[Feed]] = {}
-        # The names of those that are over, in the order of their ends.
-        self._ended: dict[str, None] = {}
+        # The subscriptions that are over, in the order of their ends: how many events each keeps.
+        self._over: dict[str, int] = {}
+        self._over_events = 0
         # The names of the subscriptions of a single shell, by its id.
         self._names: dict[str, set[str]] = {}
         manager.on_start = self._shell_starts
         manager.on_forget = self._shell_is_forgotten
 
     def add(
-        self, wish: Wish, recipient: Recipient, request_id: Any, shells: Iterable[Shell]
+        self,
+        options: SubscriptionOptions,
+        recipient: Recipient,
+        request_id: Any,
+        shells: Iterable[Shell],
     ) -> Subscription:
         """Begin a subscription, with these shells that are there already.
 
@@ -55,7 +62,7 @@ class Subscriptions:
             message = f"There are too many subscriptions: {MAX_SUBSCRIPTIONS}"
             raise resource_exhausted("subscriptions", message)
         name = f"sub_{next(self._numbers)}"
-        added = Subscription(name, wish, recipient, request_id, self._manager.attend)
+        added = Subscription(name, options, recipient, request_id, self._manager.attend)
         self._all[name], self._feeds[name] = added, set()
         try:
             for shell in shells:
@@ -68,17 +75,17 @@ class Subscriptions:
     def attach(self, subscription: Subscription, shell: Shell) -> None:
         """Send the events of a shell, from its unread output on."""
         self._feed(subscription, shell)
-        if subscription.wish.bash_id is not None:
+        if subscription.options.bash_id is not None:
             # It may have begun before its shell.
-            subscription.wish = replace(subscription.wish, bash_id=shell.id)
+            subscription.options = replace(subscription.options, bash_id=shell.id)
             self._names.setdefault(shell.id, set()).add(subscription.name)
 
     def get(self, name: str) -> Subscription:
         """Return a subscription. Raises `RpcError` (invalid_params)."""
         found = self._all.get(name)
-        if found is not None and found.wish.bash_id:
+        if found is not None and found.options.bash_id:
             try:
-                self._manager.get(found.wish.bash_id)
+                self._manager.get(found.options.bash_id)
             except RpcError:
                 # Its shell has expired.
                 found = None
@@ -88,11 +95,11 @@ class Subscriptions:
 
     def remove(self, name: str) -> None:
         """End a subscription. Does nothing if there is none."""
-        self._ended.pop(name, None)
+        self._over_events -= self._over.pop(name, 0)
         found = self._all.pop(name, None)
         if found is not None:
             found.close()
-            self._names.get(found.wish.bash_id or "", set()).discard(name)
+            self._names.get(found.options.bash_id or "", set()).discard(name)
         for feed in self._feeds.pop(name, ()):
             feed.close()
 
@@ -107,7 +114,7 @@ class Subscriptions:
     def _shell_starts(self, shell: Shell) -> None:
         for name in list(self._feeds):
             try:
-                if self._all[name].wish.includes(shell):
+                if self._all[name].options.includes(shell):
                     self._feed(self._all[name], shell)
             except Exception as error:
                 # The command goes on. Its client can still read its output.
@@ -122,13 +129,13 @@ class Subscriptions:
         feeds = self._feeds[subscription.name]
         feeds.add(feed)
         try:
-            events = subscription.wish.events
+            events = subscription.options.events
             if shell.input is not None and "prompt" in events:
-                feed.extras.append(partial(follow_prompts, self._manager.looks))
+                feed.add_follower(PromptFollower(self._manager.looks, feed).run)
             if "listening" in events:
-                feed.extras.append(partial(follow_ports, self._manager.looks))
+                feed.add_follower(PortFollower(self._manager.looks, feed).run)
             if shell.has_terminal and "screen" in events:
-                feed.extras.append(partial(follow_screen, self._manager.screens))
+                feed.add_follower(ScreenFollower(self._manager.screens, feed).run)
             self._manager.attend(partial(self._run, subscription, feed, feeds))
         except BaseException:
             feeds.discard(feed)
@@ -138,10 +145,11 @@ class Subscriptions:
     async def _run(self, subscription: Subscription, feed: Feed, feeds: set[Feed]) -> None:
         await feed.run()
         feeds.discard(feed)
-        if subscription.wish.bash_id is not None and subscription.name in self._all:
+        if subscription.options.bash_id is not None and subscription.name in self._all:
             # There is nothing more to tell.
             self._feeds.pop(subscription.name, None)
             subscription.is_over = True
-            self._ended[subscription.name] = None
-            if len(self._ended) > MAX_ENDED:
-                self.remove(next(iter(self._ended)))
+            self._over[subscription.name] = subscription.kept_events
+            self._over_events += subscription.kept_events
+            while len(self._over) > MAX_OVER or self._over_events > MAX_OVER_EVENTS:
+                self.remove(next(iter(self._over)))

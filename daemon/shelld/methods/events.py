@@ -8,9 +8,10 @@ from typing import Any
 
 import msgspec
 
-from shelld.events.subscription import Subscription, Wish
+from shelld.events.subscription import Subscription, SubscriptionOptions
 from shelld.methods.context import RequestContext
 from shelld.shells.shell import Shell
+from shelld.waits.listening import check_ports
 from shelld_protocol.errors import invalid_params, missing_parameter
 from shelld_protocol.event_methods import (
     DEFAULT_CHUNK_BYTES,
@@ -33,10 +34,10 @@ async def subscribe(context: RequestContext, params: SubscribeParams) -> Subscri
     if params.events is None:
         raise missing_parameter("events")
     _check_not_empty("events", params.events)
-    wish = _wish(context, params, params.events)
+    options = _options_of(context, params, params.events)
     subscriptions = context.daemon.subscriptions
-    shells = _shells_of(context, wish)
-    added = subscriptions.add(wish, context.recipient, _request_id(context), shells)
+    shells = _shells_of(context, options)
+    added = subscriptions.add(options, context.recipient, _request_id(context), shells)
     return _result(added)
 
 
@@ -56,7 +57,7 @@ def notifying(context: RequestContext, params: BashParams) -> Generator[Callable
         yield _no_subscription
         return
     _check_not_empty("notify", params.notify)
-    wish = Wish(
+    options = SubscriptionOptions(
         bash_id="",
         session=None,
         events=frozenset(params.notify),
@@ -64,9 +65,9 @@ def notifying(context: RequestContext, params: BashParams) -> Generator[Callable
         max_bytes=DEFAULT_CHUNK_BYTES,
         strip=params.strip_ansi,
     )
-    _check_screens(context, wish)
+    _check_possible(context, options)
     subscriptions = context.daemon.subscriptions
-    added = subscriptions.add(wish, context.recipient, _request_id(context), ())
+    added = subscriptions.add(options, context.recipient, _request_id(context), ())
 
     def attach(shell: Shell) -> None:
         subscriptions.attach(added, shell)
@@ -85,7 +86,7 @@ def _no_subscription(_shell: Shell) -> None:
 
 def _continue(context: RequestContext, params: SubscribeParams, name: str) -> SubscribeResult:
     found = context.daemon.subscriptions.get(name)
-    _check_same(found.wish, params)
+    _check_same(found.options, params)
     oldest, newest = found.available
     seq = newest if params.from_seq is None else params.from_seq
     if not oldest <= seq <= newest:
@@ -99,35 +100,37 @@ def _continue(context: RequestContext, params: SubscribeParams, name: str) -> Su
 
 
 def _result(subscription: Subscription) -> SubscribeResult:
-    wish = subscription.wish
+    options = subscription.options
     return SubscribeResult(
         subscription.name,
         subscription.seq,
-        sorted(wish.events),
-        wish.bash_id,
+        sorted(options.events),
+        options.bash_id,
         subscription.is_over,
     )
 
 
-def _check_same(wish: Wish, params: SubscribeParams) -> None:
+def _check_same(options: SubscriptionOptions, params: SubscribeParams) -> None:
     """Raise `RpcError` if a subscription would become another one."""
     given: dict[str, tuple[Any, Any]] = {
-        "bash_id": (params.bash_id, wish.bash_id),
-        "session": (params.session, wish.session),
-        "events": (params.events and frozenset(params.events), wish.events),
-        "interval_ms": (params.interval_ms, wish.interval_ms),
-        "max_bytes": (params.max_bytes, wish.max_bytes),
-        "strip_ansi": (params.strip_ansi, wish.strip),
+        "bash_id": (params.bash_id, options.bash_id),
+        "session": (params.session, options.session),
+        "events": (params.events and frozenset(params.events), options.events),
+        "interval_ms": (params.interval_ms, options.interval_ms),
+        "max_bytes": (params.max_bytes, options.max_bytes),
+        "strip_ansi": (params.strip_ansi, options.strip),
     }
     for name, (value, current) in given.items():
         if value is not None and value != current:
             raise invalid_params(f"Invalid value for {name}: the subscription has another", name)
 
 
-def _wish(context: RequestContext, params: SubscribeParams, events: list[EventName]) -> Wish:
+def _options_of(
+    context: RequestContext, params: SubscribeParams, events: list[EventName]
+) -> SubscriptionOptions:
     if params.bash_id is not None and params.session is not None:
         raise invalid_params("Give either bash_id or session", "session")
-    wish = Wish(
+    options = SubscriptionOptions(
         params.bash_id,
         params.session,
         frozenset(events),
@@ -135,8 +138,8 @@ def _wish(context: RequestContext, params: SubscribeParams, events: list[EventNa
         DEFAULT_CHUNK_BYTES if params.max_bytes is None else params.max_bytes,
         params.strip_ansi is not False,
     )
-    _check_screens(context, wish)
-    return wish
+    _check_possible(context, options)
+    return options
 
 
 def _check_not_empty(name: str, events: list[EventName]) -> None:
@@ -144,19 +147,21 @@ def _check_not_empty(name: str, events: list[EventName]) -> None:
         raise invalid_params(f"Invalid value for {name}: must name an event", name)
 
 
-def _check_screens(context: RequestContext, wish: Wish) -> None:
-    """Raise `RpcError` (unavailable) if screens are wanted and cannot be shown."""
-    if "screen" in wish.events:
+def _check_possible(context: RequestContext, options: SubscriptionOptions) -> None:
+    """Raise `RpcError` (unavailable) if screens or ports are wanted and cannot be seen here."""
+    if "screen" in options.events:
         context.daemon.manager.screens.check()
+    if "listening" in options.events:
+        check_ports()
 
 
-def _shells_of(context: RequestContext, wish: Wish) -> list[Shell]:
+def _shells_of(context: RequestContext, options: SubscriptionOptions) -> list[Shell]:
     manager = context.daemon.manager
-    if wish.bash_id is not None:
-        return [manager.get(wish.bash_id)]
-    if wish.session is not None:
-        manager.sessions.known(wish.session)
-    return [shell for shell in manager.list_running() if wish.includes(shell)]
+    if options.bash_id is not None:
+        return [manager.get(options.bash_id)]
+    if options.session is not None:
+        manager.sessions.known(options.session)
+    return [shell for shell in manager.list_running() if options.includes(shell)]
 
 
 def _request_id(context: RequestContext) -> Any:

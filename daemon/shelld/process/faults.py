@@ -19,7 +19,7 @@ import os
 import sys
 import time
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Final, cast
 
 import anyio
 
@@ -94,6 +94,15 @@ def shortage(error: BaseException) -> RpcError | None:
 
 
 def _limit_of(error: BaseException) -> str | None:
+    if not isinstance(error, BaseExceptionGroup):
+        return _limit_of_one(error)
+    # Tasks that ran together have failed.
+    group = cast("BaseExceptionGroup[BaseException]", error)
+    limits = [_limit_of(each) for each in group.exceptions]
+    return limits[0] if all(limits) else None
+
+
+def _limit_of_one(error: BaseException) -> str | None:
     if isinstance(error, MemoryError):
         return "memory"
     if isinstance(error, OSError):

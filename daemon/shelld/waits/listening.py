@@ -12,8 +12,9 @@ import anyio
 from anyio.lowlevel import checkpoint
 
 from shelld.eventloop.turns import Turn, Turns
-from shelld.prompts import ports
+from shelld.prompts import ports, sockets
 from shelld.shells.shell import Shell
+from shelld_protocol.errors import unavailable
 from shelld_protocol.structs import Listener
 
 # Pauses between looks for a port: from the first number to the second, doubled each time. Servers
@@ -25,6 +26,12 @@ _PAUSE_SHARE: Final = 20
 _LONGEST_PAUSE_S: Final = 2.0
 # Processor time of one slice of a look.
 _SLICE_S: Final = 0.005
+
+
+def check_ports() -> None:
+    """Raise `RpcError` (unavailable) if this system does not list listening sockets."""
+    if not sockets.can_be_listed():
+        raise unavailable("listening", "a list of listening sockets", "Mount /proc")
 
 
 async def wait_for_port(

@@ -14,13 +14,12 @@ import anyio
 from shelld.eventloop.turns import Turns
 from shelld.filters.filter import LineFilter
 from shelld.output.retention import StreamName
-from shelld.prompts import sockets
 from shelld.shells.manager import Manager
 from shelld.shells.shell import Shell
-from shelld.waits.listening import wait_for_port
+from shelld.waits.listening import check_ports, wait_for_port
 from shelld.waits.matches import Search
 from shelld.waits.prompts import takes_input, wait_for_prompt
-from shelld_protocol.errors import invalid_params, missing_parameter, unavailable
+from shelld_protocol.errors import invalid_params, missing_parameter
 from shelld_protocol.shell_methods import BashOutputParams
 from shelld_protocol.structs import Listener, Matched, Prompt, UntilName
 
@@ -95,8 +94,8 @@ async def preparing(params: BashOutputParams, manager: Manager) -> AsyncGenerato
     ):
         if value is not None and params.until != until:
             raise invalid_params(f'Invalid value for {name}: until is not "{until}"', name)
-    if params.until == "listening" and not sockets.can_be_listed():
-        raise unavailable("listening", "a list of listening sockets", "Mount /proc")
+    if params.until == "listening":
+        check_ports()
     async with manager.filters.open(params.pattern, "pattern") as line_filter:
         yield Waiting(params, line_filter, manager.looks)
 

@@ -1,6 +1,6 @@
-"""What a journal keeps of an event: enough to send it, at once or again.
+"""Entries of a journal: what it keeps of an event, enough to send it at once or again.
 
-The text of output is not kept here. A note has the range, and the text is read from the output of
+The text of output is not kept here. An entry has the range, and the text is read from the output of
 the shell when the event is sent. So a journal is small. If the output is no longer kept by then,
 `dropped` says so. Of a screen, only the last change has rows.
 """
@@ -28,8 +28,8 @@ class Header(NamedTuple):
     request_id: Any
 
 
-class Note(Protocol):
-    """`bash_id` and `session` are those of the shell."""
+class Entry(Protocol):
+    """One event, as the journal keeps it. `bash_id` and `session` are those of the shell."""
 
     @property
     def bash_id(self) -> str: ...
@@ -44,13 +44,13 @@ class Note(Protocol):
         """Return the event in full."""
         ...
 
-    def brief(self, header: Header) -> Event:
+    def for_slow_client(self, header: Header) -> Event:
         """Return what is sent to a client that reads too slowly."""
         ...
 
 
-class FactNote(NamedTuple):
-    """An event whose members are known: anything but output."""
+class FactEntry(NamedTuple):
+    """An event whose members are known: anything but output and screens."""
 
     bash_id: str
     session: str | None
@@ -61,11 +61,11 @@ class FactNote(NamedTuple):
     def event(self, header: Header) -> Event:
         return self.event_type(**header._asdict(), **self.facts)
 
-    def brief(self, header: Header) -> Event:
+    def for_slow_client(self, header: Header) -> Event:
         return self.event(header)
 
 
-class OutputNote(NamedTuple):
+class OutputEntry(NamedTuple):
     """A range of a stream. `skipped` bytes before it were not sent.
 
     `stop` and `final` are those of the first read, so that a later read returns the same text.
@@ -87,10 +87,14 @@ class OutputNote(NamedTuple):
         return "shell/output"
 
     def event(self, header: Header) -> Event:
-        # What is missing at the beginning must not make the read reach beyond the end.
-        position = min(self.end, self.store.read(self.start, 1).start)
-        text, dropped = "", position - self.start
+        text, position, dropped = "", self.start, 0
         while position < self.end:
+            gap_end = min(self.end, self.store.read(position, 0).start)
+            if gap_end > position:
+                # It was lost since the event was sent first.
+                dropped += gap_end - position
+                position = gap_end
+                continue
             piece = read_text(
                 self.store,
                 position,
@@ -99,8 +103,11 @@ class OutputNote(NamedTuple):
                 strip=self.strip,
                 final=self.final,
             )
-            if piece.dropped or piece.end == position:
-                # It was lost between the reads.
+            if piece.dropped:
+                # It could not be read, and is a gap now.
+                continue
+            if piece.end == position:
+                # Only a part of a unit is left: its beginning, or its end, was lost.
                 dropped += self.end - position
                 break
             text, position = text + piece.text, piece.end
@@ -110,7 +117,7 @@ class OutputNote(NamedTuple):
         """Return the event with the text of its range."""
         return self._event(header, text, self.start, self.skipped, dropped)
 
-    def brief(self, header: Header) -> Event:
+    def for_slow_client(self, header: Header) -> Event:
         return self._event(header, "", self.end, self.skipped + self.end - self.start, 0)
 
     def _event(
@@ -134,7 +141,7 @@ class Rows(NamedTuple):
     lines: list[str]
 
 
-class ScreenNote:
+class ScreenEntry:
     """A change of a screen. `screens` has the rows of the last change of each shell.
 
     So whoever gets the journal again has the whole screen at the end, and the journal is small.
@@ -162,6 +169,6 @@ class ScreenNote:
         """Return the event with the rows that have changed."""
         return ScreenEvent(**header._asdict(), **self._facts, lines=lines, changed=changed)
 
-    def brief(self, header: Header) -> Event:
+    def for_slow_client(self, header: Header) -> Event:
         # Later changes build on these rows, and there is one such screen for each shell.
         return self.event(header)

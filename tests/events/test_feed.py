@@ -1,0 +1,101 @@
+"""A feed follows one shell: output, end, and whatever else looks at the shell."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, cast
+
+import anyio
+import anyio.lowlevel
+
+from shelld.events.feed import Feed
+from shelld.events.subscription import Subscription, SubscriptionOptions
+from shelld.shells.manager import Manager
+from shelld.shells.shell import Shell
+from shelld_protocol.event_methods import Event, ExitEvent, OutputEvent
+
+OPTIONS = SubscriptionOptions(None, None, frozenset({"output", "exit"}), 0, 65_536, True)
+
+
+class FakeManager:
+    def reading(self, _shell: Shell) -> AbstractContextManager[None]:
+        return nullcontext()
+
+
+class Client:
+    def __init__(self) -> None:
+        self.backlog = 0
+        self.received: list[Event] = []
+
+    def send(self, _method: str, params: Event) -> None:
+        self.received.append(params)
+
+    async def wait_until_read(self) -> None:
+        raise AssertionError("it always reads")
+
+
+def feed_of(shell: Shell, client: Client) -> Feed:
+    subscription = Subscription("sub_1", OPTIONS, client, 1, lambda _task: None)
+    return Feed(shell, subscription, cast("Manager", FakeManager()))
+
+
+def running_shell() -> Shell:
+    shell = Shell("x", is_empty=False)
+    shell.started()
+    return shell
+
+
+def write(shell: Shell, text: str) -> None:
+    shell.output.append(shell.stdout, text.encode())
+    shell.notify()
+
+
+def end(shell: Shell) -> None:
+    shell.end(0, None)
+    shell.become_empty()
+
+
+async def test_follower_that_fails_runs_again_and_holds_up_nothing() -> None:
+    shell, client = running_shell(), Client()
+    feed = feed_of(shell, client)
+    failures: list[OSError] = []
+    ran_again = anyio.Event()
+
+    async def fail_once() -> None:
+        if not failures:
+            failures.append(OSError("no look"))
+            raise failures[0]
+        ran_again.set()
+
+    feed.add_follower(fail_once)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(feed.run)
+        await ran_again.wait()
+        write(shell, "out")
+        end(shell)
+    output, last = client.received
+    assert isinstance(output, OutputEvent)
+    assert output.text == "out"
+    assert isinstance(last, ExitEvent)
+
+
+async def test_end_counts_only_the_output_that_was_sent() -> None:
+    shell, client = running_shell(), Client()
+    feed = feed_of(shell, client)
+
+    async def write_after_the_last_output(*_args: Any) -> None:
+        await shell.wait_until(lambda: bool(client.received))
+        write(shell, "from a leftover process")
+
+    feed.add_follower(write_after_the_last_output)
+    shell.output.append(shell.stdout, b"out")
+    shell.end(0, None)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(feed.run)
+        while not any(isinstance(each, ExitEvent) for each in client.received):
+            shell.notify()
+            await anyio.lowlevel.checkpoint()
+        feed.close()
+    sent = sum(len(each.text) for each in client.received if isinstance(each, OutputEvent))
+    (last,) = [each for each in client.received if isinstance(each, ExitEvent)]
+    assert last.stdout_bytes == sent
