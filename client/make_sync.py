@@ -41,9 +41,10 @@ def made(target: Path) -> str:
     """Return what a module is to contain."""
     source = TARGETS[target]
     header = _HEADER.format(title=_TITLES[target.name], source=source.name)
-    text = re.sub(r'\A""".*?"""\n', header, source.read_text(), flags=re.DOTALL)
+    text = re.sub(r'\A""".*?"""\n', "", source.read_text(), flags=re.DOTALL)
     for pattern, replacement in _REPLACED:
         text = re.sub(pattern, replacement, text)
+    text = header + text
     for command in (("check", "--fix", "--select", "I", "--quiet"), ("format", "--quiet")):
         text = subprocess.run(
             (sys.executable, "-m", "ruff", *command, "--stdin-filename", target, "-"),

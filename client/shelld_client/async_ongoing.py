@@ -96,8 +96,26 @@ class AsyncOngoing:
             with suppress(ShellError):
                 self.send_only(undo(answer))
 
+        self._leave_to(send_undo)
+
+    def disown(self, name_in: Callable[[bytes], str]) -> None:
+        """End the request, but not the subscription that it continues.
+
+        `name_in` returns the name of the subscription in the result. Whoever read it before learns
+        that nothing more comes.
+        """
+
+        def take_from_earlier(answer: bytes) -> None:
+            with suppress(ShellError):
+                name = name_in(answer)
+                self._connection.claim(name, self._id)
+                self._connection.release(name, self._id)
+
+        self._leave_to(take_from_earlier)
+
+    def _leave_to(self, take_answer: Callable[[bytes], None]) -> None:
         self._connection.unlisten(self._id)
-        self._mailbox.abandon(send_undo)
+        self._mailbox.abandon(take_answer)
         self._mailbox.end()
 
     def send_only(self, call: Call[Any]) -> None:

@@ -90,7 +90,10 @@ class AsyncEventStream(_Iteration):
         # Which events to yield. None: all that come.
         self._wanted: Sequence[EventName] | None = options.get("events")
         self._params = params = dict(options)
-        if self._wanted is None and options.get("subscription") is None:
+        if options.get("subscription") is not None:
+            # It has its events, and perhaps more than those.
+            params.pop("events", None)
+        elif self._wanted is None:
             params["events"] = ["exit", "output"]
         elif self._wanted and options.get("bash_id") is not None:
             # The end of the shell is the end of the iteration.
@@ -110,8 +113,8 @@ class AsyncEventStream(_Iteration):
             if self._params.get("subscription") is None:
                 ongoing.abandon(lambda late: calls.unsubscribe(call.decode(late).subscription))
             else:
-                # Another reader may own it.
-                ongoing.end()
+                # It can be continued again, but its earlier reader gets no more events.
+                ongoing.disown(lambda late: call.decode(late).subscription)
             raise
         ongoing.claim(result.subscription)
         self.subscription, self.seq = result.subscription, result.seq
@@ -245,6 +248,10 @@ class AsyncOutputStream(_Iteration):
             except ShellNotFound:
                 # It is no longer kept.
                 part = calls.lost_output(event, stream, start, end)
+            kept_from = part.start + part.dropped
+            if part.dropped and part.end > end:
+                # The read went on after what is lost, beyond the end.
+                part = calls.lost_output(event, stream, start, min(kept_from, end))
             if part.end == start:
                 return
             self._ends[stream] = part.end

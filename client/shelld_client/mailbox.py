@@ -76,7 +76,7 @@ class _Mailbox:
         self._append(event)
 
     def abandon(self, take_answer: Callable[[bytes], None]) -> None:
-        """Have the result, if there is one, go to a function. It may have come already."""
+        """Pass the result to a function when it comes, or now if it is here."""
         self._abandoned = take_answer
         self._tell_abandoned()
 

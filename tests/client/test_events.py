@@ -136,6 +136,31 @@ async def test_continued_events_of_one_shell_end_with_it(spawn: Spawn, tmp_path:
         assert found[0].text == first.text
 
 
+async def test_continued_events_can_be_chosen(spawn: Spawn) -> None:
+    async with spawn() as shell:
+        job = await shell.bash("echo out", run_in_background=True)
+        async with shell.events(bash_id=job.bash_id, events=["output"]) as events:
+            assert [each.text async for each in events] == ["out\n"]
+            options = {"subscription": events.subscription, "from_seq": 0, "events": ["exit"]}
+            async with shell.events(**options) as again:
+                assert [type(each) async for each in again] == [ExitEvent]
+
+
+async def test_cancelled_entry_that_continues_leaves_nobody_waiting() -> None:
+    async with AsyncClient.spawn() as shell:
+        job = await shell.bash("echo out; sleep 300", run_in_background=True)
+        async with shell.events(bash_id=job.bash_id) as events:
+            await anext(events)
+            continued = shell.events(subscription=events.subscription)
+            with anyio.CancelScope() as scope:
+                scope.cancel()
+                await continued.__aenter__()
+            with pytest.raises(ShellError, match="another reader"):
+                await anext(events)
+            async with shell.events(subscription=events.subscription, from_seq=0) as again:
+                assert (await anext(again)).seq == 1
+
+
 async def test_ended_events_have_an_end_wherever_they_begin(spawn: Spawn) -> None:
     async with spawn() as shell:
         job = await shell.bash("echo out", run_in_background=True)
@@ -309,6 +334,26 @@ async def test_stream_fills_what_was_skipped(spawn: Spawn, monkeypatch: pytest.M
             items.append(item)
         expected = "".join(f"{number}\n" for number in range(1, 200_001)) + "end"
         assert text_of(items) == expected
+
+
+async def test_stream_counts_what_is_lost_once(
+    spawn: Spawn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shelld_client.mailbox.MAX_HELD_CHARACTERS", 100_000)
+    async with spawn(args=["--retain-bytes", "300000"]) as shell:
+        stream = shell.stream("seq 200000; printf end")
+        items = [await anext(stream)]
+        # Nothing is taken until the command has ended.
+        await is_over(shell, "seq 200000; printf end")
+        items += [item async for item in stream]
+    *output, result = items
+    assert isinstance(result, BashResult)
+    ends = [0, *(each.end for each in output)]
+    assert [each.start for each in output] == ends[:-1]
+    assert ends[-1] == result.stdout_bytes
+    dropped = sum(each.dropped for each in output)
+    assert dropped > 0
+    assert len(text_of(items)) + dropped == result.stdout_bytes
 
 
 @pytest.mark.parametrize("kind_of_box", [Mailbox, AsyncMailbox])

@@ -27,7 +27,7 @@ class Client:
         self.backlog = 0
         self.received: list[Event] = []
 
-    def send(self, _method: str, params: Event) -> None:
+    def send(self, method: str, params: Event) -> None:
         self.received.append(params)
 
     async def wait_until_read(self) -> None:
