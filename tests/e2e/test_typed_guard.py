@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from support import Json, RawDaemon, raw_daemon, wait_for
+from support import Json, RawDaemon, altered_daemon, raw_daemon, wait_for
 from typing_session import Session
 
 RULES = """
@@ -27,10 +27,15 @@ DASH = "PS1='ready> ' dash -i"
 
 
 @pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawDaemon]:
-    rules = tmp_path_factory.mktemp("guard") / "rules.toml"
-    rules.write_text(RULES)
-    with raw_daemon("--guard-rules", str(rules)) as daemon:
+def rules(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("guard") / "rules.toml"
+    path.write_text(RULES)
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def guarded(rules: str) -> Iterator[RawDaemon]:
+    with raw_daemon("--guard-rules", rules) as daemon:
         yield daemon
 
 
@@ -333,15 +338,19 @@ def assert_taken_by_cat(daemon: RawDaemon, typing: Session) -> None:
 @pytest.mark.parametrize(
     "content",
     [
-        "\n" * 500_000,
-        "echo\n" * 30_000,
-        "x='\n" + "y\n" * 5_000,
-        ("a" * 60 + "\x01") * 5_000 + "\n",
+        "\n" * 25_000,
+        "echo\n" * 1_500,
+        "x='\n" + "y\n" * 250,
+        ("a" * 60 + "\x01") * 250 + "\n",
     ],
 )
-def test_end_of_a_long_text_is_judged_too(guarded: RawDaemon, content: str) -> None:
-    typing = Session(guarded, "bash", tty=False, open_stdin=True)
-    assert typing.refused(content + "forbidden\n")["code"] == 1002
+def test_end_of_a_long_text_is_judged_too(rules: str, content: str) -> None:
+    # A twentieth of the usual limits: to reach those takes seconds.
+    module = "shelld.methods.typed_lines"
+    limits = {f"{module}._MAX_COST": 100_000, f"{module}._MAX_COST_ALONE": 420_000}
+    with raw_daemon("--guard-rules", rules, command=altered_daemon(limits)) as daemon:
+        typing = Session(daemon, "bash", tty=False, open_stdin=True)
+        assert typing.refused(content + "forbidden\n")["code"] == 1002
 
 
 def test_oversized_input_is_refused_unjudged(guarded: RawDaemon) -> None:
