@@ -256,6 +256,16 @@ def test_prompt_of_an_open_input_ends_without_output(events: RawDaemon, tmp_path
     assert next_event(events)["method"] == "exited"
 
 
+def test_ports_follow_the_output_before_them(events: RawDaemon) -> None:
+    # The first output is sent at once. The second would wait, if nothing came after it.
+    subscribe(events, "output", "listening", interval_ms=5_000)
+    bash_id = events.background(f"echo one; read; echo two; {SERVER}", open_stdin=True)
+    found = events_to(events, "output")
+    events.call("write_stdin", {"bash_id": bash_id, "text": "\n"})
+    found += events_to(events, "listening")
+    assert text_of(found) == "one\ntwo\n"
+
+
 def test_ports_are_told_when_they_change(events: RawDaemon) -> None:
     subscribe(events, "listening", "exit")
     bash_id = events.background(f"( {SERVER} ); {SERVER}")
