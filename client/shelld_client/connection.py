@@ -92,9 +92,9 @@ class _Message(msgspec.Struct):
 
 
 class EventListener(Protocol):
-    """Takes events. `hear` must not wait."""
+    """`take_event` must not wait."""
 
-    def hear(self, event: Event) -> None: ...
+    def take_event(self, event: Event) -> None: ...
 
     def fail(self, error: ShellError) -> None: ...
 
@@ -234,7 +234,7 @@ class Connection(Generic[T]):
         if event is not None and isinstance(event.request_id, int):
             listener = self._listeners.get(event.request_id)
             if listener is not None:
-                listener.hear(event)
+                listener.take_event(event)
 
     def listen(self, request_id: int, listener: EventListener) -> None:
         """Pass the events of a request to `listener`, until `unlisten`."""

@@ -67,7 +67,7 @@ class _Mailbox:
         """Let all who wait go on."""
         self._append(End())
 
-    def hear(self, event: Event) -> None:
+    def take_event(self, event: Event) -> None:
         if isinstance(event, OutputEvent):
             if self._received - self._taken > MAX_HELD_CHARACTERS:
                 event.skipped += event.end - event.start

@@ -78,8 +78,7 @@ class SubscribeParams(Params):
                 ge=0,
                 le=MAX_INTERVAL_MS,
                 description="Milliseconds between two events with output, or with a screen, of one "
-                "shell, unless "
-                "max_bytes have come. The first is sent at once. Default: 50.",
+                "shell. The first is sent at once, and so is output of max_bytes. Default: 50.",
             ),
         ]
         | None

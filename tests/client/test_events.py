@@ -363,7 +363,7 @@ def test_full_mailbox_keeps_events_and_counts_text(
     monkeypatch.setattr("shelld_client.mailbox.MAX_HELD_CHARACTERS", 10)
     box = kind_of_box()
     for seq in range(1, 5):
-        box.hear(
+        box.take_event(
             OutputEvent(
                 subscription="sub_1",
                 seq=seq,
