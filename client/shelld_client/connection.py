@@ -41,7 +41,7 @@ from shelld_client.errors import (
     refused_here,
 )
 from shelld_client.reentrant import may_wait
-from shelld_client.results import decode_event
+from shelld_client.results import decode_event, decode_output
 from shelld_protocol import errors
 from shelld_protocol.encoding import decode, encode
 from shelld_protocol.event_methods import Event
@@ -204,13 +204,15 @@ class Connection(Generic[T]):
                 yield from self._without_answer(event)
                 continue
             self._log("<-", event)
+            if self._tell_output(event):
+                continue
             message = _decode(event)
             if message is None:
                 raise ProtocolError("the peer sent something that is no JSON-RPC message")
             if message.method is not None:
                 if message.id in self._pending:
                     raise ProtocolError("the peer echoes our requests, so it is no shelld")
-                self._tell(message.method, message.params)
+                self._tell_event(message.method, message.params)
                 continue
             if message.id is None and (limit := _size_limit_in(message)) is not None:
                 self._max_message_bytes = limit
@@ -228,9 +230,17 @@ class Connection(Generic[T]):
             else:
                 yield pending.call, bytes(message.result)
 
-    def _tell(self, method: str, params: msgspec.Raw) -> None:
+    def _tell_output(self, message: bytes) -> bool:
+        """Pass on the event that a message has, if it has output. Return whether it has."""
+        event = decode_output(message) if self._listeners else None
+        self._tell(event)
+        return event is not None
+
+    def _tell_event(self, method: str, params: msgspec.Raw) -> None:
+        self._tell(decode_event(method, bytes(params)) if self._listeners else None)
+
+    def _tell(self, event: Event | None) -> None:
         """Pass an event to the listener of its request, if there is one."""
-        event = decode_event(method, bytes(params)) if self._listeners else None
         if event is not None and isinstance(event.request_id, int):
             listener = self._listeners.get(event.request_id)
             if listener is not None:

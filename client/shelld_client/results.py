@@ -15,7 +15,7 @@ import msgspec
 from msgspec import inspect
 
 from shelld_protocol.encoding import PLAIN, decode
-from shelld_protocol.event_methods import NOTIFICATIONS, Event
+from shelld_protocol.event_methods import NOTIFICATIONS, Event, OutputEvent
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -26,6 +26,11 @@ _PLAIN: Final[dict[type[inspect.Type], type[Any]]] = {
     inspect.BoolType: bool,
     inspect.NoneType: type(None),
 }
+
+
+_OUTPUT_STRINGS: Final = len(OutputEvent.__struct_fields__)
+# The beginning of a message with output, up to its params. They are the last member.
+_OUTPUT_START: Final = b'{"jsonrpc":"2.0","method":"shell/output","params":'
 
 
 @cache
@@ -47,6 +52,21 @@ def decode_event(method: str, params: bytes) -> Event | None:
     shape = NOTIFICATIONS.get(method)
     try:
         return None if shape is None else decode_result(shape, params)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def decode_output(message: bytes) -> OutputEvent | None:
+    """Return the event if a message has the form in which the daemon sends output; None if not.
+
+    Most messages with output are large. This decodes them in one step instead of two.
+    """
+    if not message.startswith(_OUTPUT_START):
+        return None
+    params = message[len(_OUTPUT_START) : -1]
+    try:
+        decoder = _decoder_of(OutputEvent)
+        return cast("OutputEvent", decode(params, decoder, strings=_OUTPUT_STRINGS))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 

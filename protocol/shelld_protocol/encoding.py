@@ -48,18 +48,27 @@ def encode(value: Any, encoder: msgspec.json.Encoder = _encoder) -> bytes:
     return bytes(buffer)
 
 
-def decode(data: bytes | msgspec.Raw, decoder: msgspec.json.Decoder[T]) -> T:
-    """Return the value of `data` (JSON). Raises msgspec's errors, and MemoryError."""
-    # `2 * size`: the longest string is in memory twice if it has escapes.
+def decode(
+    data: bytes | msgspec.Raw, decoder: msgspec.json.Decoder[T], strings: int | None = None
+) -> T:
+    """Return the value of `data` (JSON). Raises msgspec's errors, and MemoryError.
+
+    `strings`: the most strings that the decoder makes, if its type limits that. To count them in a
+    long text takes as long as to decode it.
+    """
     size = len(memoryview(data))
     if size < _SHORT:
         bytes(size * _MOST_PER_BYTE)
     else:
         data = bytes(data)
-        ends = data.count(b'"')
-        if ends * _STRING_BYTES > size:
-            # A quote after a backslash ends a string only if that backslash is itself escaped.
-            ends += data.count(b'\\\\"') - data.count(b'\\"')
-        strings = ends // 2
-        bytes(2 * size + strings * _STRING_BYTES)
+        # `2 * size`: the longest string is in memory twice if it has escapes.
+        bytes(2 * size + (_strings_in(data) if strings is None else strings) * _STRING_BYTES)
     return decoder.decode(data)
+
+
+def _strings_in(data: bytes) -> int:
+    ends = data.count(b'"')
+    if ends * _STRING_BYTES > len(data):
+        # A quote after a backslash ends a string only if that backslash is itself escaped.
+        ends += data.count(b'\\\\"') - data.count(b'\\"')
+    return ends // 2

@@ -27,7 +27,8 @@ from shelld_client import (
     SpawnFailed,
     Usage,
 )
-from shelld_client.results import decode_result
+from shelld_client.results import decode_event, decode_output, decode_result
+from shelld_protocol.event_methods import OutputEvent
 from shelld_protocol.shell_methods import ListShellsResult
 
 RESULT: dict[str, Any] = {
@@ -181,3 +182,38 @@ def test_every_exported_name_exists() -> None:
 
 def test_the_version_is_that_of_the_distribution() -> None:
     assert shelld_client.__version__ == shelld.__version__ == version("shelld")
+
+
+OUTPUT = OutputEvent(
+    subscription="sub_1",
+    seq=1,
+    bash_id="x",
+    session=None,
+    request_id=7,
+    stream="stdout",
+    text='a "line"\n' + 10_000 * "é",
+    start=0,
+    end=20_009,
+    dropped=0,
+    skipped=0,
+)
+PARAMS = msgspec.json.encode(OUTPUT)
+
+
+def test_output_is_decoded_in_one_step() -> None:
+    message = b'{"jsonrpc":"2.0","method":"shell/output","params":' + PARAMS + b"}"
+    assert decode_output(message) == decode_event("shell/output", PARAMS) == OUTPUT
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b'{"jsonrpc":"2.0","method":"shell/exited","params":' + PARAMS + b"}",
+        b'{"jsonrpc":"2.0","method":"shell/output","params":' + PARAMS + b',"more":1}',
+        b'{"jsonrpc":"2.0","method":"shell/output","params":{"text":"x"}}',
+        b'{"jsonrpc":"2.0","method":"shell/output","params":',
+        b'{"jsonrpc": "2.0", "method": "shell/output", "params": ' + PARAMS + b"}",
+    ],
+)
+def test_any_other_message_is_no_output(message: bytes) -> None:
+    assert decode_output(message) is None
