@@ -105,6 +105,9 @@ _WRITTEN: Final = frozenset({"text", "keys", "base64"})
 wire_logger: Final = logging.getLogger("shelld_client.wire")
 
 _decoder: Final = msgspec.json.Decoder(_Message)
+# The strings of a message without an error: its version, its id and its method.
+_MESSAGE_STRINGS: Final = 3
+_HEAD_BYTES: Final = 1_000
 
 
 class _Pending(NamedTuple, Generic[T]):
@@ -418,8 +421,10 @@ def _plain(value: object) -> object:
 
 def _decode(data: bytes) -> _Message | None:
     """Return a message, or None if `data` is not a JSON-RPC message."""
+    # Only an error is decoded as a whole. It comes right after the id.
+    strings = None if b'"error"' in data[:_HEAD_BYTES] else _MESSAGE_STRINGS
     try:
-        return decode(data, _decoder)
+        return decode(data, _decoder, strings)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
