@@ -32,7 +32,7 @@ def ask(target: TerminalInput, count: int) -> None:
 def test_answers_leave_room_in_line(pty: Pty) -> None:
     target = TerminalInput(pty.master, Size(24, 80))
     ask(target, 700)
-    answers = target.line.text
+    answers = target.typed.kernel_line.text
     assert 900 < len(answers) <= 1_024
     assert answers == ANSWER * (len(answers) // len(ANSWER))
     target.write(b"x\n")

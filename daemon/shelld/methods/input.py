@@ -19,9 +19,9 @@ from shelld.terminals.dialogue import pasted
 from shelld.terminals.foreground import interrupt_is_ignored
 from shelld.terminals.input import PipeInput, TerminalInput
 from shelld.terminals.keys import UnknownKey, key_bytes
-from shelld.terminals.line_editor import MAX_LINE_BYTES, Line, check_length, edit, received
+from shelld.terminals.line_editor import MAX_LINE_BYTES, check_length, edit, received
 from shelld.terminals.pty import Modes, Size
-from shelld.terminals.typed import Typed, typed
+from shelld.terminals.typed import Typed, TypedLine, typed
 from shelld_protocol.errors import (
     RpcError,
     invalid_params,
@@ -88,7 +88,6 @@ async def _write(context: RequestContext, shell: Shell, params: WriteStdinParams
             typing = await _type(shell, target, data, params, lines)
         else:
             typing = await _send(target, data, params, lines)
-        script = await lines.finish()
     except RpcError as error:
         raise without_quote(error) if params.secret else error from None
     # The command may also have ended while the guard judged the lines.
@@ -97,10 +96,7 @@ async def _write(context: RequestContext, shell: Shell, params: WriteStdinParams
     if params.secret and isinstance(target, TerminalInput):
         # Nothing else runs between this and the write.
         _check_secret(shell, target, target.modes(), len(typing.data))
-    target.rest, target.starts, target.script = typing.rest, typing.starts, script
-    target.is_collected = typing.is_collected
-    if isinstance(target, TerminalInput):
-        target.line, target.in_line_mode = typing.line, typing.in_line_mode
+    target.typed = typing.line
     target.write(typing.data)
     # Who follows the prompts of this shell looks again.
     shell.notify()
@@ -116,20 +112,16 @@ async def _write(context: RequestContext, shell: Shell, params: WriteStdinParams
 
 
 class _Typing(NamedTuple):
-    """The bytes to write, and what the input remembers of them."""
+    """The bytes to write, and what is known of the typed line once they are written."""
 
     data: bytes
-    rest: bytes
-    starts: tuple[int, ...]
-    is_collected: bool
-    line: Line = Line()
-    in_line_mode: bool = False
+    line: TypedLine
 
 
 async def _send(
     target: PipeInput, data: bytes, params: WriteStdinParams, lines: TypedLines
 ) -> _Typing:
-    rest, starts = target.rest, _starts(target, data)
+    rest, starts = target.typed.keys, _starts(target.typed, data)
     for piece in _pieces(data):
         found = typed(rest, piece)
         await lines.judge(found.lines, ())
@@ -140,7 +132,8 @@ async def _send(
     if params.eof and rest:
         await lines.judge([rest], ())
         await lines.judge_suffixes(rest, starts)
-    return _Typing(data, rest, starts, not rest or lines.a_shell_reads())
+    is_collected = not rest or lines.a_shell_reads()
+    return _Typing(data, TypedLine(rest, starts, is_collected, await lines.finish()))
 
 
 async def _type(
@@ -157,13 +150,13 @@ async def _type(
     is_ignored = modes.intr in data and _ignores_interrupt(shell, target)
     keeps_line = is_ignored or (modes.line_mode and not modes.flushes)
     interrupt = b"" if keeps_line else modes.intr
-    rest, line = target.rest, target.line_under(modes)
-    starts = _starts(target, data)
+    rest, line = target.typed.keys, target.typed.kernel_line_under(modes)
+    starts = _starts(target.typed, data)
     for piece in _pieces(data):
         content = received(piece, modes, is_quoting=line.is_quoting)
         edited = edit(line, content, modes, ignores_interrupt=is_ignored)
         if modes.line_mode:
-            check_length(edited, "text", target.line.text)
+            check_length(edited, "text", target.typed.kernel_line.text)
         found = typed(rest, content, interrupt=interrupt, lnext=modes.lnext)
         await lines.judge(found.readable, edited.texts)
         await lines.judge_suffixes(found.first, starts)
@@ -181,7 +174,8 @@ async def _type(
     # A shell that edits its lines shows them itself.
     is_edited = modes.line_mode or not modes.echo
     is_collected = not rest or (is_edited and lines.a_shell_reads())
-    return _Typing(data, rest, starts, is_collected, line, modes.line_mode)
+    script = await lines.finish()
+    return _Typing(data, TypedLine(rest, starts, is_collected, script, line, modes.line_mode))
 
 
 def _check_secret(shell: Shell, target: TerminalInput, modes: Modes, size: int) -> None:
@@ -199,21 +193,22 @@ def _check_secret(shell: Shell, target: TerminalInput, modes: Modes, size: int) 
         raise not_possible("secret", sentence)
 
 
-def _starts(target: PipeInput | TerminalInput, data: bytes) -> tuple[int, ...]:
-    """Return where the line that goes on with `data` may begin, other than at its beginning."""
-    here = len(target.rest)
-    if not target.is_collected:
+def _starts(line: TypedLine, data: bytes) -> tuple[int, ...]:
+    """Return where a line that goes on with `data` may begin, other than at its beginning."""
+    here = len(line.keys)
+    if not line.is_collected:
         return (here,)
     # A shell may have read a first key with `read -n1`. If the next write is a single key too, then
     # a person types a line.
-    is_one_key = len(target.rest.decode("utf-8", "replace")) == 1
-    return (here,) if is_one_key and len(data) > 1 else target.starts
+    is_one_key = len(line.keys.decode("utf-8", "replace")) == 1
+    return (here,) if is_one_key and len(data) > 1 else line.starts
 
 
 def _later(starts: tuple[int, ...], found: Typed, length: int) -> tuple[int, ...]:
-    """Return the starts that are left after a piece. `length`: of the rest before, and the piece.
+    """Return the places in the new rest at which a line may begin.
 
-    The rest forgets its beginning if it is too long.
+    `length`: bytes of the old rest and the piece together. A rest that is too long is cut at its
+    beginning.
     """
     dropped = length - len(found.rest)
     return () if found.lines else tuple(each - dropped for each in starts if each >= dropped)

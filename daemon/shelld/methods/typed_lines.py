@@ -47,7 +47,7 @@ class TypedLines:
         # All lines of this write, to judge them as one command.
         self._lines: list[str] = []
         # The lines so far of a command that is not complete.
-        self._script = target.script
+        self._script = target.typed.script
         self._cost = 0
         self._turn_ends_at = _TURN_COST
         # The lines that are left once the judgement has cost too much.

@@ -21,7 +21,7 @@ import anyio
 from shelld.keeper.transient import TRANSIENT
 from shelld.terminals.dialogue import MAX_ANSWERS, Dialogue, position_report
 from shelld.terminals.foreground import Source, file_of
-from shelld.terminals.line_editor import MAX_KEPT, Line, edit, received
+from shelld.terminals.line_editor import MAX_KEPT, edit, received
 from shelld.terminals.pty import (
     NEW_MODES,
     Modes,
@@ -33,6 +33,7 @@ from shelld.terminals.pty import (
     resize,
     unread_bytes,
 )
+from shelld.terminals.typed import TypedLine
 
 # The most bytes that may wait for one program.
 MAX_QUEUED_BYTES: Final = 1024 * 1024
@@ -63,14 +64,7 @@ class Input:
         # Held during a write: the guard may take a while to judge a line, and a later write must
         # not overtake this one.
         self.lock = anyio.Lock(fast_acquire=True)
-        # The line that is being typed, with all its keys.
-        self.rest = b""
-        # Where in it a line may begin, because a program may have read what was typed before.
-        self.starts: tuple[int, ...] = ()
-        # Whether a shell collected the rest, and no other program could read it.
-        self.is_collected = True
-        # The lines typed so far of a shell command that is not complete yet.
-        self.script = ""
+        self.typed = TypedLine()
         self._queue = bytearray()
         self._is_watched = False
 
@@ -109,7 +103,7 @@ class Input:
         """Write the first input, before the program starts."""
         self.write(content)
         # A later write may continue the last command in it.
-        self.rest = content[-MAX_KEPT:]
+        self.typed = TypedLine(content[-MAX_KEPT:])
 
     def flush(self) -> None:
         """Pass on as many bytes as there is room for."""
@@ -208,9 +202,6 @@ class TerminalInput(Input):
         super().__init__(descriptor)
         # The number of the slave side.
         self.device = device
-        # What the kernel's line editor has made of the line that is being typed.
-        self.line = Line()
-        self.in_line_mode = True
         self.sizes = collections.deque((Resize(1, 0, size),), _MAX_SIZES)
         self.dialogue = Dialogue()
         self.ask_position: Callable[[], None] | None = None
@@ -270,12 +261,12 @@ class TerminalInput(Input):
             now = self.modes()
         except OSError:
             return
-        self.line, self.in_line_mode = self.line_under(now), now.line_mode
+        line = self.typed.kernel_line_under(now)
         if now.line_mode:
-            line = edit(self.line, received(report, now), now).line
+            line = edit(line, received(report, now), now).line
             if len(line.text) > _MAX_ANSWERED_LINE:
                 return
-            self.line = line
+        self.typed = self.typed._replace(kernel_line=line, was_in_line_mode=now.line_mode)
         self.write(report)
 
     def write(self, data: bytes) -> None:
@@ -296,18 +287,14 @@ class TerminalInput(Input):
         except OSError:
             left = None
         if left is not None:
-            line = self.line_under(now).text if now.line_mode else b""
+            line = self.typed.kernel_line_under(now).text if now.line_mode else b""
             self._untaken = left + len(line)
         return self._untaken
 
-    def line_under(self, now: Modes) -> Line:
-        """Return the line that is being typed, given the current modes."""
-        # Before line mode began, the program could read all that was typed, unedited.
-        return Line() if now.line_mode and not self.in_line_mode else self.line
-
     def begin(self, content: bytes) -> None:
         super().begin(content)
-        self.line = edit(self.line, received(content, NEW_MODES), NEW_MODES).line
+        line = edit(self.typed.kernel_line, received(content, NEW_MODES), NEW_MODES).line
+        self.typed = self.typed._replace(kernel_line=line)
 
     def source(self) -> Source:
         """Return where this input goes. Raises OSError."""

@@ -10,7 +10,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from shelld.terminals.line_editor import MAX_KEPT
+from shelld.terminals.line_editor import MAX_KEPT, Line
+from shelld.terminals.pty import Modes
 from shelld.terminals.readline import KEY, edited, edits, longest_line
 
 # Ctrl-D passes on a line before its end. So do keys of GNU readline that accept or expand the line,
@@ -21,6 +22,31 @@ _TOGGLES_COMMENT: Final = "\x1b#"
 # 0.1 us for each character.
 _MAX_WORK: Final = 1_000_000
 _MAX_PARTS: Final = 100
+
+
+class TypedLine(NamedTuple):
+    """What is known of the line that is being typed into a command.
+
+    `keys`: the line with all its keys, or the end of a long one. `starts`: where in it a line may
+    begin, because a program may have read what was typed before. `is_collected`: False if a program
+    other than a shell may have read a part of `keys`. `script`: the lines before it, if they are
+    the beginning of a shell command that is not complete yet.
+
+    `kernel_line`: what the kernel's line editor has made of it. `was_in_line_mode`: whether the
+    terminal collected lines when it was last typed on.
+    """
+
+    keys: bytes = b""
+    starts: tuple[int, ...] = ()
+    is_collected: bool = True
+    script: str = ""
+    kernel_line: Line = Line()
+    was_in_line_mode: bool = True
+
+    def kernel_line_under(self, now: Modes) -> Line:
+        """Return the line that the kernel's editor holds, given the current modes."""
+        # Before line mode began, the program could read all that was typed, unedited.
+        return Line() if now.line_mode and not self.was_in_line_mode else self.kernel_line
 
 
 class Typed(NamedTuple):
