@@ -226,14 +226,12 @@ def _pieces(data: bytes) -> Iterator[bytes]:
 
 def _open_input(shell: Shell) -> PipeInput | TerminalInput:
     """Return the command's input, if it is open. Raises `RpcError` (stdin_closed)."""
-    target = shell.input
-    if target is None:
+    if (target := shell.open_input) is not None:
+        return target
+    if shell.input is None:
         raise stdin_closed(shell.id, "not_open")
-    if shell.has_ended or target.closed == "ended":
-        raise stdin_closed(shell.id, "ended")
-    if not target.is_open:
-        raise stdin_closed(shell.id, "closed")
-    return target
+    has_ended = shell.has_ended or shell.input.closed == "ended"
+    raise stdin_closed(shell.id, "ended" if has_ended else "closed")
 
 
 def _check_room(target: PipeInput | TerminalInput, size: int) -> None:
@@ -276,10 +274,9 @@ async def _data(target: PipeInput | TerminalInput, params: WriteStdinParams) -> 
 
 async def resize_shell(context: RequestContext, params: ResizeShellParams) -> ResizeShellResult:
     shell = context.daemon.manager.get(params.bash_id)
-    target = shell.input
     if not shell.has_terminal:
         raise not_possible("tty", f"Shell {shell.id} has no terminal")
-    if isinstance(target, TerminalInput) and target.closed is None and not shell.has_ended:
+    if isinstance(target := shell.open_input, TerminalInput):
         target.resize(Size(params.rows, params.cols), shell.stdout.store.written)
         shell.notify()
     return ResizeShellResult(shell.id, params.rows, params.cols, not shell.has_ended)

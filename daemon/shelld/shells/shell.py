@@ -110,7 +110,7 @@ class Shell:
     released: bool = field(default=False, init=False)
     created_at: float = field(init=False)
     started_at: float | None = field(default=None, init=False)
-    # The command's input while it runs; None if nothing can be written to it.
+    # None if the command has neither a terminal nor an open stdin.
     input: PipeInput | TerminalInput | None = field(default=None, init=False)
     # Reads the command's state, if the session keeps it.
     recorder: Recorder | None = field(default=None, init=False)
@@ -135,6 +135,12 @@ class Shell:
     @property
     def has_terminal(self) -> bool:
         return isinstance(self.input, TerminalInput)
+
+    @property
+    def open_input(self) -> PipeInput | TerminalInput | None:
+        """The command's input; None if nothing more can be written to it."""
+        target = self.input
+        return target if target is not None and target.is_open and not self.has_ended else None
 
     @property
     def is_running(self) -> bool:
