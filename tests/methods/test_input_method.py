@@ -1,9 +1,12 @@
-"""What `write_stdin` does if something changes while the request is prepared."""
+"""What `write_stdin` does if something changes, or others write, while a request is prepared."""
 
 from __future__ import annotations
 
 import termios
+from collections.abc import Callable
+from typing import Any
 
+import anyio
 import pytest
 
 from shelld.methods.bash import bash
@@ -11,10 +14,55 @@ from shelld.methods.context import Daemon, RequestContext
 from shelld.methods.input import write_stdin
 from shelld.process.options import Options
 from shelld.shells.manager import Manager
+from shelld.shells.shell import Shell
+from shelld.terminals.input import PipeInput, TerminalInput
 from shelld.terminals.pty import Modes
 from shelld_protocol.errors import RpcError
 from shelld_protocol.input_methods import WriteStdinParams
 from shelld_protocol.shell_methods import BackgroundResult, BashParams
+
+ANSWER = b"\x1b[?1;2c"
+
+
+async def started(
+    context: RequestContext, command: str, **params: Any
+) -> tuple[Shell, PipeInput | TerminalInput]:
+    """Start a command in the background; return it with its input."""
+    result = await bash(context, BashParams(command, run_in_background=True, **params))
+    assert isinstance(result, BackgroundResult)
+    shell = context.daemon.manager.get(result.bash_id)
+    assert shell.input is not None
+    return shell, shell.input
+
+
+async def on_terminal(context: RequestContext, modes: str) -> tuple[Shell, TerminalInput]:
+    """Start `cat` on a terminal, and return once it has these modes."""
+    shell, target = await started(context, f"stty {modes}; echo go; cat", tty=True)
+    await shell.wait_until(lambda: b"go" in output_of(shell))
+    assert isinstance(target, TerminalInput)
+    return shell, target
+
+
+def output_of(shell: Shell) -> bytes:
+    store = shell.stdout.store
+    return bytes(store.read(0, store.written).data)
+
+
+def once(change: Callable[[], None]) -> Callable[[], Any]:
+    """Return a checkpoint at which something changes, the first time."""
+    changes = [change]
+
+    async def checkpoint() -> None:
+        while changes:
+            changes.pop()()
+
+    return checkpoint
+
+
+def set_mode(target: TerminalInput, flag: int, *, is_on: bool) -> None:
+    attributes = termios.tcgetattr(target.descriptor)
+    attributes[3] = attributes[3] | flag if is_on else attributes[3] & ~flag
+    termios.tcsetattr(target.descriptor, termios.TCSANOW, attributes)
 
 
 @pytest.mark.parametrize("kind", ["tty", "open_stdin"])
@@ -26,45 +74,54 @@ async def test_input_closed_during_preparation_is_refused(
 
     async with Manager() as manager:
         context = RequestContext(Daemon(Options(), manager))
-        started = await bash(
-            context,
-            BashParams(
-                "cat", run_in_background=True, tty=kind == "tty", open_stdin=kind == "open_stdin"
-            ),
-        )
-        assert isinstance(started, BackgroundResult)
-        target = manager.get(started.bash_id).input
-        assert target is not None
-
-        async def close_input() -> None:
-            target.close("ended")
-
-        monkeypatch.setattr("shelld.methods.input.checkpoint", close_input)
+        shell, target = await started(context, "cat", **{kind: True})
+        checkpoint = once(lambda: target.close("ended"))
+        monkeypatch.setattr("shelld.methods.input.checkpoint", checkpoint)
         monkeypatch.setattr("shelld.terminals.input.modes", modes)
         with pytest.raises(RpcError) as refused:
-            await write_stdin(context, WriteStdinParams(started.bash_id, keys=["Enter"]))
+            await write_stdin(context, WriteStdinParams(shell.id, keys=["Enter"]))
         assert refused.value.data == {"kind": "stdin_closed", "reason": "ended"}
 
 
-async def test_secret_is_refused_if_echo_begins_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("modes", "flag", "is_on", "what"),
+    [("-echo", termios.ECHO, True, "secret")],
+)
+async def test_write_is_refused_if_the_modes_forbid_it_meanwhile(
+    modes: str, flag: int, is_on: bool, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with Manager() as manager:
         context = RequestContext(Daemon(Options(), manager))
-        params = BashParams("stty -echo; echo go; cat", run_in_background=True, tty=True)
-        started = await bash(context, params)
-        assert isinstance(started, BackgroundResult)
-        shell = manager.get(started.bash_id)
-        await shell.wait_until(lambda: shell.stdout.store.written == 4)
-        target = shell.input
-        assert target is not None
-
-        async def echo() -> None:
-            attributes = termios.tcgetattr(target.descriptor)
-            attributes[3] |= termios.ECHO
-            termios.tcsetattr(target.descriptor, termios.TCSANOW, attributes)
-
-        monkeypatch.setattr("shelld.methods.input.checkpoint", echo)
+        shell, target = await on_terminal(context, modes)
+        checkpoint = once(lambda: set_mode(target, flag, is_on=is_on))
+        monkeypatch.setattr("shelld.methods.input.checkpoint", checkpoint)
+        params = WriteStdinParams(
+            shell.id, text="swordfish\n", secret=what == "secret", eof=what == "eof"
+        )
         with pytest.raises(RpcError) as refused:
-            await write_stdin(
-                context, WriteStdinParams(started.bash_id, text="swordfish\n", secret=True)
-            )
-        assert refused.value.data == {"kind": "not_possible", "what": "secret"}
+            await write_stdin(context, params)
+        assert refused.value.data == {"kind": "not_possible", "what": what}
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        WriteStdinParams("", text="x" * 1_000_000),
+        # This pattern needs a helper process.
+        WriteStdinParams("", text="x", until="match", pattern="(?=zz)"),
+    ],
+    ids=["long", "waits"],
+)
+@pytest.mark.parametrize("is_notification", [False, True])
+async def test_writes_keep_their_order(first: WriteStdinParams, is_notification: bool) -> None:
+    async with Manager() as manager:
+        daemon = Daemon(Options(), manager)
+        shell, _ = await started(RequestContext(daemon), "tail -c 4", open_stdin=True)
+        first.bash_id = shell.id
+        second = WriteStdinParams(shell.id, text="end\n", eof=True)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(write_stdin, RequestContext(daemon), first)
+            context = RequestContext(daemon, is_notification=is_notification)
+            tasks.start_soon(write_stdin, context, second)
+        await shell.wait_until(lambda: shell.has_ended)
+        assert output_of(shell) == b"end\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
 from typing import Final, NamedTuple
 
 from anyio.lowlevel import checkpoint
@@ -48,23 +49,24 @@ _TURN_KEYS: Final = 10_000
 async def write_stdin(context: RequestContext, params: WriteStdinParams) -> WriteStdinResult:
     manager = context.daemon.manager
     shell = context.looks_at(manager.get(params.bash_id))
+    reading = BashOutputParams(
+        params.bash_id,
+        wait=params.wait,
+        until=params.until,
+        pattern=params.pattern,
+        quiet_ms=params.quiet_ms,
+        port=params.port,
+        strip_ansi=params.strip_ansi,
+    )
     with manager.reading(shell):
-        if context.is_notification:
-            written = await write(context, shell, params)
-            result = result_of(shell, {})
-        else:
-            reading = BashOutputParams(
-                params.bash_id,
-                wait=params.wait,
-                until=params.until,
-                pattern=params.pattern,
-                quiet_ms=params.quiet_ms,
-                port=params.port,
-                strip_ansi=params.strip_ansi,
-            )
-            async with preparing_read(context, shell, reading) as read:
-                written = await write(context, shell, params)
-                result = await read()
+        async with AsyncExitStack() as prepared:
+            async with _open_input(shell).lock:
+                read = None
+                if not context.is_notification:
+                    preparing = preparing_read(context, shell, reading)
+                    read = await prepared.enter_async_context(preparing)
+                written = await _write(context, shell, params)
+            result = result_of(shell, {}) if read is None else await read()
     pending = 0 if shell.input is None else shell.input.pending_bytes
     members = {name: getattr(result, name) for name in result.__struct_fields__}
     return WriteStdinResult(**members, written=written, pending_bytes=pending)

@@ -61,8 +61,8 @@ class Input:
         self.closed: ClosedReason | None = None
         # When input was last written, as of time.monotonic().
         self.written_at = -math.inf
-        # Held during a write: the guard may take a while to judge a line, and a later write must
-        # not overtake this one.
+        # Held during a write: to prepare its wait and to judge its lines may take a while, and a
+        # later write must not overtake this one.
         self.lock = anyio.Lock(fast_acquire=True)
         self.typed = TypedLine()
         self._queue = bytearray()
