@@ -85,7 +85,7 @@ async def test_input_closed_during_preparation_is_refused(
 
 @pytest.mark.parametrize(
     ("modes", "flag", "is_on", "what"),
-    [("-echo", termios.ECHO, True, "secret")],
+    [("-echo", termios.ECHO, True, "secret"), ("-echo", termios.ICANON, False, "eof")],
 )
 async def test_write_is_refused_if_the_modes_forbid_it_meanwhile(
     modes: str, flag: int, is_on: bool, what: str, monkeypatch: pytest.MonkeyPatch
@@ -101,6 +101,35 @@ async def test_write_is_refused_if_the_modes_forbid_it_meanwhile(
         with pytest.raises(RpcError) as refused:
             await write_stdin(context, params)
         assert refused.value.data == {"kind": "not_possible", "what": what}
+
+
+async def test_line_is_edited_in_the_modes_in_which_it_is_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with Manager() as manager:
+        context = RequestContext(Daemon(Options(), manager))
+        shell, target = await on_terminal(context, "-icanon -echo")
+        checkpoint = once(lambda: set_mode(target, termios.ICANON, is_on=True))
+        monkeypatch.setattr("shelld.methods.input.checkpoint", checkpoint)
+        await write_stdin(context, WriteStdinParams(shell.id, text="a line"))
+        # The first end-of-input key passes on the line.
+        result = await write_stdin(context, WriteStdinParams(shell.id, eof=True))
+        assert result.written == 2
+
+
+async def test_answer_of_the_terminal_during_a_judgement_is_a_part_of_the_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with Manager() as manager:
+        context = RequestContext(Daemon(Options(), manager))
+        shell, target = await on_terminal(context, "-echo")
+        checkpoint = once(lambda: target.see(memoryview(b"\x1b[c")))
+        monkeypatch.setattr("shelld.methods.input.checkpoint", checkpoint)
+        await write_stdin(context, WriteStdinParams(shell.id, text="a line"))
+        assert target.typed.kernel_line.text == ANSWER + b"a line"
+        result = await write_stdin(context, WriteStdinParams(shell.id, eof=True))
+        assert result.written == 2
+        await shell.wait_until(lambda: output_of(shell).endswith(ANSWER + b"a line"))
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,6 @@ from shelld.methods.typed_lines import TypedLines, without_quote
 from shelld.sessions.text import check_input, to_bytes
 from shelld.shells.shell import Shell
 from shelld.terminals.dialogue import pasted
-from shelld.terminals.foreground import interrupt_is_ignored
 from shelld.terminals.input import PipeInput, TerminalInput
 from shelld.terminals.keys import UnknownKey, key_bytes
 from shelld.terminals.line_editor import MAX_LINE_BYTES, check_length, edit, received
@@ -42,6 +41,9 @@ _PIECE_BYTES: Final = 16 * 1024
 # How many bytes may be written to a terminal before it is asked how many were taken. Half of what
 # it has room for.
 _UNTAKEN_BYTES: Final = 2_048
+# A write is judged at most so many times. After that, the last verdict counts, although the program
+# has changed something again.
+_MAX_JUDGEMENTS: Final = 3
 # Other requests get a turn after this many keys.
 _TURN_KEYS: Final = 10_000
 
@@ -82,22 +84,16 @@ async def _write(context: RequestContext, shell: Shell, params: WriteStdinParams
     data = await _data(_open_input(shell), params)
     if not data and not params.eof:
         raise invalid_params("Nothing to write: give text, keys, base64 or eof", "text")
-    # Other requests may have run, and the command may have ended.
-    target = _open_input(shell)
-    lines = TypedLines(context, shell, target)
     try:
-        if isinstance(target, TerminalInput):
-            typing = await _type(shell, target, data, params, lines)
-        else:
-            typing = await _send(target, data, params, lines)
+        typing = await _judged(context, shell, data, params)
     except RpcError as error:
         raise without_quote(error) if params.secret else error from None
-    # The command may also have ended while the guard judged the lines.
-    _open_input(shell)
+    # The command may have ended while the guard judged the lines.
+    target = _open_input(shell)
     _check_room(target, len(typing.data))
-    if params.secret and isinstance(target, TerminalInput):
+    if isinstance(target, TerminalInput):
         # Nothing else runs between this and the write.
-        _check_secret(shell, target, target.modes(), len(typing.data))
+        _check_modes(shell, target, target.modes(), params, len(typing.data))
     target.typed = typing.line
     target.write(typing.data)
     # Who follows the prompts of this shell looks again.
@@ -120,6 +116,32 @@ class _Typing(NamedTuple):
     line: TypedLine
 
 
+async def _judged(
+    context: RequestContext, shell: Shell, data: bytes, params: WriteStdinParams
+) -> _Typing:
+    """Return what to write, once the guard has allowed it. Raises `RpcError`.
+
+    Judges again if the program has changed the terminal's modes meanwhile, or if the terminal has
+    answered the program: that answer is a part of the line.
+    """
+    judgements_left = _MAX_JUDGEMENTS
+    while True:
+        # Other requests may have run, and the command may have ended.
+        target = _open_input(shell)
+        lines = TypedLines(context, shell, target)
+        if isinstance(target, PipeInput):
+            return await _send(target, data, params, lines)
+        modes, before = target.modes(), target.typed
+        _check_modes(shell, target, modes, params, len(data))
+        # So that the number is known when a secret comes.
+        target.untaken_bytes(modes, enough=_UNTAKEN_BYTES)
+        typing = await _type(target, modes, data, params, lines)
+        judgements_left -= 1
+        _open_input(shell)
+        if not judgements_left or (target.typed == before and target.modes() == modes):
+            return typing
+
+
 async def _send(
     target: PipeInput, data: bytes, params: WriteStdinParams, lines: TypedLines
 ) -> _Typing:
@@ -139,17 +161,9 @@ async def _send(
 
 
 async def _type(
-    shell: Shell, target: TerminalInput, data: bytes, params: WriteStdinParams, lines: TypedLines
+    target: TerminalInput, modes: Modes, data: bytes, params: WriteStdinParams, lines: TypedLines
 ) -> _Typing:
-    modes = target.modes()
-    if params.secret:
-        _check_secret(shell, target, modes, len(data))
-    else:
-        # So that the number is known when a secret comes.
-        target.untaken_bytes(modes, enough=_UNTAKEN_BYTES)
-    if params.eof and not (modes.line_mode and modes.eof):
-        raise not_possible("eof", f"The program in shell {shell.id} reads keys, not lines")
-    is_ignored = modes.intr in data and _ignores_interrupt(shell, target)
+    is_ignored = modes.intr in data and lines.interrupt_is_ignored()
     keeps_line = is_ignored or (modes.line_mode and not modes.flushes)
     interrupt = b"" if keeps_line else modes.intr
     rest, line = target.typed.keys, target.typed.kernel_line_under(modes)
@@ -178,6 +192,16 @@ async def _type(
     is_collected = not rest or (is_edited and lines.a_shell_reads())
     script = await lines.finish()
     return _Typing(data, TypedLine(rest, starts, is_collected, script, line, modes.line_mode))
+
+
+def _check_modes(
+    shell: Shell, target: TerminalInput, modes: Modes, params: WriteStdinParams, size: int
+) -> None:
+    """Refuse what the terminal's modes do not allow. Raises `RpcError` (not_possible)."""
+    if params.secret:
+        _check_secret(shell, target, modes, size)
+    if params.eof and not (modes.line_mode and modes.eof):
+        raise not_possible("eof", f"The program in shell {shell.id} reads keys, not lines")
 
 
 def _check_secret(shell: Shell, target: TerminalInput, modes: Modes, size: int) -> None:
@@ -214,10 +238,6 @@ def _later(starts: tuple[int, ...], found: Typed, length: int) -> tuple[int, ...
     """
     dropped = length - len(found.rest)
     return () if found.lines else tuple(each - dropped for each in starts if each >= dropped)
-
-
-def _ignores_interrupt(shell: Shell, target: TerminalInput) -> bool:
-    return shell.pid is not None and interrupt_is_ignored(shell.pid, target.source())
 
 
 def _pieces(data: bytes) -> Iterator[bytes]:

@@ -10,7 +10,7 @@ from anyio.lowlevel import checkpoint
 from shelld.methods.context import RequestContext
 from shelld.methods.guard import MAX_PARSING_S, admit
 from shelld.shells.shell import Shell
-from shelld.terminals.foreground import directory_of_reader
+from shelld.terminals.foreground import directory_of_reader, interrupt_is_ignored
 from shelld.terminals.input import PipeInput, TerminalInput
 from shelld.terminals.typed import readings
 from shelld_protocol.errors import RpcError
@@ -94,6 +94,11 @@ class TypedLines:
     def a_shell_reads(self) -> bool:
         """Whether a shell reads the input now."""
         return self._find_directory() is not None
+
+    def interrupt_is_ignored(self) -> bool:
+        """Whether a shell that can read the input ignores SIGINT, and so keeps its line."""
+        pid = self._shell.pid
+        return pid is not None and interrupt_is_ignored(pid, self._target.source())
 
     def _find_directory(self) -> str | None:
         if self._shell.pid is None:
