@@ -116,3 +116,21 @@ async def test_cancellation_before_answer_kills_leftovers(
         assert scope.cancelled_caught
         assert shells[0].is_empty
         assert not shells[0].survivors
+
+
+async def test_other_requests_run_while_the_first_input_is_followed() -> None:
+    turns = 0
+
+    async def take_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await anyio.lowlevel.checkpoint()
+
+    content = "x\n" * 500_000
+    async with Manager() as manager, anyio.create_task_group() as tasks:
+        tasks.start_soon(take_turns)
+        context = RequestContext(Daemon(Options(), manager))
+        await bash(context, BashParams("true", tty=True, stdin=content, dry_run=True))
+        tasks.cancel_scope.cancel()
+    assert turns >= len(content) / 16_384

@@ -19,16 +19,17 @@ from shelld.guard.verdict import Verdict
 from shelld.methods.context import RequestContext
 from shelld.methods.events import notifying
 from shelld.methods.guard import admit
+from shelld.methods.input import typed_first
 from shelld.output.reader import STEP_BYTES, read_head
 from shelld.output.retention import OutputStream
 from shelld.process.logs import Log
-from shelld.sessions.text import check_text, shown, to_bytes
+from shelld.sessions.text import check_text, shown
 from shelld.shells.launch import StartRequest, TimeoutPolicy
 from shelld.shells.lifecycle import ShellStatus
 from shelld.shells.shell import Shell
 from shelld.shells.starting import raise_failure, started_pid, wait_for_start
-from shelld.terminals.line_editor import Line, check_length, edit, received
-from shelld.terminals.pty import NEW_MODES, Size
+from shelld.terminals.pty import Size
+from shelld.terminals.typed import NOTHING_TYPED, TypedLine
 from shelld.waits.prompts import prompt_of
 from shelld.waits.watch import watch
 from shelld_protocol.errors import RpcError, timed_out
@@ -72,7 +73,7 @@ async def run_for_answer(
     `timeout_ms` applies to a foreground command that has no timeout in `params`; the default is the
     daemon's. Raises `RpcError`.
     """
-    verdict = await _admitted(context, params)
+    verdict, typed = await _admitted(context, params)
     if verdict.verdict == "block":
         logger.warning("a dangerous command runs, as the guard is to warn only: %s", verdict.rule)
     request = StartRequest(
@@ -82,6 +83,7 @@ async def run_for_answer(
         cwd=params.cwd,
         env=_with_terminal(params.env) if params.tty else params.env,
         stdin=params.stdin,
+        typed=typed,
         terminal=Size(params.rows, params.cols) if params.tty else None,
         open_stdin=params.open_stdin,
         timeout=_timeout_policy(context, params, timeout_ms),
@@ -276,7 +278,7 @@ def _background_result(
 
 async def dry_run(context: RequestContext, params: BashParams) -> DryRunResult:
     """Validate and judge a command. Raises `RpcError` (invalid_params, blocked)."""
-    verdict = (await _admitted(context, params)).verdict
+    verdict = (await _admitted(context, params))[0].verdict
     _log(context, params, "dry_run", verdict)
     return DryRunResult(
         dry_run=True,
@@ -287,14 +289,15 @@ async def dry_run(context: RequestContext, params: BashParams) -> DryRunResult:
     )
 
 
-async def _admitted(context: RequestContext, params: BashParams) -> Verdict:
-    """Return the guard's verdict on a command that may run. Raises `RpcError` (blocked)."""
+async def _admitted(context: RequestContext, params: BashParams) -> tuple[Verdict, TypedLine]:
+    """Return the guard's verdict on a command that may run, and what `stdin` leaves of a line.
+
+    Raises `RpcError` (invalid_params, blocked).
+    """
     check_text(params.command, params.cwd, params.env, params.stdin)
-    if params.tty and params.stdin:
-        content = received(to_bytes(params.stdin), NEW_MODES)
-        check_length(edit(Line(), content, NEW_MODES), "stdin")
+    typed = NOTHING_TYPED if params.stdin is None else await typed_first(params)
     try:
-        return await admit(context, params)
+        return await admit(context, params), typed
     except RpcError:
         _log(context, params, "blocked", "block")
         raise

@@ -1,4 +1,4 @@
-"""``write_stdin`` and ``resize_shell``: input for a running command."""
+"""``write_stdin`` and ``resize_shell``: input for a running command, and the first input of one."""
 
 from __future__ import annotations
 
@@ -19,8 +19,15 @@ from shelld.shells.shell import Shell
 from shelld.terminals.dialogue import pasted
 from shelld.terminals.input import PipeInput, TerminalInput
 from shelld.terminals.keys import UnknownKey, key_bytes
-from shelld.terminals.line_editor import MAX_LINE_BYTES, check_length, edit, received
-from shelld.terminals.pty import Modes, Size
+from shelld.terminals.line_editor import (
+    MAX_KEPT,
+    MAX_LINE_BYTES,
+    Line,
+    check_length,
+    edit,
+    received,
+)
+from shelld.terminals.pty import NEW_MODES, Modes, Size
 from shelld.terminals.typed import Typed, TypedLine, typed
 from shelld_protocol.errors import (
     RpcError,
@@ -35,7 +42,7 @@ from shelld_protocol.input_methods import (
     WriteStdinParams,
     WriteStdinResult,
 )
-from shelld_protocol.shell_methods import BashOutputParams
+from shelld_protocol.shell_methods import BashOutputParams, BashParams
 
 _PIECE_BYTES: Final = 16 * 1024
 # How many bytes may be written to a terminal before it is asked how many were taken. Half of what
@@ -292,6 +299,22 @@ async def _data(target: PipeInput | TerminalInput, params: WriteStdinParams) -> 
         raise invalid_params("Invalid value for base64: not in base64", "base64") from None
     _check_room(target, len(data))
     return bytes(data)
+
+
+async def typed_first(params: BashParams) -> TypedLine:
+    """Return what is known of the line that a command's `stdin` leaves unfinished.
+
+    Raises `RpcError` (invalid_params) if a terminal would cut a line of it.
+    """
+    data, line = to_bytes(params.stdin or ""), Line()
+    for piece in _pieces(data) if params.tty else ():
+        content = received(piece, NEW_MODES, is_quoting=line.is_quoting)
+        edited = edit(line, content, NEW_MODES)
+        check_length(edited, "stdin")
+        line = edited.line
+        await checkpoint()
+    # A later write may continue the last command in it.
+    return TypedLine(data[-MAX_KEPT:], kernel_line=line)
 
 
 async def resize_shell(context: RequestContext, params: ResizeShellParams) -> ResizeShellResult:

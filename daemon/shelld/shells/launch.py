@@ -29,6 +29,7 @@ from shelld.sessions.state import ShellState
 from shelld.sessions.text import to_bytes
 from shelld.terminals.input import PipeInput, TerminalInput
 from shelld.terminals.pty import Size, open_pty
+from shelld.terminals.typed import NOTHING_TYPED, TypedLine
 from shelld_protocol.structs import DEFAULT_SESSION
 
 # execve(2) takes no argument of 128 KiB or more (MAX_ARG_STRLEN). Bash reads a longer command from
@@ -62,6 +63,7 @@ class StartRequest(Struct, frozen=True):
     `verdict` is the guard's. `warning`: why the guard would have blocked the command.
     `in_foreground`: the session keeps the command's state. `terminal`: the size of its terminal;
     None: no terminal. `open_stdin`: more input may follow `stdin`; a terminal implies this.
+    `typed`: what is known of the line that `stdin` leaves unfinished.
     """
 
     command: str
@@ -70,6 +72,7 @@ class StartRequest(Struct, frozen=True):
     cwd: str | None = None
     env: dict[str, str | None] | None = None
     stdin: str | None = None
+    typed: TypedLine = NOTHING_TYPED
     in_foreground: bool = False
     terminal: Size | None = None
     open_stdin: bool = False
@@ -239,7 +242,8 @@ class CommandLaunch(Launch):
         else:
             self._open_streams(request.stdin)
         if self.input is not None and request.stdin:
-            self.input.begin(to_bytes(request.stdin))
+            self.input.typed = request.typed
+            self.input.write(to_bytes(request.stdin))
         command = to_bytes(request.command)
         # Error messages begin with $0, which does not depend on the path of this bash.
         self._argv = [b"bash", b"-c", command]

@@ -21,9 +21,8 @@ import anyio
 from shelld.keeper.transient import TRANSIENT
 from shelld.terminals.dialogue import MAX_ANSWERS, Dialogue, position_report
 from shelld.terminals.foreground import Source, file_of
-from shelld.terminals.line_editor import MAX_KEPT, edit, received
+from shelld.terminals.line_editor import edit, received
 from shelld.terminals.pty import (
-    NEW_MODES,
     Modes,
     Size,
     foreground_group,
@@ -33,7 +32,7 @@ from shelld.terminals.pty import (
     resize,
     unread_bytes,
 )
-from shelld.terminals.typed import TypedLine
+from shelld.terminals.typed import NOTHING_TYPED
 
 # The most bytes that may wait for one program.
 MAX_QUEUED_BYTES: Final = 1024 * 1024
@@ -64,7 +63,7 @@ class Input:
         # Held during a write: to prepare its wait and to judge its lines may take a while, and a
         # later write must not overtake this one.
         self.lock = anyio.Lock(fast_acquire=True)
-        self.typed = TypedLine()
+        self.typed = NOTHING_TYPED
         self._queue = bytearray()
         self._is_watched = False
 
@@ -98,12 +97,6 @@ class Input:
         self._watch = watch
         if self._is_watched:
             watch(True)
-
-    def begin(self, content: bytes) -> None:
-        """Write the first input, before the program starts."""
-        self.write(content)
-        # A later write may continue the last command in it.
-        self.typed = TypedLine(content[-MAX_KEPT:])
 
     def flush(self) -> None:
         """Pass on as many bytes as there is room for."""
@@ -290,11 +283,6 @@ class TerminalInput(Input):
             line = self.typed.kernel_line_under(now).text if now.line_mode else b""
             self._untaken = left + len(line)
         return self._untaken
-
-    def begin(self, content: bytes) -> None:
-        super().begin(content)
-        line = edit(self.typed.kernel_line, received(content, NEW_MODES), NEW_MODES).line
-        self.typed = self.typed._replace(kernel_line=line)
 
     def source(self) -> Source:
         """Return where this input goes. Raises OSError."""

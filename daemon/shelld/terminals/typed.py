@@ -49,6 +49,9 @@ class TypedLine(NamedTuple):
         return Line() if now.line_mode and not self.was_in_line_mode else self.kernel_line
 
 
+NOTHING_TYPED: Final = TypedLine()
+
+
 class Typed(NamedTuple):
     """`lines`: the lines that are complete now; None for an interrupt, which drops the line before
     it and all that a shell has collected. `rest`: the beginning of the next line.
