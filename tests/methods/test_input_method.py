@@ -9,10 +9,12 @@ from typing import Any
 import anyio
 import pytest
 
+from shelld.guard.policy import BlockRule, Policy
 from shelld.methods.bash import bash
 from shelld.methods.context import Daemon, RequestContext
 from shelld.methods.input import write_stdin
 from shelld.process.options import Options
+from shelld.shells.launch import StartRequest
 from shelld.shells.manager import Manager
 from shelld.shells.shell import Shell
 from shelld.terminals.input import PipeInput, TerminalInput
@@ -130,6 +132,21 @@ async def test_answer_of_the_terminal_during_a_judgement_is_a_part_of_the_line(
         result = await write_stdin(context, WriteStdinParams(shell.id, eof=True))
         assert result.written == 2
         await shell.wait_until(lambda: output_of(shell).endswith(ANSWER + b"a line"))
+
+
+@pytest.mark.parametrize("before", [None, "xy"])
+async def test_line_for_a_shell_that_has_not_started_is_judged(before: str | None) -> None:
+    policy = Policy(block=[BlockRule("no", "forbidden")])
+    async with Manager() as manager:
+        context = RequestContext(Daemon(Options(), manager, policy=policy))
+        shell = await manager.start(StartRequest("bash", open_stdin=True))
+        assert shell.pid is None
+        if before is not None:
+            # Another program may read this, before a shell reads the line.
+            await write_stdin(context, WriteStdinParams(shell.id, text=before))
+        with pytest.raises(RpcError) as refused:
+            await write_stdin(context, WriteStdinParams(shell.id, text="forbidden line\n"))
+        assert refused.value.data["kind"] == "blocked"
 
 
 @pytest.mark.parametrize(

@@ -93,7 +93,7 @@ class TypedLines:
 
     def a_shell_reads(self) -> bool:
         """Whether a shell reads the input now."""
-        return self._find_directory() is not None
+        return self._shell.pid is not None and self._find_directory() is not None
 
     def interrupt_is_ignored(self) -> bool:
         """Whether a shell that can read the input ignores SIGINT, and so keeps its line."""
@@ -102,7 +102,8 @@ class TypedLines:
 
     def _find_directory(self) -> str | None:
         if self._shell.pid is None:
-            return None
+            # Its bash is about to start, and may read what is typed now.
+            return self._shell.working_dir
         try:
             return directory_of_reader(self._shell.pid, self._target.source())
         except OSError:
