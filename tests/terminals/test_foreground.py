@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,8 +16,12 @@ from shelld.terminals.foreground import Source, directory_of_reader, file_of
 from support import wait_for
 
 
+def name_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/comm").read_text().strip()
+
+
 def names_below(pid: int) -> list[str]:
-    return [Path(f"/proc/{child}/comm").read_text().strip() for child in children_of(pid)]
+    return [name_of(child) for child in children_of(pid)]
 
 
 def test_shell_that_starts_another_during_the_search_is_found(
@@ -44,8 +50,48 @@ def test_shell_that_starts_another_during_the_search_is_found(
                 call = Path(f"/proc/{pid}/syscall").read_text().split()[0]
                 return call in {"61", "247", "260", "95"}
 
-            monkeypatch.setattr(foreground, "children_of", list_too_early)
+            monkeypatch.setattr(foreground, "lister", lambda: list_too_early)
             assert directory_of_reader(top.pid, source) == str(tmp_path)
+        finally:
+            for child in children_of(top.pid):
+                os.kill(child, 9)
+            top.kill()
+
+
+@pytest.mark.parametrize(
+    ("command", "missing"),
+    [
+        # A kernel without CONFIG_PROC_CHILDREN.
+        (["timeout", "300", "bash"], ("/children",)),
+        # No process can be listed.
+        (["bash"], ("/children", "/task", "/proc")),
+    ],
+)
+def test_shell_is_found_although_files_of_proc_are_missing(
+    command: list[str], missing: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exists = os.path.exists
+
+    def exists_now(path: str) -> bool:
+        return exists(path) and not path.endswith(missing)
+
+    def without(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(path: str, *others: Any) -> Any:
+            if path.endswith(missing):
+                raise FileNotFoundError
+            return function(path, *others)
+
+        return call
+
+    with subprocess.Popen(command, stdin=subprocess.PIPE, cwd=tmp_path) as top:
+        try:
+            wait_for(lambda: "bash" in (name_of(top.pid), *names_below(top.pid)), "the shell")
+            source = Source(None, file_of(f"/proc/{top.pid}/fd/0"))
+            with monkeypatch.context() as patch:
+                patch.setattr("os.path.exists", exists_now)
+                patch.setattr("os.open", without(os.open))
+                patch.setattr("os.listdir", without(os.listdir))
+                assert directory_of_reader(top.pid, source) == str(tmp_path)
         finally:
             for child in children_of(top.pid):
                 os.kill(child, 9)

@@ -183,8 +183,11 @@ def children_of(pid: int) -> list[int]:
     return found
 
 
-def _lister() -> Callable[[int], list[int]] | None:
-    """Return a function that lists a process's children; it raises OSError and ValueError."""
+def lister() -> Callable[[int], list[int]] | None:
+    """Return a function that lists a process's children; None if no process can be listed.
+
+    The function raises OSError and ValueError.
+    """
     if os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
         return children_of
     # A kernel without CONFIG_PROC_CHILDREN requires a scan of every process.
@@ -197,7 +200,7 @@ def _lister() -> Callable[[int], list[int]] | None:
 
 def own_children() -> list[int] | None:
     """Return this process's direct children, zombies included; None if they cannot be listed."""
-    list_children = _lister()
+    list_children = lister()
     try:
         return None if list_children is None else list_children(os.getpid())
     except (OSError, ValueError):
@@ -233,7 +236,7 @@ def walk(
     first, and lists the children of each before yielding it: only an immediate kill catches up with
     processes that live just long enough to fork.
     """
-    list_children = _lister()
+    list_children = lister()
     if list_children is None:
         return None
     us = os.getpid()

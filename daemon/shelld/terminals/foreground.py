@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from shelld.guard import vocabulary
-from shelld.keeper.tree import children_of, look
+from shelld.keeper.tree import lister, look
 
 # Includes programs that the guard does not judge as shells, because they may read lines too.
 SHELLS: Final = vocabulary.SHELLS | {"busybox", "csh", "tcsh"}
@@ -77,7 +77,11 @@ def interrupt_is_ignored(top: int, source: Source) -> bool:
 
 
 def _shells(top: int, source: Source) -> Iterator[_Shell]:
-    """Yield the shells that may read the input, among `top` and its descendants."""
+    """Yield the shells that may read the input, among `top` and its descendants.
+
+    A process whose children cannot be listed counts as childless.
+    """
+    list_children = lister() or _no_children
     waiting = [top]
     for _ in range(_MAX_PROCESSES):
         if not waiting:
@@ -87,10 +91,16 @@ def _shells(top: int, source: Source) -> Iterator[_Shell]:
             is_shell = _program(pid) in SHELLS
             # Look at this first: a shell that waits starts no other child meanwhile.
             waits = is_shell and _waits(pid)
-            children = children_of(pid)
+            children = list[int]()
+            with contextlib.suppress(OSError, ValueError):
+                children = list_children(pid)
             waiting += children
             if is_shell and not look(pid).is_dead and _is_near(pid, top, source):
                 yield _Shell(pid, waits, children)
+
+
+def _no_children(_pid: int) -> list[int]:
+    return []
 
 
 def _is_near(pid: int, top: int, source: Source) -> bool:
