@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import errno
+import select
 import termios
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 
+from shelld.eventloop.readiness import WRITABLE, PollerPool, WatchedPoller
 from shelld.guard.policy import BlockRule, Policy
 from shelld.methods.bash import bash
 from shelld.methods.context import Daemon, RequestContext
@@ -22,6 +26,7 @@ from shelld.terminals.pty import Modes
 from shelld_protocol.errors import RpcError
 from shelld_protocol.input_methods import WriteStdinParams
 from shelld_protocol.shell_methods import BackgroundResult, BashParams
+from support import Gate
 
 ANSWER = b"\x1b[?1;2c"
 
@@ -171,3 +176,78 @@ async def test_writes_keep_their_order(first: WriteStdinParams, is_notification:
             tasks.start_soon(write_stdin, context, second)
         await shell.wait_until(lambda: shell.has_ended)
         assert output_of(shell) == b"end\n"
+
+
+class ShortPoller:
+    """A poller that has no memory to wait for room, so many times."""
+
+    def __init__(self, poller: select.epoll, shortages: int) -> None:
+        self._poller = poller
+        self._shortages = shortages
+
+    def register(self, descriptor: int, events: int) -> None:
+        self._check(events)
+        self._poller.register(descriptor, events)
+
+    def modify(self, descriptor: int, events: int) -> None:
+        self._check(events)
+        self._poller.modify(descriptor, events)
+
+    def _check(self, events: int) -> None:
+        if events & WRITABLE and self._shortages:
+            self._shortages -= 1
+            raise OSError(errno.ENOSPC, "injected")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._poller, name)
+
+
+def make_pollers_short(monkeypatch: pytest.MonkeyPatch, shortages: int) -> None:
+    take = PollerPool.take
+
+    def take_short(self: PollerPool) -> WatchedPoller:
+        poller, watch = take(self)
+        short: Any = ShortPoller(poller, shortages)
+        return WatchedPoller(short, watch)
+
+    monkeypatch.setattr(PollerPool, "take", take_short)
+
+
+@pytest.mark.parametrize("params", [{"open_stdin": True}, {"tty": True}])
+@pytest.mark.parametrize("first", ["given", "written"])
+async def test_queued_input_arrives_after_a_shortage(
+    params: dict[str, Any], first: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    make_pollers_short(monkeypatch, 3)
+    # No deadline may hide that nobody looks again.
+    monkeypatch.setattr("shelld.shells.life.START_TIMEOUT_S", 3_600)
+    gate = Gate(tmp_path / "gate")
+    content = ("x" * 99 + "\n") * 2_000
+    given = content if first == "given" else None
+    async with Manager() as manager:
+        context = RequestContext(Daemon(Options(), manager))
+        command = f"stty -echo 2>&-; {gate.wait}; head -c 200000 | wc -c"
+        shell, target = await started(context, command, stdin=given, **params)
+        if first == "written":
+            await write_stdin(context, WriteStdinParams(shell.id, text=content))
+        assert target.pending_bytes
+        gate.open()
+        await shell.wait_until(lambda: shell.has_ended)
+        # The terminal echoes what was typed before the program could switch off the echo.
+        assert output_of(shell).rstrip()[-6:] == b"200000"
+
+
+@pytest.mark.parametrize("params", [{"open_stdin": True}, {"tty": True}])
+async def test_unwatched_input_does_not_hide_the_end_of_a_command(
+    params: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    make_pollers_short(monkeypatch, 1_000_000)
+    gate = Gate(tmp_path / "gate")
+    async with Manager() as manager:
+        context = RequestContext(Daemon(Options(), manager))
+        shell, target = await started(context, f"{gate.wait}; exit 3", **params)
+        await write_stdin(context, WriteStdinParams(shell.id, text="x\n" * 100_000))
+        assert target.pending_bytes
+        gate.open()
+        await shell.wait_until(lambda: shell.is_empty)
+        assert (shell.exit_code, shell.reason) == (3, None)

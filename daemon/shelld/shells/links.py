@@ -102,13 +102,16 @@ class Links:
             # The channel may hold messages that it could not return, and need not be readable.
             channel = self.channel.fileno()
             ready = [(channel, READABLE), *(each for each in ready if each[0] != channel)]
+        if self._input is not None:
+            self._input.flush()
         for descriptor, events in ready:
             pipe = self._pipes.get(descriptor)
-            if self._input is not None and descriptor == self._input.descriptor:
-                self._input.flush()
-                if pipe is None or not events & ~WRITABLE:
-                    continue
-            if pipe is None:
+            if pipe is not None:
+                if events & ~WRITABLE and not pipe.pump():
+                    self._end_input_of(descriptor)
+                    self._poller.unregister(descriptor)
+                    self._pipes.pop(descriptor).close()
+            elif descriptor == self.channel.fileno():
                 try:
                     messages = self.channel.receive()
                 except MemoryError as error:
@@ -120,17 +123,13 @@ class Links:
                     self._poller.unregister(descriptor)
                     self._channel_is_watched = False
                     yield None
-            elif not pipe.pump():
-                self._end_input_of(descriptor)
-                self._poller.unregister(descriptor)
-                self._pipes.pop(descriptor).close()
         if self._shortages == before:
             self._shortages = 0
 
     @property
     def is_shortage(self) -> bool:
-        """Whether there was no memory for the last read."""
-        return self._shortages > 0
+        """Whether there was no memory for the last read, or to watch the input."""
+        return self._shortages > 0 or (self._input is not None and self._input.is_unwatched)
 
     def _note_shortage(self, error: MemoryError) -> None:
         """Count a shortage. Raises `error` if it has lasted too long."""
@@ -142,12 +141,17 @@ class Links:
         """If `is_full`, let `read` pass on queued input once there is room; otherwise stop that."""
         assert self._input is not None
         descriptor = self._input.descriptor
-        if descriptor in self._pipes:
-            self._poller.modify(descriptor, READABLE | WRITABLE if is_full else READABLE)
-        elif is_full:
-            self._poller.register(descriptor, WRITABLE)
-        else:
-            self._poller.unregister(descriptor)
+        try:
+            if descriptor in self._pipes:
+                self._poller.modify(descriptor, READABLE | WRITABLE if is_full else READABLE)
+            elif is_full:
+                self._poller.register(descriptor, WRITABLE)
+            else:
+                self._poller.unregister(descriptor)
+        except (OSError, MemoryError):
+            # There `is_shortage` now, so end the current wait.
+            self.wake_at(0)
+            raise
 
     def end_input(self) -> None:
         """Take no more input, and close the pipe of an open stdin."""

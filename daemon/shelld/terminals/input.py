@@ -19,6 +19,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 import anyio
 
 from shelld.keeper.transient import TRANSIENT
+from shelld.process.faults import answer_for
 from shelld.terminals.dialogue import MAX_ANSWERS, Dialogue, position_report
 from shelld.terminals.foreground import Source, file_of
 from shelld.terminals.line_editor import edit, received
@@ -83,6 +84,11 @@ class Input:
         # The first input may be longer than the maximum.
         return max(0, MAX_QUEUED_BYTES - len(self._queue))
 
+    @property
+    def is_unwatched(self) -> bool:
+        """Whether input waits for room, but could not be watched. `flush` tries again."""
+        return self.closed is None and bool(self._queue) and not self._is_watched
+
     def write(self, data: bytes) -> None:
         """Write, or queue. The caller has checked `closed` and `room`."""
         self.written_at = time.monotonic()
@@ -92,11 +98,12 @@ class Input:
     def watch_with(self, watch: Callable[[bool], None]) -> None:
         """Call `watch(True)` when input begins to wait for room, and `watch(False)` when it stops.
 
-        If input waits already, call `watch(True)` now.
+        If input waits already, call `watch(True)` now. If `watch` raises OSError or MemoryError, it
+        is called again at the next `flush`.
         """
         self._watch = watch
-        if self._is_watched:
-            watch(True)
+        self._is_watched = False
+        self._flushed()
 
     def flush(self) -> None:
         """Pass on as many bytes as there is room for."""
@@ -119,9 +126,16 @@ class Input:
         return self.descriptor
 
     def _flushed(self) -> None:
-        if bool(self._queue) is not self._is_watched:
-            self._is_watched = not self._is_watched
-            self._watch(self._is_watched)
+        is_waiting = bool(self._queue)
+        if is_waiting is self._is_watched:
+            return
+        try:
+            self._watch(is_waiting)
+        except (OSError, MemoryError) as error:
+            # What was written is written, or queued.
+            answer_for(error, "the watch for room for input")
+        else:
+            self._is_watched = is_waiting
 
     def close(self, reason: ClosedReason) -> None:
         """Drop what is queued. A later call changes nothing."""
