@@ -68,3 +68,18 @@ def test_all_that_was_written_is_counted_at_once(pty: Pty) -> None:
         assert target.untaken_bytes(now) == 40
         os.read(pty.slave, 100)
         assert target.untaken_bytes(now) == 0
+
+
+def test_failure_to_ask_costs_one_answer(pty: Pty) -> None:
+    def fail() -> None:
+        raise MemoryError
+
+    target = TerminalInput(pty.master, Size(24, 80))
+    target.ask_position = fail
+    target.see(memoryview(b"\x1b[6n"))
+    target.ask_position = lambda: None
+    target.see(memoryview(ASK + b"\x1b[6n"))
+    assert target.questions == [11]
+    target.tell_position(11, (0, 0))
+    target.write(b"\n")
+    assert os.read(pty.slave, 100) == ANSWER + b"\x1b[1;1R\n"

@@ -229,7 +229,13 @@ class TerminalInput(Input):
         return [each.offset for each in self._answers if each.report is None]
 
     def see(self, output: memoryview) -> None:
-        """Answer the questions that the program asks its terminal."""
+        """Answer the questions that the program asks its terminal. Never raises."""
+        try:
+            self._answer_questions(output)
+        except Exception as error:
+            answer_for(error, "the answer of a terminal")
+
+    def _answer_questions(self, output: memoryview) -> None:
         ask, start = self.ask_position, self._seen
         self._seen += len(output)
         for report, end in self.dialogue.feed(output):
@@ -240,9 +246,10 @@ class TerminalInput(Input):
             elif report is not None:
                 self._answers.append(_Answer(start + end, report))
             elif ask is not None:
-                self._answers.append(_Answer(start + end, None))
-                if len(self._answers) == 1:
+                if not self._answers:
+                    # First, because a question that nobody takes up would hold up all answers.
                     ask()
+                self._answers.append(_Answer(start + end, None))
 
     def tell_position(self, offset: int, position: tuple[int, int] | None) -> None:
         """Answer the question about the cursor that was asked at `offset`.
