@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import select
 import termios
 from collections.abc import Callable
@@ -122,6 +123,19 @@ async def test_line_is_edited_in_the_modes_in_which_it_is_written(
         # The first end-of-input key passes on the line.
         result = await write_stdin(context, WriteStdinParams(shell.id, eof=True))
         assert result.written == 2
+
+
+async def test_write_ends_although_the_modes_keep_changing(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Manager() as manager:
+        context = RequestContext(Daemon(Options(), manager))
+        shell, target = await on_terminal(context, "-echo")
+        echoes = itertools.cycle((True, False))
+
+        async def change() -> None:
+            set_mode(target, termios.ECHO, is_on=next(echoes))
+
+        monkeypatch.setattr("shelld.methods.input.checkpoint", change)
+        assert (await write_stdin(context, WriteStdinParams(shell.id, text="x\n"))).written == 2
 
 
 async def test_answer_of_the_terminal_during_a_judgement_is_a_part_of_the_line(
