@@ -92,8 +92,18 @@ async def test_watch_ends_with_the_input(watched: Callable[..., Watched]) -> Non
     assert (shell.looks, shell.acts) == (2, [])
 
 
-async def test_command_in_the_background_is_left_alone(watched: Callable[..., Watched]) -> None:
+@pytest.mark.parametrize("on_prompt", ["kill", "background"])
+async def test_command_handed_over_before_the_look_ends_is_left_alone(
+    watched: Callable[..., Watched],
+    monkeypatch: pytest.MonkeyPatch,
+    on_prompt: Literal["kill", "background"],
+) -> None:
     shell = watched(prompt())
-    shell.released = True
-    await watch.watch(cast(Shell, shell), "kill", 0, Turns())
-    assert (shell.looks, shell.acts) == (0, [])
+
+    def look(_shell: Shell) -> Prompt | None:
+        shell.released = True
+        return shell.look(_shell)
+
+    monkeypatch.setattr(watch, "settled_prompt_of", look)
+    await watch.watch(cast(Shell, shell), on_prompt, 0, Turns())
+    assert (shell.looks, shell.acts) == (1, [])

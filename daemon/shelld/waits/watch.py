@@ -33,9 +33,10 @@ async def watch(
     pause = BLOCKING_AFTER_S
     while takes_input(shell):
         has_news = await shell.wait_for_news(anyio.current_time() + pause)
+        found = None if has_news else await pauses.look(settled_prompt_of, shell)
+        # The look may have waited for its turn.
         if shell.released:
             return
-        found = None if has_news else await pauses.look(settled_prompt_of, shell)
         if found is None or found.certainty != "proved":
             pause = max(BLOCKING_AFTER_S, pauses.next(shell))
         elif (pause := time_left(found)) <= 0:
