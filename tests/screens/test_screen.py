@@ -267,9 +267,11 @@ async def test_many_looks_at_once_share_the_processes(screens: Screens) -> None:
         assert await terminal.lines() == ["", "", ""]
         most = max(most, sum(each.screen.has_process for each in terminals))
 
-    async with anyio.create_task_group() as tasks:
-        for terminal in terminals:
-            tasks.start_soon(look, terminal)
+    # The second time, screens that wait for their turn have processes.
+    for _ in range(2):
+        async with anyio.create_task_group() as tasks:
+            for terminal in terminals:
+                tasks.start_soon(look, terminal)
     assert 0 < most <= screen_module.MAX_PROCESSES
 
 
@@ -395,6 +397,20 @@ async def test_answers_to_questions_take_turns_with_looks(
         assert (len(frames), terminal.input.questions) == (count, [12])
     await terminal.screen.answer_questions()
     assert terminal.input.questions == []
+
+
+async def test_looks_at_one_screen_hold_up_no_other_screen(screens: Screens) -> None:
+    slow, other = Terminal(screens), Terminal(screens)
+    await slow.lines()
+    (helper,) = helpers()
+    os.kill(helper, signal.SIGSTOP)
+    async with anyio.create_task_group() as tasks:
+        for _ in range(screen_module.MAX_PROCESSES):
+            tasks.start_soon(slow.lines)
+        await anyio.wait_all_tasks_blocked()
+        assert await other.lines() == ["", "", ""]
+        assert slow.screen.is_in_use
+        os.kill(helper, signal.SIGCONT)
 
 
 async def test_look_at_a_forgotten_screen_ends(screens: Screens) -> None:

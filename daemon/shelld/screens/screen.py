@@ -93,6 +93,8 @@ class Screen:
         make_room: Callable[[], None],
     ) -> None:
         self.used_at = time.monotonic()
+        # Whether a look uses the process now. One that still waits for its turn does not.
+        self.is_in_use = False
         # How many tell a client of its changes.
         self.followers = 0
         # Allows as many looks at once as there may be processes.
@@ -118,10 +120,6 @@ class Screen:
     @property
     def has_process(self) -> bool:
         return self._helper is not None
-
-    @property
-    def is_in_use(self) -> bool:
-        return self._lock.locked()
 
     def forget(self) -> None:
         """End the process for good. A look that is under way ends with an error."""
@@ -175,7 +173,9 @@ class Screen:
     @contextlib.asynccontextmanager
     async def _use(self) -> AsyncGenerator[None]:
         """Use the process. Nobody else does so meanwhile."""
-        async with self._looks, self._lock:
+        # The lock first: looks that queue for one screen leave the other screens their turns.
+        async with self._lock, self._looks:
+            self.is_in_use = True
             self.used_at = time.monotonic()
             try:
                 yield
@@ -187,6 +187,7 @@ class Screen:
                 self.close()
                 raise
             finally:
+                self.is_in_use = False
                 if self._is_forgotten:
                     self.close()
 
