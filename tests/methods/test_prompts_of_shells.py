@@ -1,30 +1,106 @@
-"""What results say of prompts if the look for one fails."""
+"""What results say of prompts if the look for one fails, or finds something else than before."""
 
 from __future__ import annotations
+
+import signal
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
 from shelld.methods.bash import bash
-from shelld.methods.bash_output import bash_output
+from shelld.methods.bash_output import bash_output, result_of
 from shelld.methods.context import Daemon, RequestContext
 from shelld.process import faults
 from shelld.process.options import Options
 from shelld.prompts import prompt
 from shelld.shells.manager import Manager
+from shelld.shells.shell import SeenPrompt, Shell
+from shelld.waits.until import Reached
 from shelld_protocol.shell_methods import BackgroundResult, BashOutputParams, BashParams
+from shelld_protocol.structs import Prompt
 
 
 async def test_failing_look_costs_no_output(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_args: object) -> None:
         raise ArithmeticError
 
-    monkeypatch.setattr(prompt, "find", fail)
+    monkeypatch.setattr(prompt, "members", fail)
     before = faults.count()
     async with Manager() as manager:
         context = RequestContext(Daemon(Options(), manager))
-        params = BashParams("echo kept; cat", run_in_background=True, open_stdin=True)
+        params = BashParams("stty -onlcr; echo kept; cat", run_in_background=True, tty=True)
         started = await bash(context, params)
         assert isinstance(started, BackgroundResult)
         result = await bash_output(context, BashOutputParams(started.bash_id, wait=20_000))
         assert (result.stdout, result.prompt) == ("kept\n", None)
     assert faults.count() > before
+
+
+PROMPT = Prompt("proved", True, True, True, 1, "program", 500, "text")
+
+
+@asynccontextmanager
+async def running_cat(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Shell]:
+    """Run cat, in which looks find no prompt."""
+
+    def look(*_args: object, **_more: object) -> prompt.Seen:
+        return prompt.Seen(None, is_stopped=False)
+
+    monkeypatch.setattr(prompt, "look", look)
+    async with Manager() as manager:
+        context = RequestContext(Daemon(Options(), manager))
+        params = BashParams("cat", run_in_background=True, open_stdin=True, session=None)
+        started = await bash(context, params)
+        assert isinstance(started, BackgroundResult)
+        yield manager.get(started.bash_id)
+
+
+def reached_now(shell: Shell) -> Reached:
+    return Reached("prompt", prompt=SeenPrompt(PROMPT, shell.activity))
+
+
+async def test_prompt_that_ended_a_wait_counts_until_something_is_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with running_cat(monkeypatch) as shell:
+        reached = reached_now(shell)
+        assert result_of(shell, {}, reached).prompt == PROMPT
+        assert shell.input is not None
+        shell.input.write(b"answer\n")
+        assert result_of(shell, {}, reached).prompt is None
+        reached = reached_now(shell)
+        await shell.wait_until(lambda: shell.output.written > 0)
+        assert result_of(shell, {}, reached).prompt is None
+
+
+async def test_ended_shell_has_no_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running_cat(monkeypatch) as shell:
+        await shell.end_tree(signal.SIGKILL, 0)
+        result = result_of(shell, {}, reached_now(shell))
+        assert (result.is_running, result.prompt) == (False, None)
+
+
+async def test_answer_has_the_prompt_that_moved_the_command(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    look, shells = prompt.look, list[Shell]()
+
+    def look_until_released(*args: Any, **more: Any) -> prompt.Seen:
+        if any(shell.released for shell in shells):
+            # The program has woken up for a moment.
+            return prompt.Seen(None, is_stopped=False)
+        return look(*args, **more)
+
+    def runs(_context: RequestContext, shell: Shell) -> None:
+        shells.append(shell)
+
+    monkeypatch.setattr(prompt, "look", look_until_released)
+    monkeypatch.setattr(RequestContext, "runs", runs)
+    async with Manager() as manager:
+        context = RequestContext(Daemon(Options(), manager))
+        result = await bash(context, BashParams("cat", open_stdin=True, on_prompt="background"))
+        assert isinstance(result, BackgroundResult)
+        assert result.prompt is not None
+        assert result.prompt.program == "cat"

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from shelld.eventloop.turns import Turns
-from shelld.shells.shell import Shell
+from shelld.shells.shell import SeenPrompt, Shell
 from shelld.waits import watch
 from shelld_protocol.structs import Prompt
 
@@ -38,6 +38,8 @@ class Watched:
 
     def __init__(self, prompts: list[Prompt | None]) -> None:
         self.released = False
+        self.released_at: SeenPrompt | None = None
+        self.activity = 0, 0.0
         self.silent_s = self.quiet_s = 0.0
         self.looks = 0
         self.acts: list[Any] = []
@@ -84,6 +86,7 @@ async def test_prompt_waits_for_silence(watched: Callable[..., Watched]) -> None
     shell = watched(prompt(since_ms=10), prompt(since_ms=149), prompt(since_ms=150), None)
     await watch.watch(cast(Shell, shell), "background", 0, Turns())
     assert (shell.looks, shell.acts) == (3, ["release"])
+    assert shell.released_at == SeenPrompt(prompt(since_ms=150), shell.activity)
 
 
 async def test_watch_ends_with_the_input(watched: Callable[..., Watched]) -> None:

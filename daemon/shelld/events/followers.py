@@ -70,21 +70,17 @@ class PromptFollower:
 
 async def _wait_for_activity(shell: Shell, seconds: float) -> bool:
     """Wait until something is written, by the command or to it. Return whether it was."""
-    before = _activity(shell)
+    before = shell.activity
     with anyio.move_on_after(seconds):
-        await shell.wait_until(lambda: shell.has_ended or _activity(shell) != before)
-    return _activity(shell) != before
-
-
-def _activity(shell: Shell) -> tuple[int, float]:
-    return shell.output.written, 0.0 if shell.input is None else shell.input.written_at
+        await shell.wait_until(lambda: shell.has_ended or shell.activity != before)
+    return shell.activity != before
 
 
 def _identity(shell: Shell, found: Prompt | None) -> object:
     """Return what makes a prompt another one: its process, its modes, an answer since."""
     if found is None:
         return None
-    return found.pid, found.certainty, found.line_mode, found.echo, _activity(shell)[1]
+    return found.pid, found.certainty, found.line_mode, found.echo, shell.activity[1]
 
 
 class PortFollower:

@@ -30,7 +30,7 @@ from shelld.shells.shell import Shell
 from shelld.shells.starting import raise_failure, started_pid, wait_for_start
 from shelld.terminals.pty import Size
 from shelld.terminals.typed import NOTHING_TYPED, TypedLine
-from shelld.waits.prompts import prompt_of
+from shelld.waits.prompts import state_of
 from shelld.waits.watch import watch
 from shelld_protocol.errors import RpcError, timed_out
 from shelld_protocol.shell_methods import (
@@ -268,7 +268,7 @@ def _background_result(
         status="running",
         pid=started_pid(shell),
         message=f"Started background shell {shell.id}",
-        prompt=prompt_of(shell),
+        prompt=state_of(shell, shell.released_at).prompt,
         description=params.description,
         warning=shell.warning,
         reason=shell.reason,

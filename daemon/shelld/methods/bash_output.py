@@ -15,7 +15,7 @@ from shelld.methods.context import RequestContext
 from shelld.output.reader import STEP_BYTES, Read, StreamReader
 from shelld.output.retention import OutputStream, StreamName
 from shelld.shells.shell import Shell
-from shelld.waits.prompts import is_stopped, prompt_of
+from shelld.waits.prompts import state_of
 from shelld.waits.until import Reached, Waiting, preparing
 from shelld_protocol.shell_methods import BashOutputParams, BashOutputResult, OutputRange
 
@@ -196,6 +196,7 @@ def result_of(
 ) -> BashOutputResult:
     stdout = reads.get("stdout") or _nothing(shell.stdout)
     stderr = reads.get("stderr") or _nothing(shell.stderr)
+    state = state_of(shell, reached.prompt)
     return BashOutputResult(
         bash_id=shell.id,
         command=shell.command,
@@ -210,8 +211,8 @@ def result_of(
         stderr_range=OutputRange(stderr.start, stderr.end, stderr.dropped),
         dropped_bytes=stdout.dropped + stderr.dropped,
         more=stdout.more or stderr.more,
-        is_stopped=is_stopped(shell),
-        prompt=reached.prompt or prompt_of(shell),
+        is_stopped=state.is_stopped,
+        prompt=state.prompt,
         reached=reached.what,
         matched=reached.matched,
         listening=reached.listening,

@@ -12,12 +12,11 @@ import anyio
 from shelld.methods.context import RequestContext
 from shelld.output.reader import STEP_BYTES
 from shelld.screens.screen import View
-from shelld.shells.shell import Shell
+from shelld.shells.shell import SeenPrompt, Shell
 from shelld.terminals.input import TerminalInput
-from shelld.waits.prompts import is_stopped, prompt_of, wait_for_prompt
+from shelld.waits.prompts import state_of, wait_for_prompt
 from shelld_protocol.errors import invalid_params, not_possible
 from shelld_protocol.screen_methods import ReadScreenParams, ReadScreenResult, ScreenCursor
-from shelld_protocol.structs import Prompt
 
 # How long the last look may follow a program that writes faster than its screen can be shown.
 _LAST_LOOK_S: Final = 1.0
@@ -32,7 +31,7 @@ async def read_screen(context: RequestContext, params: ReadScreenParams) -> Read
     with manager.reading(shell):
         screen = manager.screens.of(terminal, shell.stdout.store)
         give_up_at = anyio.current_time() + params.wait / 1000
-        prompt: Prompt | None = None
+        seen_prompt: SeenPrompt | None = None
         # What has been written by now is shown even if that takes longer.
         least = shell.stdout.store.written
         if params.wait or params.since is not None:
@@ -42,6 +41,8 @@ async def read_screen(context: RequestContext, params: ReadScreenParams) -> Read
                 raise invalid_params("Invalid value for since: no such version", "since")
             if params.until == "prompt":
                 prompt = await wait_for_prompt(shell, give_up_at, manager.looks)
+                if prompt is not None:
+                    seen_prompt = SeenPrompt(prompt, shell.activity)
             elif params.wait:
                 version = seen.version
                 await _wait(shell, terminal, look, params, version=version, give_up_at=give_up_at)
@@ -55,6 +56,7 @@ async def read_screen(context: RequestContext, params: ReadScreenParams) -> Read
             least=None if shell.has_ended else least,
             cut_at=max(give_up_at, anyio.current_time() + _LAST_LOOK_S),
         )
+    state = state_of(shell, seen_prompt)
     return ReadScreenResult(
         bash_id=shell.id,
         rows=view.rows,
@@ -66,10 +68,10 @@ async def read_screen(context: RequestContext, params: ReadScreenParams) -> Read
         version=view.version,
         changed=view.changed,
         is_running=not shell.has_ended,
-        is_stopped=is_stopped(shell),
+        is_stopped=state.is_stopped,
         exit_code=shell.exit_code,
         signal=shell.signal,
-        prompt=prompt or prompt_of(shell),
+        prompt=state.prompt,
     )
 
 

@@ -13,7 +13,7 @@ from shelld.sessions.text import beginning, shown
 from shelld.shells.lifecycle import ShellStatus
 from shelld.shells.shell import Shell
 from shelld.shells.starting import raise_failure
-from shelld.waits.prompts import is_stopped, prompt_of
+from shelld.waits.prompts import state_of
 from shelld_protocol.errors import invalid_params
 from shelld_protocol.session_methods import (
     CloseSessionParams,
@@ -130,6 +130,7 @@ async def list_shells(context: RequestContext, params: ListShellsParams) -> List
 
 
 def _info(shell: Shell) -> ShellInfo:
+    state = state_of(shell)
     return ShellInfo(
         bash_id=shell.id,
         command=beginning(shell.command),
@@ -146,7 +147,7 @@ def _info(shell: Shell) -> ShellInfo:
         unread_bytes=shell.stdout.unread_bytes + shell.stderr.unread_bytes,
         leftover=shell.leftover,
         in_foreground=shell.is_in_foreground,
-        is_stopped=is_stopped(shell),
-        prompt=prompt_of(shell),
+        is_stopped=state.is_stopped,
+        prompt=state.prompt,
         reason=shell.reason,
     )

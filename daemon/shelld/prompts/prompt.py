@@ -1,4 +1,4 @@
-"""Finds out whether a command waits for input.
+"""Finds out whether a command waits for input, or has been stopped.
 
 The kernel decides: a process of the command sleeps until it can read from the command's terminal or
 open stdin. What the output looks like decides nothing. Where the kernel does not tell, as for
@@ -48,6 +48,15 @@ class Found(NamedTuple):
     is_proved: bool
 
 
+class Seen(NamedTuple):
+    """`reader`: the process that waits for the input. `is_stopped`: a signal has stopped the
+    command, which is its bash or the foreground of its terminal.
+    """
+
+    reader: Found | None
+    is_stopped: bool
+
+
 class _Member(NamedTuple):
     """A process of the command. None: that cannot be seen.
 
@@ -70,40 +79,60 @@ class _Budget:
         return time.thread_time() > self._until
 
 
-def is_stopped(top: int, group: int | None) -> bool:
-    """Whether a signal has stopped a command: its bash, or the foreground of its terminal.
+def look(
+    top: int,
+    source: Source | None,
+    modes: Modes | None,
+    silent_s: float,
+    *,
+    has_pending_input: bool = False,
+) -> Seen:
+    """Look once at the processes of a command.
 
-    `group`: the process group in the foreground, if there is a terminal. Shells in it wait for its
-    other processes, so it is stopped if each process without a child in it is.
+    `top` is the command's bash, and `source` its input (None if it takes none). `modes` are those
+    of its terminal (None for a pipe). `silent_s`: for how long the command has not written
+    anything. With `has_pending_input`, it has something to read, so nothing waits.
+    """
+    budget = _Budget()
+    if source is None:
+        return Seen(None, _is_stopped(top, None, []))
+    members: list[_Member] = []
+    if source.group is not None or not has_pending_input:
+        members = list(_members(top, budget, with_reads=not has_pending_input))
+    group = None if budget.is_spent else source.group
+    is_stopped = _is_stopped(top, group, members)
+    if has_pending_input:
+        return Seen(None, is_stopped)
+    return Seen(_found(members, source, modes, silent_s, budget), is_stopped)
+
+
+def _is_stopped(top: int, group: int | None, members: list[_Member]) -> bool:
+    """Whether a signal has stopped the bash `top`, or all of a group.
+
+    A shell in the group waits for its children. So only the processes without children in the group
+    count: the group is stopped if all of them are.
     """
     with contextlib.suppress(OSError, ValueError):
         if process(top).is_stopped:
             return True
-    if group is None:
-        return False
-    budget = _Budget()
-    found: dict[int, Process] = {}
-    for pid in members(top):
-        if pid is not None:
-            with contextlib.suppress(OSError, ValueError):
-                about = process(pid)
-                if about.group == group and about.state not in "ZX":
-                    found[pid] = about
-        if budget.is_spent:
-            return False
+    found = {
+        pid: about
+        for pid, about, _ in members
+        if about is not None and about.group == group and about.state not in "ZX"
+    }
     parents = {about.parent for about in found.values()}
     leaves = [about for pid, about in found.items() if pid not in parents]
     return bool(leaves) and all(about.is_stopped for about in leaves)
 
 
-def find(top: int, source: Source, modes: Modes | None, silent_s: float) -> Found | None:
-    """Return the process that waits for the input `source`; None if there is none.
-
-    `top` is the command's bash, `modes` those of its terminal (None for a pipe). `silent_s`: for
-    how long the command has not written anything.
-    """
-    budget = _Budget()
-    members = list(_members(top, budget))
+def _found(
+    members: list[_Member],
+    source: Source,
+    modes: Modes | None,
+    silent_s: float,
+    budget: _Budget,
+) -> Found | None:
+    """Return the process that waits for the input `source`; None if there is none."""
     found = _reader(members, source, budget)
     if found is not None and found.is_proved:
         return found
@@ -114,22 +143,23 @@ def find(top: int, source: Source, modes: Modes | None, silent_s: float) -> Foun
     return found or (None if modes is None else _hidden_reader(members, source))
 
 
-def _members(top: int, budget: _Budget) -> Iterator[_Member]:
-    """Yield the processes of a command that are alive."""
+def _members(top: int, budget: _Budget, *, with_reads: bool) -> Iterator[_Member]:
+    """Yield the processes of a command that are alive; `with_reads`, with what they wait for."""
     for pid in members(top):
         if pid is not None:
             with contextlib.suppress(OSError, ValueError):
-                yield _member(pid, budget)
+                yield _member(pid, budget, with_reads=with_reads)
         if budget.is_spent:
             return
 
 
-def _member(pid: int, budget: _Budget) -> _Member:
+def _member(pid: int, budget: _Budget, *, with_reads: bool) -> _Member:
     about = None
     try:
         about = process(pid)
         # A stopped process waits for a signal first.
-        return _Member(pid, about, {} if about.is_stopped else _reads(pid, about, budget))
+        can_read = with_reads and not about.is_stopped
+        return _Member(pid, about, _reads(pid, about, budget) if can_read else {})
     except (PermissionError, FileNotFoundError):
         if not exists(pid):
             raise

@@ -27,7 +27,7 @@ from shelld.sessions.text import beginning
 from shelld.shells.launch import StartRequest
 from shelld.shells.lifecycle import LIVE, ShellEvent, ShellStatus, next_status
 from shelld.terminals.input import PipeInput, TerminalInput
-from shelld_protocol.structs import EndReason, Usage
+from shelld_protocol.structs import EndReason, Prompt, Usage
 
 
 class CommandUsage(Struct, frozen=True):
@@ -48,6 +48,13 @@ NO_USAGE: Final = CommandUsage()
 class _Waiter(NamedTuple):
     condition: Callable[[], bool]
     met: Wakeup
+
+
+class SeenPrompt(NamedTuple):
+    """A prompt, and the `activity` of its shell when it was seen."""
+
+    prompt: Prompt
+    activity: tuple[int, float]
 
 
 class Owner(Protocol):
@@ -88,7 +95,7 @@ class Shell:
     warning: str | None = field(default=None, init=False)
     timeout_ms: int | None = field(default=None, init=False)
     idle_timeout_ms: int | None = field(default=None, init=False)
-    # Whether a caller waited for its end when it started.
+    # Whether it started as a foreground command.
     in_foreground: bool = field(default=False, init=False)
     # Time from SIGTERM to SIGKILL.
     grace_ms: int = field(default=Options().grace, init=False)
@@ -108,6 +115,8 @@ class Shell:
     failure: tuple[int, str] | None = field(default=None, init=False)
     # Its call was answered while it ran.
     released: bool = field(default=False, init=False)
+    # The prompt because of which that happened.
+    released_at: SeenPrompt | None = field(default=None, init=False)
     created_at: float = field(init=False)
     started_at: float | None = field(default=None, init=False)
     # None if the command has neither a terminal nor an open stdin.
@@ -164,6 +173,11 @@ class Shell:
         if self.input is None:
             return self.silent_s
         return min(self.silent_s, time.monotonic() - self.input.written_at)
+
+    @property
+    def activity(self) -> tuple[int, float]:
+        """A value that changes when something is written, by the command or to it."""
+        return self.output.written, 0.0 if self.input is None else self.input.written_at
 
     @property
     def has_ended(self) -> bool:

@@ -20,7 +20,7 @@ from shelld.shells.lifecycle import ShellStatus
 from shelld.shells.shell import Shell
 from shelld.tools.bash_output import output_result, waits_line
 from shelld.tools.text import NO_OUTPUT, dropped_notice, excerpt_readers, output_of, with_lines
-from shelld.waits.prompts import prompt_of
+from shelld.waits.prompts import state_of
 from shelld_protocol.shell_methods import BashOutputParams
 from shelld_protocol.structs import EndReason, Unkept
 from shelld_protocol.tools import ToolResult
@@ -135,7 +135,7 @@ async def ended(
         lines.append(_NOT_KEPT.format(reason.text))
     if shell.status is ShellStatus.TIMEOUT:
         lines.append(_MORE_TIME)
-    prompt = prompt_of(shell)
+    prompt = state_of(shell, shell.released_at).prompt
     if not shell.has_ended:
         lines.append(f"[{_hint(shell)}]")
     if prompt is not None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 import anyio
 
@@ -12,7 +13,8 @@ from shelld.eventloop.turns import Turns
 from shelld.output.excerpt import last_line
 from shelld.process.faults import answer_for
 from shelld.prompts import prompt
-from shelld.shells.shell import Shell
+from shelld.shells.shell import SeenPrompt, Shell
+from shelld.terminals.foreground import Source
 from shelld.terminals.input import PipeInput, TerminalInput
 from shelld.terminals.pty import Modes
 from shelld_protocol.structs import Prompt
@@ -35,38 +37,59 @@ _TIMER_MS: Final = 100
 LOOK_ANYWAY_S: Final = 1.0
 
 
-def prompt_of(shell: Shell) -> Prompt | None:
-    """Return what a shell waits for; None if it does not wait for input, or takes none."""
+class State(NamedTuple):
+    """What a running shell does. `is_stopped`: a signal has stopped it."""
+
+    prompt: Prompt | None
+    is_stopped: bool
+
+
+_NOTHING: Final = State(None, is_stopped=False)
+
+
+def state_of(shell: Shell, seen: SeenPrompt | None = None) -> State:
+    """Return what a shell does. It has no prompt if it does not wait for input, or takes none.
+
+    A prompt that was `seen` before still counts if nothing has been written since: the program may
+    just look at its clock.
+    """
     try:
-        return _prompt_of(shell)
+        state = _state_of(shell)
     except Exception as error:
         # No result may fail, and lose its output, because of processes that are odd.
-        answer_for(error, "the look for a prompt")
-        return None
+        answer_for(error, "the look at a command's processes")
+        state = _NOTHING
+    if seen is None or shell.has_ended or seen.activity != shell.activity:
+        return state
+    return state if state.prompt or state.is_stopped else state._replace(prompt=seen.prompt)
 
 
-def _prompt_of(shell: Shell) -> Prompt | None:
-    target = _open_input(shell)
-    if target is None or shell.pid is None:
-        return None
-    stream = max((shell.stdout, shell.stderr), key=lambda each: each.written_at)
-    silent_s = shell.silent_s
-    if 0 <= time.monotonic() - target.written_at < min(silent_s, _DELIVERY_S):
-        return None
+def prompt_of(shell: Shell) -> Prompt | None:
+    """Return what a shell waits for; None if it does not wait for input, or takes none."""
+    return state_of(shell).prompt
+
+
+def _state_of(shell: Shell) -> State:
+    if shell.has_ended or shell.pid is None:
+        return _NOTHING
+    source: Source | None = None
     modes: Modes | None = None
-    try:
-        source = target.source()
-        if target.unread_bytes():
-            # It is about to wake up, or does something else.
-            return None
-        if isinstance(target, TerminalInput):
-            modes = target.modes()
-    except OSError:
-        return None
-    found = prompt.find(shell.pid, source, modes, silent_s)
+    silent_s = shell.silent_s
+    has_pending_input = False
+    if (target := _open_input(shell)) is not None:
+        with contextlib.suppress(OSError):
+            is_under_way = 0 <= time.monotonic() - target.written_at < min(silent_s, _DELIVERY_S)
+            # If there is something to read, it is about to wake up, or does something else.
+            has_pending_input = is_under_way or target.unread_bytes() > 0
+            modes = target.modes() if isinstance(target, TerminalInput) else None
+            source = target.source()
+    found, is_stopped = prompt.look(
+        shell.pid, source, modes, silent_s, has_pending_input=has_pending_input
+    )
     if found is None:
-        return None
-    return Prompt(
+        return State(None, is_stopped)
+    stream = max((shell.stdout, shell.stderr), key=lambda each: each.written_at)
+    asked = Prompt(
         certainty="proved" if found.is_proved else "likely",
         blocking=found.is_blocking,
         line_mode=modes and modes.line_mode,
@@ -76,6 +99,7 @@ def _prompt_of(shell: Shell) -> Prompt | None:
         since_ms=round(silent_s * 1000),
         text=last_line(stream.store, _MAX_TEXT),
     )
+    return State(asked, is_stopped)
 
 
 def settled_prompt_of(shell: Shell) -> Prompt | None:
@@ -152,20 +176,6 @@ class Pauses:
             found = look(shell)
             turn.cost_s = self._cost_s = time.thread_time() - began
         return found
-
-
-def is_stopped(shell: Shell) -> bool:
-    """Whether a signal has stopped a running shell."""
-    if shell.has_ended or shell.pid is None:
-        return False
-    target = _open_input(shell)
-    group: int | None = None
-    if isinstance(target, TerminalInput):
-        try:
-            group = target.source().group
-        except OSError:
-            return False
-    return prompt.is_stopped(shell.pid, group)
 
 
 def _open_input(shell: Shell) -> PipeInput | TerminalInput | None:

@@ -15,13 +15,13 @@ from shelld.eventloop.turns import Turns
 from shelld.filters.filter import LineFilter
 from shelld.output.retention import StreamName
 from shelld.shells.manager import Manager
-from shelld.shells.shell import Shell
+from shelld.shells.shell import SeenPrompt, Shell
 from shelld.waits.listening import check_ports, wait_for_port
 from shelld.waits.matches import Search
 from shelld.waits.prompts import takes_input, wait_for_prompt
 from shelld_protocol.errors import invalid_params, missing_parameter
 from shelld_protocol.shell_methods import BashOutputParams
-from shelld_protocol.structs import Listener, Matched, Prompt, UntilName
+from shelld_protocol.structs import Listener, Matched, UntilName
 
 
 class Reached(NamedTuple):
@@ -30,7 +30,7 @@ class Reached(NamedTuple):
     what: UntilName | None = None
     matched: Matched | None = None
     listening: list[Listener] | None = None
-    prompt: Prompt | None = None
+    prompt: SeenPrompt | None = None
     reason: Literal["no_input"] | None = None
 
 
@@ -75,7 +75,7 @@ class Waiting:
             is_quiet = await _wait_for_quiet(shell, params.quiet_ms / 1000, give_up_at)
             return Reached("quiet" if is_quiet else None)
         if (prompt := await wait_for_prompt(shell, give_up_at, self._looks)) is not None:
-            return Reached("prompt", prompt=prompt)
+            return Reached("prompt", prompt=SeenPrompt(prompt, shell.activity))
         return Reached(reason=None if takes_input(shell) else "no_input")
 
 

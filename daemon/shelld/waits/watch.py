@@ -12,7 +12,7 @@ from typing import Final, Literal
 import anyio
 
 from shelld.eventloop.turns import Turns
-from shelld.shells.shell import Shell
+from shelld.shells.shell import SeenPrompt, Shell
 from shelld.waits.prompts import Pauses, settled_prompt_of, takes_input
 from shelld_protocol.structs import Prompt
 
@@ -43,6 +43,7 @@ async def watch(
             if on_prompt == "kill":
                 await shell.end_tree(signal.SIGTERM, grace_ms, reason="prompt")
             else:
+                shell.released_at = SeenPrompt(found, shell.activity)
                 shell.release()
             return
 
