@@ -11,7 +11,8 @@ import pytest
 from shelld.eventloop.turns import Turns
 from shelld.shells.shell import Shell
 from shelld.waits import prompts
-from shelld.waits.prompts import Pauses, settled_prompt_of
+from shelld.waits.pauses import Pauses
+from shelld.waits.prompts import settled_prompt_of
 from shelld_protocol.structs import Prompt
 
 PROMPT = Prompt("proved", True, True, True, 1, "program", 500, "text")

@@ -19,9 +19,9 @@ from shelld.screens.screen import Screen, Screens
 from shelld.shells.shell import Shell
 from shelld.terminals.input import TerminalInput
 from shelld.waits.listening import listening_ports
+from shelld.waits.pauses import Pauses
 from shelld.waits.prompts import (
     LOOK_ANYWAY_S,
-    Pauses,
     is_settled,
     prompt_of,
     settled_prompt_of,
@@ -95,15 +95,12 @@ class PortFollower:
         shell = self._feed.shell
         pauses = Pauses(self._looks)
         while not shell.has_ended:
-            async with self._looks.turn() as turn:
-                found = await listening_ports(shell, None, turn)
-            pauses.note_cost(turn.cost_s)
+            found = await listening_ports(shell, None, pauses)
             if found != self._told:
                 await self._feed.send_fact("shell/listening", ListeningEvent, listening=found)
                 self._told = found
-            await _pause(shell, pauses.shortest)
             # Servers often write that they listen.
-            await shell.wait_for_news(anyio.current_time() + pauses.next(shell))
+            await pauses.pause(shell)
 
 
 class ScreenFollower:

@@ -19,7 +19,7 @@ from shelld.mcp.questions import Question, next_prompt
 from shelld.mcp.tasks import Task
 from shelld.methods.context import RequestContext
 from shelld.shells.shell import Shell
-from shelld.waits.prompts import Pauses
+from shelld.waits.pauses import Pauses
 from shelld_protocol.errors import RpcError
 from shelld_protocol.mcp_tasks import (
     ACKNOWLEDGED_NOTIFICATION,

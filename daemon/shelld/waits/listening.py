@@ -6,24 +6,20 @@ A look at many processes happens in slices, so that it does not hold up other re
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from typing import Final
 
 import anyio
 from anyio.lowlevel import checkpoint
 
-from shelld.eventloop.turns import Turn, Turns
+from shelld.eventloop.turns import Turns
 from shelld.prompts import ports, sockets
+from shelld.prompts.ports import Listening
 from shelld.shells.shell import Shell
+from shelld.waits.pauses import Pauses
 from shelld_protocol.errors import unavailable
 from shelld_protocol.structs import Listener
 
-# Pauses between looks for a port: from the first number to the second, doubled each time. Servers
-# often write that they listen, so new output ends a pause.
-_FIRST_PAUSE_S: Final = 0.02
-_LAST_PAUSE_S: Final = 0.2
-# A pause is at least this many times as long as the processor time of the last look, up to a limit.
-_PAUSE_SHARE: Final = 20
-_LONGEST_PAUSE_S: Final = 2.0
 # Processor time of one slice of a look.
 _SLICE_S: Final = 0.005
 
@@ -37,34 +33,54 @@ def check_ports() -> None:
 async def wait_for_port(
     shell: Shell, port: int | None, give_up_at: float, looks: Turns
 ) -> list[Listener]:
-    """Return the ports once there are any; none at `give_up_at`, or if the shell ends."""
-    pause = _FIRST_PAUSE_S
+    """Return the ports once there are any; none at `give_up_at`, or if the shell ends.
+
+    `give_up_at` is a moment of the event loop's clock. If it is over, this looks once.
+    """
+    pauses = Pauses(looks)
     while not shell.has_ended:
-        async with looks.turn() as turn:
-            found = await listening_ports(shell, port, turn)
-        now = anyio.current_time()
-        if found or now >= give_up_at:
-            return found
-        # Output that does not stop must not cause one look after the other.
-        shortest = min(max(_FIRST_PAUSE_S, _PAUSE_SHARE * turn.cost_s), _LONGEST_PAUSE_S)
-        with anyio.CancelScope(deadline=min(now + shortest, give_up_at)):
-            await shell.wait_until(lambda: shell.has_ended)
-        if await shell.wait_for_news(min(now + max(shortest, pause), give_up_at)):
-            pause = _FIRST_PAUSE_S
-        pause = min(2 * pause, _LAST_PAUSE_S)
+        if anyio.current_time() >= give_up_at:
+            look = _Look(shell, port)
+            while not look.go_on():
+                await checkpoint()
+            return look.found
+        # Also ends the wait for a turn.
+        with anyio.CancelScope(deadline=give_up_at):
+            if found := await listening_ports(shell, port, pauses):
+                return found
+            await pauses.pause(shell)
     return []
 
 
-async def listening_ports(shell: Shell, port: int | None, turn: Turn) -> list[Listener]:
-    """Return the ports of a command. Other requests run between slices of the look."""
-    found: list[Listener] = []
-    began = time.thread_time()
-    for each in () if shell.pid is None else ports.find(shell.pid, port):
-        if each is not None:
-            found.append(Listener(each.port, each.address, each.pid, each.program))
-        if (spent := time.thread_time() - began) > _SLICE_S:
-            turn.cost_s += spent
-            await checkpoint()
-            began = time.thread_time()
-    turn.cost_s += time.thread_time() - began
-    return sorted(found, key=lambda each: (each.port, each.address))
+async def listening_ports(shell: Shell, port: int | None, pauses: Pauses) -> list[Listener]:
+    """Return the ports of a command. Each slice of the look has a turn of its own."""
+    look = _Look(shell, port)
+    pauses.begin_look()
+    while not await pauses.in_turn(look.go_on):
+        pass
+    return look.found
+
+
+class _Look:
+    """A look at all processes of a command, and what it has found so far."""
+
+    def __init__(self, shell: Shell, port: int | None) -> None:
+        self._found: list[Listener] = []
+        none = iter(())
+        self._rest: Iterator[Listening | None] = (
+            none if shell.pid is None else ports.find(shell.pid, port)
+        )
+
+    @property
+    def found(self) -> list[Listener]:
+        return sorted(self._found, key=lambda each: (each.port, each.address))
+
+    def go_on(self) -> bool:
+        """Look on for the time of a slice. Return whether all processes have been looked at."""
+        until = time.thread_time() + _SLICE_S
+        for each in self._rest:
+            if each is not None:
+                self._found.append(Listener(each.port, each.address, each.pid, each.program))
+            if time.thread_time() > until:
+                return False
+        return True

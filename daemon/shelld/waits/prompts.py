@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
 from typing import Final, NamedTuple
 
 import anyio
@@ -17,19 +16,13 @@ from shelld.shells.shell import SeenPrompt, Shell
 from shelld.terminals.foreground import Source
 from shelld.terminals.input import PipeInput, TerminalInput
 from shelld.terminals.pty import Modes
+from shelld.waits.pauses import Pauses
 from shelld_protocol.structs import Prompt
 
 _MAX_TEXT: Final = 500
 # A terminal may take so long to pass on what was written to it. Until then, a program that has
 # been answered looks like one that waits.
 _DELIVERY_S: Final = 0.05
-# A pause between looks: at least the first, at most the last.
-_FIRST_PAUSE_S: Final = 0.01
-_LAST_PAUSE_S: Final = 4.0
-# It is at least this many times as long as the last look took, and this part of the time for which
-# the command has been quiet.
-_COST_SHARE: Final = 20
-_QUIET_SHARE: Final = 8
 # A program that also waits for time to pass counts only if it has been silent for so long. It may
 # wait for an answer of its terminal.
 _TIMER_MS: Final = 100
@@ -131,51 +124,20 @@ async def wait_for_prompt(shell: Shell, give_up_at: float, looks: Turns) -> Prom
     pauses = Pauses(looks)
     looked_at = anyio.current_time()
     while takes_input(shell):
-        now = anyio.current_time()
-        if now >= give_up_at:
+        if (now := anyio.current_time()) >= give_up_at:
             return prompt_of(shell)
-        if not await shell.wait_for_news(min(now + pauses.next(shell), give_up_at)):
-            found = await pauses.look(settled_prompt_of, shell)
-            if found is not None and is_settled(found):
-                return found
-        elif anyio.current_time() - looked_at > LOOK_ANYWAY_S:
-            # Another process of the command writes all the time.
-            looked_at = anyio.current_time()
-            if (found := await pauses.look(prompt_of, shell)) is not None:
-                return found
+        # Also ends the wait for a turn.
+        with anyio.CancelScope(deadline=give_up_at):
+            if not await shell.wait_for_news(now + pauses.next(shell)):
+                found = await pauses.look(settled_prompt_of, shell)
+                if found is not None and is_settled(found):
+                    return found
+            elif anyio.current_time() - looked_at > LOOK_ANYWAY_S:
+                # Another process of the command writes all the time.
+                looked_at = anyio.current_time()
+                if (found := await pauses.look(prompt_of, shell)) is not None:
+                    return found
     return None
-
-
-class Pauses:
-    """How long to wait between looks at a shell: the longer, the longer it has been quiet.
-
-    So a program is found soon after its last output, and quiet ones cost little.
-    """
-
-    def __init__(self, looks: Turns) -> None:
-        self._looks = looks
-        self._cost_s = 0.0
-
-    def next(self, shell: Shell) -> float:
-        """Return the seconds until the next look."""
-        return min(max(self.shortest, shell.quiet_s / _QUIET_SHARE), _LAST_PAUSE_S)
-
-    @property
-    def shortest(self) -> float:
-        """The least number of seconds between two looks."""
-        return max(_FIRST_PAUSE_S, _COST_SHARE * self._cost_s)
-
-    def note_cost(self, seconds: float) -> None:
-        """Note the processor time of a look."""
-        self._cost_s = seconds
-
-    async def look(self, look: Callable[[Shell], Prompt | None], shell: Shell) -> Prompt | None:
-        """Look in turn, and note the processor time."""
-        async with self._looks.turn() as turn:
-            began = time.thread_time()
-            found = look(shell)
-            turn.cost_s = self._cost_s = time.thread_time() - began
-        return found
 
 
 def _open_input(shell: Shell) -> PipeInput | TerminalInput | None:

@@ -13,7 +13,8 @@ import anyio
 
 from shelld.eventloop.turns import Turns
 from shelld.shells.shell import SeenPrompt, Shell
-from shelld.waits.prompts import Pauses, settled_prompt_of, takes_input
+from shelld.waits.pauses import Pauses
+from shelld.waits.prompts import settled_prompt_of, takes_input
 from shelld_protocol.structs import Prompt
 
 # How long the command must have been silent.

@@ -1,0 +1,66 @@
+"""How long to wait between looks at the processes of a command."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Final, TypeVar
+
+import anyio
+
+from shelld.eventloop.turns import Turns
+from shelld.shells.shell import Shell
+
+T = TypeVar("T")
+
+_FIRST_PAUSE_S: Final = 0.01
+_LAST_PAUSE_S: Final = 4.0
+# A pause is at least `_COST_SHARE` times the cost of the last look, and 1/`_QUIET_DIVISOR` of the
+# quiet time.
+_COST_SHARE: Final = 20
+_QUIET_DIVISOR: Final = 8
+
+
+class Pauses:
+    """How long to wait between looks at a shell: the longer, the longer it has been quiet.
+
+    So a program is found soon after its last output, and quiet ones cost little.
+    """
+
+    def __init__(self, looks: Turns) -> None:
+        self._looks = looks
+        self._cost_s = 0.0
+
+    def next(self, shell: Shell) -> float:
+        """Return the seconds until the next look."""
+        return min(max(self.shortest, shell.quiet_s / _QUIET_DIVISOR), _LAST_PAUSE_S)
+
+    @property
+    def shortest(self) -> float:
+        """The least number of seconds between two looks."""
+        return min(max(_FIRST_PAUSE_S, _COST_SHARE * self._cost_s), _LAST_PAUSE_S)
+
+    async def pause(self, shell: Shell) -> None:
+        """Wait for the next look. New output ends a pause, but not before `shortest` is over."""
+        with anyio.move_on_after(self.shortest):
+            await shell.wait_until(lambda: shell.has_ended)
+        await shell.wait_for_news(anyio.current_time() + self.next(shell))
+
+    async def look(self, look: Callable[[Shell], T], shell: Shell) -> T:
+        """Look in turn, and note the processor time."""
+        self.begin_look()
+        return await self.in_turn(partial(look, shell))
+
+    def begin_look(self) -> None:
+        """Begin a look that takes several turns."""
+        self._cost_s = 0.0
+
+    async def in_turn(self, part: Callable[[], T]) -> T:
+        """Do a part of a look in a turn of its own, and note the processor time."""
+        async with self._looks.turn() as turn:
+            began = time.thread_time()
+            result = part()
+            turn.cost_s = time.thread_time() - began
+            self._cost_s += turn.cost_s
+        return result
