@@ -109,6 +109,17 @@ def test_prompt_for_a_secret_has_no_echo(daemon: RawDaemon) -> None:
     assert (prompt["lineMode"], prompt["echo"]) == (True, False)
 
 
+@pytest.mark.parametrize(("least", "blocking"), [(0, False), (1, True)])
+def test_read_with_a_time_limit_is_not_blocking(
+    daemon: RawDaemon, least: int, blocking: bool
+) -> None:
+    # If nothing is typed, dd ends after 25 s. With a least number of characters, it does not.
+    command = f"stty -icanon -echo min {least} time 250; while :; do dd bs=1 count=1; done"
+    prompt = until_prompt(daemon, daemon.background(command, tty=True))["prompt"]
+    assert (prompt["certainty"], prompt["program"]) == ("proved", "dd")
+    assert prompt["blocking"] is blocking
+
+
 def test_open_stdin_has_no_modes(daemon: RawDaemon) -> None:
     bash_id = daemon.background("cat", open_stdin=True)
     prompt = until_prompt(daemon, bash_id)["prompt"]

@@ -13,7 +13,7 @@ import pytest
 
 from shelld.prompts import prompt
 from shelld.prompts.kernel import Wait, name_of, process
-from shelld.prompts.prompt import Found, look
+from shelld.prompts.prompt import Found, InputState, look
 from shelld.terminals.foreground import Source
 from shelld.terminals.pty import NEW_MODES, Modes, Size, open_pty
 from support import children, wait_for
@@ -44,7 +44,7 @@ def on_terminal(*command: str) -> Generator[tuple[int, Source]]:
 
 
 def find(pid: int, source: Source, modes: Modes, silent_s: float) -> Found | None:
-    return look(pid, source, modes, silent_s).reader
+    return look(pid, InputState(source, modes), silent_s).reader
 
 
 def sleeps(pid: int, name: str) -> Callable[[], bool]:

@@ -13,6 +13,7 @@ import os
 import platform
 import re
 import struct
+import termios
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
@@ -34,6 +35,9 @@ _READABLE: Final = 0x41
 _TERMINAL_MASTER: Final = os.makedev(5, 2)
 # The first of the major numbers of pseudo-terminals.
 _PTS_MAJOR: Final = 136
+# Where termios.tcgetattr has these modes.
+_LOCAL_MODES: Final = 3
+_CHARACTERS: Final = 6
 _EPOLL_ENTRY: Final = re.compile(rb"^tfd:\s*(\d+)\s+events:\s*([0-9a-f]+)", re.MULTILINE)
 _MASTER_INDEX: Final = re.compile(r"^tty-index:\s*(\d+)", re.MULTILINE)
 
@@ -64,8 +68,8 @@ class Process(NamedTuple):
 class Wait(NamedTuple):
     """A thread sleeps until it can read from one of `descriptors`.
 
-    `place`: its directory in /proc. `has_limit`: whether it sleeps only for some time. `is_read`:
-    it waits in read(2), so it can do nothing else meanwhile.
+    `place`: its directory in /proc. `has_limit`: whether it sleeps only for some time, by its
+    system call. `is_read`: it waits in read(2), so it can do nothing else meanwhile.
     """
 
     place: str
@@ -115,6 +119,19 @@ def waits(pid: int, is_spent: Callable[[], bool] = lambda: False) -> Iterator[Wa
             yield look(place, arguments)
     if failure is not None and not has_seen:
         raise failure
+
+
+def read_has_limit(terminal: int) -> bool:
+    """Whether a read(2) from a terminal sleeps only for some time. Raises OSError.
+
+    See MIN and TIME in termios(3). `terminal`: a descriptor.
+    """
+    try:
+        attributes = termios.tcgetattr(terminal)
+    except termios.error as error:
+        raise OSError(*error.args) from error
+    is_in_line_mode = attributes[_LOCAL_MODES] & termios.ICANON
+    return not is_in_line_mode and attributes[_CHARACTERS][termios.VMIN] == 0
 
 
 def file_behind(place: str, descriptor: int, own_terminal: int) -> tuple[int, ...]:

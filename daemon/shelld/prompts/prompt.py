@@ -57,6 +57,19 @@ class Seen(NamedTuple):
     is_stopped: bool
 
 
+class InputState(NamedTuple):
+    """A command's input. `modes`: those of its terminal, None for a pipe.
+
+    `read_has_limit`: a read(2) from it sleeps only for some time. `is_pending`: there is something
+    to read, so nothing waits for it.
+    """
+
+    source: Source
+    modes: Modes | None
+    read_has_limit: bool = False
+    is_pending: bool = False
+
+
 class _Member(NamedTuple):
     """A process of the command. None: that cannot be seen.
 
@@ -79,31 +92,21 @@ class _Budget:
         return time.thread_time() > self._until
 
 
-def look(
-    top: int,
-    source: Source | None,
-    modes: Modes | None,
-    silent_s: float,
-    *,
-    has_pending_input: bool = False,
-) -> Seen:
+def look(top: int, target: InputState | None, silent_s: float) -> Seen:
     """Look once at the processes of a command.
 
-    `top` is the command's bash, and `source` its input (None if it takes none). `modes` are those
-    of its terminal (None for a pipe). `silent_s`: for how long the command has not written
-    anything. With `has_pending_input`, it has something to read, so nothing waits.
+    `top` is the command's bash, and `target` its input (None if it takes none). `silent_s`: for how
+    long the command has not written anything.
     """
     budget = _Budget()
-    if source is None:
+    if target is None:
         return Seen(None, _is_stopped(top, None, []))
+    group, can_wait = target.source.group, not target.is_pending
     members: list[_Member] = []
-    if source.group is not None or not has_pending_input:
-        members = list(_members(top, budget, with_reads=not has_pending_input))
-    group = None if budget.is_spent else source.group
-    is_stopped = _is_stopped(top, group, members)
-    if has_pending_input:
-        return Seen(None, is_stopped)
-    return Seen(_found(members, source, modes, silent_s, budget), is_stopped)
+    if group is not None or can_wait:
+        members = list(_members(top, budget, with_reads=can_wait))
+    is_stopped = _is_stopped(top, None if budget.is_spent else group, members)
+    return Seen(_found(members, target, silent_s, budget) if can_wait else None, is_stopped)
 
 
 def _is_stopped(top: int, group: int | None, members: list[_Member]) -> bool:
@@ -126,14 +129,11 @@ def _is_stopped(top: int, group: int | None, members: list[_Member]) -> bool:
 
 
 def _found(
-    members: list[_Member],
-    source: Source,
-    modes: Modes | None,
-    silent_s: float,
-    budget: _Budget,
+    members: list[_Member], target: InputState, silent_s: float, budget: _Budget
 ) -> Found | None:
-    """Return the process that waits for the input `source`; None if there is none."""
-    found = _reader(members, source, budget)
+    """Return the process that waits for the input; None if there is none."""
+    source, modes, *_ = target
+    found = _reader(members, target, budget)
     if found is not None and found.is_proved:
         return found
     # In line mode with echo, every program looks like one that waits.
@@ -178,9 +178,9 @@ def _reads(pid: int, about: Process, budget: _Budget) -> dict[tuple[int, ...], W
     return found
 
 
-def _reader(members: list[_Member], source: Source, budget: _Budget) -> Found | None:
-    """Return the process that reads the source, or a terminal to which a relay passes it on."""
-    wanted, seen = [source.file], {source.file}
+def _reader(members: list[_Member], target: InputState, budget: _Budget) -> Found | None:
+    """Return the process that reads the input, or a terminal to which a relay passes it on."""
+    wanted, seen = [target.source.file], {target.source.file}
     while wanted:
         file = wanted.pop()
         for member in members:
@@ -197,7 +197,8 @@ def _reader(members: list[_Member], source: Source, budget: _Budget) -> Found | 
             if not inner:
                 program = name_of(member.pid)
                 is_proved = is_only_read or program not in _REMOTE
-                return Found(member.pid, program, not wait.has_limit, is_proved)
+                is_timed = wait.is_read and target.read_has_limit and file == target.source.file
+                return Found(member.pid, program, not (wait.has_limit or is_timed), is_proved)
     return None
 
 

@@ -11,9 +11,9 @@ import anyio
 from shelld.eventloop.turns import Turns
 from shelld.output.excerpt import last_line
 from shelld.process.faults import answer_for
-from shelld.prompts import prompt
+from shelld.prompts import kernel, prompt
+from shelld.prompts.prompt import InputState
 from shelld.shells.shell import SeenPrompt, Shell
-from shelld.terminals.foreground import Source
 from shelld.terminals.input import PipeInput, TerminalInput
 from shelld.terminals.pty import Modes
 from shelld.waits.pauses import Pauses
@@ -65,22 +65,15 @@ def prompt_of(shell: Shell) -> Prompt | None:
 def _state_of(shell: Shell) -> State:
     if shell.has_ended or shell.pid is None:
         return _NOTHING
-    source: Source | None = None
-    modes: Modes | None = None
     silent_s = shell.silent_s
-    has_pending_input = False
-    if (target := _open_input(shell)) is not None:
+    target: InputState | None = None
+    if (open_input := _open_input(shell)) is not None:
         with contextlib.suppress(OSError):
-            is_under_way = 0 <= time.monotonic() - target.written_at < min(silent_s, _DELIVERY_S)
-            # If there is something to read, it is about to wake up, or does something else.
-            has_pending_input = is_under_way or target.unread_bytes() > 0
-            modes = target.modes() if isinstance(target, TerminalInput) else None
-            source = target.source()
-    found, is_stopped = prompt.look(
-        shell.pid, source, modes, silent_s, has_pending_input=has_pending_input
-    )
+            target = _state_of_input(open_input, silent_s)
+    found, is_stopped = prompt.look(shell.pid, target, silent_s)
     if found is None:
         return State(None, is_stopped)
+    modes = target and target.modes
     stream = max((shell.stdout, shell.stderr), key=lambda each: each.written_at)
     asked = Prompt(
         certainty="proved" if found.is_proved else "likely",
@@ -93,6 +86,19 @@ def _state_of(shell: Shell) -> State:
         text=last_line(stream.store, _MAX_TEXT),
     )
     return State(asked, is_stopped)
+
+
+def _state_of_input(target: PipeInput | TerminalInput, silent_s: float) -> InputState:
+    """Raises OSError if the input is closed meanwhile."""
+    is_under_way = 0 <= time.monotonic() - target.written_at < min(silent_s, _DELIVERY_S)
+    # If there is something to read, the program is about to wake up, or does something else.
+    is_pending = is_under_way or target.unread_bytes() > 0
+    modes: Modes | None = None
+    read_has_limit = False
+    if isinstance(target, TerminalInput):
+        modes = target.modes()
+        read_has_limit = kernel.read_has_limit(target.descriptor)
+    return InputState(target.source(), modes, read_has_limit, is_pending)
 
 
 def settled_prompt_of(shell: Shell) -> Prompt | None:
