@@ -22,7 +22,7 @@ from shelld_protocol.structs import (
 
 MAX_SCROLLBACK: Final = 10_000
 MAX_QUIET_MS: Final = 60_000
-DEFAULT_QUIET_MS: Final = 150
+DEFAULT_SCREEN_QUIET_MS: Final = 150
 
 
 class ReadScreenParams(Params):
@@ -39,7 +39,7 @@ class ReadScreenParams(Params):
     quiet_ms: Annotated[
         int,
         Meta(ge=1, le=MAX_QUIET_MS, description="Milliseconds without a change, for `stable`."),
-    ] = DEFAULT_QUIET_MS
+    ] = DEFAULT_SCREEN_QUIET_MS
     since: (
         Annotated[
             int, Meta(ge=0, description="A version: return only the rows that changed after it.")
