@@ -104,6 +104,13 @@ def test_prompt_describes_what_is_asked(daemon: RawDaemon) -> None:
     }
 
 
+def test_text_of_a_prompt_is_the_end_of_a_long_line(daemon: RawDaemon) -> None:
+    command = "printf 'first\n%0600d' 7; printf '%495s' 'Name? '; read -r name"
+    prompt = until_prompt(daemon, daemon.background(command, tty=True))["prompt"]
+    assert prompt["text"] == "000007" + " " * 489 + "Name?"
+    assert len(prompt["text"]) == 500
+
+
 def test_prompt_for_a_secret_has_no_echo(daemon: RawDaemon) -> None:
     prompt = until_prompt(daemon, daemon.background("read -rs secret", tty=True))["prompt"]
     assert (prompt["lineMode"], prompt["echo"]) == (True, False)

@@ -80,7 +80,19 @@ def test_wait_for_a_stable_screen_ends(daemon: RawDaemon) -> None:
     assert screen.read(wait=600_000, quiet_ms=1_000)["lines"][0] == "ready"
 
 
-@pytest.mark.parametrize("until", ["change", "stable"])
+def test_prompt_ends_the_wait(daemon: RawDaemon) -> None:
+    screen = ScreenUser(daemon, "sleep 0.2; echo hello; read -rp 'Name? ' name; sleep 300")
+    shown = screen.read(wait=600_000, until="prompt")
+    assert shown["lines"][:2] == ["hello", "Name?"]
+    prompt = shown["prompt"]
+    assert (prompt["certainty"], prompt["program"], prompt["text"]) == ("proved", "bash", "Name?")
+    # A read that does not wait has it too, until the answer.
+    assert screen.read()["prompt"]["pid"] == prompt["pid"]
+    screen.type("me\n")
+    wait_for(lambda: screen.read()["prompt"] is None, "the end of the prompt")
+
+
+@pytest.mark.parametrize("until", ["change", "stable", "prompt"])
 def test_end_of_the_command_ends_the_wait(daemon: RawDaemon, until: str) -> None:
     screen = ScreenUser(daemon, "stty -echo; echo ready; read; exit 3")
     version = screen.until_line("ready")["version"]

@@ -34,6 +34,15 @@ def test_a_terminal_has_one_stream(daemon: RawDaemon) -> None:
     assert (shown["stderr"], shown["stderrBytes"], shown["stdoutBytes"]) == ("", 0, 16)
 
 
+def test_program_asks_the_terminal_for_its_size(daemon: RawDaemon) -> None:
+    daemon.bash("export LINES=5 COLUMNS=7", session="sized")
+    show = "env | grep -E '^(LINES|COLUMNS)=' | sort; true"
+    assert daemon.bash(show, session="sized")["stdout"] == "COLUMNS=7\nLINES=5\n"
+    assert daemon.bash(show, session="sized", tty=True)["stdout"] == ""
+    given = daemon.bash(show, session="sized", tty=True, env={"LINES": "9"})
+    assert given["stdout"] == "LINES=9\r\n"
+
+
 def test_size_and_terminal_type_can_be_given(daemon: RawDaemon) -> None:
     shown = daemon.bash("stty size; echo $TERM", tty=True, rows=5, cols=1_000, env={"TERM": "dumb"})
     assert shown["stdout"].split() == ["5", "1000", "dumb"]

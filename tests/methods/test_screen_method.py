@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import signal
+from typing import Any, Literal
 
 import anyio
 import pytest
@@ -15,12 +16,37 @@ from shelld.methods.input import write_stdin
 from shelld.methods.screen import read_screen
 from shelld.process.options import Options
 from shelld.screens import screen as screen_module
+from shelld.screens.screen import Screen, View
 from shelld.shells.manager import Manager
 from shelld_protocol.input_methods import WriteStdinParams
 from shelld_protocol.screen_methods import ReadScreenParams
 from shelld_protocol.shell_methods import BackgroundResult, BashParams
 
 WAIT_MS = 500
+
+
+async def test_prompt_that_ended_the_wait_does_not_outlive_its_program(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with Manager() as manager:
+        context = RequestContext(Daemon(Options(), manager))
+        params = BashParams("read -rp 'Name? ' name", run_in_background=True, tty=True)
+        started = await bash(context, params)
+        assert isinstance(started, BackgroundResult)
+        shell = manager.get(started.bash_id)
+        look, looks = Screen.look, 0
+
+        async def look_and_end(screen: Screen, *args: Any, **more: Any) -> View:
+            nonlocal looks
+            looks += 1
+            if looks == 2:
+                await shell.end_tree(signal.SIGKILL, 0)
+            return await look(screen, *args, **more)
+
+        monkeypatch.setattr(Screen, "look", look_and_end)
+        reading = ReadScreenParams(started.bash_id, wait=60_000, until="prompt")
+        seen = await read_screen(context, reading)
+        assert (seen.lines[0], seen.is_running, seen.prompt) == ("Name?", False, None)
 
 
 @pytest.mark.parametrize("until", ["stable", "change", "prompt"])
