@@ -15,6 +15,8 @@ from anyio.lowlevel import checkpoint
 from shelld.eventloop.turns import Turns
 from shelld.events.feed import Feed
 from shelld.output.store import StreamStore
+from shelld.prompts import sockets
+from shelld.prompts.sockets import Socket
 from shelld.screens.screen import Screen, Screens
 from shelld.shells.shell import Shell
 from shelld.terminals.input import TerminalInput
@@ -32,6 +34,9 @@ from shelld_protocol.event_methods import ListeningEvent, PromptEvent
 from shelld_protocol.screen_methods import ScreenCursor
 from shelld_protocol.structs import Listener, Prompt
 
+# A process may have left this network namespace, or passed a socket on. Otherwise, as long as the
+# same sockets listen here, the ports of a command are the same.
+_LOOK_ANYWAY_S: Final = 30.0
 # How long a look may follow a program that writes faster than its screen can be shown.
 _SCREEN_LOOK_S: Final = 0.5
 # The pause before another try if the client is slow, or if no process can show the screen.
@@ -94,13 +99,23 @@ class PortFollower:
     async def run(self) -> None:
         shell = self._feed.shell
         pauses = Pauses(self._looks)
+        known: object = None
+        look_anyway_at = 0.0
         while not shell.has_ended:
-            found = await listening_ports(shell, None, pauses)
-            if found != self._told:
-                await self._feed.send_fact("shell/listening", ListeningEvent, listening=found)
-                self._told = found
+            # Whose sockets these are takes much longer to find out.
+            now = shell.output.written, await pauses.look(_sockets, shell)
+            if now != known or anyio.current_time() >= look_anyway_at:
+                known, look_anyway_at = now, anyio.current_time() + _LOOK_ANYWAY_S
+                found = await listening_ports(shell, None, pauses)
+                if found != self._told:
+                    await self._feed.send_fact("shell/listening", ListeningEvent, listening=found)
+                    self._told = found
             # Servers often write that they listen.
             await pauses.pause(shell)
+
+
+def _sockets(_shell: Shell) -> frozenset[Socket]:
+    return frozenset(sockets.listening("/proc/self"))
 
 
 class ScreenFollower:

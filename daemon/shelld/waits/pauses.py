@@ -43,9 +43,10 @@ class Pauses:
 
     async def pause(self, shell: Shell) -> None:
         """Wait for the next look. New output ends a pause, but not before `shortest` is over."""
-        with anyio.move_on_after(self.shortest):
-            await shell.wait_until(lambda: shell.has_ended)
-        await shell.wait_for_news(anyio.current_time() + self.next(shell))
+        now = anyio.current_time()
+        if await shell.wait_for_news(now + self.next(shell)):
+            with anyio.CancelScope(deadline=now + self.shortest):
+                await shell.wait_until(lambda: shell.has_ended)
 
     async def look(self, look: Callable[[Shell], T], shell: Shell) -> T:
         """Look in turn, and note the processor time."""

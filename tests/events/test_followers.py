@@ -1,0 +1,55 @@
+"""How often a follower looks at the processes of a command."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from shelld.eventloop.turns import Turns
+from shelld.events import followers
+from shelld.events.followers import follow_ports
+from shelld.prompts import sockets
+from shelld.prompts.sockets import Socket
+from shelld.shells.shell import Shell
+from shelld.waits.pauses import Pauses
+from shelld_protocol.structs import Listener
+
+FIRST, SECOND = Socket(1, 80, "::1"), Socket(2, 81, "::1")
+
+
+@pytest.mark.parametrize(("anyway_s", "expected"), [(60.0, [0, 2, 4]), (-1.0, [0, 1, 2, 3, 4])])
+async def test_ports_are_looked_for_when_sockets_change(
+    monkeypatch: pytest.MonkeyPatch, anyway_s: float, expected: list[int]
+) -> None:
+    lists = [[FIRST], [FIRST], [FIRST, SECOND], [SECOND, FIRST], [SECOND]]
+    shell = Shell("shell_a")
+    shell.started()
+    taken, looked, told = 0, list[int](), list[list[Listener]]()
+
+    def listening(_place: str) -> list[Socket]:
+        return lists[taken]
+
+    async def listening_ports(_shell: Shell, _port: None, _pauses: Pauses) -> list[Listener]:
+        looked.append(taken)
+        found = sorted(lists[taken], key=lambda each: each.port)
+        return [Listener(each.port, each.address, 1, "server") for each in found]
+
+    async def pause(_pauses: Pauses, shell: Shell) -> None:
+        nonlocal taken
+        taken += 1
+        if taken == len(lists):
+            shell.end(0, None)
+
+    async def tell(_name: str, _type: type, *, listening: list[Listener]) -> None:
+        told.append(listening)
+
+    monkeypatch.setattr(sockets, "listening", listening)
+    monkeypatch.setattr(followers, "listening_ports", listening_ports)
+    monkeypatch.setattr(followers, "_LOOK_ANYWAY_S", anyway_s)
+    monkeypatch.setattr(Pauses, "pause", pause)
+    feed: Any = SimpleNamespace(shell=shell, tell=tell)
+    await follow_ports(Turns(), feed)
+    assert looked == expected
+    assert [[each.port for each in found] for found in told] == [[80], [80, 81], [81]]
