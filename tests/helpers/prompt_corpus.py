@@ -300,6 +300,12 @@ _MACHINE = (
     " ssh -F none -o UserKnownHostsFile=hosts -o PreferredAuthentications=password {}"
     ' -o ProxyCommand="$as $(command -v sshd) -i -f /dev/null -h $PWD/key" x@stand-in'
 )
+# Waits for its terminal and for data from the network, as programs do that connect the two.
+CONNECTED = (
+    "stty {}; exec python3 -c 'import select, socket;"
+    ' s = socket.create_server(("127.0.0.1", 0)); c = socket.create_connection(s.getsockname());'
+    ' print("$ ", end="", flush=True); select.select([0, c], [], [])\''
+)
 # Passes keys on to nowhere, under the name of a program that passes them on to another machine.
 REMOTE = (
     "ln -s $(python3 -c 'import os, sys; print(os.path.realpath(sys.executable))') ssh;"
@@ -318,7 +324,6 @@ _CLIENTS = (
     Entry("telnet", "telnet", "telnet", ("telnet",)),
     Entry("socat", "socat - EXEC:'sleep 300'", "socat", ("socat",)),
     Entry("socat-pty", "socat - EXEC:cat,pty,setsid,ctty", "cat", ("socat",)),
-    Entry("nc", SILENT + "nc 127.0.0.1 $port", "nc", ("nc",)),
     Entry("ssh-keygen", "ssh-keygen", "ssh-keygen", ("ssh-keygen",)),
     Entry(
         "ssh-passphrase",
@@ -329,6 +334,7 @@ _CLIENTS = (
     Entry("ssh-host-key", _MACHINE.format(""), "ssh", ("ssh", "sshd")),
     Entry("ssh-password", _MACHINE.format("-o StrictHostKeyChecking=no"), "ssh", ("ssh", "sshd")),
     Entry("ssh-session", REMOTE.format("raw -echo"), "ssh", waits="likely", is_quick=True),
+    Entry("network-keys", CONNECTED.format("raw -echo"), "python3", waits="likely", is_quick=True),
     Entry("openssl", "openssl genrsa -aes256", "openssl", ("openssl",)),
     Entry(
         "openssl-request",

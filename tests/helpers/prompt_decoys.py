@@ -5,7 +5,7 @@ Most do not read at all. Others read something else than what is typed.
 
 from __future__ import annotations
 
-from prompt_corpus import NOBODY, REMOTE, SILENT, Entry
+from prompt_corpus import CONNECTED, NOBODY, REMOTE, SILENT, Entry
 
 
 def _quick(name: str, command: str, ready: str = "ready") -> Entry:
@@ -73,6 +73,7 @@ _WORK = (
     _quick("nohup", "echo ready; nohup sleep 300"),
     # It waits for input all the time, also while the other machine works.
     _quick("ssh-command", REMOTE.format("sane"), "$"),
+    _quick("network-client", CONNECTED.format("sane"), "$"),
     _quick("setsid", "echo ready; setsid -w sleep 300"),
 )
 
@@ -216,6 +217,7 @@ _OTHERS = (
         "emacs", "emacs -Q --batch --eval '(progn (princ \"ready\\n\") (sleep-for 300))'", "emacs"
     ),
     _other("inotifywait", "echo ready; inotifywait -qm .", "inotifywait"),
+    _other("nc-connected", SILENT + "nc 127.0.0.1 $port", "nc"),
     _other("nc", "echo ready; exec nc -lU socket", "nc"),
     _other("socat", "echo ready; exec socat -u UNIX-LISTEN:socket STDOUT", "socat"),
     _other(

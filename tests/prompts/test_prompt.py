@@ -120,6 +120,32 @@ def test_program_with_a_far_end_is_likely_at_best(
         assert find(pid, source, modes, silent_s) == (expected if is_likely else None)
 
 
+@pytest.mark.parametrize(
+    ("other", "is_proved"),
+    [
+        ("socket.create_connection(server.getsockname())", False),
+        ("socket.socket(type=socket.SOCK_DGRAM)", False),
+        ("server", True),
+        # An event loop has one for itself.
+        ("(pair := socket.socketpair())[0]", True),
+        ("0", True),
+    ],
+)
+def test_wait_for_the_network_makes_a_program_likely_at_best(other: str, is_proved: bool) -> None:
+    code = (
+        'import select, socket; server = socket.create_server(("127.0.0.1", 0));'
+        f" other = {other}; select.select([0, other], [], [])"
+    )
+    with on_terminal(sys.executable, "-c", code) as (pid, source):
+        wait_for(lambda: find(pid, source, KEYS, LONG_S) is not None, "the program to wait")
+        for modes in (KEYS, LINES):
+            found = find(pid, source, modes, LONG_S)
+            is_there = is_proved or modes is KEYS
+            assert (found is not None and (found.is_proved, found.is_blocking)) == (
+                is_there and (is_proved, True)
+            )
+
+
 def test_look_ends_with_its_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     with on_terminal("cat") as (pid, source):
         wait_for(lambda: find(pid, source, LINES, SHORT_S) is not None, "cat to wait for input")

@@ -143,6 +143,18 @@ def file_behind(place: str, descriptor: int, own_terminal: int) -> tuple[int, ..
     return (own_terminal,) if found == (OWN_TERMINAL,) else found
 
 
+def network_sockets(wait: Wait) -> set[int]:
+    """Return the inodes of the TCP and UDP sockets from which a thread waits to read."""
+    found: set[int] = set()
+    for descriptor in wait.descriptors:
+        path = f"{wait.place}/fd/{descriptor}"
+        # Other files have no such attribute.
+        with contextlib.suppress(OSError):
+            if os.getxattr(path, "system.sockprotoname").startswith((b"TCP", b"UDP")):
+                found.add(os.stat(path).st_ino)
+    return found
+
+
 def inner_terminals(pid: int) -> Iterator[int]:
     """Yield the devices of the terminals whose master side a process holds. Raises OSError."""
     for name in os.listdir(f"/proc/{pid}/fd")[:_MAX_DESCRIPTORS]:

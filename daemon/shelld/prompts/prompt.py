@@ -22,10 +22,12 @@ from shelld.prompts.kernel import (
     file_behind,
     inner_terminals,
     name_of,
+    network_sockets,
     process,
     waits,
 )
 from shelld.prompts.members import members
+from shelld.prompts.sockets import listening
 from shelld.terminals.foreground import Source
 from shelld.terminals.pty import Modes
 
@@ -33,10 +35,9 @@ from shelld.terminals.pty import Modes
 MAX_LOOK_S: Final = 0.02
 # How long a terminal is silent before a hidden program is likely to wait for input.
 LIKELY_AFTER_S: Final = 1.0
-# These pass the terminal on to programs that cannot be seen from here.
-_REMOTE: Final = frozenset(
-    {"ssh", "mosh-client", "telnet", "docker", "podman", "kubectl", "machinectl", "lxc", "virsh"}
-)
+# These pass the terminal on to programs that cannot be seen from here. `_has_far_end` finds others,
+# but the connection of these may be a pipe or a local socket, or belong to another thread.
+_REMOTE: Final = frozenset({"ssh", "docker", "podman", "kubectl", "machinectl", "lxc", "virsh"})
 
 
 class Found(NamedTuple):
@@ -196,10 +197,24 @@ def _reader(members: list[_Member], target: InputState, budget: _Budget) -> Foun
             seen.update(inner)
             if not inner:
                 program = name_of(member.pid)
-                is_proved = is_only_read or program not in _REMOTE
+                is_proved = is_only_read or not (program in _REMOTE or _has_far_end(wait))
                 is_timed = wait.is_read and target.read_has_limit and file == target.source.file
                 return Found(member.pid, program, not (wait.has_limit or is_timed), is_proved)
     return None
+
+
+def _has_far_end(wait: Wait) -> bool:
+    """Whether a thread also waits for data from the network, as programs do that pass input on.
+
+    A socket that listens does not count: servers have keys for their users, too.
+    """
+    found = network_sockets(wait)
+    if not found:
+        return False
+    try:
+        return not found <= {each.inode for each in listening(wait.place)}
+    except OSError:
+        return True
 
 
 def _wait_for(member: _Member, file: tuple[int, ...]) -> Wait | None:
