@@ -19,7 +19,9 @@ from shelld.keeper.pool import RunnerPool
 from shelld.output.store import StreamStore
 from shelld.process import faults
 from shelld.screens import screen as screen_module
-from shelld.screens.screen import Screen, Screens
+from shelld.screens import screens as screens_module
+from shelld.screens.screen import Screen
+from shelld.screens.screens import Screens
 from shelld.terminals.input import Resize, TerminalInput
 from shelld.terminals.pty import NEW_MODES, Size
 from shelld_protocol.errors import ErrorKind, RpcError
@@ -248,7 +250,7 @@ async def test_screen_without_descriptors_says_so(
 async def test_number_of_processes_is_limited(
     screens: Screens, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(screen_module, "MAX_PROCESSES", 2)
+    monkeypatch.setattr(screens_module, "MAX_PROCESSES", 2)
     terminals = [Terminal(screens) for _ in range(4)]
     for number, terminal in enumerate(terminals):
         terminal.output.append(b"%d" % number)
@@ -259,7 +261,7 @@ async def test_number_of_processes_is_limited(
 
 
 async def test_many_looks_at_once_share_the_processes(screens: Screens) -> None:
-    terminals = [Terminal(screens) for _ in range(screen_module.MAX_PROCESSES + 8)]
+    terminals = [Terminal(screens) for _ in range(screens_module.MAX_PROCESSES + 8)]
     most = 0
 
     async def look(terminal: Terminal) -> None:
@@ -272,7 +274,7 @@ async def test_many_looks_at_once_share_the_processes(screens: Screens) -> None:
         async with anyio.create_task_group() as tasks:
             for terminal in terminals:
                 tasks.start_soon(look, terminal)
-    assert 0 < most <= screen_module.MAX_PROCESSES
+    assert 0 < most <= screens_module.MAX_PROCESSES
 
 
 async def test_unused_process_is_ended(screens: Screens, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -280,7 +282,7 @@ async def test_unused_process_is_ended(screens: Screens, monkeypatch: pytest.Mon
     await terminal.lines()
     screens.trim()
     assert len(helpers()) == 1
-    monkeypatch.setattr(screen_module, "IDLE_S", -1.0)
+    monkeypatch.setattr(screens_module, "IDLE_S", -1.0)
     screens.trim()
     wait_for(lambda: not helpers(), "the end of the process")
     assert await terminal.lines() == ["", "", ""]
@@ -405,7 +407,7 @@ async def test_looks_at_one_screen_hold_up_no_other_screen(screens: Screens) -> 
     (helper,) = helpers()
     os.kill(helper, signal.SIGSTOP)
     async with anyio.create_task_group() as tasks:
-        for _ in range(screen_module.MAX_PROCESSES):
+        for _ in range(screens_module.MAX_PROCESSES):
             tasks.start_soon(slow.lines)
         await anyio.wait_all_tasks_blocked()
         assert await other.lines() == ["", "", ""]
@@ -456,7 +458,7 @@ async def test_forgotten_screen_process_ends_after_answer(
 async def test_without_the_emulator_there_is_no_screen(
     screens: Screens, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(screen_module, "_directory_of_avt", lambda: "")
+    monkeypatch.setattr(screens_module, "directory_of_avt", lambda: "")
     terminal = Terminal(screens)
     with pytest.raises(RpcError) as error:
         await terminal.lines()

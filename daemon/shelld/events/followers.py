@@ -17,7 +17,8 @@ from shelld.events.feed import Feed
 from shelld.output.store import StreamStore
 from shelld.prompts import sockets
 from shelld.prompts.sockets import Socket
-from shelld.screens.screen import Screen, Screens
+from shelld.screens.screen import Screen
+from shelld.screens.screens import Screens
 from shelld.shells.shell import Shell
 from shelld.terminals.input import TerminalInput
 from shelld.waits.listening import listening_ports

@@ -1,8 +1,7 @@
-"""The screens of commands with a terminal.
+"""The screen of one command with a terminal.
 
-Owns their helper processes. Each terminal gets one when somebody wants to see the terminal. At most
-`MAX_PROCESSES` live at once. If a process is lost, the next one shows the screen again from the
-kept output, so nothing else is lost.
+Owns the helper process that shows it, and brings the process up to date for each look. If a process
+is lost, the next one shows the screen again from the kept output, so nothing else is lost.
 """
 
 from __future__ import annotations
@@ -11,8 +10,8 @@ import contextlib
 import json
 import math
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
-from functools import cache, partial
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
@@ -25,13 +24,10 @@ from shelld.keeper.pool import RunnerPool
 from shelld.output.store import StreamStore
 from shelld.process.faults import shortage
 from shelld.terminals.input import TerminalInput
-from shelld_protocol.errors import RpcError, resource_exhausted, shutting_down, unavailable
+from shelld_protocol.errors import RpcError, resource_exhausted, shutting_down
 
 T = TypeVar("T")
 
-MAX_PROCESSES: Final = 16
-# A process that nobody has used for this long is ended.
-IDLE_S: Final = 60.0
 # Enough time for an interpreter to start while many others start, or to show one step of output.
 ANSWER_TIMEOUT_S: Final = 10.0
 # Enough for a thousand lines of a thousand columns, and 10,000 lines above them.
@@ -242,7 +238,7 @@ class Screen:
         self._make_room()
         self._scrollback = scrollback
         limits = (str(MEMORY_BYTES), str(CPU_SECONDS))
-        self._helper = Helper(self._pool, _PROGRAM, limits, (_directory_of_avt(),))
+        self._helper = Helper(self._pool, _PROGRAM, limits, (directory_of_avt(),))
         await self._answer(self._helper.wait_until_it_runs())
         await self._clear(self._start)
 
@@ -314,90 +310,6 @@ class Screen:
             raise
 
 
-class Screens:
-    """All screens. `start` runs a function in a task."""
-
-    def __init__(self, pool: RunnerPool, start: Callable[[Callable[[], Awaitable[None]]], None]):
-        self._pool = pool
-        self._start = start
-        self._looks = anyio.Semaphore(MAX_PROCESSES)
-        self._screens: dict[TerminalInput, Screen] = {}
-
-    def watch(self, terminal: TerminalInput, output: StreamStore) -> None:
-        """Answer the terminal's program when it asks where the cursor is, if that can be known."""
-        if _directory_of_avt():
-            tell = partial(self._tell_positions, terminal, output)
-            terminal.ask_position = partial(self._start, tell)
-
-    def of(self, terminal: TerminalInput, output: StreamStore) -> Screen:
-        """Return the screen of a terminal. Raises `RpcError` (unavailable)."""
-        self.check()
-        screen = self._screens.get(terminal)
-        if screen is None:
-            screen = self._screens[terminal] = Screen(
-                self._pool, output, terminal, looks=self._looks, make_room=self._make_room
-            )
-        return screen
-
-    def check(self) -> None:
-        """Raise `RpcError` (unavailable) if no screen can be shown."""
-        if not _directory_of_avt():
-            raise unavailable("read_screen", "pyavt", "pip install 'shelld[screen]'")
-
-    def forget(self, terminal: TerminalInput) -> None:
-        """End the terminal's process for good."""
-        # Questions that arrive from now on get no answer.
-        terminal.ask_position = None
-        screen = self._screens.pop(terminal, None)
-        if screen is not None:
-            screen.forget()
-
-    def release(self, terminal: TerminalInput) -> None:
-        """End the process of a command that has ended. A later look starts another one."""
-        screen = self._screens.get(terminal)
-        if screen is not None and not (screen.is_in_use or screen.followers):
-            screen.close()
-
-    @contextlib.contextmanager
-    def following(self, terminal: TerminalInput, output: StreamStore) -> Generator[Screen]:
-        """Keep the process of a command that ends in the block until the block ends."""
-        screen = self.of(terminal, output)
-        screen.followers += 1
-        try:
-            yield screen
-        finally:
-            screen.followers -= 1
-            self.release(terminal)
-
-    def trim(self) -> None:
-        """End the processes that nobody has used for a while."""
-        for screen in self._unused():
-            if time.monotonic() - screen.used_at > IDLE_S:
-                screen.close()
-
-    def close(self) -> None:
-        for terminal in list(self._screens):
-            self.forget(terminal)
-
-    def _make_room(self) -> None:
-        """End the processes used least recently, so that another one can start."""
-        running = sum(screen.has_process for screen in self._screens.values())
-        for screen in self._unused()[: max(0, running + 1 - MAX_PROCESSES)]:
-            screen.close()
-
-    def _unused(self) -> list[Screen]:
-        """Return the screens whose process can be ended, the least recently used first."""
-        unused = [
-            each for each in self._screens.values() if each.has_process and not each.is_in_use
-        ]
-        return sorted(unused, key=lambda screen: screen.used_at)
-
-    async def _tell_positions(self, terminal: TerminalInput, output: StreamStore) -> None:
-        while terminal.ask_position and terminal.questions:
-            with contextlib.suppress(RpcError):
-                await self.of(terminal, output).answer_questions()
-
-
 def _json(value: Sequence[int | None]) -> bytes:
     return json.dumps(value).encode()
 
@@ -407,7 +319,7 @@ def _view(answer: bytes) -> View:
 
 
 @cache
-def _directory_of_avt() -> str:
+def directory_of_avt() -> str:
     """Return the directory in which pyavt is installed; "" if it is not."""
     spec = find_spec("avt")
     return "" if spec is None or spec.origin is None else str(Path(spec.origin).parents[1])

@@ -27,7 +27,7 @@ from shelld.filters.filter import Filters
 from shelld.keeper.channel import RunnerInfo
 from shelld.keeper.pool import RunnerPool
 from shelld.process import faults
-from shelld.screens.screen import Screens
+from shelld.screens.screens import Screens
 from shelld.sessions.sessions import Sessions
 from shelld.shells.deadlines import LAST_KILL_S
 from shelld.shells.ids import ShellIds

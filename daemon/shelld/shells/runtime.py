@@ -25,7 +25,7 @@ from shelld.keeper.channel import Channel, RunnerInfo
 from shelld.keeper.pool import RunnerPool
 from shelld.output.retention import Retention, ShellOutput
 from shelld.process import faults
-from shelld.screens.screen import Screens
+from shelld.screens.screens import Screens
 from shelld.sessions.session import Session
 from shelld.sessions.sessions import Sessions
 from shelld.sessions.state import first_state

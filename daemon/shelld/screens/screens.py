@@ -1,0 +1,109 @@
+"""The screens of all commands with a terminal.
+
+Each terminal gets a screen when somebody wants to see the terminal, or when its program asks where
+the cursor is. At most `MAX_PROCESSES` of their helper processes live at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Awaitable, Callable, Generator
+from functools import partial
+from typing import Final
+
+import anyio
+
+from shelld.keeper.pool import RunnerPool
+from shelld.output.store import StreamStore
+from shelld.screens.screen import Screen, directory_of_avt
+from shelld.terminals.input import TerminalInput
+from shelld_protocol.errors import RpcError, unavailable
+
+MAX_PROCESSES: Final = 16
+# A process that nobody has used for this long is ended.
+IDLE_S: Final = 60.0
+
+
+class Screens:
+    """All screens. `start` runs a function in a task."""
+
+    def __init__(self, pool: RunnerPool, start: Callable[[Callable[[], Awaitable[None]]], None]):
+        self._pool = pool
+        self._start = start
+        self._looks = anyio.Semaphore(MAX_PROCESSES)
+        self._screens: dict[TerminalInput, Screen] = {}
+
+    def watch(self, terminal: TerminalInput, output: StreamStore) -> None:
+        """Answer the terminal's program when it asks where the cursor is, if that can be known."""
+        if directory_of_avt():
+            tell = partial(self._tell_positions, terminal, output)
+            terminal.ask_position = partial(self._start, tell)
+
+    def of(self, terminal: TerminalInput, output: StreamStore) -> Screen:
+        """Return the screen of a terminal. Raises `RpcError` (unavailable)."""
+        self.check()
+        screen = self._screens.get(terminal)
+        if screen is None:
+            screen = self._screens[terminal] = Screen(
+                self._pool, output, terminal, looks=self._looks, make_room=self._make_room
+            )
+        return screen
+
+    def check(self) -> None:
+        """Raise `RpcError` (unavailable) if no screen can be shown."""
+        if not directory_of_avt():
+            raise unavailable("read_screen", "pyavt", "pip install 'shelld[screen]'")
+
+    def forget(self, terminal: TerminalInput) -> None:
+        """End the terminal's process for good."""
+        # Questions that arrive from now on get no answer.
+        terminal.ask_position = None
+        screen = self._screens.pop(terminal, None)
+        if screen is not None:
+            screen.forget()
+
+    def release(self, terminal: TerminalInput) -> None:
+        """End the process of a command that has ended. A later look starts another one."""
+        screen = self._screens.get(terminal)
+        if screen is not None and not (screen.is_in_use or screen.followers):
+            screen.close()
+
+    @contextlib.contextmanager
+    def following(self, terminal: TerminalInput, output: StreamStore) -> Generator[Screen]:
+        """Keep the process of a command that ends in the block until the block ends."""
+        screen = self.of(terminal, output)
+        screen.followers += 1
+        try:
+            yield screen
+        finally:
+            screen.followers -= 1
+            self.release(terminal)
+
+    def trim(self) -> None:
+        """End the processes that nobody has used for a while."""
+        for screen in self._unused():
+            if time.monotonic() - screen.used_at > IDLE_S:
+                screen.close()
+
+    def close(self) -> None:
+        for terminal in list(self._screens):
+            self.forget(terminal)
+
+    def _make_room(self) -> None:
+        """End the processes used least recently, so that another one can start."""
+        running = sum(screen.has_process for screen in self._screens.values())
+        for screen in self._unused()[: max(0, running + 1 - MAX_PROCESSES)]:
+            screen.close()
+
+    def _unused(self) -> list[Screen]:
+        """Return the screens whose process can be ended, the least recently used first."""
+        unused = [
+            each for each in self._screens.values() if each.has_process and not each.is_in_use
+        ]
+        return sorted(unused, key=lambda screen: screen.used_at)
+
+    async def _tell_positions(self, terminal: TerminalInput, output: StreamStore) -> None:
+        while terminal.ask_position and terminal.questions:
+            with contextlib.suppress(RpcError):
+                await self.of(terminal, output).answer_questions()
