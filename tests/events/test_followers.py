@@ -47,7 +47,7 @@ async def test_ports_are_looked_for_when_sockets_change(
 
     monkeypatch.setattr(sockets, "listening", listening)
     monkeypatch.setattr(followers, "listening_ports", listening_ports)
-    monkeypatch.setattr(followers, "_LOOK_ANYWAY_S", anyway_s)
+    monkeypatch.setattr(followers, "_PORTS_ANYWAY_S", anyway_s)
     monkeypatch.setattr(Pauses, "pause", pause)
     feed: Any = SimpleNamespace(shell=shell, tell=tell)
     await follow_ports(Turns(), feed)

@@ -37,7 +37,7 @@ from shelld_protocol.structs import Listener, Prompt
 
 # A process may have left this network namespace, or passed a socket on. Otherwise, as long as the
 # same sockets listen here, the ports of a command are the same.
-_LOOK_ANYWAY_S: Final = 30.0
+_PORTS_ANYWAY_S: Final = 30.0
 # How long a look may follow a program that writes faster than its screen can be shown.
 _SCREEN_LOOK_S: Final = 0.5
 # The pause before another try if the client is slow, or if no process can show the screen.
@@ -101,12 +101,12 @@ class PortFollower:
         shell = self._feed.shell
         pauses = Pauses(self._looks)
         known: object = None
-        look_anyway_at = 0.0
+        ports_due_at = 0.0
         while not shell.has_ended:
             # Whose sockets these are takes much longer to find out.
             now = shell.output.written, await pauses.look(_sockets, shell)
-            if now != known or anyio.current_time() >= look_anyway_at:
-                known, look_anyway_at = now, anyio.current_time() + _LOOK_ANYWAY_S
+            if now != known or anyio.current_time() >= ports_due_at:
+                known, ports_due_at = now, anyio.current_time() + _PORTS_ANYWAY_S
                 found = await listening_ports(shell, None, pauses)
                 if found != self._told:
                     await self._feed.send_fact("shell/listening", ListeningEvent, listening=found)
