@@ -36,7 +36,7 @@ DAEMON_ROOMS = [
     "shells",
     "sessions",
     "screens",
-    "prompts",
+    "inspection",
     "terminals",
     "guard",
     "output",

@@ -10,8 +10,8 @@ import pytest
 from shelld.eventloop.turns import Turns
 from shelld.events import followers
 from shelld.events.followers import follow_ports
-from shelld.prompts import sockets
-from shelld.prompts.sockets import Socket
+from shelld.inspection import sockets
+from shelld.inspection.sockets import Socket
 from shelld.shells.shell import Shell
 from shelld.waits.pauses import Pauses
 from shelld_protocol.structs import Listener

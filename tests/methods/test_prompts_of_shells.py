@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from shelld.inspection import input_reader
 from shelld.methods.bash import bash
 from shelld.methods.bash_output import bash_output, result_of
 from shelld.methods.context import Daemon, RequestContext
 from shelld.process import faults
 from shelld.process.options import Options
-from shelld.prompts import prompt
 from shelld.shells.manager import Manager
 from shelld.shells.shell import SeenPrompt, Shell
 from shelld.waits.until import Reached
@@ -26,7 +26,7 @@ async def test_failing_look_costs_no_output(monkeypatch: pytest.MonkeyPatch) -> 
     def fail(*_args: object) -> None:
         raise ArithmeticError
 
-    monkeypatch.setattr(prompt, "members", fail)
+    monkeypatch.setattr(input_reader, "members", fail)
     before = faults.count()
     async with Manager() as manager:
         context = RequestContext(Daemon(Options(), manager))
@@ -45,10 +45,10 @@ PROMPT = Prompt("proved", True, True, True, 1, "program", 500, "text")
 async def running_cat(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Shell]:
     """Run cat, in which looks find no prompt."""
 
-    def look(*_args: object, **_more: object) -> prompt.Seen:
-        return prompt.Seen(None, is_stopped=False)
+    def look(*_args: object, **_more: object) -> input_reader.Seen:
+        return input_reader.Seen(None, is_stopped=False)
 
-    monkeypatch.setattr(prompt, "look", look)
+    monkeypatch.setattr(input_reader, "look", look)
     async with Manager() as manager:
         context = RequestContext(Daemon(Options(), manager))
         params = BashParams("cat", run_in_background=True, open_stdin=True, session=None)
@@ -85,18 +85,18 @@ async def test_ended_shell_has_no_prompt(monkeypatch: pytest.MonkeyPatch) -> Non
 async def test_answer_has_the_prompt_that_moved_the_command(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    look, shells = prompt.look, list[Shell]()
+    look, shells = input_reader.look, list[Shell]()
 
-    def look_until_released(*args: Any, **more: Any) -> prompt.Seen:
+    def look_until_released(*args: Any, **more: Any) -> input_reader.Seen:
         if any(shell.released for shell in shells):
             # The program has woken up for a moment.
-            return prompt.Seen(None, is_stopped=False)
+            return input_reader.Seen(None, is_stopped=False)
         return look(*args, **more)
 
     def runs(_context: RequestContext, shell: Shell) -> None:
         shells.append(shell)
 
-    monkeypatch.setattr(prompt, "look", look_until_released)
+    monkeypatch.setattr(input_reader, "look", look_until_released)
     monkeypatch.setattr(RequestContext, "runs", runs)
     async with Manager() as manager:
         context = RequestContext(Daemon(Options(), manager))

@@ -10,8 +10,8 @@ import anyio.abc
 import pytest
 
 from shelld.eventloop.turns import Turns
-from shelld.prompts import ports
-from shelld.prompts.ports import Listening
+from shelld.inspection import ports
+from shelld.inspection.ports import Listening
 from shelld.shells.shell import Shell
 from shelld.terminals.input import PipeInput
 from shelld.waits import listening, prompts

@@ -26,6 +26,7 @@ from shelld.cli.show import show
 from shelld.guard import StartState
 from shelld.guard.judgement import judge
 from shelld.guard.policy_file import PolicyError, load
+from shelld.inspection.sockets import can_be_listed
 from shelld.keeper.pool import RunnerPool
 from shelld.keeper.tree import become_subreaper
 from shelld.methods.bash import bash
@@ -35,7 +36,6 @@ from shelld.methods.shells import kill_shell
 from shelld.output.spool import Spool
 from shelld.process.logs import open_log
 from shelld.process.options import Options
-from shelld.prompts.sockets import can_be_listed
 from shelld.server.startup import problem_with_bash, raise_file_limit
 from shelld.shells.manager import Manager
 from shelld_protocol.errors import RpcError

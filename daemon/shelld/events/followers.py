@@ -14,9 +14,9 @@ from anyio.lowlevel import checkpoint
 
 from shelld.eventloop.turns import Turns
 from shelld.events.feed import Feed
+from shelld.inspection import sockets
+from shelld.inspection.sockets import Socket
 from shelld.output.store import StreamStore
-from shelld.prompts import sockets
-from shelld.prompts.sockets import Socket
 from shelld.screens.screen import Screen
 from shelld.screens.screens import Screens
 from shelld.shells.shell import Shell

@@ -13,8 +13,8 @@ import anyio
 from anyio.lowlevel import checkpoint
 
 from shelld.eventloop.turns import Turns
-from shelld.prompts import ports, sockets
-from shelld.prompts.ports import Listening
+from shelld.inspection import ports, sockets
+from shelld.inspection.ports import Listening
 from shelld.shells.shell import Shell
 from shelld.waits.pauses import Pauses
 from shelld_protocol.errors import unavailable

@@ -9,10 +9,10 @@ from typing import Final, NamedTuple
 import anyio
 
 from shelld.eventloop.turns import Turns
+from shelld.inspection import input_reader, kernel
+from shelld.inspection.input_reader import InputState
 from shelld.output.excerpt import last_line
 from shelld.process.faults import answer_for
-from shelld.prompts import kernel, prompt
-from shelld.prompts.prompt import InputState
 from shelld.shells.shell import SeenPrompt, Shell
 from shelld.terminals.input import PipeInput, TerminalInput
 from shelld.terminals.pty import Modes
@@ -70,7 +70,7 @@ def _state_of(shell: Shell) -> State:
     if (open_input := _open_input(shell)) is not None:
         with contextlib.suppress(OSError):
             target = _state_of_input(open_input, silent_s)
-    found, is_stopped = prompt.look(shell.pid, target, silent_s)
+    found, is_stopped = input_reader.look(shell.pid, target, silent_s)
     if found is None:
         return State(None, is_stopped)
     modes = target and target.modes

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from shelld.prompts import sockets
-from shelld.prompts.sockets import Socket
+from shelld.inspection import sockets
+from shelld.inspection.sockets import Socket
 
 HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid\n"
 LINE = "   0: {} 00000000:0000 {} 00000000:00000000 00:00000000 00000000  0  0 {} 1 0 100 0\n"

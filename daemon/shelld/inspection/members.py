@@ -6,8 +6,8 @@ import contextlib
 import os
 from collections.abc import Iterator
 
+from shelld.inspection.kernel import process
 from shelld.keeper.tree import read_file
-from shelld.prompts.kernel import process
 
 
 def members(top: int) -> Iterator[int | None]:

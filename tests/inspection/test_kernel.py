@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from shelld.prompts.kernel import Wait, file_behind, inner_terminals, name_of, process, waits
+from shelld.inspection.kernel import Wait, file_behind, inner_terminals, name_of, process, waits
 from shelld.terminals.foreground import file_of
 from support import wait_for
 

@@ -13,9 +13,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
-from shelld.prompts.kernel import name_of
-from shelld.prompts.members import members
-from shelld.prompts.sockets import listening
+from shelld.inspection.kernel import name_of
+from shelld.inspection.members import members
+from shelld.inspection.sockets import listening
 
 _SOCKET: Final = re.compile(r"socket:\[(\d+)\]")
 # The caller may pause after so many descriptors.

@@ -15,8 +15,7 @@ import time
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from shelld.keeper.tree import exists
-from shelld.prompts.kernel import (
+from shelld.inspection.kernel import (
     Process,
     Wait,
     file_behind,
@@ -26,8 +25,9 @@ from shelld.prompts.kernel import (
     process,
     waits,
 )
-from shelld.prompts.members import members
-from shelld.prompts.sockets import listening
+from shelld.inspection.members import members
+from shelld.inspection.sockets import listening
+from shelld.keeper.tree import exists
 from shelld.terminals.foreground import Source
 from shelld.terminals.pty import Modes
 

@@ -8,8 +8,8 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from shelld.prompts import ports
-from shelld.prompts.ports import Listening, find
+from shelld.inspection import ports
+from shelld.inspection.ports import Listening, find
 from support import wait_for
 
 LISTENS = """

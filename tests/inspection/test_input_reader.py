@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from shelld.prompts import prompt
-from shelld.prompts.kernel import Wait, name_of, process
-from shelld.prompts.prompt import Found, InputState, look
+from shelld.inspection import input_reader
+from shelld.inspection.input_reader import Found, InputState, look
+from shelld.inspection.kernel import Wait, name_of, process
 from shelld.terminals.foreground import Source
 from shelld.terminals.pty import NEW_MODES, Modes, Size, open_pty
 from support import children, wait_for
@@ -21,7 +21,7 @@ from support import children, wait_for
 LINES = NEW_MODES
 NO_ECHO = NEW_MODES._replace(echo=False)
 KEYS = NEW_MODES._replace(line_mode=False, echo=False)
-LONG_S = prompt.LIKELY_AFTER_S
+LONG_S = input_reader.LIKELY_AFTER_S
 SHORT_S = LONG_S / 2
 
 
@@ -62,7 +62,7 @@ def hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_pid: int, _is_spent: Callable[[], bool]) -> Iterator[Wait]:
         raise PermissionError
 
-    monkeypatch.setattr(prompt, "waits", refuse)
+    monkeypatch.setattr(input_reader, "waits", refuse)
 
 
 @pytest.mark.usefixtures("hidden")
@@ -149,5 +149,5 @@ def test_wait_for_the_network_makes_a_program_likely_at_best(other: str, is_prov
 def test_look_ends_with_its_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     with on_terminal("cat") as (pid, source):
         wait_for(lambda: find(pid, source, LINES, SHORT_S) is not None, "cat to wait for input")
-        monkeypatch.setattr(prompt, "MAX_LOOK_S", 0.0)
+        monkeypatch.setattr(input_reader, "MAX_LOOK_S", 0.0)
         assert find(pid, source, LINES, SHORT_S) is None

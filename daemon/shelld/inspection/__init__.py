@@ -1,0 +1,1 @@
+"""What the kernel tells of a command: its processes, what they wait for, where they listen."""

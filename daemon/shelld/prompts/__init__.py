@@ -1,1 +1,0 @@
-"""What a command waits for: proved by the kernel, whatever its output looks like."""
