@@ -9,7 +9,7 @@ import pytest
 
 from shelld.eventloop.turns import Turns
 from shelld.events import followers
-from shelld.events.followers import follow_ports
+from shelld.events.followers import PortFollower
 from shelld.inspection import sockets
 from shelld.inspection.sockets import Socket
 from shelld.shells.shell import Shell
@@ -49,7 +49,7 @@ async def test_ports_are_looked_for_when_sockets_change(
     monkeypatch.setattr(followers, "listening_ports", listening_ports)
     monkeypatch.setattr(followers, "_PORTS_ANYWAY_S", anyway_s)
     monkeypatch.setattr(Pauses, "pause", pause)
-    feed: Any = SimpleNamespace(shell=shell, tell=tell)
-    await follow_ports(Turns(), feed)
+    feed: Any = SimpleNamespace(shell=shell, send_fact=tell)
+    await PortFollower(Turns(), feed).run()
     assert looked == expected
     assert [[each.port for each in found] for found in told] == [[80], [80, 81], [81]]

@@ -20,6 +20,8 @@ from shelld.waits.pauses import Pauses
 from shelld_protocol.errors import unavailable
 from shelld_protocol.structs import Listener
 
+# A server may be silent for long before it listens, and somebody waits for it.
+_LONGEST_PAUSE_S: Final = 0.2
 # Processor time of one slice of a look.
 _SLICE_S: Final = 0.005
 
@@ -37,7 +39,7 @@ async def wait_for_port(
 
     `give_up_at` is a moment of the event loop's clock. If it is over, this looks once.
     """
-    pauses = Pauses(looks)
+    pauses = Pauses(looks, _LONGEST_PAUSE_S)
     while not shell.has_ended:
         if anyio.current_time() >= give_up_at:
             look = _Look(shell, port)

@@ -28,13 +28,15 @@ class Pauses:
     So a program is found soon after its last output, and quiet ones cost little.
     """
 
-    def __init__(self, looks: Turns) -> None:
+    def __init__(self, looks: Turns, longest_s: float = _LAST_PAUSE_S) -> None:
+        """`longest_s`: no pause is longer because the shell has been quiet."""
         self._looks = looks
+        self._longest_s = longest_s
         self._cost_s = 0.0
 
     def next(self, shell: Shell) -> float:
         """Return the seconds until the next look."""
-        return min(max(self.shortest, shell.quiet_s / _QUIET_DIVISOR), _LAST_PAUSE_S)
+        return max(self.shortest, min(shell.quiet_s / _QUIET_DIVISOR, self._longest_s))
 
     @property
     def shortest(self) -> float:

@@ -13,7 +13,6 @@ import anyio
 
 from shelld.eventloop.turns import Turns
 from shelld.filters.filter import LineFilter
-from shelld.inspection import sockets
 from shelld.output.retention import StreamName
 from shelld.shells.manager import Manager
 from shelld.shells.shell import SeenPrompt, Shell
