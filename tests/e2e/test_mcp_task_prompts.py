@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import termios
 from collections.abc import Iterator
 
 import pytest
@@ -227,6 +229,31 @@ def test_a_secret_is_never_asked_for(host: TaskHost) -> None:
     secret = {"bash_id": task, "text": "sesame\n", "secret": True}
     host.daemon.call("write_stdin", secret)
     assert host.result_of(task)["content"][0]["text"].endswith("\n6\n")
+
+
+def test_a_question_is_withdrawn_once_the_terminal_hides_what_is_typed(host: TaskHost) -> None:
+    task = host.task("read -p 'Password: ' p; echo; echo ${#p}", tty=True)
+    key, _ = question_of(host, task)
+    (shell,) = [each for each in host.daemon.call("list_shells")["shells"] if each["isRunning"]]
+    # The same process waits, and nothing is written.
+    hide_typing(shell["prompt"]["pid"])
+    assert "a person must type it" in message_of(host, task, "secret")["statusMessage"]
+    host.answer(task, key, "guessed")
+    assert host.get(task)["status"] == "working"
+    secret = {"bash_id": task, "text": "sesame\n", "secret": True}
+    host.daemon.call("write_stdin", secret)
+    assert host.result_of(task)["content"][0]["text"].endswith("\n6\n")
+
+
+def hide_typing(pid: int) -> None:
+    """Switch the echo off, of the terminal of a process."""
+    terminal = os.open(f"/proc/{pid}/fd/0", os.O_RDWR | os.O_NOCTTY)
+    try:
+        modes = termios.tcgetattr(terminal)
+        modes[3] &= ~termios.ECHO
+        termios.tcsetattr(terminal, termios.TCSANOW, modes)
+    finally:
+        os.close(terminal)
 
 
 def test_a_listener_hears_that_a_person_must_type(host: TaskHost) -> None:

@@ -25,6 +25,7 @@ from shelld.waits.listening import listening_ports
 from shelld.waits.pauses import Pauses
 from shelld.waits.prompts import (
     LOOK_ANYWAY_S,
+    identity_of,
     is_settled,
     prompt_of,
     settled_prompt_of,
@@ -33,7 +34,7 @@ from shelld.waits.prompts import (
 from shelld_protocol.errors import RpcError
 from shelld_protocol.event_methods import ListeningEvent, PromptEvent
 from shelld_protocol.screen_methods import ScreenCursor
-from shelld_protocol.structs import Listener, Prompt
+from shelld_protocol.structs import Listener
 
 # A process may have left this network namespace, or passed a socket on. Otherwise, as long as the
 # same sockets listen here, the ports of a command are the same.
@@ -68,7 +69,7 @@ class PromptFollower:
             found = await pauses.look(look, shell)
             if found is not None and not is_settled(found):
                 found = None
-            identity = _identity(shell, found)
+            identity = None if found is None else identity_of(shell, found)
             if identity != self._told:
                 await self._feed.send_fact("shell/prompt", PromptEvent, prompt=found)
                 self._told = identity
@@ -80,13 +81,6 @@ async def _wait_for_activity(shell: Shell, seconds: float) -> bool:
     with anyio.move_on_after(seconds):
         await shell.wait_until(lambda: shell.has_ended or shell.activity != before)
     return shell.activity != before
-
-
-def _identity(shell: Shell, found: Prompt | None) -> object:
-    """Return what makes a prompt another one: its process, its modes, an answer since."""
-    if found is None:
-        return None
-    return found.pid, found.certainty, found.line_mode, found.echo, shell.activity[1]
 
 
 class PortFollower:

@@ -4,8 +4,8 @@ Owns the keys of a task's questions. Only a proved prompt becomes a question, an
 may be seen: on a terminal that shows what is typed, or on a pipe. A secret is never asked for in a
 form; the message of the task then says that a person must type it.
 
-Two looks see the same question if the same process waits, its last line is the same, and nothing
-was written to it in between. An answer to any other question is ignored: the client has seen
+Two looks see the same question if they see the same prompt (see `identity_of`) after the same last
+line. An answer to any other question is ignored: the client has seen
 something else than the program now waits for.
 """
 
@@ -21,7 +21,13 @@ from shelld.eventloop.turns import Turns
 from shelld.methods.context import RequestContext
 from shelld.methods.input import write
 from shelld.shells.shell import Shell
-from shelld.waits.prompts import settled_prompt_of, takes_input, wait_for_prompt
+from shelld.waits.prompts import (
+    PromptIdentity,
+    identity_of,
+    settled_prompt_of,
+    takes_input,
+    wait_for_prompt,
+)
 from shelld.waits.watch import time_left
 from shelld_protocol.errors import ErrorKind, RpcError, invalid_params
 from shelld_protocol.input_methods import WriteStdinParams
@@ -38,9 +44,8 @@ _NO_FORMS: Final = "; the client cannot show a form"
 class Question(NamedTuple):
     """What identifies a question."""
 
-    pid: int
+    prompt: PromptIdentity
     text: str
-    written_at: float
 
 
 class Questions:
@@ -111,16 +116,15 @@ class Questions:
         `written`: how much it had written then.
         """
         target, seen = shell.input, self.seen
-        has_answer = target is None or seen is None or target.written_at != seen.written_at
+        has_answer = target is None or seen is None or target.written_at != seen.prompt.written_at
         return has_answer or shell.output.written != written or not takes_input(shell)
 
     def _look(self, shell: Shell) -> Prompt | None:
         prompt = settled_prompt_of(shell) if takes_input(shell) else None
-        target = shell.input
-        if prompt is None or target is None or time_left(prompt) > 0:
+        if prompt is None or time_left(prompt) > 0:
             self.seen = None
             return None
-        question = self.seen = Question(prompt.pid, prompt.text, target.written_at)
+        question = self.seen = Question(identity_of(shell, prompt), prompt.text)
         if question != self._last:
             self._last, self._key, self._is_declined = question, None, False
             if _may_be_asked(prompt):

@@ -30,6 +30,16 @@ _TIMER_MS: Final = 100
 LOOK_ANYWAY_S: Final = 1.0
 
 
+class PromptIdentity(NamedTuple):
+    """What makes a prompt another one: its process, its modes, an answer since."""
+
+    pid: int
+    certainty: str
+    line_mode: bool | None
+    echo: bool | None
+    written_at: float
+
+
 class State(NamedTuple):
     """What a running shell does. `is_stopped`: a signal has stopped it."""
 
@@ -115,6 +125,11 @@ def settled_prompt_of(shell: Shell) -> Prompt | None:
 def is_settled(found: Prompt) -> bool:
     """Whether a command waits for its user rather than, maybe, for its terminal."""
     return found.blocking or found.since_ms >= _TIMER_MS
+
+
+def identity_of(shell: Shell, found: Prompt) -> PromptIdentity:
+    _, written_at = shell.activity
+    return PromptIdentity(found.pid, found.certainty, found.line_mode, found.echo, written_at)
 
 
 def takes_input(shell: Shell) -> bool:
