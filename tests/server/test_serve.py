@@ -109,10 +109,15 @@ BODIES: dict[str, Body] = {
 METHODS = {name: as_method(NoParams, body) for name, body in BODIES.items()}
 
 
-async def talks(context: RequestContext, _params: NoParams) -> None:
-    """Send far more than the daemon should keep for a client that does not read."""
-    for number in range(3 * MAX_BACKLOG_BYTES // 10_000):
+async def talks(context: RequestContext, _params: NoParams) -> int:
+    """Send far more than the daemon should keep for a client that does not read.
+
+    Returns how many notifications were sent.
+    """
+    return sum(
         context.notify("progress", {"number": number, "text": "x" * 10_000})
+        for number in range(3 * MAX_BACKLOG_BYTES // 10_000)
+    )
 
 
 class Peer:
@@ -721,6 +726,7 @@ async def test_unread_notifications_over_backlog_limit_are_dropped() -> None:
             messages.append(await peer.receive())
         numbers = [message["params"]["number"] for message in messages[:-1]]
         assert numbers == sorted(set(numbers))
+        assert messages[-1]["result"] == len(numbers)
         assert MAX_BACKLOG_BYTES <= 10_100 * len(numbers) < 2 * MAX_BACKLOG_BYTES
 
 

@@ -91,7 +91,8 @@ class TaskMethods:
             notifications = TaskNotifications(
                 context, request_id, is_for_forms=accepts_forms(params.meta)
             )
-            notifications.acknowledge(None if ids is None else [task.id for task in found.values()])
+            agreed = None if ids is None else [task.id for task in found.values()]
+            await notifications.acknowledge(agreed)
             async with anyio.create_task_group() as following:
                 for shell, task in found.items():
                     following.start_soon(notifications.follow, shell, task)

@@ -5,11 +5,12 @@ notification is about the first change: of the status, or of what the program wa
 one has the result. Each has the whole task, as ``tasks/get`` returns it at that moment.
 
 It looks for prompts as other waits do, and learns everything else from the shell. A
-client that does not read is sent nothing until it does.
+client that does not read is sent nothing until it does, and then what holds at that moment.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import anyio
@@ -20,12 +21,12 @@ from shelld.mcp.tasks import Task
 from shelld.methods.context import RequestContext
 from shelld.shells.shell import Shell
 from shelld.waits.pauses import Pauses
-from shelld_protocol.errors import RpcError
 from shelld_protocol.mcp_tasks import (
     ACKNOWLEDGED_NOTIFICATION,
     SUBSCRIPTION_ID_KEY,
     TASK_NOTIFICATION,
 )
+from shelld_protocol.mcp_tasks import Task as TaskState
 
 # What the client was told of a task: its status, the keys of its open questions, and what its
 # program waits for.
@@ -42,13 +43,16 @@ class TaskNotifications:
         self._context = context
         self._manager = context.daemon.manager
         self._is_for_forms = is_for_forms
+        # Notifications are no part of the answer to a batch.
+        context.has_room = lambda: True
         # One notification at a time waits for the client to read.
         self._turn = anyio.Lock()
 
-    def acknowledge(self, ids: list[str] | None) -> None:
+    async def acknowledge(self, ids: list[str] | None) -> None:
         """Tell which tasks the notifications will be about. Comes first."""
         agreed = {} if ids is None else {"taskIds": ids}
-        self._notify(ACKNOWLEDGED_NOTIFICATION, {"notifications": agreed})
+        while not self._notify(ACKNOWLEDGED_NOTIFICATION, {"notifications": agreed}):
+            await self._context.recipient.wait_until_read()
 
     async def follow(self, shell: Shell, task: Task) -> None:
         """Send each change of a task. Returns after the last one."""
@@ -78,23 +82,29 @@ class TaskNotifications:
     async def _tell(self, shell: Shell, task: Task, told: _Told) -> _Told:
         """Send the state of a task if it has changed. Return what the client knows now."""
         async with self._turn:
-            if task.is_over:
-                # It may have a result, which is large.
-                try:
+            while True:
+                if task.is_over:
+                    # It may have a result, which is large.
                     await self._context.begin_large_answer()
-                except RpcError:
-                    return told
-            try:
-                state = await task.detailed(self._manager, shell, is_for_forms=self._is_for_forms)
-                keys = tuple(state.input_requests or ())
-                now = state.status, keys, task.questions.seen
-                if now != told:
-                    self._notify(TASK_NOTIFICATION, to_builtins(state, builtin_types=(Raw,)))
-            finally:
-                self._context.end_large_answer()
-        return now
+                try:
+                    state = await task.detailed(
+                        self._manager, shell, is_for_forms=self._is_for_forms
+                    )
+                    now = state.status, tuple(state.input_requests or ()), task.questions.seen
+                    if now == told or self._notify(TASK_NOTIFICATION, _members(state)):
+                        return now
+                finally:
+                    self._context.end_large_answer()
+                await self._context.recipient.wait_until_read()
 
-    def _notify(self, method: str, params: dict[str, Any]) -> None:
-        if not self._context.is_over:
-            meta = {SUBSCRIPTION_ID_KEY: self.subscription_id}
-            self._context.notify(method, {"_meta": meta, **params})
+    def _notify(self, method: str, params: Mapping[str, Any]) -> bool:
+        """Send a notification. Return False if the client must read first."""
+        if self._context.is_over:
+            return True
+        meta = {SUBSCRIPTION_ID_KEY: self.subscription_id}
+        return self._context.notify(method, {"_meta": meta, **params})
+
+
+def _members(state: TaskState) -> dict[str, Any]:
+    members: dict[str, Any] = to_builtins(state, builtin_types=(Raw,))
+    return members

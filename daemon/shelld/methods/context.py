@@ -38,7 +38,8 @@ class Daemon(Struct, eq=False):
         self.subscriptions = Subscriptions(self.manager)
 
 
-Notify = Callable[[str, Mapping[str, Any]], None]
+# Returns whether it has sent the notification.
+Notify = Callable[[str, Mapping[str, Any]], bool]
 
 
 class LargeAnswers:
@@ -83,8 +84,9 @@ class LargeAnswers:
             self._turn.release()
 
 
-def _tell_nobody(_method: str, _params: Mapping[str, Any]) -> None:
+def _tell_nobody(_method: str, _params: Mapping[str, Any]) -> bool:
     """The `notify` of a context without a client."""
+    return True
 
 
 def _always() -> bool:

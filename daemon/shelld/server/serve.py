@@ -568,10 +568,15 @@ class Server:
             framing = self._frames.framing or Framing.LINES
             self._output.write(encode_frame(reply, framing))
 
-    def _notify(self, method: str, params: Mapping[str, Any]) -> None:
-        """Send a notification, unless the client does not even read its answers."""
-        if self._output.backlog < MAX_BACKLOG_BYTES:
-            self._write(encode_request(method, params))
+    def _notify(self, method: str, params: Mapping[str, Any]) -> bool:
+        """Send a notification, unless the client does not even read its answers.
+
+        Returns whether it was sent, or cannot be sent any more.
+        """
+        if self._output.backlog >= MAX_BACKLOG_BYTES:
+            return self._output.is_broken
+        self._write(encode_request(method, params))
+        return True
 
     # -- events -----------------------------------------------------------------------------
 
