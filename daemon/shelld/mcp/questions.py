@@ -29,7 +29,7 @@ from shelld.waits.prompts import (
     wait_for_prompt,
 )
 from shelld.waits.watch import time_left
-from shelld_protocol.errors import ErrorKind, RpcError, invalid_params
+from shelld_protocol.errors import RpcError, invalid_params
 from shelld_protocol.input_methods import WriteStdinParams
 from shelld_protocol.mcp_tasks import ANSWER_NAME, AnswerForm, ElicitParams, InputRequest
 from shelld_protocol.structs import Prompt
@@ -86,27 +86,26 @@ class Questions:
         if key is None or key not in responses:
             return
         text = _answer_in(responses[key], key)
-        is_seen = self._look(shell) is not None
-        if key != self._key:
-            return
-        self._key = None
-        if not is_seen:
-            # The program may ask again, and then with a new key.
-            self._last = None
-            return
+        asked, self._key = self._last, None
         if text is None:
             self._is_declined = True
             return
-        asked, written_at = self._last, _written_at(shell)
+
+        def is_open() -> bool:
+            return self._look(shell) is not None and self._last == asked
+
+        params = WriteStdinParams(shell.id, text=f"{text}\n")
         try:
-            await write(context, shell, WriteStdinParams(shell.id, text=f"{text}\n"))
+            if not await write(context, shell, params, is_open) and self._last == asked:
+                # The program may ask again, and then with a new key.
+                self._last = None
         except BaseException as error:
-            if isinstance(error, RpcError) and error.kind is ErrorKind.STDIN_CLOSED:
-                return
-            # Also if the request was cancelled before anything was written.
-            if self._last == asked and _written_at(shell) == written_at:
+            if self._last == asked and _is_unanswered(shell, asked):
+                # Also if the request was cancelled before anything was written.
                 self._key = key
-            raise
+                raise
+            if not isinstance(error, RpcError):
+                raise
         finally:
             shell.notify()
 
@@ -188,5 +187,9 @@ def _answer_in(response: object, key: str) -> str | None:
     return text
 
 
-def _written_at(shell: Shell) -> float | None:
-    return None if shell.input is None else shell.input.written_at
+def _is_unanswered(shell: Shell, asked: Question | None) -> bool:
+    """Whether an answer can be written, and none was since a question was asked."""
+    target = shell.input
+    if asked is None or target is None or not takes_input(shell):
+        return False
+    return target.written_at == asked.prompt.written_at

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 from typing import Final, NamedTuple
 
@@ -81,13 +81,27 @@ async def write_stdin(context: RequestContext, params: WriteStdinParams) -> Writ
     return WriteStdinResult(**members, written=written, pending_bytes=pending)
 
 
-async def write(context: RequestContext, shell: Shell, params: WriteStdinParams) -> int:
-    """Write all that a request asks for, or nothing. Return the number of bytes."""
+async def write(
+    context: RequestContext,
+    shell: Shell,
+    params: WriteStdinParams,
+    is_wanted: Callable[[], bool] | None = None,
+) -> int:
+    """Write all that a request asks for, or nothing. Return the number of bytes.
+
+    `is_wanted` is called when everything else has been checked. Nothing is written if it returns
+    False, and nothing else happens between its call and the write.
+    """
     async with _open_input(shell).lock:
-        return await _write(context, shell, params)
+        return await _write(context, shell, params, is_wanted)
 
 
-async def _write(context: RequestContext, shell: Shell, params: WriteStdinParams) -> int:
+async def _write(
+    context: RequestContext,
+    shell: Shell,
+    params: WriteStdinParams,
+    is_wanted: Callable[[], bool] | None,
+) -> int:
     data = await _data(_open_input(shell), params)
     if not data and not params.eof:
         raise invalid_params("Nothing to write: give text, keys, base64 or eof", "text")
@@ -95,6 +109,8 @@ async def _write(context: RequestContext, shell: Shell, params: WriteStdinParams
         typing = await _judged(context, shell, data, params)
     except RpcError as error:
         raise without_quote(error) if params.secret else error from None
+    if is_wanted is not None and not is_wanted():
+        return 0
     # The command may have ended while the guard judged the lines.
     target = _open_input(shell)
     _check_room(target, len(typing.data))

@@ -1,0 +1,95 @@
+"""Which question a task asks, and where an answer goes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import anyio
+import pytest
+
+from shelld.mcp.questions import Questions
+from shelld.methods.context import Daemon, RequestContext
+from shelld.process.options import Options
+from shelld.shells.launch import StartRequest
+from shelld.shells.manager import Manager
+from shelld.shells.shell import Shell
+from shelld.terminals.pty import Size
+from support import DEADLINE_S, Json
+
+# A pause between polls.
+POLL_S = 0.02
+NAME = "read -p 'Name? ' name"
+OVERWRITE = "read -p 'Overwrite? ' answer; echo You said $answer"
+
+
+class Asked:
+    """A client that can be asked what a program waits for."""
+
+    def __init__(self, manager: Manager, shell: Shell) -> None:
+        self.shell = shell
+        self.questions = Questions()
+        self._context = RequestContext(Daemon(Options(), manager))
+
+    async def question(self) -> tuple[str, str]:
+        """Wait until there is a question; return its key and its message."""
+        while True:
+            message, requests = self.questions.ask(self.shell, is_for_forms=True)
+            if requests is not None:
+                assert message is not None
+                return next(iter(requests)), message
+            await anyio.sleep(POLL_S)
+
+    async def respond(self, key: str, response: Json) -> None:
+        await self.questions.answer(self._context, self.shell, {key: response})
+
+    async def answer(self, key: str, text: str) -> None:
+        await self.respond(key, {"action": "accept", "content": {"answer": text}})
+
+
+Ask = Callable[[str], Awaitable[Asked]]
+
+
+@pytest.fixture
+async def ask() -> AsyncIterator[Ask]:
+    """Start a command on a terminal."""
+    async with Manager() as manager:
+
+        async def start(command: str) -> Asked:
+            request = StartRequest(command, terminal=Size(30, 120))
+            return Asked(manager, await manager.start(request))
+
+        with anyio.fail_after(DEADLINE_S):
+            yield start
+
+
+async def answer_late(asked: Asked, key: str, text: str, other: bytes) -> str:
+    """Answer a question that `other` has answered first. Returns the next question."""
+    target = asked.shell.input
+    assert target is not None
+    message = ""
+    async with anyio.create_task_group() as tasks, target.lock:
+        tasks.start_soon(asked.answer, key, text)
+        await anyio.wait_all_tasks_blocked()
+        target.write(other)
+        _, message = await asked.question()
+    return message
+
+
+async def test_an_answer_that_comes_second_does_not_reach_the_next_prompt(ask: Ask) -> None:
+    asked = await ask(f"{NAME}; {OVERWRITE}")
+    key, _ = await asked.question()
+    message = await answer_late(asked, key, "y", b"World\n")
+    assert message == 'bash waits for input: "Overwrite?"'
+    # Nothing was typed, so the question is still open.
+    assert await asked.question() == ("prompt_2", message)
+    await asked.answer("prompt_2", "n")
+    await asked.shell.wait_until(lambda: asked.shell.has_ended)
+    assert asked.shell.stdout.store.read(0, 1_000).data.endswith(b"You said n\r\n")
+
+
+async def test_an_answer_that_comes_second_is_no_error(ask: Ask) -> None:
+    asked = await ask("bash --norc --noediting")
+    key, _ = await asked.question()
+    # This disk does not exist, so the command would do no harm even if it ran.
+    await answer_late(asked, key, "dd if=/nonexistent of=/dev/sdzz9/nothing", b"echo World\n")
+    assert (await asked.question())[0] == "prompt_2"
