@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
@@ -17,9 +18,12 @@ from shelld.shells.manager import Manager
 from shelld.shells.shell import Shell
 from shelld.terminals.pty import Size
 from shelld.tools.bash_result import LateResult
+from shelld.waits.prompts import Pauses
 from shelld_protocol.event_methods import Event
 from support import DEADLINE_S, Json
 
+# A pause between polls.
+POLL_S = 0.02
 NAME = "read -p 'Name? ' name"
 
 
@@ -47,10 +51,14 @@ class Client:
     async def wait_until_read(self) -> None:
         await self._reads.wait()
 
-    async def read(self) -> None:
+    def read(self) -> None:
+        """Read from now on."""
+        self._reads.set()
+
+    async def read_late(self) -> None:
         """Read, once there was something that it could not be sent."""
         await self._refused.wait()
-        self._reads.set()
+        self.read()
 
     async def hear(self, count: int) -> Json:
         """Return the params of a notification: 1 for the first."""
@@ -97,7 +105,7 @@ async def test_a_client_that_reads_late_is_told_that_its_subscription_began(
     listening = await listen("sleep 300")
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(listening.notifications.acknowledge, ["shell_1"])
-        await listening.client.read()
+        await listening.client.read_late()
     assert listening.client.told[0]["notifications"] == {"taskIds": ["shell_1"]}
 
 
@@ -105,7 +113,7 @@ async def test_a_client_that_reads_late_is_asked(listen: Listen) -> None:
     listening = await listen(NAME)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(listening.follow)
-        await listening.client.read()
+        await listening.client.read_late()
         assert (await listening.client.hear(1))["status"] == "input_required"
         tasks.cancel_scope.cancel()
 
@@ -114,6 +122,29 @@ async def test_a_client_that_reads_late_gets_the_result(listen: Listen) -> None:
     listening = await listen("echo hi")
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(listening.follow)
-        await listening.client.read()
+        await listening.client.read_late()
     (over,) = listening.client.told
     assert over["result"]["content"][0]["text"] == "hi\n"
+
+
+async def test_a_declined_question_wakes_the_listener(
+    listen: Listen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listening = await listen(NAME)
+    client = listening.client
+    client.read()
+
+    def pause(_pauses: Pauses, _shell: Shell) -> float:
+        # It would never look again by itself.
+        return math.inf if client.told else POLL_S
+
+    monkeypatch.setattr(Pauses, "next", pause)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(listening.follow)
+        (key,) = (await client.hear(1))["inputRequests"]
+        # The listener waits.
+        await anyio.wait_all_tasks_blocked()
+        answers = {key: {"action": "decline"}}
+        await listening.task.questions.answer(listening.context, listening.shell, answers)
+        assert (await client.hear(2))["status"] == "working"
+        tasks.cancel_scope.cancel()

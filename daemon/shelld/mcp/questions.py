@@ -58,6 +58,11 @@ class Questions:
         self._last: Question | None = None
         self._key: str | None = None
         self._is_declined = False
+        self._noted_key: str | None = None
+
+    @property
+    def _open_key(self) -> str | None:
+        return None if self.seen is None else self._key
 
     def ask(
         self, shell: Shell, *, is_for_forms: bool
@@ -87,8 +92,9 @@ class Questions:
             return
         text = _answer_in(responses[key], key)
         asked, self._key = self._last, None
+        self._is_declined = text is None
+        self._note_change(shell)
         if text is None:
-            self._is_declined = True
             return
 
         def is_open() -> bool:
@@ -103,25 +109,27 @@ class Questions:
             if self._last == asked and _is_unanswered(shell, asked):
                 # Also if the request was cancelled before anything was written.
                 self._key = key
+                self._note_change(shell)
                 raise
             if not isinstance(error, RpcError):
                 raise
-        finally:
+
+    def activity(self, shell: Shell) -> tuple[object, ...]:
+        """Return what changes whenever the program may wait for something else."""
+        written_at = None if shell.input is None else shell.input.written_at
+        return self._open_key, takes_input(shell), written_at, shell.output.written
+
+    def _note_change(self, shell: Shell) -> None:
+        """Wake who waits, if a question has opened or closed."""
+        if self._open_key != self._noted_key:
+            self._noted_key = self._open_key
             shell.notify()
-
-    def may_have_changed(self, shell: Shell, written: int) -> bool:
-        """Whether the program may wait for something else than at the last look.
-
-        `written`: how much it had written then.
-        """
-        target, seen = shell.input, self.seen
-        has_answer = target is None or seen is None or target.written_at != seen.prompt.written_at
-        return has_answer or shell.output.written != written or not takes_input(shell)
 
     def _look(self, shell: Shell) -> Prompt | None:
         prompt = settled_prompt_of(shell) if takes_input(shell) else None
         if prompt is None or time_left(prompt) > 0:
             self.seen = None
+            self._note_change(shell)
             return None
         question = self.seen = Question(identity_of(shell, prompt), prompt.text)
         if question != self._last:
@@ -129,6 +137,7 @@ class Questions:
             if _may_be_asked(prompt):
                 self._count += 1
                 self._key = f"prompt_{self._count}"
+        self._note_change(shell)
         return prompt
 
 

@@ -64,13 +64,13 @@ class TaskNotifications:
         told = _AT_FIRST
         pauses = Pauses(self._manager.looks)
         while True:
-            written = shell.output.written
+            before = task.questions.activity(shell)
             told = await self._tell(shell, task, told)
             if task.is_over:
                 return
 
-            def may_have_changed(written: int = written) -> bool:
-                return task.is_over or task.questions.may_have_changed(shell, written)
+            def may_have_changed(before: tuple[object, ...] = before) -> bool:
+                return task.is_over or task.questions.activity(shell) != before
 
             if task.questions.seen is None:
                 await next_prompt(shell, lambda: task.is_over, self._manager.looks)
