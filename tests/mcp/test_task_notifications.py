@@ -3,100 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import Any
 
 import anyio
 import pytest
 
-from shelld.mcp.task_notifications import TaskNotifications
-from shelld.mcp.tasks import Task, Tasks
-from shelld.methods.context import Daemon, RequestContext
-from shelld.process.options import Options
-from shelld.shells.launch import StartRequest
-from shelld.shells.manager import Manager
 from shelld.shells.shell import Shell
-from shelld.terminals.pty import Size
-from shelld.tools.bash_result import LateResult
 from shelld.waits.prompts import Pauses
-from shelld_protocol.event_methods import Event
-from support import DEADLINE_S, Json
+from task_listener import Listen
 
 # A pause between polls.
 POLL_S = 0.02
 NAME = "read -p 'Name? ' name"
-
-
-class Client:
-    """A client that can be sent nothing until it reads. Keeps the params of notifications."""
-
-    backlog = 0
-
-    def __init__(self) -> None:
-        self.told: list[Json] = []
-        self._refused, self._reads = anyio.Event(), anyio.Event()
-        self._news = anyio.Event()
-
-    def notify(self, _method: str, params: Mapping[str, Any]) -> bool:
-        if not self._reads.is_set():
-            self._refused.set()
-            return False
-        self.told.append(dict(params))
-        self._news.set()
-        return True
-
-    def send(self, method: str, params: Event) -> None:
-        raise NotImplementedError
-
-    async def wait_until_read(self) -> None:
-        await self._reads.wait()
-
-    def read(self) -> None:
-        """Read from now on."""
-        self._reads.set()
-
-    async def read_late(self) -> None:
-        """Read, once there was something that it could not be sent."""
-        await self._refused.wait()
-        self.read()
-
-    async def hear(self, count: int) -> Json:
-        """Return the params of a notification: 1 for the first."""
-        while len(self.told) < count:
-            self._news = anyio.Event()
-            await self._news.wait()
-        return self.told[count - 1]
-
-
-class Listening:
-    """A client that listens to a task."""
-
-    def __init__(self, manager: Manager, shell: Shell) -> None:
-        self.client = Client()
-        self.shell = shell
-        self.task: Task = Tasks().add(manager, shell, LateResult([], 1_000, lambda: "/"))
-        self.context = RequestContext(
-            Daemon(Options(), manager), self.client.notify, recipient=self.client
-        )
-        self.notifications = TaskNotifications(self.context, b"1", is_for_forms=True)
-
-    async def follow(self) -> None:
-        await self.notifications.follow(self.shell, self.task)
-
-
-Listen = Callable[[str], Awaitable[Listening]]
-
-
-@pytest.fixture
-async def listen() -> AsyncIterator[Listen]:
-    async with Manager() as manager:
-
-        async def start(command: str) -> Listening:
-            request = StartRequest(command, terminal=Size(30, 120), in_foreground=True)
-            return Listening(manager, await manager.start(request))
-
-        with anyio.fail_after(DEADLINE_S):
-            yield start
 
 
 async def test_a_client_that_reads_late_is_told_that_its_subscription_began(

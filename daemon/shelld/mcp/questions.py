@@ -12,6 +12,7 @@ something else than the program now waits for.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, cast
 
@@ -49,10 +50,15 @@ class Question(NamedTuple):
 
 
 class Questions:
-    """The questions of one task. `seen` is what the last look has found."""
+    """The questions of one task.
+
+    `seen` is what the last look has found. `changed_at` is when a question has last opened or
+    closed, as of time.time(); 0 if there was none.
+    """
 
     def __init__(self) -> None:
         self.seen: Question | None = None
+        self.changed_at = 0.0
         self._count = 0
         # The last question, and its key until it is answered or declined. A secret has no key.
         self._last: Question | None = None
@@ -120,9 +126,9 @@ class Questions:
         return self._open_key, takes_input(shell), written_at, shell.output.written
 
     def _note_change(self, shell: Shell) -> None:
-        """Wake who waits, if a question has opened or closed."""
+        """Note the time and wake who waits, if a question has opened or closed."""
         if self._open_key != self._noted_key:
-            self._noted_key = self._open_key
+            self._noted_key, self.changed_at = self._open_key, time.time()
             shell.notify()
 
     def _look(self, shell: Shell) -> Prompt | None:

@@ -54,9 +54,10 @@ class Task:
         # Whether `tasks/cancel` has come before the end.
         self.is_cancelled = False
         self._retain_ms = retain_s * 1000
-        self._created_at = self._updated_at = time.time()
+        self._created_at = time.time()
+        # When the result was settled; 0 before.
+        self._over_at = 0.0
         self._began = time.monotonic()
-        self._status: TaskStatus = "working"
         self._lasted_ms = 0
 
     def status(self, shell: Shell) -> TaskStatus:
@@ -72,7 +73,7 @@ class Task:
         if shell.recorder is not None:
             await shell.recorder.settle()
         self.late.settle(shell)
-        self._lasted_ms = self._age_ms()
+        self._over_at, self._lasted_ms = time.time(), self._age_ms()
         self.is_over = True
         shell.notify()
 
@@ -94,8 +95,6 @@ class Task:
             message, requests = self.questions.ask(shell, is_for_forms=is_for_forms)
             status = "working" if requests is None else "input_required"
             message = message or _progress(shell)
-        if status != self._status:
-            self._status, self._updated_at = status, time.time()
         return self._state(status, message, requests)
 
     def _state(
@@ -104,12 +103,13 @@ class Task:
         message: str | None,
         requests: dict[str, InputRequest] | None = None,
     ) -> TaskState:
+        updated_at = self._over_at or max(self._created_at, self.questions.changed_at)
         return TaskState(
             task_id=self.id,
             status=status,
             status_message=message,
             created_at=timestamp(self._created_at),
-            last_updated_at=timestamp(self._updated_at),
+            last_updated_at=timestamp(updated_at),
             # A client may give a task up at the end of this time, so it starts at the end.
             ttl_ms=self._retain_ms + (self._lasted_ms if self.is_over else self._age_ms()),
             poll_interval_ms=POLL_INTERVAL_MS,

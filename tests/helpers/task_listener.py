@@ -1,0 +1,78 @@
+"""A client that listens to a task in the test's own process."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import anyio
+
+from shelld.mcp.task_notifications import TaskNotifications
+from shelld.mcp.tasks import Task, Tasks
+from shelld.methods.context import Daemon, RequestContext
+from shelld.process.options import Options
+from shelld.shells.manager import Manager
+from shelld.shells.shell import Shell
+from shelld.tools.bash_result import LateResult
+from shelld_protocol.event_methods import Event
+from support import Json
+
+
+class Client:
+    """A client that can be sent nothing until it reads. Keeps the params of notifications."""
+
+    backlog = 0
+
+    def __init__(self) -> None:
+        self.told: list[Json] = []
+        self._refused, self._reads = anyio.Event(), anyio.Event()
+        self._news = anyio.Event()
+
+    def notify(self, _method: str, params: Mapping[str, Any]) -> bool:
+        if not self._reads.is_set():
+            self._refused.set()
+            return False
+        self.told.append(dict(params))
+        self._news.set()
+        return True
+
+    def send(self, method: str, params: Event) -> None:
+        raise NotImplementedError
+
+    async def wait_until_read(self) -> None:
+        await self._reads.wait()
+
+    def read(self) -> None:
+        """Read from now on."""
+        self._reads.set()
+
+    async def read_late(self) -> None:
+        """Read, once there was something that it could not be sent."""
+        await self._refused.wait()
+        self.read()
+
+    async def hear(self, count: int) -> Json:
+        """Return the params of a notification: 1 for the first."""
+        while len(self.told) < count:
+            self._news = anyio.Event()
+            await self._news.wait()
+        return self.told[count - 1]
+
+
+class Listening:
+    """A client that listens to a task."""
+
+    def __init__(self, manager: Manager, shell: Shell) -> None:
+        self.client = Client()
+        self.shell = shell
+        self.task: Task = Tasks().add(manager, shell, LateResult([], 1_000, lambda: "/"))
+        self.context = RequestContext(
+            Daemon(Options(), manager), self.client.notify, recipient=self.client
+        )
+        self.notifications = TaskNotifications(self.context, b"1", is_for_forms=True)
+
+    async def follow(self) -> None:
+        await self.notifications.follow(self.shell, self.task)
+
+
+Listen = Callable[[str], Awaitable[Listening]]
