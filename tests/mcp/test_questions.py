@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import anyio
 import pytest
 
+from shelld.mcp import questions
 from shelld.mcp.questions import Questions
 from shelld.methods.context import Daemon, RequestContext
 from shelld.process.options import Options
@@ -14,6 +16,8 @@ from shelld.shells.launch import StartRequest
 from shelld.shells.manager import Manager
 from shelld.shells.shell import Shell
 from shelld.terminals.pty import Size
+from shelld.waits.prompts import prompt_of
+from shelld_protocol.structs import Prompt
 from support import DEADLINE_S, Json
 
 # A pause between polls.
@@ -27,13 +31,14 @@ class Asked:
 
     def __init__(self, manager: Manager, shell: Shell) -> None:
         self.shell = shell
-        self.questions = Questions()
+        self.looks = manager.looks
+        self.questions = Questions(manager.looks)
         self._context = RequestContext(Daemon(Options(), manager))
 
     async def question(self) -> tuple[str, str]:
         """Wait until there is a question; return its key and its message."""
         while True:
-            message, requests = self.questions.ask(self.shell, is_for_forms=True)
+            message, requests = await self.questions.ask(self.shell, is_for_forms=True)
             if requests is not None:
                 assert message is not None
                 return next(iter(requests)), message
@@ -60,6 +65,51 @@ async def ask() -> AsyncIterator[Ask]:
 
         with anyio.fail_after(DEADLINE_S):
             yield start
+
+
+async def test_looks_are_taken_in_turn(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = await ask(NAME)
+    await asked.question()
+    looks: list[Prompt | None] = []
+
+    def look(shell: Shell) -> Prompt | None:
+        looks.append(prompt_of(shell))
+        return looks[-1]
+
+    monkeypatch.setattr(questions, "settled_prompt_of", look)
+    async with anyio.create_task_group() as tasks, asked.looks.turn():
+        tasks.start_soon(asked.question)
+        await anyio.wait_all_tasks_blocked()
+        assert not looks
+    assert looks
+
+
+async def test_pauses_grow_with_the_cost_of_looks(
+    ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def look(shell: Shell) -> Prompt | None:
+        began = time.thread_time()
+        while time.thread_time() - began < 0.02:
+            pass
+        return prompt_of(shell)
+
+    monkeypatch.setattr(questions, "settled_prompt_of", look)
+    asked = await ask(NAME)
+    await asked.question()
+    assert asked.questions.pauses.shortest >= 0.3
+
+
+async def test_a_question_is_closed_while_its_answer_is_on_its_way(ask: Ask) -> None:
+    asked = await ask(NAME)
+    key, _ = await asked.question()
+    target = asked.shell.input
+    assert target is not None
+    async with anyio.create_task_group() as tasks, target.lock:
+        tasks.start_soon(asked.answer, key, "World")
+        await anyio.wait_all_tasks_blocked()
+        assert await asked.questions.ask(asked.shell, is_for_forms=True) == (None, None)
+        assert asked.questions.seen is None
+    await asked.shell.wait_until(lambda: asked.shell.has_ended)
 
 
 async def answer_late(asked: Asked, key: str, text: str, other: bytes) -> str:

@@ -22,6 +22,7 @@ from shelld.eventloop.turns import Turns
 from shelld.methods.context import RequestContext
 from shelld.methods.input import write
 from shelld.shells.shell import Shell
+from shelld.waits.pauses import Pauses
 from shelld.waits.prompts import (
     PromptIdentity,
     identity_of,
@@ -53,10 +54,11 @@ class Questions:
     """The questions of one task.
 
     `seen` is what the last look has found. `changed_at` is when a question has last opened or
-    closed, as of time.time(); 0 if there was none.
+    closed, as of time.time(); 0 if there was none. `pauses` are those between looks.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, looks: Turns) -> None:
+        self.pauses = Pauses(looks)
         self.seen: Question | None = None
         self.changed_at = 0.0
         self._count = 0
@@ -70,12 +72,15 @@ class Questions:
     def _open_key(self) -> str | None:
         return None if self.seen is None else self._key
 
-    def ask(
+    async def ask(
         self, shell: Shell, *, is_for_forms: bool
     ) -> tuple[str | None, dict[str, InputRequest] | None]:
         """Look what a program waits for. Return the message of its task, and the open question."""
-        prompt = self._look(shell)
-        if prompt is None:
+        if takes_input(shell):
+            prompt = await self.pauses.look(self._look, shell)
+        else:
+            prompt = self._look(shell)
+        if prompt is None or self.seen is None:
             return None, None
         message = _sentence(prompt)
         if self._key is None or not is_for_forms:
@@ -98,12 +103,13 @@ class Questions:
             return
         text = _answer_in(responses[key], key)
         asked, self._key = self._last, None
-        self._is_declined = text is None
-        self._note_change(shell)
         if text is None:
+            self._is_declined = True
+            self._note_change(shell)
             return
 
         def is_open() -> bool:
+            # It must be the look of this very moment, so it cannot wait for its turn.
             return self._look(shell) is not None and self._last == asked
 
         params = WriteStdinParams(shell.id, text=f"{text}\n")
@@ -115,10 +121,11 @@ class Questions:
             if self._last == asked and _is_unanswered(shell, asked):
                 # Also if the request was cancelled before anything was written.
                 self._key = key
-                self._note_change(shell)
-                raise
-            if not isinstance(error, RpcError):
-                raise
+            elif isinstance(error, RpcError):
+                return
+            raise
+        finally:
+            self._note_change(shell)
 
     def activity(self, shell: Shell) -> tuple[object, ...]:
         """Return what changes whenever the program may wait for something else."""
@@ -137,23 +144,26 @@ class Questions:
             self.seen = None
             self._note_change(shell)
             return None
-        question = self.seen = Question(identity_of(shell, prompt), prompt.text)
+        question = Question(identity_of(shell, prompt), prompt.text)
         if question != self._last:
             self._last, self._key, self._is_declined = question, None, False
             if _may_be_asked(prompt):
                 self._count += 1
                 self._key = f"prompt_{self._count}"
+        # While its answer is on its way, nobody else need give one.
+        is_answered = _may_be_asked(prompt) and self._key is None and not self._is_declined
+        self.seen = None if is_answered else question
         self._note_change(shell)
         return prompt
 
 
 async def next_prompt(
-    shell: Shell, is_over: Callable[[], bool], looks: Turns, *, only_proved: bool = False
+    shell: Shell, is_over: Callable[[], bool], pauses: Pauses, *, only_proved: bool = False
 ) -> None:
     """Wait until a program has waited for input long enough, or `is_over`."""
 
     async def look() -> None:
-        while (prompt := await wait_for_prompt(shell, math.inf, looks)) is not None:
+        while (prompt := await wait_for_prompt(shell, math.inf, pauses)) is not None:
             left = time_left(prompt)
             if only_proved and prompt.certainty != "proved":
                 left = max(left, _LIKELY_PAUSE_S)

@@ -4,8 +4,9 @@ Owns what its client was told. The client knows that a task begins as "working",
 notification is about the first change: of the status, or of what the program waits for. The last
 one has the result. Each has the whole task, as ``tasks/get`` returns it at that moment.
 
-It looks for prompts as other waits do, and learns everything else from the shell. A
-client that does not read is sent nothing until it does, and then what holds at that moment.
+It looks for prompts as other waits do: in turn, with pauses that grow. It learns everything else
+from the shell. A client that does not read is sent nothing until it does, and then what holds at
+that moment.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from shelld.mcp.questions import Question, next_prompt
 from shelld.mcp.tasks import Task
 from shelld.methods.context import RequestContext
 from shelld.shells.shell import Shell
-from shelld.waits.pauses import Pauses
 from shelld_protocol.mcp_tasks import (
     ACKNOWLEDGED_NOTIFICATION,
     SUBSCRIPTION_ID_KEY,
@@ -62,18 +62,18 @@ class TaskNotifications:
 
     async def _follow(self, shell: Shell, task: Task) -> None:
         told = _AT_FIRST
-        pauses = Pauses(self._manager.looks)
+        pauses = task.questions.pauses
         while True:
             before = task.questions.activity(shell)
             told = await self._tell(shell, task, told)
-            if task.is_over:
+            if told[0] in {"completed", "cancelled"}:
                 return
 
             def may_have_changed(before: tuple[object, ...] = before) -> bool:
                 return task.is_over or task.questions.activity(shell) != before
 
             if task.questions.seen is None:
-                await next_prompt(shell, lambda: task.is_over, self._manager.looks)
+                await next_prompt(shell, lambda: task.is_over, pauses)
             else:
                 # A prompt can also go away by itself, as that of `read -t`.
                 with anyio.move_on_after(pauses.next(shell)):

@@ -30,6 +30,7 @@ from shelld.output.excerpt import last_line
 from shelld.shells.lifecycle import ShellStatus
 from shelld.shells.manager import Manager
 from shelld.shells.shell import Shell
+from shelld.waits.pauses import Pauses
 from shelld.waits.prompts import takes_input
 from shelld_protocol.encoding import encode
 from shelld_protocol.errors import ErrorKind, RpcError, invalid_params
@@ -45,15 +46,15 @@ MAX_MESSAGE_CHARACTERS: Final = 200
 class Task:
     """One task. All methods get its shell."""
 
-    def __init__(self, shell: Shell, late: LateResult, retain_s: int) -> None:
+    def __init__(self, manager: Manager, shell: Shell, late: LateResult) -> None:
         self.id = shell.id
         self.late = late
-        self.questions = Questions()
+        self.questions = Questions(manager.looks)
         # The result is settled.
         self.is_over = False
         # Whether `tasks/cancel` has come before the end.
         self.is_cancelled = False
-        self._retain_ms = retain_s * 1000
+        self._retain_ms = manager.options.retain_seconds * 1000
         self._created_at = time.time()
         # When the result was settled; 0 before.
         self._over_at = 0.0
@@ -86,16 +87,17 @@ class Task:
         state.meta = {SERVER_INFO_KEY: IMPLEMENTATION}
         return state
 
-    def state(self, shell: Shell, *, is_for_forms: bool) -> TaskState:
-        """Return the state without the result. `is_for_forms`: the client can show forms."""
-        status, message, requests = self.status(shell), None, None
-        if status == "cancelled":
-            message = "The client has cancelled it"
-        elif not self.is_over:
-            message, requests = self.questions.ask(shell, is_for_forms=is_for_forms)
+    async def _current_state(self, shell: Shell, *, is_for_forms: bool) -> TaskState:
+        """Return the state without the result."""
+        message, requests = None, None
+        if not self.is_over:
+            message, requests = await self.questions.ask(shell, is_for_forms=is_for_forms)
+        # It may be over by now.
+        status = self.status(shell)
+        if status == "working":
             status = "working" if requests is None else "input_required"
-            message = message or _progress(shell)
-        return self._state(status, message, requests)
+            return self._state(status, message or _progress(shell), requests)
+        return self._state(status, "The client has cancelled it" if status == "cancelled" else None)
 
     def _state(
         self,
@@ -117,8 +119,11 @@ class Task:
         )
 
     async def detailed(self, manager: Manager, shell: Shell, *, is_for_forms: bool) -> TaskState:
-        """Return the state with the result, if there is one."""
-        state = self.state(shell, is_for_forms=is_for_forms)
+        """Return the state, with the result if there is one.
+
+        `is_for_forms`: the client can show forms.
+        """
+        state = await self._current_state(shell, is_for_forms=is_for_forms)
         if state.status == "completed":
             with manager.reading(shell):
                 result = await self.late.result(shell)
@@ -137,7 +142,7 @@ class Tasks:
 
     def add(self, manager: Manager, shell: Shell, late: LateResult) -> Task:
         """Make a task of a command that runs."""
-        task = Task(shell, late, manager.options.retain_seconds)
+        task = Task(manager, shell, late)
         manager.attend(partial(task.attend, shell))
         self._tasks[shell] = task
         return task
@@ -173,7 +178,8 @@ class EarlyTask:
         has_result = partial(is_answerable, shell)
         with anyio.CancelScope(deadline=self._due_at):
             if takes_input(shell):
-                await next_prompt(shell, has_result, self._manager.looks, only_proved=True)
+                pauses = Pauses(self._manager.looks)
+                await next_prompt(shell, has_result, pauses, only_proved=True)
             else:
                 await shell.wait_until(has_result)
         # A command that cannot be started gets an error, not a task.

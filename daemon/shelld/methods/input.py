@@ -100,7 +100,7 @@ async def _write(
     context: RequestContext,
     shell: Shell,
     params: WriteStdinParams,
-    is_wanted: Callable[[], bool] | None,
+    is_wanted: Callable[[], bool] | None = None,
 ) -> int:
     data = await _data(_open_input(shell), params)
     if not data and not params.eof:

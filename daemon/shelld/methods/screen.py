@@ -14,6 +14,7 @@ from shelld.output.reader import STEP_BYTES
 from shelld.screens.screen import View
 from shelld.shells.shell import SeenPrompt, Shell
 from shelld.terminals.input import TerminalInput
+from shelld.waits.pauses import Pauses
 from shelld.waits.prompts import state_of, wait_for_prompt
 from shelld_protocol.errors import invalid_params, not_possible
 from shelld_protocol.screen_methods import ReadScreenParams, ReadScreenResult, ScreenCursor
@@ -40,7 +41,7 @@ async def read_screen(context: RequestContext, params: ReadScreenParams) -> Read
             if params.since is not None and params.since > seen.version:
                 raise invalid_params("Invalid value for since: no such version", "since")
             if params.until == "prompt":
-                prompt = await wait_for_prompt(shell, give_up_at, manager.looks)
+                prompt = await wait_for_prompt(shell, give_up_at, Pauses(manager.looks))
                 if prompt is not None:
                     seen_prompt = SeenPrompt(prompt, shell.activity)
             elif params.wait:

@@ -8,7 +8,6 @@ from typing import Final, NamedTuple
 
 import anyio
 
-from shelld.eventloop.turns import Turns
 from shelld.inspection import input_reader, kernel
 from shelld.inspection.input_reader import InputState
 from shelld.output.excerpt import last_line
@@ -137,12 +136,11 @@ def takes_input(shell: Shell) -> bool:
     return _open_input(shell) is not None
 
 
-async def wait_for_prompt(shell: Shell, give_up_at: float, looks: Turns) -> Prompt | None:
+async def wait_for_prompt(shell: Shell, give_up_at: float, pauses: Pauses) -> Prompt | None:
     """Return the prompt once a shell waits for input; None if it has ended, or takes no input.
 
     `give_up_at` is a moment of the event loop's clock. If it is over, this looks once.
     """
-    pauses = Pauses(looks)
     looked_at = anyio.current_time()
     while takes_input(shell):
         if (now := anyio.current_time()) >= give_up_at:

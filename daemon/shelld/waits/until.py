@@ -18,6 +18,7 @@ from shelld.shells.manager import Manager
 from shelld.shells.shell import SeenPrompt, Shell
 from shelld.waits.listening import check_ports, wait_for_port
 from shelld.waits.matches import Search
+from shelld.waits.pauses import Pauses
 from shelld.waits.prompts import takes_input, wait_for_prompt
 from shelld_protocol.errors import invalid_params, missing_parameter
 from shelld_protocol.shell_methods import BashOutputParams
@@ -74,7 +75,7 @@ class Waiting:
         if params.until == "quiet":
             is_quiet = await _wait_for_quiet(shell, params.quiet_ms / 1000, give_up_at)
             return Reached("quiet" if is_quiet else None)
-        if (prompt := await wait_for_prompt(shell, give_up_at, self._looks)) is not None:
+        if (prompt := await wait_for_prompt(shell, give_up_at, Pauses(self._looks))) is not None:
             return Reached("prompt", prompt=SeenPrompt(prompt, shell.activity))
         return Reached(reason=None if takes_input(shell) else "no_input")
 
