@@ -14,6 +14,7 @@ from shelld.shells.manager import Manager
 from shelld.shells.shell import Shell
 from shelld_protocol.errors import RpcError, resource_exhausted
 from shelld_protocol.shell_methods import BashParams, BashResult
+from support import DEADLINE_S
 
 
 def test_released_command_answers_after_start() -> None:
@@ -91,6 +92,33 @@ async def test_large_result_waits_for_memory() -> None:
         assert isinstance(large, BashResult)
         assert large.stdout_bytes == 300_000
         assert answers.is_turn_of(context)
+
+
+@pytest.mark.parametrize("in_background", [False, True])
+async def test_a_call_that_fails_leaves_no_command(in_background: bool) -> None:
+    class Early:
+        seconds_left = 0.0
+
+        async def wait(self, shell: Shell) -> None:
+            await shell.wait_until(lambda: shell.pid is not None)
+
+        def give(self, shell: Shell, late: object) -> None:
+            raise NotImplementedError
+
+    async with Manager() as manager:
+        context = RequestContext(Daemon(Options(), manager), early_answer=Early())
+        shells: list[Shell] = []
+
+        async def fail(shell: Shell) -> None:
+            shells.append(shell)
+            assert not shell.has_ended
+            raise MemoryError
+
+        with pytest.raises(MemoryError):
+            params = BashParams("sleep 300", run_in_background=in_background)
+            await run_for_answer(context, params, fail)
+        with anyio.fail_after(DEADLINE_S):
+            await shells[0].wait_until(lambda: shells[0].is_empty)
 
 
 @pytest.mark.parametrize("checks", [True, False], ids=["noticed", "noticed at the end"])

@@ -186,12 +186,7 @@ class EarlyTask:
         await shell.wait_until(lambda: shell.pid is not None or has_result())
 
     def give(self, shell: Shell, late: LateResult) -> None:
-        try:
-            self.answer = self._tasks.add(self._manager, shell, late).first_state(shell)
-        except BaseException:
-            # The call fails, so nobody would know of the command.
-            shell.discard()
-            raise
+        self.answer = self._tasks.add(self._manager, shell, late).first_state(shell)
 
 
 def _has_result(shell: Shell) -> bool:

@@ -1,5 +1,5 @@
-"""``bash``: validate, judge, start, wait, answer. A cancellation before the answer kills the
-command.
+"""``bash``: validate, judge, start, wait, answer. A cancellation or a failure before the answer
+kills the command: nobody would know of it.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ async def run_for_answer(
     move to the background.
 
     Returns the result of `make_answer`. Until then, a cancellation kills the command with all its
-    processes. If output must be dropped meanwhile, other ended shells lose theirs first.
-    `timeout_ms` applies to a foreground command that has no timeout in `params`; the default is the
-    daemon's. Raises `RpcError`.
+    processes, and so does a failure while it runs. If output must be dropped meanwhile, other ended
+    shells lose theirs first. `timeout_ms` applies to a foreground command that has no timeout in
+    `params`; the default is the daemon's. Raises `RpcError`.
     """
     verdict, typed = await _admitted(context, params)
     if verdict.verdict == "block":
@@ -131,6 +131,10 @@ async def _answer(
                 await anyio.lowlevel.checkpoint()
         except anyio.get_cancelled_exc_class():
             await _kill(context, shell)
+            raise
+        except Exception:
+            if not shell.has_ended:
+                shell.discard()
             raise
     return answer
 

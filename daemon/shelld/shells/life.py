@@ -90,7 +90,7 @@ class Life:
         self.take(Event.KILL_ASKED)
 
     def discard(self) -> None:
-        """Kill a spare shell, or a command whose caller was cancelled."""
+        """Kill a spare shell, or a command whose call was cancelled or has failed."""
         self.begin_kill(signal.SIGKILL, 0, ShellEvent.KILLED)
 
     def release(self) -> bool:
