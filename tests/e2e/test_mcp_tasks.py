@@ -351,6 +351,11 @@ def test_nothing_changes_for_others(eager: TaskHost, capabilities: Json) -> None
         assert error["data"] == {"kind": "missing_capability", "requiredCapabilities": required}
 
 
+def test_without_tasks_there_is_nothing_to_listen_to(daemon: RawDaemon) -> None:
+    params: Json = {"notifications": {"toolsListChanged": True}, "_meta": META}
+    assert daemon.fail("subscriptions/listen", params)["code"] == -32601
+
+
 def test_a_declaration_counts_for_one_request(eager: TaskHost) -> None:
     task = eager.task("sleep 300")
     assert eager.daemon.fail("tasks/get", {"taskId": task, "_meta": META})["code"] == -32021
