@@ -1,7 +1,7 @@
 """What the client of a request has declared. Pure.
 
-Every request of the modern era declares its client's capabilities, and counts alone: nothing is
-remembered from earlier requests.
+Every request of the modern era declares its client's capabilities. Only the capabilities in the
+request itself count.
 """
 
 from __future__ import annotations

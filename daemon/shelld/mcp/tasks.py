@@ -1,8 +1,8 @@
 """The tasks: calls of `Bash` that were answered before their command has ended.
 
 Owns what a task has beside its shell. The id of a task is that of its shell, and a task lives as
-long as its shell is retained: nothing here refers to a shell that is not in use. The output stays
-where it is, and the result is made from it whenever somebody asks.
+long as its shell is retained: this module keeps no shell alive. The output stays where it is, and
+the result is made from it whenever somebody asks.
 
 A task never changes how its command runs. Its limits hold and its session keeps its state, as if
 the call still waited. The call's request is over, so nothing cancels the command with it.
