@@ -164,6 +164,22 @@ def test_the_result_is_bounded_and_always_the_same(eager: TaskHost, gate: Gate) 
     assert eager.get(task)["result"] == first
 
 
+@pytest.mark.parametrize("in_background", [False, True])
+def test_a_long_command_is_cut_in_the_first_result_too(
+    eager: TaskHost, gate: Gate, tmp_path: Path, in_background: bool
+) -> None:
+    first_gate = Gate(tmp_path / "first")
+    command = f"({gate.wait}) & {first_gate.wait}; : {'x' * 5_000}"
+    task = eager.task(command, description="y" * 5_000, run_in_background=in_background)
+    first_gate.open()
+    first = eager.result_of(task)
+    metadata = first["structuredContent"]["metadata"]
+    assert metadata["command"] == command[:4_096] + "... (truncated)"
+    gate.open()
+    wait_for(lambda: not shell_of(eager, task)["leftover"])
+    assert eager.get(task)["result"] == first
+
+
 def test_what_is_left_running_does_not_change_the_result(
     eager: TaskHost, gate: Gate, tmp_path: Path
 ) -> None:

@@ -15,7 +15,7 @@ import msgspec
 from shelld.methods.bash_output import result_of, wait_and_read
 from shelld.output.excerpt import ExcerptReader
 from shelld.output.retention import StreamName
-from shelld.sessions.text import shown
+from shelld.sessions.text import beginning, shown
 from shelld.shells.lifecycle import ShellStatus
 from shelld.shells.shell import Shell
 from shelld.tools.bash_output import output_result, waits_line
@@ -91,6 +91,9 @@ class LateResult:
             is_cut = any(reader.is_cut for reader in readers.values())
             lines = dropped_notice(reads)
             result = output_result(shell, result_of(shell, reads), lines, is_cut=is_cut)
+        for name in {"command", "description"} & result.metadata.keys():
+            # The shell keeps no more of it once all processes have ended.
+            result.metadata[name] = beginning(result.metadata[name])
         for stream, end in (
             (shell.stdout, outcome.written["stdout"]),
             (shell.stderr, outcome.written["stderr"]),
