@@ -15,6 +15,7 @@ from mcp_tasks import (
     SUBSCRIPTION_KEY,
     TaskHost,
     check_notification,
+    check_result,
 )
 from shared_daemon import SharedDaemon
 from support import Gate, Json, RawDaemon, raw_daemon, running_below, wait_for
@@ -540,6 +541,7 @@ def test_the_end_of_the_daemon_ends_tasks_and_listeners(end: str) -> None:
             daemon.process.send_signal(signal.SIGTERM)
         (answer,) = [each for each in daemon.answers_to_the_end() if "id" in each]
         assert answer["id"] == request_id
-        assert answer["error"]["data"]["kind"] == "shutting_down"
+        check_result("subscriptions/listen", answer["result"])
+        assert answer["result"]["_meta"][SUBSCRIPTION_KEY] == request_id
         assert daemon.wait() == 0
         wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in processes))

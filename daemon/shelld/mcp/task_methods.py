@@ -13,6 +13,7 @@ import signal
 from typing import Final, cast
 
 import anyio
+from msgspec import Raw
 
 from shelld.mcp.capabilities import accepts_forms, declares_tasks, require_tasks
 from shelld.mcp.methods import McpMethods
@@ -85,6 +86,9 @@ class TaskMethods:
             found[shell] = task
         if ids and not found:
             raise invalid_params("Task not found", "notifications.taskIds")
+        result = complete(McpResult())
+        assert result.meta is not None
+        result.meta[SUBSCRIPTION_ID_KEY] = Raw(request_id)
         self._check_room(len(found))
         self._listened += len(found)
         try:
@@ -93,14 +97,13 @@ class TaskMethods:
             )
             agreed = None if ids is None else [task.id for task in found.values()]
             await notifications.acknowledge(agreed)
+            # The specification has no error for this.
+            context.result_at_stop = result
             async with anyio.create_task_group() as following:
                 for shell, task in found.items():
                     following.start_soon(notifications.follow, shell, task)
         finally:
             self._listened -= len(found)
-        result = complete(McpResult())
-        assert result.meta is not None
-        result.meta[SUBSCRIPTION_ID_KEY] = notifications.subscription_id
         return result
 
     def _find(self, context: RequestContext, params: TaskParams, method: str) -> tuple[Shell, Task]:

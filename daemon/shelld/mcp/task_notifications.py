@@ -39,7 +39,7 @@ class TaskNotifications:
     """The notifications of one request. Its id is the id of the subscription."""
 
     def __init__(self, context: RequestContext, request_id: bytes, *, is_for_forms: bool) -> None:
-        self.subscription_id = Raw(request_id)
+        self._subscription_id = Raw(request_id)
         self._context = context
         self._manager = context.daemon.manager
         self._is_for_forms = is_for_forms
@@ -101,7 +101,7 @@ class TaskNotifications:
         """Send a notification. Return False if the client must read first."""
         if self._context.is_over:
             return True
-        meta = {SUBSCRIPTION_ID_KEY: self.subscription_id}
+        meta = {SUBSCRIPTION_ID_KEY: self._subscription_id}
         return self._context.notify(method, {"_meta": meta, **params})
 
 

@@ -141,7 +141,8 @@ class RequestContext(Struct, eq=False):
     nobody gets the result. `find_requests` returns the requests in flight that have an id and may
     start a command. `recipient` gets events, which may come after the answer. `request_id` is the
     id as JSON text, None for a notification. `subscription` is the one that it has begun.
-    `early_answer` is None if the request must be answered with its result.
+    `early_answer` is None if the request must be answered with its result. `result_at_stop` is the
+    result if the stop of the daemon ends the request; None for the error shutting_down.
     """
 
     daemon: Daemon
@@ -158,6 +159,7 @@ class RequestContext(Struct, eq=False):
     request_id: bytes | None = None
     subscription: str | None = None
     early_answer: EarlyAnswer | None = None
+    result_at_stop: object = None
     _progress: anyio.Event | None = None
 
     def runs(self, shell: Shell) -> None:

@@ -489,9 +489,11 @@ class Server:
         except anyio.get_cancelled_exc_class():
             # Otherwise the request has cancelled itself, which is a failure.
             if scope_is_cancelled():
-                was_asked = entry.cancellation is not None
-                cause = cancelled(entry.context.error_data) if was_asked else shutting_down()
-                self._settle(entry, encode_error(entry.raw_id, cause))
+                if entry.cancellation is None:
+                    self._settle(entry, _answer_at_stop(entry))
+                else:
+                    cause = cancelled(entry.context.error_data)
+                    self._settle(entry, encode_error(entry.raw_id, cause))
             raise
         self._settle(entry, reply)
 
@@ -611,7 +613,7 @@ class Server:
                 return
 
     def refuse_in_flight(self) -> None:
-        """Answer everything in flight with shutting_down, and cancel it."""
+        """Answer everything in flight, in most cases with shutting_down, and cancel it."""
         while self._members:
             # The daemon is draining, so it refuses these.
             self._accept(*self._members.popleft())
@@ -619,6 +621,14 @@ class Server:
         for entry in list(self._in_flight):
             try:
                 entry.stop()
-                self._settle(entry, encode_error(entry.raw_id, shutting_down()))
+                self._settle(entry, _answer_at_stop(entry))
             except Exception as error:
                 self._fail(entry, error)
+
+
+def _answer_at_stop(entry: InFlight) -> bytes:
+    """Return the answer to a request that the stop of the daemon ends."""
+    result = entry.context.result_at_stop
+    if result is None:
+        return encode_error(entry.raw_id, shutting_down())
+    return encode_result(entry.raw_id, result)
