@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from shelld.shells.shell import Shell
-from shelld.waits.prompts import Pauses
+from shelld.waits.pauses import Pauses
 from task_listener import Listen
 
 # A pause between polls.

@@ -86,7 +86,7 @@ async def test_wait_for_a_prompt_ends_although_another_has_the_turn(
 
     monkeypatch.setattr(prompts, "prompt_of", prompt_of)
     async with looks_of_others() as looks:
-        assert await wait_for_prompt(shell, anyio.current_time() + 0.05, looks) is PROMPT
+        assert await wait_for_prompt(shell, anyio.current_time() + 0.05, Pauses(looks)) is PROMPT
 
 
 async def test_long_look_leaves_turns_to_others(shell: Shell, steps: list[int]) -> None:
