@@ -40,6 +40,7 @@ from shelld_client.errors import (
     error_from_wire,
     refused_here,
 )
+from shelld_client.ownership import Ownership
 from shelld_client.reentrant import may_wait
 from shelld_client.results import decode_event, decode_output
 from shelld_protocol import errors
@@ -127,8 +128,7 @@ class Connection(Generic[T]):
         self._pending: dict[int, _Pending[T]] = {}
         # Those who want the events of a request, by its id.
         self._listeners: dict[int, EventListener] = {}
-        # The request that has begun or last continued a subscription, by the name of it.
-        self._owners: dict[str, int] = {}
+        self.ownership = Ownership()
         # The data before the first message; None after that.
         self._banner: bytearray | None = bytearray()
         # How many bytes of the banner are complete lines that contain no message.
@@ -256,20 +256,16 @@ class Connection(Generic[T]):
     def unlisten(self, request_id: int) -> None:
         self._listeners.pop(request_id, None)
 
-    def claim(self, subscription: str, request_id: int) -> None:
-        """Note that a request has begun a subscription, or has taken it from an earlier one."""
-        before = self._owners.get(subscription)
-        self._owners[subscription] = request_id
+    def claim(self, subscription: str, request_id: int) -> bool:
+        """Note that a request has begun a subscription, or has taken it from an earlier one.
+
+        Return whether it has taken it. The reader of the earlier one gets an error.
+        """
+        before = self.ownership.claim(subscription, request_id)
         listener = None if before is None else self._listeners.pop(before, None)
         if listener is not None:
             listener.fail(ShellError(f"{subscription} was continued by another reader"))
-
-    def release(self, subscription: str, request_id: int) -> bool:
-        """Return whether a request owns a subscription, and forget that it does."""
-        if self._owners.get(subscription) != request_id:
-            return False
-        self._owners.pop(subscription, None)
-        return True
+        return before is not None
 
     def take_listeners(self) -> list[EventListener]:
         """Return all who listen, and forget them: no event will come."""

@@ -45,7 +45,10 @@ class _Mailbox:
     def __init__(self) -> None:
         self._received = 0
         self._taken = 0
-        # Called with the answer, if nobody takes it any more. It must not wait, or raise.
+        # Called with the answer when it comes, before anybody can take it. It must not wait, or
+        # raise.
+        self.on_answer: Callable[[bytes | ShellError], None] | None = None
+        # The same, if nobody takes a result any more.
         self._abandoned: Callable[[bytes], None] | None = None
         self._answer: bytes | None = None
 
@@ -54,6 +57,8 @@ class _Mailbox:
 
     def put(self, answer: bytes | ShellError) -> None:
         """Take the answer to the request."""
+        if self.on_answer is not None:
+            self.on_answer(answer)
         if isinstance(answer, bytes):
             self._answer = answer
         self._append(answer)

@@ -14,6 +14,7 @@ from shelld_client.calls import Call
 from shelld_client.connection import Connection
 from shelld_client.errors import ProtocolError, ShellError
 from shelld_client.mailbox import End, Item, Mailbox
+from shelld_client.results import subscription_in
 from shelld_protocol.event_methods import Event
 
 
@@ -31,9 +32,14 @@ class Ongoing:
         self._send = send
         self._mailbox = mailbox
         self._id = connection.new_id()
-        self._subscription = ""
+        # The subscription that it continues, and then the one that it owns.
+        self._subscription = str(call.params.get("subscription") or "")
+        self._has_taken_over = False
+        mailbox.on_answer = self._answered
         connection.listen(self._id, mailbox)
         try:
+            if self._subscription:
+                connection.ownership.expect(self._subscription, self._id)
             send(connection.call(self._id, call.method, call.params, mailbox))
         except BaseException:
             self.end()
@@ -65,11 +71,6 @@ class Ongoing:
                 return None
         return item
 
-    def claim(self, subscription: str) -> None:
-        """Note the subscription that the request has begun or continued. `end` ends it."""
-        self._subscription = subscription
-        self._connection.claim(subscription, self._id)
-
     def end(self) -> None:
         """Listen no more, and let those go on who wait in `next`.
 
@@ -79,9 +80,22 @@ class Ongoing:
         self._connection.unlisten(self._id)
         if cancellation := self._connection.cancel(self._id):
             self._send(cancellation)
-        if self._subscription and self._connection.release(self._subscription, self._id):
-            self.send_only(calls.unsubscribe(self._subscription))
+        self._leave()
         self._mailbox.end()
+
+    def _answered(self, answer: bytes | ShellError) -> None:
+        # The daemon sends events to the request that it has answered last, so the order counts.
+        if isinstance(answer, ShellError):
+            self._leave()
+        elif name := subscription_in(answer):
+            self._subscription = name
+            self._has_taken_over = self._connection.claim(name, self._id)
+
+    def _leave(self) -> None:
+        name, self._subscription = self._subscription, ""
+        if name and self._connection.ownership.leave(name, self._id):
+            self.send_only(calls.unsubscribe(name))
+            self._connection.ownership.ended(name)
 
     def abandon(self, undo: Callable[[bytes], Call[Any]]) -> None:
         """End the request, and undo what it does: `undo` returns the call for its result.
@@ -91,25 +105,26 @@ class Ongoing:
         """
 
         def send_undo(answer: bytes) -> None:
+            if self._subscription:
+                self._connection.ownership.abandon(self._subscription, self._id)
             with suppress(ShellError):
                 self.send_only(undo(answer))
 
         self._leave_to(send_undo)
 
-    def disown(self, name_in: Callable[[bytes], str]) -> None:
-        """End the request, but not the subscription that it continues.
+    def disown(self) -> None:
+        """End the request, but not a subscription that it takes from another reader.
 
-        `name_in` returns the name of the subscription in the result. Whoever read it before learns
-        that nothing more comes.
+        That reader learns that nothing more comes. The subscription can be continued again.
         """
 
-        def take_from_earlier(answer: bytes) -> None:
-            with suppress(ShellError):
-                name = name_in(answer)
-                self._connection.claim(name, self._id)
-                self._connection.release(name, self._id)
+        def leave_to_others(_answer: bytes) -> None:
+            if self._has_taken_over:
+                self._connection.ownership.abandon(self._subscription, self._id)
+            else:
+                self._leave()
 
-        self._leave_to(take_from_earlier)
+        self._leave_to(leave_to_others)
 
     def _leave_to(self, take_answer: Callable[[bytes], None]) -> None:
         self._connection.unlisten(self._id)

@@ -71,6 +71,19 @@ def decode_output(message: bytes) -> OutputEvent | None:
         return None
 
 
+class _Subscribed(msgspec.Struct):
+    subscription: str | None = None
+
+
+def subscription_in(result: bytes) -> str:
+    """Return the name of the subscription that a result has begun or continued; "" if none."""
+    try:
+        found = decode(result, _decoder_of(_Subscribed), strings=1)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return ""
+    return cast("_Subscribed", found).subscription or ""
+
+
 def from_members(members: dict[str, Any], default: S) -> S:
     """Return a copy of `default`, updated with the `members` that have the right type."""
     known: dict[str, Any] = {}

@@ -111,9 +111,8 @@ class EventStream(_Iteration):
                 ongoing.abandon(lambda late: calls.unsubscribe(call.decode(late).subscription))
             else:
                 # It can be continued again, but its earlier reader gets no more events.
-                ongoing.disown(lambda late: call.decode(late).subscription)
+                ongoing.disown()
             raise
-        ongoing.claim(result.subscription)
         self.subscription, self.seq = result.subscription, result.seq
         # Then nothing comes, unless events are sent again.
         self._is_over = result.is_over and self._params.get("from_seq") in (None, result.seq)
@@ -221,8 +220,6 @@ class OutputStream(_Iteration):
             result = self._call.decode(item)
             assert isinstance(result, BashResult | BackgroundResult)
             self.result = result
-            if self._ongoing is not None and result.subscription is not None:
-                self._ongoing.claim(result.subscription)
         elif isinstance(item, OutputEvent):
             self._fill(item, item.stream, item.start)
             self._ends[item.stream] = item.end
@@ -293,11 +290,10 @@ class Job:
             raise RuntimeError("a job can be started once only")
         self._ongoing = ongoing = self._begin(self._call)
         try:
-            self._started = started = self._result_of(ongoing.answer())
+            self._started = self._result_of(ongoing.answer())
         except BaseException:
             ongoing.abandon(lambda late: calls.kill_shell(self._result_of(late).bash_id, {}))
             raise
-        ongoing.claim(started.subscription or "")
         return self
 
     def _result_of(self, answer: bytes) -> BackgroundResult:

@@ -7,6 +7,7 @@ import gc
 import itertools
 import os
 import signal
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -159,6 +160,49 @@ async def test_cancelled_entry_that_continues_leaves_nobody_waiting() -> None:
                 await anext(events)
             async with shell.events(subscription=events.subscription, from_seq=0) as again:
                 assert (await anext(again)).seq == 1
+
+
+async def test_events_can_be_continued_while_their_reader_leaves(tmp_path: Path) -> None:
+    gate = Gate(tmp_path / "gate")
+    async with AsyncClient.spawn() as shell:
+        job = await shell.bash(f"{gate.wait}; echo out", run_in_background=True)
+        async with shell.events(bash_id=job.bash_id) as first, anyio.create_task_group() as tasks:
+            again = shell.events(subscription=first.subscription)
+            begins = anyio.Event()
+
+            async def enter() -> None:
+                begins.set()
+                await again.__aenter__()
+
+            tasks.start_soon(enter)
+            await begins.wait()
+            # Its request is sent, but not answered.
+            first.end()
+        gate.open()
+        assert [type(each) async for each in again] == [OutputEvent, ExitEvent]
+
+
+async def test_last_of_many_readers_gets_the_events(spawn: Spawn, tmp_path: Path) -> None:
+    gate = Gate(tmp_path / "gate")
+    async with spawn() as shell:
+        job = await shell.bash(f"{gate.wait}; echo out", run_in_background=True)
+        async with shell.events(bash_id=job.bash_id) as first:
+            found: list[list[type]] = []
+            entered: list[Any] = []
+
+            async def read() -> None:
+                events = shell.events(subscription=first.subscription)
+                await events.__aenter__()
+                entered.append(events)
+                if len(entered) == 8:
+                    gate.open()
+                with suppress(ShellError):
+                    found.append([type(each) async for each in events])
+
+            async with anyio.create_task_group() as tasks:
+                for _ in range(8):
+                    tasks.start_soon(read)
+        assert found == [[OutputEvent, ExitEvent]]
 
 
 async def test_ended_events_have_an_end_wherever_they_begin(spawn: Spawn) -> None:

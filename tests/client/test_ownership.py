@@ -1,0 +1,59 @@
+"""Which request owns a subscription, in every order of begin, answer and end."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shelld_client.errors import ShellError
+from shelld_client.ownership import Ownership
+
+NAME = "sub_1"
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["continue", "answer", "refuse", "leave"]), st.integers(0, 5))
+    )
+)
+def test_subscription_ends_once_when_nobody_needs_it(steps: list[tuple[str, int]]) -> None:
+    """In one thread: it is ended exactly when the last owner or heir leaves."""
+    ownership = Ownership()
+    ownership.claim(NAME, 1)
+    owner: int | None = 1
+    heirs: list[int] = []
+    number = 1
+    is_ended = False
+    for action, which in steps:
+        if is_ended:
+            break
+        if action == "continue":
+            number += 1
+            ownership.expect(NAME, number)
+            heirs.append(number)
+        elif action == "leave" and owner is not None and not which:
+            must_end = ownership.leave(NAME, owner)
+            owner = None
+            is_ended = not heirs
+            assert must_end == is_ended
+        elif heirs:
+            heir = heirs.pop(which % len(heirs))
+            if action == "answer":
+                assert ownership.claim(NAME, heir) == owner
+                owner = heir
+            else:
+                must_end = ownership.leave(NAME, heir)
+                is_ended = owner is None and not heirs
+                assert must_end == is_ended
+
+
+def test_subscription_that_is_being_ended_cannot_be_continued() -> None:
+    ownership = Ownership()
+    ownership.claim(NAME, 1)
+    assert ownership.leave(NAME, 1)
+    with pytest.raises(ShellError, match="was ended"):
+        ownership.expect(NAME, 2)
+    ownership.ended(NAME)
+    # Now the daemon answers that there is none.
+    ownership.expect(NAME, 3)
