@@ -266,7 +266,7 @@ def test_a_listener_hears_that_a_person_must_type(host: TaskHost) -> None:
 
 def test_keys_are_not_asked_for(host: TaskHost) -> None:
     task = host.task("stty -echo -icanon; head -c1 > /dev/null", tty=True)
-    message_of(host, task, "head waits for keys")
+    message_of(host, task, "head waits for input")
 
 
 @pytest.mark.parametrize(

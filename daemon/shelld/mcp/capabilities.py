@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from shelld.mcp.revisions import revision_of
+from shelld.mcp.revisions import Meta, revision_of
 from shelld_protocol.errors import RpcError, method_not_found, missing_capability
 from shelld_protocol.mcp import CLIENT_CAPABILITIES_KEY, PROTOCOL_VERSION_KEY
 from shelld_protocol.mcp_tasks import TASKS_CAPABILITY, TASKS_EXTENSION
-
-Meta = Mapping[str, Any] | None
 
 
 def declares_tasks(meta: Meta) -> bool:

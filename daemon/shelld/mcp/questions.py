@@ -26,6 +26,7 @@ from shelld.waits.pauses import Pauses
 from shelld.waits.prompts import (
     PromptIdentity,
     identity_of,
+    sentence_of,
     settled_prompt_of,
     takes_input,
     wait_for_prompt,
@@ -82,7 +83,7 @@ class Questions:
             prompt = self._look(shell)
         if prompt is None or self.seen is None:
             return None, None
-        message = _sentence(prompt)
+        message = sentence_of(prompt, "a person must type it")
         if self._key is None or not is_for_forms:
             if self._key is not None:
                 message += _NO_FORMS
@@ -181,15 +182,6 @@ async def next_prompt(
 def _may_be_asked(prompt: Prompt) -> bool:
     """Whether a client may be asked: the kernel proves the prompt, and it is not for a secret."""
     return prompt.certainty == "proved" and prompt.echo is not False
-
-
-def _sentence(prompt: Prompt) -> str:
-    waits = "waits" if prompt.certainty == "proved" else "probably waits"
-    who = f"{prompt.program or 'A program'} {waits}"
-    if prompt.echo is False:
-        what = "a secret: a person must type it" if prompt.line_mode else "keys"
-        return f"{who} for {what}"
-    return f'{who} for input: "{prompt.text}"' if prompt.text else f"{who} for input"
 
 
 def _answer_in(response: object, key: str) -> str | None:

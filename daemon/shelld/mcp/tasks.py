@@ -22,6 +22,7 @@ import anyio
 from msgspec import Raw
 
 from shelld.audit import timestamp
+from shelld.mcp.progress import MAX_MESSAGE_CHARACTERS
 from shelld.mcp.questions import Questions, next_prompt
 from shelld.mcp.results import IMPLEMENTATION, call_result, complete
 from shelld.methods.bash import is_answerable
@@ -39,8 +40,6 @@ from shelld_protocol.mcp_tasks import InputRequest, TaskStatus
 from shelld_protocol.mcp_tasks import Task as TaskState
 
 POLL_INTERVAL_MS: Final = 5_000
-
-MAX_MESSAGE_CHARACTERS: Final = 200
 
 
 class Task:
@@ -196,8 +195,7 @@ def _has_result(shell: Shell) -> bool:
 
 def _progress(shell: Shell) -> str | None:
     """Return the last line of the stream that was written last; None if there is none."""
-    stream = max((shell.stdout, shell.stderr), key=lambda each: each.written_at)
-    return last_line(stream.store, MAX_MESSAGE_CHARACTERS) or None
+    return last_line(shell.latest_stream.store, MAX_MESSAGE_CHARACTERS) or None
 
 
 def _unknown(message: str) -> RpcError:

@@ -162,10 +162,14 @@ class Shell:
         return self.in_foreground and not (self.released or self.has_ended)
 
     @property
+    def latest_stream(self) -> OutputStream:
+        """The stream to which the command has written last."""
+        return max((self.stdout, self.stderr), key=lambda each: each.written_at)
+
+    @property
     def silent_s(self) -> float:
         """How many seconds ago the command has last written something, or started."""
-        written_at = max(self.stdout.written_at, self.stderr.written_at)
-        return min(time.monotonic() - written_at, self.elapsed_ms / 1000)
+        return min(time.monotonic() - self.latest_stream.written_at, self.elapsed_ms / 1000)
 
     @property
     def quiet_s(self) -> float:

@@ -24,6 +24,7 @@ from shelld.tools.text import (
     output_of,
     with_lines,
 )
+from shelld.waits.prompts import sentence_of
 from shelld.waits.until import Waiting, preparing
 from shelld_protocol.shell_methods import BashOutputParams, BashOutputResult
 from shelld_protocol.structs import MAX_READ_BYTES, MAX_WAIT_MS, Listener, Prompt, UntilName
@@ -263,8 +264,4 @@ def _listens(listener: Listener) -> str:
 
 
 def waits_line(prompt: Prompt) -> str:
-    waits = "waits" if prompt.certainty == "proved" else "probably waits"
-    who = f"{prompt.program or 'A program'} {waits}"
-    if prompt.line_mode and not prompt.echo:
-        return f"[{who} for a secret: ask the user]"
-    return f'[{who} for input: "{prompt.text}"]' if prompt.text else f"[{who} for input]"
+    return f"[{sentence_of(prompt, 'ask the user')}]"

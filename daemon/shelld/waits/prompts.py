@@ -83,7 +83,6 @@ def _state_of(shell: Shell) -> State:
     if found is None:
         return State(None, is_stopped)
     modes = target and target.modes
-    stream = max((shell.stdout, shell.stderr), key=lambda each: each.written_at)
     asked = Prompt(
         certainty="proved" if found.is_proved else "likely",
         blocking=found.is_blocking,
@@ -92,7 +91,7 @@ def _state_of(shell: Shell) -> State:
         pid=found.pid,
         program=found.program,
         since_ms=round(silent_s * 1000),
-        text=last_line(stream.store, _MAX_TEXT),
+        text=last_line(shell.latest_stream.store, _MAX_TEXT),
     )
     return State(asked, is_stopped)
 
@@ -119,6 +118,15 @@ def settled_prompt_of(shell: Shell) -> Prompt | None:
     before = shell.output.written
     shell.catch_up()
     return found if shell.output.written == before else None
+
+
+def sentence_of(found: Prompt, secret: str) -> str:
+    """Say what a command waits for. `secret` says what to do about a secret."""
+    waits = "waits" if found.certainty == "proved" else "probably waits"
+    who = f"{found.program or 'A program'} {waits}"
+    if found.line_mode and not found.echo:
+        return f"{who} for a secret: {secret}"
+    return f'{who} for input: "{found.text}"' if found.text else f"{who} for input"
 
 
 def is_settled(found: Prompt) -> bool:
