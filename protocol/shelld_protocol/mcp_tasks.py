@@ -84,7 +84,7 @@ class InputRequest(Result, kw_only=True):
     params: ElicitParams
 
 
-class Task(McpResult, kw_only=True):
+class TaskState(McpResult, kw_only=True):
     """The state of a task.
 
     As the answer to a call, its `result_type` is "task". The answer to ``tasks/get`` and

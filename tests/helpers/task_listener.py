@@ -13,7 +13,7 @@ from shelld.methods.context import Daemon, RequestContext
 from shelld.process.options import Options
 from shelld.shells.manager import Manager
 from shelld.shells.shell import Shell
-from shelld.tools.bash_result import LateResult
+from shelld.tools.bash_result import DeferredBashResult
 from shelld_protocol.event_methods import Event
 from support import Json
 
@@ -65,11 +65,11 @@ class Listening:
     def __init__(self, manager: Manager, shell: Shell) -> None:
         self.client = Client()
         self.shell = shell
-        self.task: Task = Tasks().add(manager, shell, LateResult([], 1_000, lambda: "/"))
+        self.task: Task = Tasks().add(manager, shell, DeferredBashResult([], 1_000, lambda: "/"))
         self.context = RequestContext(
             Daemon(Options(), manager), self.client.notify, recipient=self.client
         )
-        self.notifications = TaskNotifications(self.context, b"1", is_for_forms=True)
+        self.notifications = TaskNotifications(self.context, b"1", forms_allowed=True)
 
     async def follow(self) -> None:
         await self.notifications.follow(self.shell, self.task)

@@ -38,7 +38,7 @@ class Asked:
     async def question(self) -> tuple[str, str]:
         """Wait until there is a question; return its key and its message."""
         while True:
-            message, requests = await self.questions.ask(self.shell, is_for_forms=True)
+            message, requests = await self.questions.ask(self.shell, forms_allowed=True)
             if requests is not None:
                 assert message is not None
                 return next(iter(requests)), message
@@ -107,7 +107,7 @@ async def test_a_question_is_closed_while_its_answer_is_on_its_way(ask: Ask) -> 
     async with anyio.create_task_group() as tasks, target.lock:
         tasks.start_soon(asked.answer, key, "World")
         await anyio.wait_all_tasks_blocked()
-        assert await asked.questions.ask(asked.shell, is_for_forms=True) == (None, None)
+        assert await asked.questions.ask(asked.shell, forms_allowed=True) == (None, None)
         assert asked.questions.seen is None
     await asked.shell.wait_until(lambda: asked.shell.has_ended)
 

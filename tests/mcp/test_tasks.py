@@ -13,13 +13,13 @@ from task_listener import Listen, Listening
 POLL_S = 0.02
 
 
-async def last_updated_at(listening: Listening, *, is_for_forms: bool = True) -> str:
+async def last_updated_at(listening: Listening, *, forms_allowed: bool = True) -> str:
     """Return what a client is told that asks some time from now."""
     now = timestamp(time.time())
     while timestamp(time.time()) == now:
         await anyio.sleep(POLL_S)
     task, manager = listening.task, listening.context.daemon.manager
-    state = await task.detailed(manager, listening.shell, is_for_forms=is_for_forms)
+    state = await task.detailed(manager, listening.shell, forms_allowed=forms_allowed)
     return state.last_updated_at
 
 
@@ -35,5 +35,5 @@ async def test_a_task_was_updated_when_its_question_opened(listen: Listen) -> No
     created_at = updated_at = await last_updated_at(listening)
     while updated_at == created_at:
         updated_at = await last_updated_at(listening)
-    for is_for_forms in (True, False, True):
-        assert await last_updated_at(listening, is_for_forms=is_for_forms) == updated_at
+    for forms_allowed in (True, False, True):
+        assert await last_updated_at(listening, forms_allowed=forms_allowed) == updated_at

@@ -96,17 +96,17 @@ async def test_large_result_waits_for_memory() -> None:
 
 @pytest.mark.parametrize("in_background", [False, True])
 async def test_a_call_that_fails_leaves_no_command(in_background: bool) -> None:
-    class Early:
+    class Failing:
         seconds_left = 0.0
 
         async def wait(self, shell: Shell) -> None:
             await shell.wait_until(lambda: shell.pid is not None)
 
-        def give(self, shell: Shell, late: object) -> None:
+        def defer(self, shell: Shell, result: object) -> None:
             raise NotImplementedError
 
     async with Manager() as manager:
-        context = RequestContext(Daemon(Options(), manager), early_answer=Early())
+        context = RequestContext(Daemon(Options(), manager), deferral=Failing())
         shells: list[Shell] = []
 
         async def fail(shell: Shell) -> None:

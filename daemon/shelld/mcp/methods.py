@@ -17,7 +17,7 @@ from shelld.mcp.capabilities import declares_tasks
 from shelld.mcp.progress import progress_of
 from shelld.mcp.results import IMPLEMENTATION, call_result, complete
 from shelld.mcp.revisions import agreed_on, is_modern, refuse_modern, revision_of
-from shelld.mcp.tasks import EarlyTask, Tasks
+from shelld.mcp.tasks import TaskDeferral, Tasks
 from shelld.mcp.toolbox import Toolbox, execute, is_bash
 from shelld.methods.context import RequestContext, ToolContext
 from shelld_protocol.errors import invalid_params, missing_parameter
@@ -35,7 +35,7 @@ from shelld_protocol.mcp import (
     McpParams,
     PingParams,
 )
-from shelld_protocol.mcp_tasks import TASKS_CAPABILITY, Task
+from shelld_protocol.mcp_tasks import TASKS_CAPABILITY, TaskState
 from shelld_protocol.structs import Empty
 
 # The daemon loads its tools once, so they never change while it runs.
@@ -104,21 +104,21 @@ class McpMethods:
 
     async def call_tool(
         self, context: RequestContext, params: CallToolMcpParams
-    ) -> CallToolMcpResult | Task:
+    ) -> CallToolMcpResult | TaskState:
         revision = revision_of(params.meta, self.agreed)
         if (name := params.name) is None:
             raise missing_parameter("name")
         tool = await self._toolbox.find(name)
         if tool is None:
             raise invalid_params(f"Unknown tool: {name[:100]}", "name")
-        early: EarlyTask | None = None
+        deferral: TaskDeferral | None = None
         if is_modern(revision) and declares_tasks(params.meta) and is_bash(tool):
-            early = context.early_answer = EarlyTask(context, self.tasks)
+            deferral = context.deferral = TaskDeferral(context, self.tasks)
         tool_context = ToolContext("", timeout=math.inf, request=context)
         with progress_of(context, params.meta):
             tool_result, encoded = await execute(tool, params.arguments, tool_context)
-        if early is not None and early.answer is not None:
-            return early.answer
+        if deferral is not None and deferral.created is not None:
+            return deferral.created
         result = call_result(tool_result, encoded if revision >= STRUCTURED_SINCE else None)
         return complete(result) if is_modern(revision) else result
 

@@ -74,7 +74,7 @@ class Questions:
         return None if self.seen is None else self._key
 
     async def ask(
-        self, shell: Shell, *, is_for_forms: bool
+        self, shell: Shell, *, forms_allowed: bool
     ) -> tuple[str | None, dict[str, InputRequest] | None]:
         """Look what a program waits for. Return the message of its task, and the open question."""
         if takes_input(shell):
@@ -84,7 +84,7 @@ class Questions:
         if prompt is None or self.seen is None:
             return None, None
         message = sentence_of(prompt, "a person must type it")
-        if self._key is None or not is_for_forms:
+        if self._key is None or not forms_allowed:
             if self._key is not None:
                 message += _NO_FORMS
             return message + (_DECLINED if self._is_declined else ""), None

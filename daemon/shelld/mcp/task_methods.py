@@ -35,9 +35,9 @@ from shelld_protocol.mcp_tasks import (
     SUBSCRIPTION_ID_KEY,
     ListenParams,
     TaskParams,
+    TaskState,
     UpdateTaskParams,
 )
-from shelld_protocol.mcp_tasks import Task as TaskState
 
 # Each of these tasks takes some memory, and looks for prompts.
 MAX_LISTENED: Final = 1_024
@@ -46,15 +46,15 @@ MAX_LISTENED: Final = 1_024
 class TaskMethods:
     """The methods of tasks for one client."""
 
-    def __init__(self, hosts: McpMethods) -> None:
-        self._hosts = hosts
+    def __init__(self, mcp: McpMethods) -> None:
+        self._mcp = mcp
         self._listened = 0
 
     async def get(self, context: RequestContext, params: TaskParams) -> TaskState:
         shell, task = self._find(context, params, "tasks/get")
-        is_for_forms = accepts_forms(params.meta)
+        forms_allowed = accepts_forms(params.meta)
         manager = context.daemon.manager
-        return complete(await task.detailed(manager, shell, is_for_forms=is_for_forms))
+        return complete(await task.detailed(manager, shell, forms_allowed=forms_allowed))
 
     async def update(self, context: RequestContext, params: UpdateTaskParams) -> McpResult:
         shell, task = self._find(context, params, "tasks/update")
@@ -80,7 +80,7 @@ class TaskMethods:
         found: dict[Shell, Task] = {}
         for task_id in ids or ():
             try:
-                shell, task = self._hosts.tasks.find(manager, task_id)
+                shell, task = self._mcp.tasks.find(manager, task_id)
             except RpcError:
                 continue
             found[shell] = task
@@ -93,7 +93,7 @@ class TaskMethods:
         self._listened += len(found)
         try:
             notifications = TaskNotifications(
-                context, request_id, is_for_forms=accepts_forms(params.meta)
+                context, request_id, forms_allowed=accepts_forms(params.meta)
             )
             agreed = None if ids is None else [task.id for task in found.values()]
             await notifications.acknowledge(agreed)
@@ -107,10 +107,10 @@ class TaskMethods:
         return result
 
     def _find(self, context: RequestContext, params: TaskParams, method: str) -> tuple[Shell, Task]:
-        require_tasks(params.meta, self._hosts.agreed, method)
+        require_tasks(params.meta, self._mcp.agreed, method)
         if params.task_id is None:
             raise missing_parameter("taskId")
-        return self._hosts.tasks.find(context.daemon.manager, params.task_id)
+        return self._mcp.tasks.find(context.daemon.manager, params.task_id)
 
     def _check_room(self, count: int) -> None:
         if self._listened + count > MAX_LISTENED:
@@ -126,7 +126,7 @@ class TaskMethods:
         ids = None if params.notifications is None else params.notifications.get("taskIds")
         if ids is None and not declares_tasks(params.meta):
             raise method_not_found("subscriptions/listen")
-        require_tasks(params.meta, self._hosts.agreed, "subscriptions/listen")
+        require_tasks(params.meta, self._mcp.agreed, "subscriptions/listen")
         if params.notifications is None:
             raise missing_parameter("notifications")
         if ids is None:

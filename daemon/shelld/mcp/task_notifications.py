@@ -25,8 +25,8 @@ from shelld_protocol.mcp_tasks import (
     ACKNOWLEDGED_NOTIFICATION,
     SUBSCRIPTION_ID_KEY,
     TASK_NOTIFICATION,
+    TaskState,
 )
-from shelld_protocol.mcp_tasks import Task as TaskState
 
 # What the client was told of a task: its status, the keys of its open questions, and what its
 # program waits for.
@@ -38,11 +38,11 @@ _AT_FIRST: Final[_Told] = ("working", (), None)
 class TaskNotifications:
     """The notifications of one request. Its id is the id of the subscription."""
 
-    def __init__(self, context: RequestContext, request_id: bytes, *, is_for_forms: bool) -> None:
+    def __init__(self, context: RequestContext, request_id: bytes, *, forms_allowed: bool) -> None:
         self._subscription_id = Raw(request_id)
         self._context = context
         self._manager = context.daemon.manager
-        self._is_for_forms = is_for_forms
+        self._forms_allowed = forms_allowed
         # Notifications are no part of the answer to a batch.
         context.has_room = lambda: True
         # One notification at a time waits for the client to read.
@@ -88,7 +88,7 @@ class TaskNotifications:
                     await self._context.begin_large_answer()
                 try:
                     state = await task.detailed(
-                        self._manager, shell, is_for_forms=self._is_for_forms
+                        self._manager, shell, forms_allowed=self._forms_allowed
                     )
                     now = state.status, tuple(state.input_requests or ()), task.questions.seen
                     if now == told or self._notify(TASK_NOTIFICATION, _members(state)):

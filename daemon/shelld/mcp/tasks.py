@@ -26,7 +26,7 @@ from shelld.mcp.progress import MAX_MESSAGE_CHARACTERS
 from shelld.mcp.questions import Questions, next_prompt
 from shelld.mcp.results import IMPLEMENTATION, call_result, complete
 from shelld.methods.bash import is_answerable
-from shelld.methods.context import LateResult, RequestContext
+from shelld.methods.context import DeferredResult, RequestContext
 from shelld.output.excerpt import last_line
 from shelld.shells.lifecycle import ShellStatus
 from shelld.shells.manager import Manager
@@ -36,8 +36,7 @@ from shelld.waits.prompts import takes_input
 from shelld_protocol.encoding import encode
 from shelld_protocol.errors import ErrorKind, RpcError, invalid_params
 from shelld_protocol.mcp import SERVER_INFO_KEY
-from shelld_protocol.mcp_tasks import InputRequest, TaskStatus
-from shelld_protocol.mcp_tasks import Task as TaskState
+from shelld_protocol.mcp_tasks import InputRequest, TaskState, TaskStatus
 
 POLL_INTERVAL_MS: Final = 5_000
 
@@ -45,9 +44,9 @@ POLL_INTERVAL_MS: Final = 5_000
 class Task:
     """One task. All methods get its shell."""
 
-    def __init__(self, manager: Manager, shell: Shell, late: LateResult) -> None:
+    def __init__(self, manager: Manager, shell: Shell, result: DeferredResult) -> None:
         self.id = shell.id
-        self.late = late
+        self.deferred = result
         self.questions = Questions(manager.looks)
         # The result is settled.
         self.is_over = False
@@ -67,12 +66,12 @@ class Task:
         killed = self.is_cancelled and shell.status is ShellStatus.KILLED
         return "cancelled" if killed else "completed"
 
-    async def attend(self, shell: Shell) -> None:
+    async def settle_at_end(self, shell: Shell) -> None:
         """Wait for the end of the command, and settle the result."""
         await shell.wait_until(partial(_has_result, shell))
         if shell.recorder is not None:
             await shell.recorder.settle()
-        self.late.settle(shell)
+        self.deferred.settle(shell)
         self._over_at, self._lasted_ms = time.time(), self._age_ms()
         self.is_over = True
         shell.notify()
@@ -86,11 +85,11 @@ class Task:
         state.meta = {SERVER_INFO_KEY: IMPLEMENTATION}
         return state
 
-    async def _current_state(self, shell: Shell, *, is_for_forms: bool) -> TaskState:
+    async def _current_state(self, shell: Shell, *, forms_allowed: bool) -> TaskState:
         """Return the state without the result."""
         message, requests = None, None
         if not self.is_over:
-            message, requests = await self.questions.ask(shell, is_for_forms=is_for_forms)
+            message, requests = await self.questions.ask(shell, forms_allowed=forms_allowed)
         # It may be over by now.
         status = self.status(shell)
         if status == "working":
@@ -117,15 +116,15 @@ class Task:
             input_requests=requests,
         )
 
-    async def detailed(self, manager: Manager, shell: Shell, *, is_for_forms: bool) -> TaskState:
+    async def detailed(self, manager: Manager, shell: Shell, *, forms_allowed: bool) -> TaskState:
         """Return the state, with the result if there is one.
 
-        `is_for_forms`: the client can show forms.
+        `forms_allowed`: the client can show forms.
         """
-        state = await self._current_state(shell, is_for_forms=is_for_forms)
+        state = await self._current_state(shell, forms_allowed=forms_allowed)
         if state.status == "completed":
             with manager.reading(shell):
-                result = await self.late.result(shell)
+                result = await self.deferred.result(shell)
             state.result = complete(call_result(result, Raw(encode(result))))
         return state
 
@@ -139,10 +138,10 @@ class Tasks:
     def __init__(self) -> None:
         self._tasks: WeakKeyDictionary[Shell, Task] = WeakKeyDictionary()
 
-    def add(self, manager: Manager, shell: Shell, late: LateResult) -> Task:
+    def add(self, manager: Manager, shell: Shell, result: DeferredResult) -> Task:
         """Make a task of a command that runs."""
-        task = Task(manager, shell, late)
-        manager.attend(partial(task.attend, shell))
+        task = Task(manager, shell, result)
+        manager.attend(partial(task.settle_at_end, shell))
         self._tasks[shell] = task
         return task
 
@@ -159,14 +158,14 @@ class Tasks:
         return shell, task
 
 
-class EarlyTask:
-    """Lets a call become a task. `answer` is None until it has."""
+class TaskDeferral:
+    """Lets a call become a task. `created` is None until it has."""
 
     def __init__(self, context: RequestContext, tasks: Tasks) -> None:
         self._manager = context.daemon.manager
         self._tasks = tasks
         self._due_at = anyio.current_time() + context.daemon.options.task_after / 1000
-        self.answer: TaskState | None = None
+        self.created: TaskState | None = None
 
     @property
     def seconds_left(self) -> float:
@@ -184,8 +183,8 @@ class EarlyTask:
         # A command that cannot be started gets an error, not a task.
         await shell.wait_until(lambda: shell.pid is not None or has_result())
 
-    def give(self, shell: Shell, late: LateResult) -> None:
-        self.answer = self._tasks.add(self._manager, shell, late).first_state(shell)
+    def defer(self, shell: Shell, result: DeferredResult) -> None:
+        self.created = self._tasks.add(self._manager, shell, result).first_state(shell)
 
 
 def _has_result(shell: Shell) -> bool:

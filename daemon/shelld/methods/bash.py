@@ -93,21 +93,21 @@ async def run_for_answer(
         warning=verdict.reason if verdict.verdict == "block" else None,
     )
     manager = context.daemon.manager
-    with notifying(context, params) as notify:
+    with notifying(context, params) as begin_events:
         shell = await manager.start(request)
-        return await _answer(context, params, shell, notify, make_answer)
+        return await _answer(context, params, shell, begin_events, make_answer)
 
 
 async def _answer(
     context: RequestContext,
     params: BashParams,
     shell: Shell,
-    notify: Callable[[Shell], None],
+    begin_events: Callable[[Shell], None],
     make_answer: Callable[[Shell], Awaitable[T]],
 ) -> T:
     """Wait until a command that was just started can be answered, and answer.
 
-    `notify` begins its events: those of a background command follow the answer.
+    The events of a background command follow the answer.
     """
     context.runs(shell)
     with context.daemon.manager.reading(shell):
@@ -115,13 +115,13 @@ async def _answer(
             _watch_prompts(context, shell, params)
             if params.run_in_background:
                 await wait_for_start(shell)
-                notify(shell)
+                begin_events(shell)
             else:
-                notify(shell)
-                if context.early_answer is None:
+                begin_events(shell)
+                if context.deferral is None:
                     await shell.wait_until(partial(is_answerable, shell))
                 else:
-                    await context.early_answer.wait(shell)
+                    await context.deferral.wait(shell)
                 raise_failure(shell)
             if shell.recorder is not None:
                 await shell.recorder.settle()

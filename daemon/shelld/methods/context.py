@@ -99,7 +99,7 @@ def _no_requests(_id: int | str) -> Sequence[RequestContext]:
     return ()
 
 
-class LateResult(Protocol):
+class DeferredResult(Protocol):
     """The result of a call that was answered before its command has ended.
 
     It does not refer to the shell, which everybody forgets when it expires.
@@ -114,7 +114,7 @@ class LateResult(Protocol):
         ...
 
 
-class EarlyAnswer(Protocol):
+class Deferral(Protocol):
     """Lets a call be answered before its command has ended."""
 
     async def wait(self, shell: Shell) -> None:
@@ -126,8 +126,8 @@ class EarlyAnswer(Protocol):
         """How long the call may still wait for its result."""
         ...
 
-    def give(self, shell: Shell, late: LateResult) -> None:
-        """Answer the call now. `late` will have its result."""
+    def defer(self, shell: Shell, result: DeferredResult) -> None:
+        """Answer the call now. `result` will be its result."""
         ...
 
 
@@ -141,7 +141,7 @@ class RequestContext(Struct, eq=False):
     nobody gets the result. `find_requests` returns the requests in flight that have an id and may
     start a command. `recipient` gets events, which may come after the answer. `request_id` is the
     id as JSON text, None for a notification. `subscription` is the one that it has begun.
-    `early_answer` is None if the request must be answered with its result. `result_at_stop` is the
+    `deferral` is None if the request must be answered with its result. `result_at_stop` is the
     result if the stop of the daemon ends the request; None for the error shutting_down.
     """
 
@@ -158,7 +158,7 @@ class RequestContext(Struct, eq=False):
     recipient: Recipient = NOBODY
     request_id: bytes | None = None
     subscription: str | None = None
-    early_answer: EarlyAnswer | None = None
+    deferral: Deferral | None = None
     result_at_stop: object = None
     _progress: anyio.Event | None = None
 

@@ -19,7 +19,7 @@ from shelld.process.options import DEFAULT_TIMEOUT_MS
 from shelld.sessions.text import shown
 from shelld.shells.shell import Shell
 from shelld.tools.bash_output import news
-from shelld.tools.bash_result import LateResult, Outcome, ended, moved, started
+from shelld.tools.bash_result import DeferredBashResult, EndState, ended, moved, started
 from shelld.tools.execution import ExecutionTool
 from shelld.tools.text import MAX_OUTPUT_SIZE, excerpt_readers
 from shelld.waits.until import preparing
@@ -163,8 +163,8 @@ read it. Prefer commands that print little."""
         if bash_params.cwd is None:
             session_cwd = manager.sessions.look_at(session).cwd
 
-        early = request.early_answer
-        if early is not None:
+        deferral = request.deferral
+        if deferral is not None:
             # A prompt ends the wait for the answer, but the limits of the command stay.
             bash_params.on_prompt = "wait"
 
@@ -178,19 +178,19 @@ read it. Prefer commands that print little."""
             if bash_params.run_in_background:
                 result = started(shell, command, description, lines)
                 if read_params.wait:
-                    patience = math.inf if early is None else early.seconds_left
+                    patience = math.inf if deferral is None else deferral.seconds_left
                     with anyio.move_on_after(patience):
                         return await with_news(shell, result, limit)
-                elif early is None:
+                elif deferral is None:
                     return result
-            elif early is None or is_answerable(shell):
-                outcome = Outcome.of(shell, lines, next_cwd())
+            elif deferral is None or is_answerable(shell):
+                end_state = EndState.of(shell, lines, next_cwd())
                 readers = excerpt_readers(shell, limit)
-                return await ended(shell, command, description, outcome, readers)
+                return await ended(shell, command, description, end_state, readers)
             else:
                 result = started(shell, command, description, lines)
-            assert early is not None
-            early.give(shell, LateResult(lines, limit, next_cwd))
+            assert deferral is not None
+            deferral.defer(shell, DeferredBashResult(lines, limit, next_cwd))
             return result
 
         async def with_news(shell: Shell, result: ToolResult, limit: int) -> ToolResult:

@@ -1,6 +1,6 @@
 """What a model sees of a command that `Bash` has started: the texts and the metadata.
 
-Owns no state. A result is made from the record of a shell and its output, and from an `Outcome`,
+Owns no state. A result is made from the record of a shell and its output, and from an `EndState`,
 which has what only the moment of the answer can tell.
 """
 
@@ -43,7 +43,7 @@ _MORE_TIME: Final = (
 _NOT_KEPT: Final = "[The session did not keep what this command set: {}]"
 
 
-class Outcome(NamedTuple):
+class EndState(NamedTuple):
     """`lines` are about the start. `written`: how much the command had written to each stream."""
 
     lines: list[str]
@@ -52,8 +52,8 @@ class Outcome(NamedTuple):
     written: Mapping[StreamName, int]
 
     @classmethod
-    def of(cls, shell: Shell, lines: list[str], session_cwd: str) -> Outcome:
-        """Return the outcome of a command that has ended just now."""
+    def of(cls, shell: Shell, lines: list[str], session_cwd: str) -> EndState:
+        """Return what is to be told of a command that has ended just now."""
         written: dict[StreamName, int] = {
             "stdout": shell.stdout.store.written,
             "stderr": shell.stderr.store.written,
@@ -61,7 +61,7 @@ class Outcome(NamedTuple):
         return cls(lines, session_cwd, list(shell.leftover), written)
 
 
-class LateResult:
+class DeferredBashResult:
     """The result of a call that is answered before its command has ended.
 
     Keeps no output, and no more of the command than its shell does. `next_cwd` returns the
@@ -72,20 +72,20 @@ class LateResult:
         self._lines = lines
         self._limit = limit
         self._next_cwd: Callable[[], str] | None = next_cwd
-        self._outcome = Outcome(lines, "", [], {})
+        self._end_state = EndState(lines, "", [], {})
 
     def settle(self, shell: Shell) -> None:
         """Note how the command has ended. The result will not change any more."""
         if self._next_cwd is not None:
-            self._outcome = Outcome.of(shell, self._lines, self._next_cwd())
+            self._end_state = EndState.of(shell, self._lines, self._next_cwd())
             self._next_cwd = None
 
     async def result(self, shell: Shell) -> ToolResult:
         """Return the result of a command that has ended. Its output then counts as read."""
-        outcome = self._outcome
-        readers = excerpt_readers(shell, self._limit, outcome.written)
+        end_state = self._end_state
+        readers = excerpt_readers(shell, self._limit, end_state.written)
         if shell.in_foreground and not shell.released:
-            result = await ended(shell, shell.command, shell.description, outcome, readers)
+            result = await ended(shell, shell.command, shell.description, end_state, readers)
         else:
             reads = await wait_and_read(shell, BashOutputParams(shell.id), readers)
             is_cut = any(reader.is_cut for reader in readers.values())
@@ -95,8 +95,8 @@ class LateResult:
             # The shell keeps no more of it once all processes have ended.
             result.metadata[name] = beginning(result.metadata[name])
         for stream, end in (
-            (shell.stdout, outcome.written["stdout"]),
-            (shell.stderr, outcome.written["stderr"]),
+            (shell.stdout, end_state.written["stdout"]),
+            (shell.stderr, end_state.written["stderr"]),
         ):
             stream.read_position = max(stream.read_position, end)
         return result
@@ -120,7 +120,7 @@ async def ended(
     shell: Shell,
     command: str,
     description: str | None,
-    outcome: Outcome,
+    end_state: EndState,
     readers: Mapping[StreamName, ExcerptReader],
 ) -> ToolResult:
     """Return the result of a command that has ended or moved to the background.
@@ -130,10 +130,10 @@ async def ended(
     reads = await wait_and_read(shell, BashOutputParams(shell.id), readers)
     output = output_of(shell, reads["stdout"].text, reads["stderr"].text)
     lines = dropped_notice(reads)
-    if outcome.leftover:
-        count = len(outcome.leftover)
+    if end_state.leftover:
+        count = len(end_state.leftover)
         lines.append(f"[Left running: {count} of its processes; KillShell {shell.id} ends them]")
-    lines += outcome.lines
+    lines += end_state.lines
     if (reason := _state_reason(shell)) is not None:
         lines.append(_NOT_KEPT.format(reason.text))
     if shell.status is ShellStatus.TIMEOUT:
@@ -147,11 +147,11 @@ async def ended(
     metadata = {
         **_metadata(shell, command, description),
         "truncated": any(reader.is_cut for reader in readers.values()),
-        "stdout_bytes": outcome.written["stdout"],
-        "stderr_bytes": outcome.written["stderr"],
+        "stdout_bytes": end_state.written["stdout"],
+        "stderr_bytes": end_state.written["stderr"],
         "cwd": shown(shell.working_dir),
-        "session_cwd": outcome.session_cwd,
-        "leftover": outcome.leftover,
+        "session_cwd": end_state.session_cwd,
+        "leftover": end_state.leftover,
     }
     if (reason := _state_reason(shell)) is not None:
         metadata |= {"state_kept": False, "state_reason": reason}
