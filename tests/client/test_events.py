@@ -166,7 +166,7 @@ async def test_events_can_be_continued_while_their_reader_leaves(tmp_path: Path)
     gate = Gate(tmp_path / "gate")
     async with AsyncClient.spawn() as shell:
         job = await shell.bash(f"{gate.wait}; echo out", run_in_background=True)
-        async with shell.events(bash_id=job.bash_id) as first, anyio.create_task_group() as tasks:
+        async with shell.events(bash_id=job.bash_id) as first:
             again = shell.events(subscription=first.subscription)
             begins = anyio.Event()
 
@@ -174,12 +174,13 @@ async def test_events_can_be_continued_while_their_reader_leaves(tmp_path: Path)
                 begins.set()
                 await again.__aenter__()
 
-            tasks.start_soon(enter)
-            await begins.wait()
-            # Its request is sent, but not answered.
-            first.end()
-        gate.open()
-        assert [type(each) async for each in again] == [OutputEvent, ExitEvent]
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(enter)
+                await begins.wait()
+                # Its request is sent, but not answered.
+                first.end()
+            gate.open()
+            assert [type(each) async for each in again] == [OutputEvent, ExitEvent]
 
 
 async def test_last_of_many_readers_gets_the_events(spawn: Spawn, tmp_path: Path) -> None:
