@@ -188,7 +188,15 @@ class Connection(Generic[T]):
 
         Return b"" if the call is not pending.
         """
-        if self._pending.pop(request_id, None) is None:
+        frame = self.ask_to_cancel(request_id)
+        return frame if self._pending.pop(request_id, None) is not None else b""
+
+    def ask_to_cancel(self, request_id: int) -> bytes:
+        """Return the bytes that cancel a call in the daemon. The call stays pending.
+
+        Return b"" if the call is not pending.
+        """
+        if request_id not in self._pending:
             return b""
         frame = encode_frame(encode_request("$/cancelRequest", {"id": request_id}), Framing.LINES)
         self._log("->", frame)

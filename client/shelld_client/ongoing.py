@@ -97,19 +97,23 @@ class Ongoing:
             self.send_only(calls.unsubscribe(name))
             self._connection.ownership.ended(name)
 
-    def abandon(self, undo: Callable[[bytes], Call[Any]]) -> None:
-        """End the request, and undo what it does: `undo` returns the call for its result.
+    def abandon(
+        self, undo: Callable[[bytes], Call[Any] | None], *, is_cancelled: bool = False
+    ) -> None:
+        """End the request, and undo what it does: `undo` returns the call for its result, if any.
 
-        The daemon may have answered already, so a cancellation could come too late. This waits for
-        nothing, because whoever calls it was interrupted.
+        With `is_cancelled`, also cancel it. The daemon may have answered already, so that can come
+        too late. This waits for nothing, because whoever calls it may have been interrupted.
         """
 
         def send_undo(answer: bytes) -> None:
-            if self._subscription:
-                self._connection.ownership.abandon(self._subscription, self._id)
+            self._leave()
             with suppress(ShellError):
-                self.send_only(undo(answer))
+                if (call := undo(answer)) is not None:
+                    self.send_only(call)
 
+        if is_cancelled and (cancellation := self._connection.ask_to_cancel(self._id)):
+            self._send(cancellation)
         self._leave_to(send_undo)
 
     def disown(self) -> None:

@@ -108,7 +108,8 @@ class EventStream(_Iteration):
             # Nobody may cancel it any more.
             self._is_over, self._ongoing = True, None
             if self._params.get("subscription") is None:
-                ongoing.abandon(lambda late: calls.unsubscribe(call.decode(late).subscription))
+                # Its subscription ends as that of any request.
+                ongoing.abandon(lambda _late: None)
             else:
                 # It can be continued again, but its earlier reader gets no more events.
                 ongoing.disown()
@@ -167,12 +168,30 @@ class OutputStream(_Iteration):
         self._request = request
         self._call = call
         self._failure: ShellError | None = None
+        # Whether the last item was taken.
+        self._is_finished = False
         self._exit: ExitEvent | None = None
         self._ends: dict[StreamName, int] = {"stdout": 0, "stderr": 0}
         self._ready: collections.deque[OutputEvent] = collections.deque()
 
     def __enter__(self) -> Self:
         return self
+
+    def end(self) -> None:
+        """End the iteration. Ends the command, too, if its last item was not taken."""
+        self._is_over = True
+        ongoing, self._ongoing = self._ongoing, None
+        if ongoing is not None and self._is_finished:
+            ongoing.end()
+        elif ongoing is not None:
+            ongoing.abandon(self._kill_in_background, is_cancelled=True)
+
+    def _kill_in_background(self, answer: bytes) -> Call[Any] | None:
+        """Return the call that kills a command that has moved to the background meanwhile."""
+        result = self._call.decode(answer)
+        if isinstance(result, BackgroundResult):
+            return calls.kill_shell(result.bash_id, {})
+        return None
 
     def __iter__(self) -> Iterator[OutputEvent | BashResult | BackgroundResult]:
         return self
@@ -192,7 +211,7 @@ class OutputStream(_Iteration):
             self._ongoing = self._begin(self._call)
         while not self._ready:
             if self._is_complete:
-                self._is_over = True
+                self._is_over = self._is_finished = True
                 if self._failure is not None:
                     raise self._failure
                 assert self.result is not None
@@ -202,6 +221,8 @@ class OutputStream(_Iteration):
                 # Another task has ended it.
                 raise StopIteration
             self._take(item)
+            if self._is_over:
+                raise StopIteration
         return self._ready.popleft()
 
     @property

@@ -133,7 +133,14 @@ class Client(SpawnedClient, Methods):
         pump = self._usable_pump(call)
         if not may_wait():
             raise ShellError(f"{call.method} is not sent: nobody can wait here for its events")
-        return Ongoing(self._connection, pump.send, Mailbox(), call)
+        ongoing = Ongoing(self._connection, pump.send, Mailbox(), call)
+        try:
+            # Check again: if the client failed meanwhile, `_ended` has not seen this call.
+            self._raise_if_unusable()
+        except BaseException:
+            ongoing.end()
+            raise
+        return ongoing
 
     # -- in the pump's thread ---------------------------------------------------------------
 

@@ -368,6 +368,40 @@ async def test_stream_ends_when_the_command_moves_to_the_background(spawn: Spawn
         await shell.kill_shell(items[-1].bash_id)
 
 
+async def test_stream_left_before_its_last_item_leaves_nothing(spawn: Spawn) -> None:
+    async with spawn() as shell:
+        for has_answer in (True, False):
+            async with shell.stream("echo a; sleep 300", session=None) as stream:
+                bash_id = (await anext(stream)).bash_id
+                # The command goes on in the background, but nobody has taken the stream's result.
+                await shell.background(bash_id)
+                if has_answer:
+                    await shell.ping()
+            await is_over(shell, "echo a; sleep 300")
+
+
+def test_client_that_fails_as_events_begin_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Client.spawn() as shell:
+
+        def end_first() -> Mailbox:
+            """End the daemon between the first look at the client and the request."""
+            os.kill(shell.pid, signal.SIGKILL)
+            wait_for(lambda: not can_ping(shell), "the end of the daemon")
+            return Mailbox()
+
+        monkeypatch.setattr("shelld_client.sync.Mailbox", end_first)
+        with pytest.raises(DaemonExited), shell.events():
+            pass
+
+
+def can_ping(shell: Client) -> bool:
+    try:
+        shell.ping()
+    except ShellError:
+        return False
+    return True
+
+
 async def test_stream_fills_what_was_skipped(spawn: Spawn, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shelld_client.mailbox.MAX_HELD_CHARACTERS", 100_000)
     async with spawn() as shell:
