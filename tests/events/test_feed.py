@@ -9,7 +9,7 @@ import anyio
 import anyio.lowlevel
 
 from shelld.events.feed import Feed
-from shelld.events.subscription import Subscription, SubscriptionOptions
+from shelld.events.subscription import MAX_QUEUED_BYTES, Subscription, SubscriptionOptions
 from shelld.shells.manager import Manager
 from shelld.shells.shell import Shell
 from shelld_protocol.event_methods import Event, ExitEvent, OutputEvent
@@ -31,7 +31,7 @@ class Client:
         self.received.append(params)
 
     async def wait_until_read(self) -> None:
-        raise AssertionError("it always reads")
+        assert self.backlog, "it has read everything"
 
 
 def feed_of(shell: Shell, client: Client) -> Feed:
@@ -99,3 +99,18 @@ async def test_end_counts_only_the_output_that_was_sent() -> None:
     sent = sum(len(each.text) for each in client.received if isinstance(each, OutputEvent))
     (last,) = [each for each in client.received if isinstance(each, ExitEvent)]
     assert last.stdout_bytes == sent
+
+
+async def test_skipped_output_ends_where_a_sequence_does() -> None:
+    shell, client = running_shell(), Client()
+    feed = feed_of(shell, client)
+    client.backlog = MAX_QUEUED_BYTES
+    # The second line end is inside a title.
+    shell.output.append(shell.stdout, b"skipped\n\x1b]0;title\nmore")
+    await feed.send_output()
+    client.backlog = 0
+    shell.output.append(shell.stdout, b" title\x07text\n")
+    await feed.send_output()
+    (output,) = client.received
+    assert isinstance(output, OutputEvent)
+    assert (output.start, output.skipped, output.text) == (8, 8, "text\n")

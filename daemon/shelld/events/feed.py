@@ -22,7 +22,7 @@ from shelld.events.subscription import Subscription
 from shelld.output.escapes import MAX_SEQUENCE_BYTES, whole_units
 from shelld.output.retention import OutputStream, StreamName
 from shelld.output.store import StreamStore
-from shelld.output.text import read_text
+from shelld.output.text import read_text, whole_lines
 from shelld.process import faults
 from shelld.shells.manager import Manager
 from shelld.shells.shell import Shell
@@ -262,8 +262,8 @@ class Feed:
 
 def _newest_line(store: StreamStore, start: int, stop: int) -> int:
     """Return where the last line before `stop` begins, or the end of the whole units there."""
-    begin = max(start, stop - MAX_SEQUENCE_BYTES)
+    # A control string around the last line end may be as long as a sequence can be.
+    begin = max(start, stop - 2 * MAX_SEQUENCE_BYTES)
     kept = store.read(begin, stop - begin)
     data = kept.data[: max(0, stop - kept.start)]
-    line = data.rfind(b"\n") + 1
-    return min(stop, kept.start + (line or whole_units(data)))
+    return min(stop, kept.start + (whole_lines(data) or whole_units(data)))
