@@ -68,7 +68,23 @@ def test_application_mode_changes_plain_cursor_keys(name: str, expected: bytes) 
 
 
 @pytest.mark.parametrize(
-    "name", ["", "enter", "Return", "C-", "M-", "S-a", "C-1", "C-é", "F13", "ab", "X-a", "C-Enter"]
+    "name",
+    [
+        "",
+        "enter",
+        "Return",
+        "C-",
+        "M-",
+        "S-a",
+        "C-1",
+        "C-é",
+        "F13",
+        "ab",
+        "X-a",
+        "C-Enter",
+        "C-ß",
+        "C-ı",
+    ],
 )
 def test_unknown_name_is_refused(name: str) -> None:
     with pytest.raises(UnknownKey):

@@ -96,7 +96,7 @@ def _sequence(key: str, modifiers: frozenset[str], *, application_cursor: bool) 
 def _with_ctrl(key: str) -> bytes:
     if key in _WITH_CTRL:
         return _WITH_CTRL[key]
-    if len(key) == 1 and "@" <= key.upper() <= "_":
+    if len(key) == 1 and key.isascii() and "@" <= key.upper() <= "_":
         return bytes((ord(key.upper()) & 0x1F,))
     raise UnknownKey(key)
 
