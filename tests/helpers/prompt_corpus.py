@@ -306,6 +306,13 @@ CONNECTED = (
     ' s = socket.create_server(("127.0.0.1", 0)); c = socket.create_connection(s.getsockname());'
     ' print("$ ", end="", flush=True); select.select([0, c], [], [])\''
 )
+# The same, with a thread for each.
+CONNECTED_THREAD = (
+    "stty {}; exec python3 -c 'import os, socket, threading;"
+    ' s = socket.create_server(("127.0.0.1", 0)); c = socket.create_connection(s.getsockname());'
+    " threading.Thread(target=c.recv, args=(1,), daemon=True).start();"
+    ' print("$ ", end="", flush=True); os.read(0, 1)\''
+)
 # Passes keys on to nowhere, under the name of a program that passes them on to another machine.
 REMOTE = (
     "ln -s $(python3 -c 'import os, sys; print(os.path.realpath(sys.executable))') ssh;"
@@ -335,6 +342,13 @@ _CLIENTS = (
     Entry("ssh-password", _MACHINE.format("-o StrictHostKeyChecking=no"), "ssh", ("ssh", "sshd")),
     Entry("ssh-session", REMOTE.format("raw -echo"), "ssh", waits="likely", is_quick=True),
     Entry("network-keys", CONNECTED.format("raw -echo"), "python3", waits="likely", is_quick=True),
+    Entry(
+        "network-thread",
+        CONNECTED_THREAD.format("raw -echo"),
+        "python3",
+        waits="likely",
+        is_quick=True,
+    ),
     Entry("openssl", "openssl genrsa -aes256", "openssl", ("openssl",)),
     Entry(
         "openssl-request",

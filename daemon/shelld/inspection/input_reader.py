@@ -36,7 +36,7 @@ MAX_LOOK_S: Final = 0.02
 # How long a terminal is silent before a hidden program is likely to wait for input.
 LIKELY_AFTER_S: Final = 1.0
 # These pass the terminal on to programs that cannot be seen from here. `_has_far_end` finds others,
-# but the connection of these may be a pipe or a local socket, or belong to another thread.
+# but the connection of these may be a pipe or a local socket.
 _REMOTE: Final = frozenset({"ssh", "docker", "podman", "kubectl", "machinectl", "lxc", "virsh"})
 
 
@@ -197,14 +197,16 @@ def _reader(members: list[_Member], target: InputState, budget: _Budget) -> Foun
             seen.update(inner)
             if not inner:
                 program = name_of(member.pid)
-                is_proved = is_only_read or not (program in _REMOTE or _has_far_end(wait))
+                all_waits = (member.reads or {}).values()
+                is_passed_on = program in _REMOTE or any(map(_has_far_end, set(all_waits)))
+                is_proved = is_only_read or not is_passed_on
                 is_timed = wait.is_read and target.read_has_limit and file == target.source.file
                 return Found(member.pid, program, not (wait.has_limit or is_timed), is_proved)
     return None
 
 
 def _has_far_end(wait: Wait) -> bool:
-    """Whether a thread also waits for data from the network, as programs do that pass input on.
+    """Whether a thread waits for data from the network, as in programs that pass input on.
 
     A socket that listens does not count: servers have keys for their users, too.
     """

@@ -246,6 +246,8 @@ _BY_MACHINE: Final[dict[str, dict[int, _Look]]] = {
     "x86_64": {
         0: _from_read,
         19: _from_read,  # readv
+        45: _from_read,  # recvfrom
+        47: _from_read,  # recvmsg
         7: _from_poll,
         271: _from_ppoll,
         23: _from_select,
@@ -257,6 +259,8 @@ _BY_MACHINE: Final[dict[str, dict[int, _Look]]] = {
     "aarch64": {
         63: _from_read,
         65: _from_read,  # readv
+        207: _from_read,  # recvfrom
+        212: _from_read,  # recvmsg
         73: _from_ppoll,
         72: _from_select,  # pselect6
         22: _from_epoll_wait,  # epoll_pwait

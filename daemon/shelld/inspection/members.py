@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 
 from shelld.inspection.kernel import process
-from shelld.keeper.tree import read_file
+from shelld.keeper.tree import children_of, lister, read_file
 
 
 def members(top: int) -> Iterator[int | None]:
@@ -19,15 +19,21 @@ def members(top: int) -> Iterator[int | None]:
         # Processes whose parent has ended belong to the runner.
         waiting = [process(top).parent]
         is_runner = True
+        list_children = lister() or _no_children
         while waiting:
             pid = waiting.pop()
             if not is_runner:
                 yield pid
             is_runner = False
-            for child in _children(pid):
+            by_threads = list_children is children_of
+            for child in _children(pid) if by_threads else list_children(pid):
                 if child is not None:
                     waiting.append(child)
                 yield None
+
+
+def _no_children(_pid: int) -> list[int]:
+    return []
 
 
 def _children(pid: int) -> Iterator[int | None]:
