@@ -49,3 +49,29 @@ async def test_failed_or_cancelled_owner_ends_its_turn() -> None:
             await anyio.sleep_forever()
     async with turns.turn():
         pass
+
+
+async def test_hurried_work_leaves_a_round_to_others_after_each() -> None:
+    turns, events = Turns(), list[str]()
+
+    async def work(name: str) -> None:
+        await turns.do_now(lambda: events.append(name))
+
+    async def other() -> None:
+        for _ in range(20):
+            events.append("other")
+            await checkpoint()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(other)
+        for name in "abc":
+            tasks.start_soon(work, name)
+    for first, second in zip("abc", "bca"[:2], strict=False):
+        between = events[events.index(first) : events.index(second)]
+        assert "other" in between
+
+
+async def test_hurried_work_does_not_wait_for_a_turn() -> None:
+    turns = Turns()
+    async with turns.turn():
+        assert await turns.do_now(lambda: 1) == 1

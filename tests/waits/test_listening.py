@@ -17,7 +17,7 @@ from shelld.terminals.input import PipeInput
 from shelld.waits import listening, prompts
 from shelld.waits.listening import listening_ports, wait_for_port
 from shelld.waits.pauses import Pauses
-from shelld.waits.prompts import wait_for_prompt
+from shelld.waits.prompts import State, wait_for_prompt
 from shelld_protocol.structs import Listener, Prompt
 
 STEPS = 5
@@ -81,10 +81,10 @@ async def test_wait_for_a_port_ends_although_another_has_the_turn(
 async def test_wait_for_a_prompt_ends_although_another_has_the_turn(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def prompt_of(_shell: Shell) -> Prompt:
-        return PROMPT
+    def state_of(_shell: Shell) -> State:
+        return State(PROMPT, is_stopped=False)
 
-    monkeypatch.setattr(prompts, "prompt_of", prompt_of)
+    monkeypatch.setattr(prompts, "state_of", state_of)
     async with looks_of_others() as looks:
         assert await wait_for_prompt(shell, anyio.current_time() + 0.05, Pauses(looks)) is PROMPT
 

@@ -12,7 +12,7 @@ from shelld.eventloop.turns import Turns
 from shelld.shells.shell import Shell
 from shelld.waits import prompts
 from shelld.waits.pauses import Pauses
-from shelld.waits.prompts import settled_prompt_of
+from shelld.waits.prompts import State, prompt_of, settled_prompt_of, state_of
 from shelld_protocol.structs import Prompt
 
 PROMPT = Prompt("proved", True, True, True, 1, "program", 500, "text")
@@ -85,3 +85,51 @@ async def test_costly_looks_are_rare(shell: Shell) -> None:
 
     assert await pauses.look(look, shell) is None
     assert pauses.next(shell) >= 0.3
+
+
+# -- looks of results -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[State]:
+    """The looks at a shell so far. Each is an expensive one."""
+    taken: list[State] = []
+
+    def look(_shell: Shell) -> State:
+        taken.append(State(None, is_stopped=bool(len(taken) % 2)))
+        return taken[-1]
+
+    monkeypatch.setattr(prompts, "_state_of", look)
+    monkeypatch.setattr(prompts, "_EXPENSIVE_S", -1.0)
+    monkeypatch.setattr(prompts, "_REUSED", 1e9)
+    return taken
+
+
+def test_results_share_an_expensive_look(looks: list[State]) -> None:
+    shell = Shell("shell_a")
+    shell.started()
+    assert state_of(shell) == state_of(shell) == looks[0]
+    assert len(looks) == 1
+
+
+def test_look_serves_nobody_after_more_output(looks: list[State]) -> None:
+    shell = Shell("shell_a")
+    shell.started()
+    state_of(shell)
+    shell.output.append(shell.stdout, b"more")
+    assert state_of(shell) == looks[1]
+
+
+def test_cheap_look_serves_one_result(looks: list[State], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prompts, "_EXPENSIVE_S", 60.0)
+    shell = Shell("shell_a")
+    shell.started()
+    assert [state_of(shell), state_of(shell)] == looks
+
+
+def test_waits_look_for_themselves(looks: list[State]) -> None:
+    shell = Shell("shell_a")
+    shell.started()
+    state_of(shell)
+    prompt_of(shell)
+    assert len(looks) == 2

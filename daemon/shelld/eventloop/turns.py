@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Final, TypeVar
 
 import anyio
+from anyio.lowlevel import checkpoint
+
+T = TypeVar("T")
 
 # After a turn, nobody has the next one for this many times as long as it has worked.
 _REST_SHARE: Final = 3
@@ -27,6 +30,7 @@ class Turns:
     def __init__(self) -> None:
         self._lock = anyio.Lock()
         self._free_from = 0.0
+        self._hurried = anyio.Lock()
 
     @asynccontextmanager
     async def turn(self) -> AsyncGenerator[Turn]:
@@ -38,3 +42,13 @@ class Turns:
                 yield turn
             finally:
                 self._free_from = anyio.current_time() + _REST_SHARE * turn.cost_s
+
+    async def do_now(self, work: Callable[[], T]) -> T:
+        """Do some work that cannot wait for a turn.
+
+        However many tasks do so, other requests run after the work of each.
+        """
+        async with self._hurried:
+            result = work()
+            await checkpoint()
+        return result

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from typing import Final
 
 import anyio
-from anyio.lowlevel import checkpoint
 
 from shelld.eventloop.turns import Turns
 from shelld.inspection import ports, sockets
@@ -43,8 +42,8 @@ async def wait_for_port(
     while not shell.has_ended:
         if anyio.current_time() >= give_up_at:
             look = _Look(shell, port)
-            while not look.go_on():
-                await checkpoint()
+            while not await looks.do_now(look.go_on):
+                pass
             return look.found
         # Also ends the wait for a turn.
         with anyio.CancelScope(deadline=give_up_at):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from typing import Final, NamedTuple
+from weakref import WeakKeyDictionary
 
 import anyio
 
@@ -25,6 +26,9 @@ _DELIVERY_S: Final = 0.05
 # A program that also waits for time to pass counts only if it has been silent for so long. It may
 # wait for an answer of its terminal.
 _TIMER_MS: Final = 100
+# A look that has cost more than this serves other results for a time of `_REUSED` times its cost.
+_EXPENSIVE_S: Final = 0.002
+_REUSED: Final = 10
 # If the output does not stop, it looks after this time anyway.
 LOOK_ANYWAY_S: Final = 1.0
 
@@ -49,18 +53,33 @@ class State(NamedTuple):
 _NOTHING: Final = State(None, is_stopped=False)
 
 
+class _Look(NamedTuple):
+    """What an expensive look has seen. It serves until `good_until` (time.monotonic()), or until
+    something is written.
+    """
+
+    state: State
+    activity: object
+    good_until: float
+
+
+_looks: Final[WeakKeyDictionary[Shell, _Look]] = WeakKeyDictionary()
+
+
 def state_of(shell: Shell, seen: SeenPrompt | None = None) -> State:
     """Return what a shell does. It has no prompt if it does not wait for input, or takes none.
 
     A prompt that was `seen` before still counts if nothing has been written since: the program may
     just look at its clock.
+
+    Results do not take turns with their looks, so many results at once share an expensive one.
     """
-    try:
-        state = _state_of(shell)
-    except Exception as error:
-        # No result may fail, and lose its output, because of processes that are odd.
-        answer_for(error, "the look at a command's processes")
-        state = _NOTHING
+    last = _looks.get(shell)
+    is_good = last is not None and last.activity == shell.activity and not shell.has_ended
+    if last is not None and is_good and time.monotonic() < last.good_until:
+        state = last.state
+    else:
+        state = _look_at(shell)
     if seen is None or shell.has_ended or seen.activity != shell.activity:
         return state
     return state if state.prompt or state.is_stopped else state._replace(prompt=seen.prompt)
@@ -68,7 +87,20 @@ def state_of(shell: Shell, seen: SeenPrompt | None = None) -> State:
 
 def prompt_of(shell: Shell) -> Prompt | None:
     """Return what a shell waits for; None if it does not wait for input, or takes none."""
-    return state_of(shell).prompt
+    return _look_at(shell).prompt
+
+
+def _look_at(shell: Shell) -> State:
+    began, activity = time.thread_time(), shell.activity
+    try:
+        state = _state_of(shell)
+    except Exception as error:
+        # No result may fail, and lose its output, because of processes that are odd.
+        answer_for(error, "the look at a command's processes")
+        state = _NOTHING
+    if (cost := time.thread_time() - began) > _EXPENSIVE_S:
+        _looks[shell] = _Look(state, activity, time.monotonic() + _REUSED * cost)
+    return state
 
 
 def _state_of(shell: Shell) -> State:
@@ -152,7 +184,7 @@ async def wait_for_prompt(shell: Shell, give_up_at: float, pauses: Pauses) -> Pr
     looked_at = anyio.current_time()
     while takes_input(shell):
         if (now := anyio.current_time()) >= give_up_at:
-            return prompt_of(shell)
+            return state_of(shell).prompt
         # Also ends the wait for a turn.
         with anyio.CancelScope(deadline=give_up_at):
             if not await shell.wait_for_news(now + pauses.next(shell)):
