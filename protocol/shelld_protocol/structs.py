@@ -231,7 +231,10 @@ class Prompt(Result):
             "modes of the terminal and a second of silence suggest it."
         ),
     ]
-    blocking: Annotated[bool, Meta(description="Whether it waits without a time limit.")]
+    blocking: Annotated[
+        bool,
+        Meta(description="Whether it waits without a time limit, and not for the network, too."),
+    ]
     line_mode: Annotated[
         bool | None,
         Meta(description="Whether the terminal passes on whole lines. Null for an open stdin."),

@@ -300,7 +300,7 @@ _MACHINE = (
     " ssh -F none -o UserKnownHostsFile=hosts -o PreferredAuthentications=password {}"
     ' -o ProxyCommand="$as $(command -v sshd) -i -f /dev/null -h $PWD/key" x@stand-in'
 )
-# Waits for its terminal and for data from the network, as programs do that connect the two.
+# Waits for its terminal and for data from the network.
 CONNECTED = (
     "stty {}; exec python3 -c 'import select, socket;"
     ' s = socket.create_server(("127.0.0.1", 0)); c = socket.create_connection(s.getsockname());'
@@ -341,14 +341,10 @@ _CLIENTS = (
     Entry("ssh-host-key", _MACHINE.format(""), "ssh", ("ssh", "sshd")),
     Entry("ssh-password", _MACHINE.format("-o StrictHostKeyChecking=no"), "ssh", ("ssh", "sshd")),
     Entry("ssh-session", REMOTE.format("raw -echo"), "ssh", waits="likely", is_quick=True),
-    Entry("network-keys", CONNECTED.format("raw -echo"), "python3", waits="likely", is_quick=True),
-    Entry(
-        "network-thread",
-        CONNECTED_THREAD.format("raw -echo"),
-        "python3",
-        waits="likely",
-        is_quick=True,
-    ),
+    # With a connection that is kept, as installers and language servers have them.
+    Entry("network-keys", CONNECTED.format("raw -echo"), "python3", is_quick=True),
+    Entry("network-lines", CONNECTED.format("sane"), "python3", is_quick=True),
+    Entry("network-thread", CONNECTED_THREAD.format("sane"), "python3", is_quick=True),
     Entry("openssl", "openssl genrsa -aes256", "openssl", ("openssl",)),
     Entry(
         "openssl-request",

@@ -5,7 +5,7 @@ Most do not read at all. Others read something else than what is typed.
 
 from __future__ import annotations
 
-from prompt_corpus import CONNECTED, CONNECTED_THREAD, NOBODY, REMOTE, SILENT, Entry
+from prompt_corpus import NOBODY, REMOTE, SILENT, Entry
 
 
 def _quick(name: str, command: str, ready: str = "ready") -> Entry:
@@ -73,8 +73,6 @@ _WORK = (
     _quick("nohup", "echo ready; nohup sleep 300"),
     # It waits for input all the time, also while the other machine works.
     _quick("ssh-command", REMOTE.format("sane"), "$"),
-    _quick("network-client", CONNECTED.format("sane"), "$"),
-    _quick("network-client-of-threads", CONNECTED_THREAD.format("sane"), "$"),
     _quick("setsid", "echo ready; setsid -w sleep 300"),
 )
 

@@ -121,7 +121,7 @@ def test_program_with_a_far_end_is_likely_at_best(
 
 
 @pytest.mark.parametrize(
-    ("other", "is_proved"),
+    ("other", "is_blocking"),
     [
         ("socket.create_connection(server.getsockname())", False),
         ("socket.socket(type=socket.SOCK_DGRAM)", False),
@@ -131,7 +131,9 @@ def test_program_with_a_far_end_is_likely_at_best(
         ("0", True),
     ],
 )
-def test_wait_for_the_network_makes_a_program_likely_at_best(other: str, is_proved: bool) -> None:
+def test_program_that_waits_for_the_network_too_is_proved_later(
+    other: str, is_blocking: bool
+) -> None:
     code = (
         'import select, socket; server = socket.create_server(("127.0.0.1", 0));'
         f" other = {other}; select.select([0, other], [], [])"
@@ -139,11 +141,24 @@ def test_wait_for_the_network_makes_a_program_likely_at_best(other: str, is_prov
     with on_terminal(sys.executable, "-c", code) as (pid, source):
         wait_for(lambda: find(pid, source, KEYS, LONG_S) is not None, "the program to wait")
         for modes in (KEYS, LINES):
-            found = find(pid, source, modes, LONG_S)
-            is_there = is_proved or modes is KEYS
-            assert (found is not None and (found.is_proved, found.is_blocking)) == (
-                is_there and (is_proved, True)
-            )
+            found = find(pid, source, modes, SHORT_S)
+            assert found is not None
+            assert (found.is_proved, found.is_blocking) == (True, is_blocking)
+
+
+def test_network_of_another_thread_counts_too() -> None:
+    code = (
+        'import os, socket, threading; server = socket.create_server(("127.0.0.1", 0));'
+        " other = socket.create_connection(server.getsockname());"
+        " threading.Thread(target=other.recv, args=(1,), daemon=True).start(); os.read(0, 1)"
+    )
+    with on_terminal(sys.executable, "-c", code) as (pid, source):
+
+        def waits_for_both() -> bool:
+            found = find(pid, source, KEYS, SHORT_S)
+            return found is not None and found.is_proved and not found.is_blocking
+
+        wait_for(waits_for_both, "both threads to wait")
 
 
 def test_look_ends_with_its_budget(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,13 +35,19 @@ from shelld.terminals.pty import Modes
 MAX_LOOK_S: Final = 0.02
 # How long a terminal is silent before a hidden program is likely to wait for input.
 LIKELY_AFTER_S: Final = 1.0
-# These pass the terminal on to programs that cannot be seen from here. `_has_far_end` finds others,
-# but the connection of these may be a pipe or a local socket.
-_REMOTE: Final = frozenset({"ssh", "docker", "podman", "kubectl", "machinectl", "lxc", "virsh"})
+# These pass the terminal on to programs that cannot be seen from here.
+_REMOTE: Final = frozenset(
+    {
+        *("ssh", "mosh-client", "docker", "podman", "nerdctl", "kubectl", "machinectl", "lxc"),
+        *("virsh", "nc", "ncat", "netcat"),
+    }
+)
 
 
 class Found(NamedTuple):
-    """The process that waits. `is_blocking`: without a time limit. `is_proved`: see above."""
+    """The process that waits. `is_blocking`: without a time limit, and not for the network, too.
+    `is_proved`: see above.
+    """
 
     pid: int
     program: str
@@ -197,12 +203,16 @@ def _reader(members: list[_Member], target: InputState, budget: _Budget) -> Foun
             seen.update(inner)
             if not inner:
                 program = name_of(member.pid)
-                all_waits = (member.reads or {}).values()
-                is_passed_on = program in _REMOTE or any(map(_has_far_end, set(all_waits)))
-                is_proved = is_only_read or not is_passed_on
                 is_timed = wait.is_read and target.read_has_limit and file == target.source.file
-                return Found(member.pid, program, not (wait.has_limit or is_timed), is_proved)
+                has_else = not is_only_read and any(map(_has_far_end, _waits_of(member)))
+                is_blocking = not (wait.has_limit or is_timed or has_else)
+                is_proved = is_only_read or program not in _REMOTE
+                return Found(member.pid, program, is_blocking, is_proved)
     return None
+
+
+def _waits_of(member: _Member) -> set[Wait]:
+    return set((member.reads or {}).values())
 
 
 def _has_far_end(wait: Wait) -> bool:

@@ -150,7 +150,7 @@ def network_sockets(wait: Wait) -> set[int]:
         path = f"{wait.place}/fd/{descriptor}"
         # Other files have no such attribute.
         with contextlib.suppress(OSError):
-            if os.getxattr(path, "system.sockprotoname").startswith((b"TCP", b"UDP")):
+            if os.getxattr(path, "system.sockprotoname").startswith((b"TCP", b"UDP", b"MPTCP")):
                 found.add(os.stat(path).st_ino)
     return found
 
