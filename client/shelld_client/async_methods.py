@@ -22,6 +22,7 @@ from shelld_client.calls import (
     OutputOptions,
     ScreenOptions,
     StreamOptions,
+    Undo,
 )
 from shelld_protocol.about import ServerInfoResult
 from shelld_protocol.input_methods import ResizeShellResult, WriteStdinResult
@@ -62,7 +63,7 @@ class AsyncMethods:
         """The same, whatever cancels the caller."""
         raise NotImplementedError
 
-    def _begin(self, call: Call[Any]) -> AsyncOngoing:
+    def _begin(self, call: Call[Any], undo: Undo) -> AsyncOngoing:
         """Send a call, whose events and answer are then taken one by one."""
         raise NotImplementedError
 

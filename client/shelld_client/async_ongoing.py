@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
+from weakref import ref
 
 from shelld_client import calls
-from shelld_client.calls import Call
+from shelld_client.calls import Call, Undo
 from shelld_client.connection import Connection
 from shelld_client.errors import ProtocolError, ShellError
 from shelld_client.mailbox import AsyncMailbox, End, Item
@@ -20,8 +21,18 @@ from shelld_client.results import subscription_in
 from shelld_protocol.event_methods import Event
 
 
+def nothing_to_undo(_result: bytes) -> None:
+    """For a request that leaves nothing but a subscription."""
+
+
 class AsyncOngoing:
-    """Sends a request. Raises `ShellError` if that is impossible."""
+    """Sends a request. Raises `ShellError` if that is impossible, or what `check` raises.
+
+    `check` is called once the request is known to the connection.
+    """
+
+    # For `__del__`, even if `__init__` has failed.
+    _has_ended = True
 
     def __init__(
         self,
@@ -29,23 +40,35 @@ class AsyncOngoing:
         send: Callable[[bytes], None],
         mailbox: AsyncMailbox,
         call: Call[Any],
+        *,
+        check: Callable[[], None],
+        undo: Undo,
     ) -> None:
         self._connection = connection
         self._send = send
         self._mailbox = mailbox
+        self._undo = undo
         self._id = connection.new_id()
         # The subscription that it continues, and then the one that it owns.
         self._subscription = str(call.params.get("subscription") or "")
         self._has_taken_over = False
-        mailbox.on_answer = self._answered
+        mailbox.on_answer = _weakly(self)
+        self._has_ended = False
         connection.listen(self._id, mailbox)
         try:
             if self._subscription:
                 connection.ownership.expect(self._subscription, self._id)
-            send(connection.call(self._id, call.method, call.params, mailbox))
-        except BaseException:
+            frame = connection.call(self._id, call.method, call.params, mailbox)
+            check()
+            send(frame)
+        except Exception:
+            # It was not sent. After an interrupt, it may have been: `__del__` cares for that.
             self.end()
             raise
+
+    def __del__(self) -> None:
+        if not self._has_ended:
+            self.abandon()
 
     async def next(self) -> Item:
         """Wait for the next event, the answer, or the end."""
@@ -77,16 +100,21 @@ class AsyncOngoing:
         """Listen no more, and let those go on who wait in `next`.
 
         Cancels the request, unless it was answered. Ends its subscription, unless another request
-        has continued it.
+        has continued it. If an interrupt ends this early, another call does the rest.
         """
         self._connection.unlisten(self._id)
-        if cancellation := self._connection.cancel(self._id):
-            self._send(cancellation)
+        self._cancel()
+        # Only now: what was not sent must not be forgotten.
+        self._connection.cancel(self._id)
         self._leave()
         self._mailbox.end()
+        self._has_ended = True
 
-    def _answered(self, answer: bytes | ShellError) -> None:
-        # The daemon sends events to the request that it has answered last, so the order counts.
+    def answered(self, answer: bytes | ShellError) -> None:
+        """Learn of the answer, in the order of all answers.
+
+        The daemon sends the events of a subscription to the request that it has answered last.
+        """
         if isinstance(answer, ShellError):
             self._leave()
         elif name := subscription_in(answer):
@@ -94,48 +122,38 @@ class AsyncOngoing:
             self._has_taken_over = self._connection.claim(name, self._id)
 
     def _leave(self) -> None:
-        name, self._subscription = self._subscription, ""
+        name = self._subscription
         if name and self._connection.ownership.leave(name, self._id):
             self.send_only(calls.unsubscribe(name))
             self._connection.ownership.ended(name)
+        self._subscription = ""
 
-    def abandon(
-        self, undo: Callable[[bytes], Call[Any] | None], *, is_cancelled: bool = False
-    ) -> None:
-        """End the request, and undo what it does: `undo` returns the call for its result, if any.
+    def abandon(self) -> None:
+        """Cancel the request, and undo what it has done if that comes too late.
 
-        With `is_cancelled`, also cancel it. The daemon may have answered already, so that can come
-        too late. This waits for nothing, because whoever calls it may have been interrupted.
+        This waits for nothing, because whoever calls it may have been interrupted. A subscription
+        that it takes from another reader can be continued again. That reader learns that nothing
+        more comes.
         """
 
-        def send_undo(answer: bytes) -> None:
-            self._leave()
-            with suppress(ShellError):
-                if (call := undo(answer)) is not None:
-                    self.send_only(call)
-
-        if is_cancelled and (cancellation := self._connection.ask_to_cancel(self._id)):
-            self._send(cancellation)
-        self._leave_to(send_undo)
-
-    def disown(self) -> None:
-        """End the request, but not a subscription that it takes from another reader.
-
-        That reader learns that nothing more comes. The subscription can be continued again.
-        """
-
-        def leave_to_others(_answer: bytes) -> None:
+        def undo(answer: bytes) -> None:
             if self._has_taken_over:
                 self._connection.ownership.abandon(self._subscription, self._id)
             else:
                 self._leave()
+            with suppress(ShellError):
+                if (call := self._undo(answer)) is not None:
+                    self.send_only(call)
 
-        self._leave_to(leave_to_others)
-
-    def _leave_to(self, take_answer: Callable[[bytes], None]) -> None:
+        self._cancel()
         self._connection.unlisten(self._id)
-        self._mailbox.abandon(take_answer)
+        self._mailbox.abandon(undo)
         self._mailbox.end()
+        self._has_ended = True
+
+    def _cancel(self) -> None:
+        if cancellation := self._connection.ask_to_cancel(self._id):
+            self._send(cancellation)
 
     def send_only(self, call: Call[Any]) -> None:
         """Send a request whose answer nobody takes."""
@@ -143,3 +161,14 @@ class AsyncOngoing:
             request_id = self._connection.new_id()
             frame = self._connection.call(request_id, call.method, call.params, AsyncMailbox())
             self._send(frame)
+
+
+def _weakly(ongoing: AsyncOngoing) -> Callable[[bytes | ShellError], None]:
+    """Return a function that passes on the answer, but does not keep the object alive."""
+    weak = ref(ongoing)
+
+    def pass_on(answer: bytes | ShellError) -> None:
+        if (found := weak()) is not None:
+            found.answered(answer)
+
+    return pass_on

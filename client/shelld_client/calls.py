@@ -9,7 +9,7 @@ import base64
 import math
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
-from typing import Any, Final, Generic, Literal, NamedTuple, TypedDict, TypeVar, cast
+from typing import Any, Final, Generic, Literal, NamedTuple, TypeAlias, TypedDict, TypeVar, cast
 
 import msgspec
 
@@ -188,6 +188,10 @@ class Call(NamedTuple, Generic[T]):
     method: str
     params: dict[str, Any]
     decode: Callable[[bytes], T]
+
+
+# Returns the call that undoes what another one does, for its result (JSON); None if there is none.
+Undo: TypeAlias = Callable[[bytes], Call[Any] | None]
 
 
 def bash(command: str, options: Mapping[str, Any]) -> Call[AnyBashResult]:

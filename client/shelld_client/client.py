@@ -21,7 +21,7 @@ from shelld_client import calls
 from shelld_client.async_methods import AsyncMethods
 from shelld_client.async_ongoing import AsyncOngoing
 from shelld_client.background import Background, run_together
-from shelld_client.calls import Call
+from shelld_client.calls import Call, Undo
 from shelld_client.child import (
     LAST_WORDS_S,
     POST_MORTEM_S,
@@ -177,9 +177,16 @@ class AsyncClient(SpawnedClient, AsyncMethods):
             return await self._request(call)
         raise AssertionError("nothing cancels a shielded scope")
 
-    def _begin(self, call: Call[Any]) -> AsyncOngoing:
+    def _begin(self, call: Call[Any], undo: Undo) -> AsyncOngoing:
         transport = self._usable_transport()
-        return AsyncOngoing(self._connection, transport.send, AsyncMailbox(), call)
+        return AsyncOngoing(
+            self._connection,
+            transport.send,
+            AsyncMailbox(),
+            call,
+            check=self._raise_if_unusable,
+            undo=undo,
+        )
 
     async def _serve(self) -> None:
         assert self._transport is not None

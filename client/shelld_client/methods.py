@@ -20,6 +20,7 @@ from shelld_client.calls import (
     OutputOptions,
     ScreenOptions,
     StreamOptions,
+    Undo,
 )
 from shelld_client.ongoing import Ongoing
 from shelld_client.streams import EventStream, Job, OutputStream
@@ -62,7 +63,7 @@ class Methods:
         """The same, whatever cancels the caller."""
         raise NotImplementedError
 
-    def _begin(self, call: Call[Any]) -> Ongoing:
+    def _begin(self, call: Call[Any], undo: Undo) -> Ongoing:
         """Send a call, whose events and answer are then taken one by one."""
         raise NotImplementedError
 

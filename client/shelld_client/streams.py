@@ -8,14 +8,15 @@ from __future__ import annotations
 import collections
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, Literal, Protocol, Self, TypeAlias, TypeVar
 
 from shelld_client import calls
-from shelld_client.calls import AnyBashResult, Call
+from shelld_client.calls import AnyBashResult, Call, Undo
 from shelld_client.errors import CommandTimedOut, ProtocolError, ShellError, ShellNotFound
 from shelld_client.mailbox import End, Item
-from shelld_client.ongoing import Ongoing
+from shelld_client.ongoing import Ongoing, nothing_to_undo
 from shelld_protocol.event_methods import (
     Event,
     EventName,
@@ -42,7 +43,7 @@ class Request(Protocol):
 class Begin(Protocol):
     """Sends a request without waiting for the answer."""
 
-    def __call__(self, call: Call[Any]) -> Ongoing: ...
+    def __call__(self, call: Call[Any], undo: Undo) -> Ongoing: ...
 
 
 class _Iteration:
@@ -80,6 +81,8 @@ class EventStream(_Iteration):
     the last event, both inside the block.
     """
 
+    _subscribed: SubscribeResult | None = None
+
     def __init__(self, begin: Begin, options: Mapping[str, Any]) -> None:
         self.subscription = ""
         self.seq = 0
@@ -95,29 +98,30 @@ class EventStream(_Iteration):
         elif self._wanted and options.get("bash_id") is not None:
             # The end of the shell is the end of the iteration.
             params["events"] = [*self._wanted, "exit"]
-        self._subscribed: SubscribeResult | None = None
 
     def __enter__(self) -> Self:
         if self._ongoing is not None or self._is_over:
             raise RuntimeError("events can be entered once only")
         call = calls.subscribe(self._params)
-        self._ongoing = ongoing = self._begin(call)
+        self._ongoing = ongoing = self._begin(call, nothing_to_undo)
         try:
             self._subscribed = result = call.decode(ongoing.answer())
         except BaseException:
-            # Nobody may cancel it any more.
-            self._is_over, self._ongoing = True, None
-            if self._params.get("subscription") is None:
-                # Its subscription ends as that of any request.
-                ongoing.abandon(lambda _late: None)
-            else:
-                # It can be continued again, but its earlier reader gets no more events.
-                ongoing.disown()
+            self.end()
             raise
         self.subscription, self.seq = result.subscription, result.seq
         # Then nothing comes, unless events are sent again.
         self._is_over = result.is_over and self._params.get("from_seq") in (None, result.seq)
         return self
+
+    def end(self) -> None:
+        """End the iteration, and its subscription unless another reader has continued it."""
+        if self._ongoing is None or self._subscribed is not None:
+            super().end()
+            return
+        # Its entry was interrupted. The daemon begins the subscription all the same.
+        self._is_over = True
+        self._ongoing.abandon()
 
     def __iter__(self) -> Iterator[Event]:
         if self._ongoing is None:
@@ -180,18 +184,12 @@ class OutputStream(_Iteration):
     def end(self) -> None:
         """End the iteration. Ends the command, too, if its last item was not taken."""
         self._is_over = True
-        ongoing, self._ongoing = self._ongoing, None
-        if ongoing is not None and self._is_finished:
-            ongoing.end()
-        elif ongoing is not None:
-            ongoing.abandon(self._kill_in_background, is_cancelled=True)
-
-    def _kill_in_background(self, answer: bytes) -> Call[Any] | None:
-        """Return the call that kills a command that has moved to the background meanwhile."""
-        result = self._call.decode(answer)
-        if isinstance(result, BackgroundResult):
-            return calls.kill_shell(result.bash_id, {})
-        return None
+        if self._ongoing is not None and self._is_finished:
+            self._ongoing.end()
+        elif self._ongoing is not None:
+            self._ongoing.abandon()
+        # Only now: an interrupt may have come before.
+        self._ongoing = None
 
     def __iter__(self) -> Iterator[OutputEvent | BashResult | BackgroundResult]:
         return self
@@ -208,7 +206,7 @@ class OutputStream(_Iteration):
         if self._is_over:
             raise StopIteration
         if self._ongoing is None:
-            self._ongoing = self._begin(self._call)
+            self._ongoing = self._begin(self._call, partial(_kill, self._call))
         while not self._ready:
             if self._is_complete:
                 self._is_over = self._is_finished = True
@@ -273,21 +271,36 @@ class OutputStream(_Iteration):
             self._ready.append(part)
 
 
+def _kill(call: Call[AnyBashResult], answer: bytes) -> Call[Any] | None:
+    """Return the call that kills a command that runs in the background, by its result."""
+    result = call.decode(answer)
+    return calls.kill_shell(result.bash_id, {}) if isinstance(result, BackgroundResult) else None
+
+
+def _background_result(call: Call[AnyBashResult], answer: bytes) -> BackgroundResult:
+    result = call.decode(answer)
+    if not isinstance(result, BackgroundResult):
+        raise ProtocolError("the peer's result is no BackgroundResult")
+    return result
+
+
 class Job:
     """A command in the background that ends with the block, with all its processes.
 
     Use it with ``with``. Iterate over it for its events: output, and `ExitEvent` at the end.
     """
 
+    # For `__del__`, even if `__init__` has failed.
+    _ongoing: Ongoing | None = None
+    _is_killed = False
+
     def __init__(self, begin: Begin, finish: Request, call: Call[AnyBashResult]) -> None:
         """`finish` sends a request that no cancellation interrupts."""
         self._begin = begin
         self._finish = finish
         self._call = call
-        self._ongoing: Ongoing | None = None
         self._started: BackgroundResult | None = None
         self._is_over = False
-        self._has_left = False
 
     @property
     def started(self) -> BackgroundResult:
@@ -309,19 +322,20 @@ class Job:
     def __enter__(self) -> Self:
         if self._ongoing is not None:
             raise RuntimeError("a job can be started once only")
-        self._ongoing = ongoing = self._begin(self._call)
+        self._ongoing = ongoing = self._begin(self._call, partial(_kill, self._call))
         try:
-            self._started = self._result_of(ongoing.answer())
+            self._started = _background_result(self._call, ongoing.answer())
         except BaseException:
-            ongoing.abandon(lambda late: calls.kill_shell(self._result_of(late).bash_id, {}))
+            self._end()
             raise
         return self
 
-    def _result_of(self, answer: bytes) -> BackgroundResult:
-        result = self._call.decode(answer)
-        if not isinstance(result, BackgroundResult):
-            raise ProtocolError("the peer's result is no BackgroundResult")
-        return result
+    def _end(self) -> None:
+        """End the job without waiting, whether it has started or not."""
+        if self._ongoing is not None and self._is_killed:
+            self._ongoing.end()
+        elif self._ongoing is not None:
+            self._ongoing.abandon()
 
     def __exit__(
         self,
@@ -329,14 +343,14 @@ class Job:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._is_over = self._has_left = True
+        self._is_over = True
         try:
             # If the daemon is gone, so is the command.
             with suppress(ShellError):
                 self._finish(calls.kill_shell(self.id, {}))
+            self._is_killed = True
         finally:
-            if self._ongoing is not None:
-                self._ongoing.end()
+            self._end()
 
     def __iter__(self) -> Iterator[Event]:
         return self
@@ -352,6 +366,4 @@ class Job:
         raise StopIteration
 
     def __del__(self) -> None:
-        if self._ongoing is not None and self._started is not None and not self._has_left:
-            self._ongoing.send_only(calls.kill_shell(self.id, {}))
-            self._ongoing.end()
+        self._end()

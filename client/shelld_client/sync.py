@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import Any, Self, TypeAlias, TypeVar
 
 from shelld_client import calls
-from shelld_client.calls import Call
+from shelld_client.calls import Call, Undo
 from shelld_client.child import START_TIMEOUT_S, SpawnedClient, message_limit, no_shelld
 from shelld_client.connection import Connection
 from shelld_client.errors import DaemonExited, ProtocolError, ShellError
@@ -129,18 +129,19 @@ class Client(SpawnedClient, Methods):
     def _finish(self, call: Call[T]) -> T:
         return self._request(call)
 
-    def _begin(self, call: Call[Any]) -> Ongoing:
+    def _begin(self, call: Call[Any], undo: Undo) -> Ongoing:
         pump = self._usable_pump(call)
         if not may_wait():
             raise ShellError(f"{call.method} is not sent: nobody can wait here for its events")
-        ongoing = Ongoing(self._connection, pump.send, Mailbox(), call)
-        try:
-            # Check again: if the client failed meanwhile, `_ended` has not seen this call.
-            self._raise_if_unusable()
-        except BaseException:
-            ongoing.end()
-            raise
-        return ongoing
+        return Ongoing(
+            self._connection,
+            pump.send,
+            Mailbox(),
+            call,
+            # If the client failed meanwhile, `_ended` has not seen this call.
+            check=self._raise_if_unusable,
+            undo=undo,
+        )
 
     # -- in the pump's thread ---------------------------------------------------------------
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import _thread
+import gc
 import os
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -18,7 +20,8 @@ import anyio.lowlevel
 import pytest
 
 from both_clients import ANSWERING, peer
-from shelld_client import AsyncClient, Client, ShellError
+from shelld_client import AsyncClient, Client, OutputStream, ShellError
+from shelld_protocol.event_methods import MAX_SUBSCRIPTIONS
 from support import is_alive, wait_for
 
 
@@ -79,7 +82,7 @@ def test_a_call_can_be_interrupted_at_every_step(size: int) -> None:
             # The client is intact: it holds no lock, left no partial message, and mixed up no
             # answers.
             client.ping()
-            step += 1
+            step += 2
         assert step > 100
 
 
@@ -133,7 +136,7 @@ async def test_interrupt_at_every_step_of_sending_cancels(anyio_backend: str, si
         step = 1
         while interrupted_at(step, begin):
             await client.ping()
-            step += 1
+            step += 2
         assert step > 100
 
 
@@ -158,7 +161,7 @@ def test_trio_interrupts_reach_the_main_task(size: int) -> None:
                 was_interrupted = interrupter.steps_left < 0
                 assert interrupts == step - (not was_interrupted)
                 await client.ping()
-                step += 1
+                step += 2
         return interrupts
 
     assert anyio.run(main, backend="trio") > 100
@@ -241,3 +244,47 @@ def test_timeout_error_of_caller_passes_through_entering(impatient: None) -> Non
         signal.signal(signal.SIGINT, handler)
     thread.join()
     assert not is_alive(client.pid)
+
+
+# -- blocks -----------------------------------------------------------------------------------
+
+
+def begin(client: Client, what: str) -> Any:
+    if what == "events":
+        return client.events()
+    if what == "start":
+        return client.start("sleep 300")
+    return client.stream("echo out; sleep 300", session=None)
+
+
+def enter(block: Any) -> None:
+    block.__enter__()
+    if isinstance(block, OutputStream):
+        next(block)
+
+
+def is_interrupted(client: Client, what: str, step: int, *, is_left: bool) -> bool:
+    """Interrupt the beginning or the end of a block; return whether it has that step."""
+    block = begin(client, what)
+    if not is_left:
+        return interrupted_at(step, partial(enter, block))
+    enter(block)
+    return interrupted_at(step, partial(block.__exit__, None, None, None))
+
+
+@pytest.mark.parametrize("is_left", [False, True])
+@pytest.mark.parametrize("what", ["events", "start", "stream"])
+def test_interrupted_blocks_leave_nothing(what: str, is_left: bool) -> None:
+    with Client.spawn() as client:
+        step = 1
+        while is_interrupted(client, what, step, is_left=is_left):
+            # What the interrupt has kept from its end ends with its last reference.
+            gc.collect()
+            step += 2
+        assert step > 200
+        wait_for(
+            lambda: not any(each.is_running for each in client.list_shells()), "the end of all"
+        )
+        with ExitStack() as stack:
+            for _ in range(MAX_SUBSCRIPTIONS):
+                stack.enter_context(client.events())
