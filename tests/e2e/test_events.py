@@ -256,6 +256,27 @@ def test_prompt_of_an_open_input_ends_without_output(events: RawDaemon, tmp_path
     assert next_event(events)["method"] == "exited"
 
 
+ASKS_TWICE = """python3 -c "
+import signal
+class Stop(Exception): pass
+def stop(*_): raise Stop
+signal.signal(signal.SIGUSR1, stop)
+try: input('Name? ')
+except Stop: input('Delete all? ')
+" """
+
+
+def test_second_question_without_an_answer_is_told(events: RawDaemon) -> None:
+    subscribe(events, "prompt")
+    events.background(ASKS_TWICE, tty=True)
+    first = next_event(events, "prompt")["prompt"]
+    assert first["text"] == "Name?"
+    events.bash(f"kill -USR1 {first['pid']}", session=None)
+    while (second := next_event(events, "prompt")["prompt"]) is None:
+        pass
+    assert (second["pid"], second["text"].endswith("Delete all?")) == (first["pid"], True)
+
+
 def test_ports_follow_the_output_before_them(events: RawDaemon) -> None:
     # The first output is sent at once. The second would wait, if nothing came after it.
     subscribe(events, "output", "listening", interval_ms=5_000)

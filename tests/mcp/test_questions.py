@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 
 import anyio
 import pytest
@@ -18,7 +19,7 @@ from shelld.shells.shell import Shell
 from shelld.terminals.pty import Size
 from shelld.waits.prompts import prompt_of
 from shelld_protocol.structs import Prompt
-from support import DEADLINE_S, Json
+from support import DEADLINE_S, Gate, Json
 
 # A pause between polls.
 POLL_S = 0.02
@@ -143,3 +144,14 @@ async def test_an_answer_that_comes_second_is_no_error(ask: Ask) -> None:
     # This disk does not exist, so the command would do no harm even if it ran.
     await answer_late(asked, key, "dd if=/nonexistent of=/dev/sdzz9/nothing", b"echo World\n")
     assert (await asked.question())[0] == "prompt_2"
+
+
+async def test_output_of_another_process_leaves_a_question_open(ask: Ask, tmp_path: Path) -> None:
+    gate = Gate(tmp_path / "gate")
+    asked = await ask(f"( {gate.wait}; echo noise ) & {NAME}")
+    key, message = await asked.question()
+    assert "Name?" in message
+    gate.open()
+    while "noise" not in message:
+        again, message = await asked.question()
+        assert again == key

@@ -39,6 +39,7 @@ _PTS_MAJOR: Final = 136
 _LOCAL_MODES: Final = 3
 _CHARACTERS: Final = 6
 _EPOLL_ENTRY: Final = re.compile(rb"^tfd:\s*(\d+)\s+events:\s*([0-9a-f]+)", re.MULTILINE)
+_SLEEPS: Final = re.compile(rb"^voluntary_ctxt_switches:\s*(\d+)", re.MULTILINE)
 _MASTER_INDEX: Final = re.compile(r"^tty-index:\s*(\d+)", re.MULTILINE)
 
 
@@ -163,6 +164,15 @@ def inner_terminals(pid: int) -> Iterator[int]:
                 index = _MASTER_INDEX.search(read_file(f"/proc/{pid}/fdinfo/{name}").decode())
                 if index is not None:
                     yield os.makedev(_PTS_MAJOR, int(index[1]))
+
+
+def sleeps_of(pid: int) -> int:
+    """Return how often the first thread of a process has begun to sleep; -1 if that is hidden."""
+    try:
+        found = _SLEEPS.search(read_file(f"/proc/{pid}/status"))
+    except OSError:
+        return -1
+    return -1 if found is None else int(found[1])
 
 
 def name_of(pid: int) -> str:

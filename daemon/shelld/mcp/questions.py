@@ -4,9 +4,8 @@ Owns the keys of a task's questions. Only a proved prompt becomes a question, an
 may be seen: on a terminal that shows what is typed, or on a pipe. A secret is never asked for in a
 form; the message of the task then says that a person must type it.
 
-Two looks see the same question if they see the same prompt (see `identity_of`) after the same last
-line. An answer to any other question is ignored: the client has seen
-something else than the program now waits for.
+Two looks see the same question if they see the same prompt (see `identity_of`). An answer to any
+other question is ignored: the client has seen something else than the program now waits for.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, cast
 
 import anyio
 
@@ -44,13 +43,6 @@ _DECLINED: Final = "; the client gave no answer, and the program still waits"
 _NO_FORMS: Final = "; the client cannot show a form"
 
 
-class Question(NamedTuple):
-    """What identifies a question."""
-
-    prompt: PromptIdentity
-    text: str
-
-
 class Questions:
     """The questions of one task.
 
@@ -60,11 +52,11 @@ class Questions:
 
     def __init__(self, looks: Turns) -> None:
         self.pauses = Pauses(looks)
-        self.seen: Question | None = None
+        self.seen: PromptIdentity | None = None
         self.changed_at = 0.0
         self._count = 0
         # The last question, and its key until it is answered or declined. A secret has no key.
-        self._last: Question | None = None
+        self._last: PromptIdentity | None = None
         self._key: str | None = None
         self._is_declined = False
         self._noted_key: str | None = None
@@ -145,7 +137,7 @@ class Questions:
             self.seen = None
             self._note_change(shell)
             return None
-        question = Question(identity_of(shell, prompt), prompt.text)
+        question = identity_of(shell, prompt)
         if question != self._last:
             self._last, self._key, self._is_declined = question, None, False
             if _may_be_asked(prompt):
@@ -204,9 +196,9 @@ def _answer_in(response: object, key: str) -> str | None:
     return text
 
 
-def _is_unanswered(shell: Shell, asked: Question | None) -> bool:
+def _is_unanswered(shell: Shell, asked: PromptIdentity | None) -> bool:
     """Whether an answer can be written, and none was since a question was asked."""
     target = shell.input
     if asked is None or target is None or not takes_input(shell):
         return False
-    return target.written_at == asked.prompt.written_at
+    return target.written_at == asked.written_at

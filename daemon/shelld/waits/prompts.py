@@ -34,13 +34,18 @@ LOOK_ANYWAY_S: Final = 1.0
 
 
 class PromptIdentity(NamedTuple):
-    """What makes a prompt another one: its process, its modes, an answer since."""
+    """What makes a prompt another one: its process, its modes, an answer since.
+
+    `sleep`: a process that only waits for input has run since if the number of its sleeps has
+    changed. Any other process wakes up all the time, so the text of its prompt counts.
+    """
 
     pid: int
     certainty: str
     line_mode: bool | None
     echo: bool | None
     written_at: float
+    sleep: int | str
 
 
 class State(NamedTuple):
@@ -168,7 +173,10 @@ def is_settled(found: Prompt) -> bool:
 
 def identity_of(shell: Shell, found: Prompt) -> PromptIdentity:
     _, written_at = shell.activity
-    return PromptIdentity(found.pid, found.certainty, found.line_mode, found.echo, written_at)
+    sleep = kernel.sleeps_of(found.pid) if found.blocking else found.text
+    return PromptIdentity(
+        found.pid, found.certainty, found.line_mode, found.echo, written_at, sleep
+    )
 
 
 def takes_input(shell: Shell) -> bool:
