@@ -148,7 +148,7 @@ async def test_an_answer_that_comes_second_is_no_error(ask: Ask) -> None:
 
 async def test_output_of_another_process_leaves_a_question_open(ask: Ask, tmp_path: Path) -> None:
     gate = Gate(tmp_path / "gate")
-    asked = await ask(f"( {gate.wait}; echo noise ) & {NAME}")
+    asked = await ask(f"( {gate.wait}; echo noise; sleep 300 ) & {NAME}")
     key, message = await asked.question()
     assert "Name?" in message
     gate.open()

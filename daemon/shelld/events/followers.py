@@ -25,6 +25,7 @@ from shelld.waits.listening import listening_ports
 from shelld.waits.pauses import Pauses
 from shelld.waits.prompts import (
     LOOK_ANYWAY_S,
+    PromptIdentity,
     identity_of,
     is_settled,
     prompt_of,
@@ -52,7 +53,7 @@ class PromptFollower:
     def __init__(self, looks: Turns, feed: Feed) -> None:
         self._looks = looks
         self._feed = feed
-        self._told: object = None
+        self._told: PromptIdentity | None = None
 
     async def run(self) -> None:
         shell = self._feed.shell
@@ -70,7 +71,8 @@ class PromptFollower:
             if found is not None and not is_settled(found):
                 found = None
             identity = None if found is None else identity_of(shell, found)
-            if identity != self._told:
+            is_told = self._told is None if identity is None else identity.is_same(self._told)
+            if not is_told:
                 await self._feed.send_fact("shell/prompt", PromptEvent, prompt=found)
                 self._told = identity
 

@@ -138,14 +138,14 @@ class Questions:
             self._note_change(shell)
             return None
         question = identity_of(shell, prompt)
-        if question != self._last:
+        if not question.is_same(self._last):
             self._last, self._key, self._is_declined = question, None, False
             if _may_be_asked(prompt):
                 self._count += 1
                 self._key = f"prompt_{self._count}"
         # While its answer is on its way, nobody else need give one.
         is_answered = _may_be_asked(prompt) and self._key is None and not self._is_declined
-        self.seen = None if is_answered else question
+        self.seen = None if is_answered else self._last
         self._note_change(shell)
         return prompt
 

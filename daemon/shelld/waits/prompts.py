@@ -34,10 +34,9 @@ LOOK_ANYWAY_S: Final = 1.0
 
 
 class PromptIdentity(NamedTuple):
-    """What makes a prompt another one: its process, its modes, an answer since.
+    """What tells prompts apart: the process, its modes, and when it was last answered.
 
-    `sleep`: a process that only waits for input has run since if the number of its sleeps has
-    changed. Any other process wakes up all the time, so the text of its prompt counts.
+    `sleeps`: how often the process has begun to sleep. `text`: the last line of output.
     """
 
     pid: int
@@ -45,7 +44,23 @@ class PromptIdentity(NamedTuple):
     line_mode: bool | None
     echo: bool | None
     written_at: float
-    sleep: int | str
+    sleeps: int
+    text: str
+
+    def is_same(self, other: PromptIdentity | None) -> bool:
+        """Whether this is the prompt that an earlier look has found.
+
+        A program that has slept all the time has not asked again, whatever other processes have
+        written. One that has woken up, for a timer or a signal, has asked again if there is another
+        text.
+        """
+        if other is None or self[:_CERTAIN] != other[:_CERTAIN]:
+            return False
+        return self.sleeps == other.sleeps or self.text == other.text
+
+
+# How many members of an identity must be equal.
+_CERTAIN: Final = 5
 
 
 class State(NamedTuple):
@@ -173,9 +188,14 @@ def is_settled(found: Prompt) -> bool:
 
 def identity_of(shell: Shell, found: Prompt) -> PromptIdentity:
     _, written_at = shell.activity
-    sleep = kernel.sleeps_of(found.pid) if found.blocking else found.text
     return PromptIdentity(
-        found.pid, found.certainty, found.line_mode, found.echo, written_at, sleep
+        found.pid,
+        found.certainty,
+        found.line_mode,
+        found.echo,
+        written_at,
+        kernel.sleeps_of(found.pid),
+        found.text,
     )
 
 
