@@ -287,6 +287,21 @@ def test_ports_follow_the_output_before_them(events: RawDaemon) -> None:
     assert text_of(found) == "one\ntwo\n"
 
 
+def test_port_of_a_server_that_goes_to_the_background_has_its_last_owner(
+    events: RawDaemon,
+) -> None:
+    subscribe(events, "listening")
+    code = "import os, socket, time; s = socket.create_server(('127.0.0.1', 0)); os.read(0, 1)"
+    code += "; os.fork() and os._exit(0); os.setsid(); time.sleep(300)"
+    bash_id = events.background(f'python3 -c "{code}"; sleep 300', open_stdin=True)
+    (first,) = next_event(events, "listening")["listening"]
+    events.request("write_stdin", {"bash_id": bash_id, "text": "x"})
+    while (found := next_event(events, "listening")["listening"]) in ([], [first]):
+        pass
+    (last,) = found
+    assert (last["port"], is_alive(last["pid"])) == (first["port"], True)
+
+
 def test_ports_are_told_when_they_change(events: RawDaemon) -> None:
     subscribe(events, "listening", "exit")
     bash_id = events.background(f"( {SERVER} ); {SERVER}")

@@ -14,14 +14,12 @@ from anyio.lowlevel import checkpoint
 
 from shelld.eventloop.turns import Turns
 from shelld.events.feed import Feed
-from shelld.inspection import sockets
-from shelld.inspection.sockets import Socket
 from shelld.output.store import StreamStore
 from shelld.screens.screen import Screen
 from shelld.screens.screens import Screens
 from shelld.shells.shell import Shell
 from shelld.terminals.input import TerminalInput
-from shelld.waits.listening import listening_ports
+from shelld.waits.listening import basis_of_ports, listening_ports
 from shelld.waits.pauses import Pauses
 from shelld.waits.prompts import (
     LOOK_ANYWAY_S,
@@ -37,8 +35,8 @@ from shelld_protocol.event_methods import ListeningEvent, PromptEvent
 from shelld_protocol.screen_methods import ScreenCursor
 from shelld_protocol.structs import Listener
 
-# A process may have left this network namespace, or passed a socket on. Otherwise, as long as the
-# same sockets listen here, the ports of a command are the same.
+# A process may pass a socket on to another one. Otherwise, the ports of a command depend on what
+# `basis_of_ports` returns.
 _PORTS_ANYWAY_S: Final = 30.0
 # How long a look may follow a program that writes faster than its screen can be shown.
 _SCREEN_LOOK_S: Final = 0.5
@@ -100,8 +98,9 @@ class PortFollower:
         ports_due_at = 0.0
         while not shell.has_ended:
             # Whose sockets these are takes much longer to find out.
-            now = shell.output.written, await pauses.look(_sockets, shell)
-            if now != known or anyio.current_time() >= ports_due_at:
+            basis = await pauses.look(basis_of_ports, shell)
+            now = None if basis is None else (shell.output.written, basis)
+            if now is None or now != known or anyio.current_time() >= ports_due_at:
                 known, ports_due_at = now, anyio.current_time() + _PORTS_ANYWAY_S
                 found = await listening_ports(shell, None, pauses)
                 if found != self._told:
@@ -109,10 +108,6 @@ class PortFollower:
                     self._told = found
             # Servers often write that they listen.
             await pauses.pause(shell)
-
-
-def _sockets(_shell: Shell) -> frozenset[Socket]:
-    return frozenset(sockets.listening("/proc/self"))
 
 
 class ScreenFollower:

@@ -5,6 +5,7 @@ A look at many processes happens in slices, so that it does not hold up other re
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from typing import Final
@@ -13,6 +14,7 @@ import anyio
 
 from shelld.eventloop.turns import Turns
 from shelld.inspection import ports, sockets
+from shelld.inspection.members import members
 from shelld.inspection.ports import Listening
 from shelld.shells.shell import Shell
 from shelld.waits.pauses import Pauses
@@ -21,6 +23,8 @@ from shelld_protocol.structs import Listener
 
 # A server may be silent for long before it listens, and somebody waits for it.
 _LONGEST_PAUSE_S: Final = 0.2
+# So many processes are listed in less than a millisecond.
+_FEW: Final = 32
 # Processor time of one slice of a look.
 _SLICE_S: Final = 0.005
 
@@ -60,6 +64,25 @@ async def listening_ports(shell: Shell, port: int | None, pauses: Pauses) -> lis
     while not await pauses.in_turn(look.go_on):
         pass
     return look.found
+
+
+def basis_of_ports(shell: Shell) -> object | None:
+    """Return what the ports of a command depend on, to compare it with the same of another time.
+
+    None if that takes long, or is not known: some process is in another network namespace.
+    """
+    try:
+        here = os.stat("/proc/self/ns/net").st_ino
+        pids: list[int] = []
+        for pid in () if shell.pid is None else members(shell.pid):
+            if pid is not None:
+                pids.append(pid)
+                if len(pids) > _FEW or os.stat(f"/proc/{pid}/ns/net").st_ino != here:
+                    return None
+        return frozenset(sockets.listening("/proc/self")), tuple(pids)
+    except OSError:
+        # Among others, for processes that have just ended, or belong to another user.
+        return None
 
 
 class _Look:
