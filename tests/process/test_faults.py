@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import marshal
 import os
 import time
 from collections.abc import Iterator
@@ -134,6 +135,13 @@ def test_lost_error_is_a_shortage_of_memory(text: str) -> None:
     assert shortage is not None
     assert shortage.data["limit"] == "memory"
     assert faults.shortage(SystemError("bad argument")) is None
+
+
+def test_message_that_marshal_has_no_memory_for_is_a_shortage() -> None:
+    anything: Any = object()
+    with pytest.raises(ValueError, match="unmarshallable") as caught:
+        marshal.dumps(anything)
+    assert faults.answer_for(caught.value, "a test").data["limit"] == "memory"
 
 
 def test_group_of_shortages_is_a_shortage() -> None:

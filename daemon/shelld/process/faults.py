@@ -42,6 +42,10 @@ NO_THREAD: Final = "can't start new thread"
 # What Python 3.11 says if it has no memory for the frame of a call.
 _LOST_ERRORS: Final = ("error return without exception set", "returned NULL without setting")
 
+# What marshal says of a message to the keeper if it has no memory to note which objects it has
+# written. All our messages consist of plain values.
+_UNMARSHALLABLE: Final = "unmarshallable object"
+
 # What dlopen(3) reports, in an ImportError, when the system is short of a resource.
 _IMPORT_FAILURES: Final = (
     (os.strerror(errno.EMFILE), "files"),
@@ -109,7 +113,8 @@ def _limit_of_one(error: BaseException) -> str | None:
         return exhausted_limit(error.errno or 0)
     if isinstance(error, RuntimeError) and str(error) == NO_THREAD:
         return "threads"
-    if isinstance(error, SystemError) and any(text in str(error) for text in _LOST_ERRORS):
+    is_lost = isinstance(error, SystemError) and any(text in str(error) for text in _LOST_ERRORS)
+    if is_lost or (isinstance(error, ValueError) and str(error) == _UNMARSHALLABLE):
         return "memory"
     if isinstance(error, ImportError):
         return next((limit for text, limit in _IMPORT_FAILURES if text in str(error)), None)
