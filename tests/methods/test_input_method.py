@@ -153,6 +153,18 @@ async def test_answer_of_the_terminal_during_a_judgement_is_a_part_of_the_line(
         await shell.wait_until(lambda: output_of(shell).endswith(ANSWER + b"a line"))
 
 
+async def test_paste_has_the_form_that_the_program_wants_when_it_is_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with Manager() as manager:
+        context = RequestContext(Daemon(Options(), manager))
+        shell, target = await on_terminal(context, "raw -echo")
+        checkpoint = once(lambda: target.see(memoryview(b"\x1b[?2004h")))
+        monkeypatch.setattr("shelld.methods.input.checkpoint", checkpoint)
+        await write_stdin(context, WriteStdinParams(shell.id, text="x", paste=True))
+        await shell.wait_until(lambda: output_of(shell).endswith(b"\x1b[200~x\x1b[201~"))
+
+
 @pytest.mark.parametrize("before", [None, "xy"])
 async def test_line_for_a_shell_that_has_not_started_is_judged(before: str | None) -> None:
     policy = Policy(block=[BlockRule("no", "forbidden")])

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from shelld.inspection import input_reader
 from shelld.methods.bash import bash
@@ -58,7 +60,7 @@ async def running_cat(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Shell]:
 
 
 def reached_now(shell: Shell) -> Reached:
-    return Reached("prompt", prompt=SeenPrompt(PROMPT, shell.activity))
+    return Reached("prompt", prompt=SeenPrompt.now(PROMPT, shell))
 
 
 async def test_prompt_that_ended_a_wait_counts_until_something_is_written(
@@ -73,6 +75,18 @@ async def test_prompt_that_ended_a_wait_counts_until_something_is_written(
         reached = reached_now(shell)
         await shell.wait_until(lambda: shell.output.written > 0)
         assert result_of(shell, {}, reached).prompt is None
+
+
+# Minus: however slow the machine is, it is not too old.
+@pytest.mark.parametrize(("age_s", "counts"), [(-60.0, True), (60.0, False)])
+async def test_timed_prompt_that_ended_a_wait_counts_for_a_moment(
+    monkeypatch: pytest.MonkeyPatch, age_s: float, counts: bool
+) -> None:
+    timed = structs.replace(PROMPT, blocking=False)
+    async with running_cat(monkeypatch) as shell:
+        seen = SeenPrompt(timed, shell.activity, time.monotonic() - age_s)
+        result = result_of(shell, {}, Reached("prompt", prompt=seen))
+        assert result.prompt == (timed if counts else None)
 
 
 async def test_ended_shell_has_no_prompt(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -102,11 +102,8 @@ async def _write(
     params: WriteStdinParams,
     is_wanted: Callable[[], bool] | None = None,
 ) -> int:
-    data = await _data(_open_input(shell), params)
-    if not data and not params.eof:
-        raise invalid_params("Nothing to write: give text, keys, base64 or eof", "text")
     try:
-        typing = await _judged(context, shell, data, params)
+        typing = await _judged(context, shell, params)
     except RpcError as error:
         raise without_quote(error) if params.secret else error from None
     if is_wanted is not None and not is_wanted():
@@ -139,16 +136,19 @@ class _Typing(NamedTuple):
     line: TypedLine
 
 
-async def _judged(
-    context: RequestContext, shell: Shell, data: bytes, params: WriteStdinParams
-) -> _Typing:
+async def _judged(context: RequestContext, shell: Shell, params: WriteStdinParams) -> _Typing:
     """Return what to write, once the guard has allowed it. Raises `RpcError`.
 
-    Judges again if the program has changed the terminal's modes meanwhile, or if the terminal has
-    answered the program: that answer is a part of the line.
+    Judges again if the program has changed the terminal's modes meanwhile, or the form in which it
+    wants keys and pastes, or if the terminal has answered the program: that answer is a part of the
+    line.
     """
     judgements_left = _MAX_JUDGEMENTS
     while True:
+        forms = _forms(_open_input(shell))
+        data = await _data(_open_input(shell), params)
+        if not data and not params.eof:
+            raise invalid_params("Nothing to write: give text, keys, base64 or eof", "text")
         # Other requests may have run, and the command may have ended.
         target = _open_input(shell)
         lines = TypedLines(context, shell, target)
@@ -161,8 +161,16 @@ async def _judged(
         typing = await _type(target, modes, data, params, lines)
         judgements_left -= 1
         _open_input(shell)
-        if not judgements_left or (target.typed == before and target.modes() == modes):
+        is_same = (target.typed, target.modes(), _forms(target)) == (before, modes, forms)
+        if not judgements_left or is_same:
             return typing
+
+
+def _forms(target: PipeInput | TerminalInput) -> tuple[bool, bool]:
+    """Return in which forms the program wants pasted text and the keys of the cursor."""
+    if isinstance(target, PipeInput):
+        return False, False
+    return target.dialogue.bracketed_paste, target.dialogue.application_cursor
 
 
 async def _send(

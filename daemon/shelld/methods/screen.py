@@ -43,7 +43,7 @@ async def read_screen(context: RequestContext, params: ReadScreenParams) -> Read
             if params.until == "prompt":
                 prompt = await wait_for_prompt(shell, give_up_at, Pauses(manager.looks))
                 if prompt is not None:
-                    seen_prompt = SeenPrompt(prompt, shell.activity)
+                    seen_prompt = SeenPrompt.now(prompt, shell)
             elif params.wait:
                 version = seen.version
                 await _wait(shell, terminal, look, params, version=version, give_up_at=give_up_at)

@@ -51,10 +51,15 @@ class _Waiter(NamedTuple):
 
 
 class SeenPrompt(NamedTuple):
-    """A prompt, and the `activity` of its shell when it was seen."""
+    """A prompt, the `activity` of its shell when it was seen, and the time (time.monotonic())."""
 
     prompt: Prompt
     activity: tuple[int, float]
+    seen_at: float
+
+    @staticmethod
+    def now(prompt: Prompt, shell: Shell) -> SeenPrompt:
+        return SeenPrompt(prompt, shell.activity, time.monotonic())
 
 
 class Owner(Protocol):

@@ -90,7 +90,7 @@ def state_of(shell: Shell, seen: SeenPrompt | None = None) -> State:
     """Return what a shell does. It has no prompt if it does not wait for input, or takes none.
 
     A prompt that was `seen` before still counts if nothing has been written since: the program may
-    just look at its clock.
+    just look at its clock. One that has a time limit counts for a moment only.
 
     Results do not take turns with their looks, so many results at once share an expensive one.
     """
@@ -101,6 +101,8 @@ def state_of(shell: Shell, seen: SeenPrompt | None = None) -> State:
     else:
         state = _look_at(shell)
     if seen is None or shell.has_ended or seen.activity != shell.activity:
+        return state
+    if not seen.prompt.blocking and time.monotonic() - seen.seen_at > _TIMER_MS / 1000:
         return state
     return state if state.prompt or state.is_stopped else state._replace(prompt=seen.prompt)
 

@@ -76,7 +76,7 @@ class Waiting:
             is_quiet = await _wait_for_quiet(shell, params.quiet_ms / 1000, give_up_at)
             return Reached("quiet" if is_quiet else None)
         if (prompt := await wait_for_prompt(shell, give_up_at, Pauses(self._looks))) is not None:
-            return Reached("prompt", prompt=SeenPrompt(prompt, shell.activity))
+            return Reached("prompt", prompt=SeenPrompt.now(prompt, shell))
         return Reached(reason=None if takes_input(shell) else "no_input")
 
 

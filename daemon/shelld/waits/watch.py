@@ -44,7 +44,7 @@ async def watch(
             if on_prompt == "kill":
                 await shell.end_tree(signal.SIGTERM, grace_ms, reason="prompt")
             else:
-                shell.released_at = SeenPrompt(found, shell.activity)
+                shell.released_at = SeenPrompt.now(found, shell)
                 shell.release()
             return
 
