@@ -47,11 +47,15 @@ class Ownership:
         """
         self._heirs.pop((subscription, request_id), None)
         owner = self._owners.get(subscription)
-        if owner is not None and owner != request_id and owner not in self._left:
+        if owner is None:
+            # Nobody owns it, so it is for whoever continues it. Or an interrupt has come before
+            # `ended`.
+            return subscription in self._ending
+        if owner != request_id and owner not in self._left:
             return False
         self._ending[subscription] = None
         if any(name == subscription for name, _ in list(self._heirs)):
-            self._left[request_id if owner is None else owner] = None
+            self._left[owner] = None
             is_last = False
         else:
             # An heir may have become the owner meanwhile.
@@ -60,7 +64,7 @@ class Ownership:
             self.ended(subscription)
             return False
         self._owners.pop(subscription, None)
-        self._left.pop(request_id if owner is None else owner, None)
+        self._left.pop(owner, None)
         return True
 
     def ended(self, subscription: str) -> None:

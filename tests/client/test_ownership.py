@@ -48,6 +48,23 @@ def test_subscription_ends_once_when_nobody_needs_it(steps: list[tuple[str, int]
                 assert must_end == is_ended
 
 
+def test_subscription_without_an_owner_survives_a_request_that_fails() -> None:
+    ownership = Ownership()
+    ownership.claim(NAME, 1)
+    ownership.abandon(NAME, 1)
+    ownership.expect(NAME, 2)
+    assert not ownership.leave(NAME, 2)
+
+
+def test_end_that_was_not_sent_is_asked_for_again() -> None:
+    ownership = Ownership()
+    ownership.claim(NAME, 1)
+    assert ownership.leave(NAME, 1)
+    assert ownership.leave(NAME, 1)
+    ownership.ended(NAME)
+    assert not ownership.leave(NAME, 1)
+
+
 def test_subscription_that_is_being_ended_cannot_be_continued() -> None:
     ownership = Ownership()
     ownership.claim(NAME, 1)

@@ -114,3 +114,18 @@ async def test_skipped_output_ends_where_a_sequence_does() -> None:
     (output,) = client.received
     assert isinstance(output, OutputEvent)
     assert (output.start, output.skipped, output.text) == (8, 8, "text\n")
+
+
+async def test_skipped_output_does_not_end_in_a_string_that_began_long_before() -> None:
+    shell, client = running_shell(), Client()
+    feed = feed_of(shell, client)
+    client.backlog = MAX_QUEUED_BYTES
+    title, rest = b"\x1b]0;" + b"t" * 60_000 + b"\n" + b"t" * 1_000 + b"\x07", b"x" * 110_000
+    shell.output.append(shell.stdout, b"first\n" + title + rest)
+    await feed.send_output()
+    client.backlog = 0
+    shell.output.append(shell.stdout, b"last\n")
+    await feed.send_output()
+    (output,) = client.received
+    assert isinstance(output, OutputEvent)
+    assert output.text == "last\n"

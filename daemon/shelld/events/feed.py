@@ -262,8 +262,11 @@ class Feed:
 
 def _newest_line(store: StreamStore, start: int, stop: int) -> int:
     """Return where the last line before `stop` begins, or the end of the whole units there."""
-    # A control string around the last line end may be as long as a sequence can be.
+    # A control string around a line end may have begun this long before.
     begin = max(start, stop - 2 * MAX_SEQUENCE_BYTES)
     kept = store.read(begin, stop - begin)
     data = kept.data[: max(0, stop - kept.start)]
-    return min(stop, kept.start + (whole_lines(data) or whole_units(data)))
+    lines = whole_lines(data)
+    if begin > start and lines < MAX_SEQUENCE_BYTES:
+        lines = 0
+    return min(stop, kept.start + (lines or whole_units(data)))

@@ -72,7 +72,8 @@ class PromptFollower:
             is_told = self._told is None if identity is None else identity.is_same(self._told)
             if not is_told:
                 await self._feed.send_fact("shell/prompt", PromptEvent, prompt=found)
-                self._told = identity
+            # Also if it is the same: the program may have slept more than once by now.
+            self._told = identity
 
 
 async def _wait_for_activity(shell: Shell, seconds: float) -> bool:

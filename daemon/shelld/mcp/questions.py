@@ -46,17 +46,18 @@ _NO_FORMS: Final = "; the client cannot show a form"
 class Questions:
     """The questions of one task.
 
-    `seen` is what the last look has found. `changed_at` is when a question has last opened or
+    `seen` is the number of the question that the last look has found. `changed_at` is when a question has last opened or
     closed, as of time.time(); 0 if there was none. `pauses` are those between looks.
     """
 
     def __init__(self, looks: Turns) -> None:
         self.pauses = Pauses(looks)
-        self.seen: PromptIdentity | None = None
+        self.seen: int | None = None
         self.changed_at = 0.0
         self._count = 0
         # The last question, and its key until it is answered or declined. A secret has no key.
         self._last: PromptIdentity | None = None
+        self._number = 0
         self._key: str | None = None
         self._is_declined = False
         self._noted_key: str | None = None
@@ -95,7 +96,7 @@ class Questions:
         if key is None or key not in responses:
             return
         text = _answer_in(responses[key], key)
-        asked, self._key = self._last, None
+        asked, number, self._key = self._last, self._number, None
         if text is None:
             self._is_declined = True
             self._note_change(shell)
@@ -103,15 +104,15 @@ class Questions:
 
         def is_open() -> bool:
             # It must be the look of this very moment, so it cannot wait for its turn.
-            return self._look(shell) is not None and self._last == asked
+            return self._look(shell) is not None and self._number == number
 
         params = WriteStdinParams(shell.id, text=f"{text}\n")
         try:
-            if not await write(context, shell, params, is_open) and self._last == asked:
+            if not await write(context, shell, params, is_open) and self._number == number:
                 # The program may ask again, and then with a new key.
                 self._last = None
         except BaseException as error:
-            if self._last == asked and _is_unanswered(shell, asked):
+            if self._number == number and _is_unanswered(shell, asked):
                 # Also if the request was cancelled before anything was written.
                 self._key = key
             elif isinstance(error, RpcError):
@@ -138,14 +139,17 @@ class Questions:
             self._note_change(shell)
             return None
         question = identity_of(shell, prompt)
-        if not question.is_same(self._last):
-            self._last, self._key, self._is_declined = question, None, False
+        is_same = question.is_same(self._last)
+        self._last = question
+        if not is_same:
+            self._number += 1
+            self._key, self._is_declined = None, False
             if _may_be_asked(prompt):
                 self._count += 1
                 self._key = f"prompt_{self._count}"
         # While its answer is on its way, nobody else need give one.
         is_answered = _may_be_asked(prompt) and self._key is None and not self._is_declined
-        self.seen = None if is_answered else self._last
+        self.seen = None if is_answered else self._number
         self._note_change(shell)
         return prompt
 

@@ -21,7 +21,6 @@ from shelld.mcp.questions import next_prompt
 from shelld.mcp.tasks import Task
 from shelld.methods.context import RequestContext
 from shelld.shells.shell import Shell
-from shelld.waits.prompts import PromptIdentity
 from shelld_protocol.mcp_tasks import (
     ACKNOWLEDGED_NOTIFICATION,
     SUBSCRIPTION_ID_KEY,
@@ -31,7 +30,7 @@ from shelld_protocol.mcp_tasks import (
 
 # What the client was told of a task: its status, the keys of its open questions, and what its
 # program waits for.
-_Told = tuple[str, tuple[str, ...], PromptIdentity | None]
+_Told = tuple[str, tuple[str, ...], int | None]
 
 _AT_FIRST: Final[_Told] = ("working", (), None)
 
