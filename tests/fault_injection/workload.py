@@ -6,6 +6,7 @@ shell; later steps that depend on that step are then not checked.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -99,6 +100,7 @@ class Workload:
         self._follow()
         self._cancel()
         self._use_tools()
+        self._run_as_task()
 
     def run_shortly(self) -> None:
         """Run a short workload, all of which must succeed."""
@@ -319,6 +321,50 @@ class Workload:
         self._use_tool("BashInput", **shell, text="typed", keys=["Enter"], wait=0)
         self._use_tool("BashScreen", **shell)
         self._use_tool("KillShell", shell_id=started["metadata"]["bash_id"])
+
+    def _run_as_task(self) -> None:
+        """Use a task of MCP: listen to it, look at its question, answer that, and cancel it."""
+        meta: Json = {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientInfo": {"name": "fault-injection", "version": "1"},
+            "io.modelcontextprotocol/clientCapabilities": {
+                "elicitation": {},
+                "extensions": {"io.modelcontextprotocol/tasks": {}},
+            },
+        }
+        command = f"read -rp 'Name? ' line; sleep {MARK}"
+        arguments = {"command": command, "tty": True, "run_in_background": True}
+        call = {"name": "Bash", "arguments": arguments, "_meta": meta}
+        started = self.ask("tools/call", call, lambda result: result["resultType"] == "task")
+        if started is None:
+            return
+        task = {"taskId": started["taskId"], "_meta": meta}
+        heard = {"notifications": {"taskIds": [started["taskId"]]}, "_meta": meta}
+        listening = self._daemon.request("subscriptions/listen", heard)
+        early: Json = {}
+        asked: Any = {}
+        deadline = time.monotonic() + ANSWER_S
+        while not asked.get("inputRequests") and listening not in early:
+            look = self._daemon.request("tasks/get", task)
+            asked = self._answer(look, "tasks/get", early).get("result") or {}
+            if time.monotonic() > deadline:
+                raise ViolationError(f"no question: {asked}")
+        for key in asked.get("inputRequests") or ():
+            response = {"action": "accept", "content": {"answer": "me"}}
+            update = {**task, "inputResponses": {key: response}}
+            updated = self._daemon.request("tasks/update", update)
+            self._note(self._answer(updated, "tasks/update", early), "tasks/update")
+        # The fault may hit the first one.
+        for _ in range(2):
+            cancel = self._daemon.request("tasks/cancel", task)
+            self._note(self._answer(cancel, "tasks/cancel", early), "tasks/cancel")
+        ended = early.get(listening) or self._answer(listening, "subscriptions/listen")
+        self._note(ended, "subscriptions/listen")
+
+    def _note(self, answer: Json, method: str) -> None:
+        """Note a failure, which the fault excuses."""
+        if is_excused(answer):
+            self.excused.append(f"{method}: {str(answer)[:200]}")
 
     def _use_tool(self, name: str, **arguments: Any) -> Any:
         call = {"name": name, "arguments": arguments}

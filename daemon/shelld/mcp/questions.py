@@ -46,8 +46,9 @@ _NO_FORMS: Final = "; the client cannot show a form"
 class Questions:
     """The questions of one task.
 
-    `seen` is the number of the question that the last look has found. `changed_at` is when a question has last opened or
-    closed, as of time.time(); 0 if there was none. `pauses` are those between looks.
+    `seen` is the number of the question that the last look has found. `changed_at` is when a
+    question has last opened or closed, as of time.time(); 0 if there was none. `pauses` are those
+    between looks.
     """
 
     def __init__(self, looks: Turns) -> None:
