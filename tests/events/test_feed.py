@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import anyio
 import anyio.lowlevel
+from msgspec import structs
 
 from shelld.events.feed import Feed
 from shelld.events.subscription import MAX_QUEUED_BYTES, Subscription, SubscriptionOptions
@@ -129,3 +130,24 @@ async def test_skipped_output_does_not_end_in_a_string_that_began_long_before() 
     (output,) = client.received
     assert isinstance(output, OutputEvent)
     assert output.text == "last\n"
+
+
+async def test_subscription_is_over_before_its_last_event_is_sent() -> None:
+    shell, client = running_shell(), Client()
+    options = structs.replace(OPTIONS, bash_id="x")
+    tasks: list[Any] = []
+    subscription = Subscription("sub_1", options, client, 1, tasks.append)
+    feed = Feed(shell, subscription, cast("Manager", FakeManager()))
+    write(shell, "out")
+    await feed.send_output()
+    # From now on, the journal is being sent again.
+    subscription.continue_after(0, client, 2)
+    end(shell)
+    async with anyio.create_task_group() as group:
+        group.start_soon(feed.run)
+        while subscription.seq < 2:
+            await anyio.lowlevel.checkpoint()
+        assert subscription.is_over
+        assert not any(isinstance(each, ExitEvent) for each in client.received)
+        await tasks[0]()
+    assert isinstance(client.received[-1], ExitEvent)

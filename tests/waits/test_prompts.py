@@ -102,6 +102,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[State]:
     monkeypatch.setattr(prompts, "_state_of", look)
     monkeypatch.setattr(prompts, "_EXPENSIVE_S", -1.0)
     monkeypatch.setattr(prompts, "_REUSED", 1e9)
+    monkeypatch.setattr(prompts, "_LONGEST_REUSE_S", 60.0)
     return taken
 
 

@@ -88,8 +88,11 @@ class Feed:
                     # They see the end, too, and one may have a last thing to tell.
                     tasks.cancel_scope.deadline = anyio.current_time() + LAST_LOOKS_S
                 self._send_end()
+            if not self._may_tell_leftover:
+                self._note_last_event()
             await self.subscription.flush()
             await self._follow_leftover()
+            self._note_last_event()
         self.close()
 
     def close(self) -> None:
@@ -244,11 +247,22 @@ class Feed:
             )
         self.end_told.set()
 
+    def _note_last_event(self) -> None:
+        """Note that a subscription of this shell alone has nothing more to tell.
+
+        Whoever continues it from here on must not wait, also if its events are not all sent.
+        """
+        if self._options.bash_id is not None:
+            self.subscription.is_over = True
+
+    @property
+    def _may_tell_leftover(self) -> bool:
+        wants = "leftover" in self._options.events and self.shell.has_ended
+        return wants and (bool(self._told_leftover) or not self.shell.is_empty)
+
     async def _follow_leftover(self) -> None:
         shell = self.shell
-        if "leftover" not in self._options.events or not shell.has_ended:
-            return
-        while self._told_leftover or not shell.is_empty:
+        while self._may_tell_leftover:
             pids = [] if shell.is_empty else list(shell.leftover)
             if pids != self._told_leftover:
                 self._publish("shell/leftover", LeftoverEvent, leftover=pids)

@@ -66,9 +66,12 @@ class PromptFollower:
             looked_at = anyio.current_time()
             look = settled_prompt_of if self._told is None else prompt_of
             found = await pauses.look(look, shell)
-            if found is not None and not is_settled(found):
-                found = None
             identity = None if found is None else identity_of(shell, found)
+            if found is not None and identity is not None and not is_settled(found):
+                if identity.has_same_reader(self._told):
+                    # It has just drawn something, such as a clock, and goes on waiting.
+                    continue
+                found = identity = None
             is_told = self._told is None if identity is None else identity.is_same(self._told)
             if not is_told:
                 await self._feed.send_fact("shell/prompt", PromptEvent, prompt=found)

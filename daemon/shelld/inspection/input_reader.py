@@ -205,27 +205,29 @@ def _reader(members: list[_Member], target: InputState, budget: _Budget) -> Foun
             if not inner:
                 program = name_of(member.pid)
                 is_timed = wait.is_read and target.read_has_limit and file == target.source.file
-                has_else = not is_only_read and any(map(_has_far_end, _waits_of(member)))
+                has_else = not is_only_read and _has_far_end(member, budget)
                 is_blocking = not (wait.has_limit or is_timed or has_else)
                 is_proved = is_only_read or program not in _REMOTE
                 return Found(member.pid, program, is_blocking, is_proved)
     return None
 
 
-def _waits_of(member: _Member) -> set[Wait]:
-    return set((member.reads or {}).values())
+def _has_far_end(member: _Member, budget: _Budget) -> bool:
+    """Whether a process also waits for data from the network, as programs do that pass input on.
 
-
-def _has_far_end(wait: Wait) -> bool:
-    """Whether a thread waits for data from the network, as in programs that pass input on.
-
-    A socket that listens does not count: servers have keys for their users, too.
+    A socket that listens does not count: servers have keys for their users, too. True if there is
+    no time to find out.
     """
-    found = network_sockets(wait)
+    place, found = "", set[int]()
+    for wait in set((member.reads or {}).values()):
+        if budget.is_spent:
+            return True
+        place = wait.place
+        found |= network_sockets(wait)
     if not found:
         return False
     try:
-        return not found <= {each.inode for each in listening(wait.place)}
+        return not found <= {each.inode for each in listening(place)}
     except OSError:
         return True
 

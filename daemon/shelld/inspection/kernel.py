@@ -167,12 +167,13 @@ def inner_terminals(pid: int) -> Iterator[int]:
 
 
 def sleeps_of(pid: int) -> int:
-    """Return how often the first thread of a process has begun to sleep; -1 if that is hidden."""
-    try:
-        found = _SLEEPS.search(read_file(f"/proc/{pid}/status"))
-    except OSError:
-        return -1
-    return -1 if found is None else int(found[1])
+    """Return how often the threads of a process have begun to sleep, as far as that can be seen."""
+    count = 0
+    with contextlib.suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task")[:_MAX_THREADS]:
+            found = _SLEEPS.search(read_file(f"/proc/{pid}/task/{thread}/status"))
+            count += 0 if found is None else int(found[1])
+    return count
 
 
 def name_of(pid: int) -> str:

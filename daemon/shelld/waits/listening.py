@@ -14,6 +14,7 @@ import anyio
 
 from shelld.eventloop.turns import Turns
 from shelld.inspection import ports, sockets
+from shelld.inspection.kernel import name_of
 from shelld.inspection.members import members
 from shelld.inspection.ports import Listening
 from shelld.shells.shell import Shell
@@ -73,13 +74,13 @@ def basis_of_ports(shell: Shell) -> object | None:
     """
     try:
         here = os.stat("/proc/self/ns/net").st_ino
-        pids: list[int] = []
+        found: list[tuple[int, str]] = []
         for pid in () if shell.pid is None else members(shell.pid):
             if pid is not None:
-                pids.append(pid)
-                if len(pids) > _FEW or os.stat(f"/proc/{pid}/ns/net").st_ino != here:
+                found.append((pid, name_of(pid)))
+                if len(found) > _FEW or os.stat(f"/proc/{pid}/ns/net").st_ino != here:
                     return None
-        return frozenset(sockets.listening("/proc/self")), tuple(pids)
+        return frozenset(sockets.listening("/proc/self")), tuple(found)
     except OSError:
         # Among others, for processes that have just ended, or belong to another user.
         return None

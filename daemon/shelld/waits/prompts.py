@@ -26,9 +26,11 @@ _DELIVERY_S: Final = 0.05
 # A program that also waits for time to pass counts only if it has been silent for so long. It may
 # wait for an answer of its terminal.
 _TIMER_MS: Final = 100
-# A look that has cost more than this serves other results for a time of `_REUSED` times its cost.
+# A look that has cost more than this serves other results for `_REUSED` times as long, up to a
+# limit.
 _EXPENSIVE_S: Final = 0.002
 _REUSED: Final = 10
+_LONGEST_REUSE_S: Final = 0.2
 # If the output does not stop, it looks after this time anyway.
 LOOK_ANYWAY_S: Final = 1.0
 
@@ -47,6 +49,10 @@ class PromptIdentity(NamedTuple):
     sleeps: int
     text: str
 
+    def has_same_reader(self, other: PromptIdentity | None) -> bool:
+        """Whether the same process waits in the same modes, and nobody has answered it since."""
+        return other is not None and self[:_CERTAIN] == other[:_CERTAIN]
+
     def is_same(self, other: PromptIdentity | None) -> bool:
         """Whether this is the prompt that an earlier look has found.
 
@@ -54,7 +60,7 @@ class PromptIdentity(NamedTuple):
         written. One that has woken up, for a timer or a signal, has asked again if there is another
         text.
         """
-        if other is None or self[:_CERTAIN] != other[:_CERTAIN]:
+        if other is None or not self.has_same_reader(other):
             return False
         return self.sleeps == other.sleeps or self.text == other.text
 
@@ -121,7 +127,9 @@ def _look_at(shell: Shell) -> State:
         answer_for(error, "the look at a command's processes")
         state = _NOTHING
     if (cost := time.thread_time() - began) > _EXPENSIVE_S:
-        _looks[shell] = _Look(state, activity, time.monotonic() + _REUSED * cost)
+        _looks[shell] = _Look(
+            state, activity, time.monotonic() + min(_REUSED * cost, _LONGEST_REUSE_S)
+        )
     return state
 
 
