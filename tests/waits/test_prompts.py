@@ -12,7 +12,7 @@ from shelld.eventloop.turns import Turns
 from shelld.shells.shell import Shell
 from shelld.waits import prompts
 from shelld.waits.pauses import Pauses
-from shelld.waits.prompts import State, prompt_of, settled_prompt_of, state_of
+from shelld.waits.prompts import PromptIdentity, State, prompt_of, settled_prompt_of, state_of
 from shelld_protocol.structs import Prompt
 
 PROMPT = Prompt("proved", True, True, True, 1, "program", 500, "text")
@@ -134,3 +134,24 @@ def test_waits_look_for_themselves(looks: list[State]) -> None:
     state_of(shell)
     prompt_of(shell)
     assert len(looks) == 2
+
+
+@pytest.mark.parametrize(
+    ("sleeps", "text", "is_same"),
+    [
+        (1, "Name?", True),
+        (1, "a line of another process", True),
+        (2, "Name?", True),
+        (2, "Delete all?", False),
+    ],
+)
+def test_prompt_is_another_one_if_its_program_has_run_and_asks_something_else(
+    sleeps: int, text: str, is_same: bool
+) -> None:
+    first = PromptIdentity(1, "proved", True, True, 0.0, 1, "Name?")
+    assert first._replace(sleeps=sleeps, text=text).is_same(first) == is_same
+
+
+def test_text_tells_prompts_apart_where_sleeps_are_hidden() -> None:
+    first = PromptIdentity(1, "likely", True, True, 0.0, 0, "Name?")
+    assert not first._replace(text="Delete all?").is_same(first)

@@ -38,7 +38,7 @@ LIKELY_AFTER_S: Final = 1.0
 # These pass the terminal on to programs that cannot be seen from here.
 _REMOTE: Final = frozenset(
     {
-        *("ssh", "mosh-client", "nc", "ncat", "netcat"),
+        *("ssh", "mosh-client", "nc", "ncat", "netcat", "adb", "session-manager"),
         *("docker", "docker-compose", "podman", "nerdctl", "ctr", "crictl", "kubectl"),
         *("machinectl", "lxc", "incus", "virsh", "dtach", "abduco"),
     }

@@ -167,7 +167,7 @@ def inner_terminals(pid: int) -> Iterator[int]:
 
 
 def sleeps_of(pid: int) -> int:
-    """Return how often the threads of a process have begun to sleep, as far as that can be seen."""
+    """Return how often the threads of a process have begun to sleep; 0 if that is hidden."""
     count = 0
     with contextlib.suppress(OSError):
         for thread in os.listdir(f"/proc/{pid}/task")[:_MAX_THREADS]:

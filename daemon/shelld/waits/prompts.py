@@ -38,7 +38,8 @@ LOOK_ANYWAY_S: Final = 1.0
 class PromptIdentity(NamedTuple):
     """What tells prompts apart: the process, its modes, and when it was last answered.
 
-    `sleeps`: how often the process has begun to sleep. `text`: the last line of output.
+    `sleeps`: how often the process has begun to sleep; 0 if that cannot be seen. `text`: the last
+    line of output.
     """
 
     pid: int
@@ -62,7 +63,7 @@ class PromptIdentity(NamedTuple):
         """
         if other is None or not self.has_same_reader(other):
             return False
-        return self.sleeps == other.sleeps or self.text == other.text
+        return 0 < self.sleeps == other.sleeps or self.text == other.text
 
 
 # How many members of an identity must be equal.
