@@ -137,7 +137,7 @@ def test_waits_look_for_themselves(looks: list[State]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sleeps", "text", "is_same"),
+    ("wrote", "text", "is_same"),
     [
         (1, "Name?", True),
         (1, "a line of another process", True),
@@ -145,13 +145,13 @@ def test_waits_look_for_themselves(looks: list[State]) -> None:
         (2, "Delete all?", False),
     ],
 )
-def test_prompt_is_another_one_if_its_program_has_run_and_asks_something_else(
-    sleeps: int, text: str, is_same: bool
+def test_prompt_is_another_one_if_its_program_has_written_another_text(
+    wrote: int, text: str, is_same: bool
 ) -> None:
     first = PromptIdentity(1, "proved", True, True, 0.0, 1, "Name?")
-    assert first._replace(sleeps=sleeps, text=text).is_same(first) == is_same
+    assert first._replace(wrote=wrote, text=text).is_same(first) == is_same
 
 
-def test_text_tells_prompts_apart_where_sleeps_are_hidden() -> None:
-    first = PromptIdentity(1, "likely", True, True, 0.0, 0, "Name?")
+def test_text_tells_prompts_apart_where_writes_are_hidden() -> None:
+    first = PromptIdentity(1, "likely", True, True, 0.0, -1, "Name?")
     assert not first._replace(text="Delete all?").is_same(first)

@@ -195,10 +195,10 @@ def _reader(members: list[_Member], target: InputState, budget: _Budget) -> Foun
             wait = _wait_for(member, file)
             if wait is None or member.process is None:
                 continue
-            if budget.is_spent:
-                return None
             # Another thread can pass on what this one has read.
             is_only_read = wait.is_read and member.process.threads == 1
+            if budget.is_spent and not is_only_read:
+                return None
             inner = [] if is_only_read else _inner(member.pid)
             wanted += [each for each in inner if each not in seen]
             seen.update(inner)

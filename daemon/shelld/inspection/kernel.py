@@ -39,7 +39,7 @@ _PTS_MAJOR: Final = 136
 _LOCAL_MODES: Final = 3
 _CHARACTERS: Final = 6
 _EPOLL_ENTRY: Final = re.compile(rb"^tfd:\s*(\d+)\s+events:\s*([0-9a-f]+)", re.MULTILINE)
-_SLEEPS: Final = re.compile(rb"^voluntary_ctxt_switches:\s*(\d+)", re.MULTILINE)
+_WRITTEN: Final = re.compile(rb"^wchar:\s*(\d+)", re.MULTILINE)
 _MASTER_INDEX: Final = re.compile(r"^tty-index:\s*(\d+)", re.MULTILINE)
 
 
@@ -166,13 +166,15 @@ def inner_terminals(pid: int) -> Iterator[int]:
                     yield os.makedev(_PTS_MAJOR, int(index[1]))
 
 
-def sleeps_of(pid: int) -> int:
-    """Return how often the threads of a process have begun to sleep; 0 if that is hidden."""
+def written_by(pid: int) -> int:
+    """Return how many bytes the threads of a process have written; -1 if that is hidden."""
     count = 0
-    with contextlib.suppress(OSError):
+    try:
         for thread in os.listdir(f"/proc/{pid}/task")[:_MAX_THREADS]:
-            found = _SLEEPS.search(read_file(f"/proc/{pid}/task/{thread}/status"))
+            found = _WRITTEN.search(read_file(f"/proc/{pid}/task/{thread}/io"))
             count += 0 if found is None else int(found[1])
+    except OSError:
+        return -1
     return count
 
 

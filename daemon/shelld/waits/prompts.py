@@ -38,8 +38,8 @@ LOOK_ANYWAY_S: Final = 1.0
 class PromptIdentity(NamedTuple):
     """What tells prompts apart: the process, its modes, and when it was last answered.
 
-    `sleeps`: how often the process has begun to sleep; 0 if that cannot be seen. `text`: the last
-    line of output.
+    `wrote`: how many bytes the process has written; -1 if that cannot be seen. `text`: the last
+    line of output, by whomever.
     """
 
     pid: int
@@ -47,7 +47,7 @@ class PromptIdentity(NamedTuple):
     line_mode: bool | None
     echo: bool | None
     written_at: float
-    sleeps: int
+    wrote: int
     text: str
 
     def has_same_reader(self, other: PromptIdentity | None) -> bool:
@@ -57,13 +57,12 @@ class PromptIdentity(NamedTuple):
     def is_same(self, other: PromptIdentity | None) -> bool:
         """Whether this is the prompt that an earlier look has found.
 
-        A program that has slept all the time has not asked again, whatever other processes have
-        written. One that has woken up, for a timer or a signal, has asked again if there is another
-        text.
+        A program that has written nothing has not asked again, whatever other processes have
+        written. One that has written has asked again if the last line is another.
         """
         if other is None or not self.has_same_reader(other):
             return False
-        return 0 < self.sleeps == other.sleeps or self.text == other.text
+        return 0 <= self.wrote == other.wrote or self.text == other.text
 
 
 # How many members of an identity must be equal.
@@ -205,7 +204,7 @@ def identity_of(shell: Shell, found: Prompt) -> PromptIdentity:
         found.line_mode,
         found.echo,
         written_at,
-        kernel.sleeps_of(found.pid),
+        kernel.written_by(found.pid),
         found.text,
     )
 
