@@ -14,6 +14,7 @@ import pytest
 from shelld.inspection import input_reader
 from shelld.inspection.input_reader import Found, InputState, look
 from shelld.inspection.kernel import Wait, name_of, process
+from shelld.inspection.sockets import Socket, listening
 from shelld.terminals.foreground import Source
 from shelld.terminals.pty import NEW_MODES, Modes, Size, open_pty
 from support import children, wait_for
@@ -159,6 +160,29 @@ def test_network_of_another_thread_counts_too() -> None:
             return found is not None and found.is_proved and not found.is_blocking
 
         wait_for(waits_for_both, "both threads to wait")
+
+
+def test_listening_sockets_are_listed_once_for_all_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    code = (
+        "import select, socket, threading\n"
+        "for _ in range(20):\n"
+        "    server = socket.create_server(('127.0.0.1', 0))\n"
+        "    watch = ([server], [], [])\n"
+        "    threading.Thread(target=select.select, args=watch, daemon=True).start()\n"
+        "select.select([0], [], [])"
+    )
+    with on_terminal(sys.executable, "-c", code) as (pid, source):
+        wait_for(lambda: find(pid, source, KEYS, SHORT_S) is not None, "the program to wait")
+        listed = list[str]()
+
+        def count(place: str) -> list[Socket]:
+            listed.append(place)
+            return listening(place)
+
+        monkeypatch.setattr(input_reader, "listening", count)
+        found = find(pid, source, KEYS, SHORT_S)
+        assert found is not None
+        assert (found.is_blocking, len(listed)) == (True, 1)
 
 
 def test_look_ends_with_its_budget(monkeypatch: pytest.MonkeyPatch) -> None:

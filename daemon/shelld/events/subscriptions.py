@@ -148,7 +148,6 @@ class Subscriptions:
         if subscription.options.bash_id is not None and subscription.name in self._all:
             # There is nothing more to tell.
             self._feeds.pop(subscription.name, None)
-            subscription.is_over = True
             self._over[subscription.name] = subscription.kept_events
             self._over_events += subscription.kept_events
             while len(self._over) > MAX_OVER or self._over_events > MAX_OVER_EVENTS:

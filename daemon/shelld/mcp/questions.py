@@ -55,7 +55,6 @@ class Questions:
         self.pauses = Pauses(looks)
         self.seen: int | None = None
         self.changed_at = 0.0
-        self._count = 0
         # The last question, and its key until it is answered or declined. A secret has no key.
         self._last: PromptIdentity | None = None
         self._number = 0
@@ -128,7 +127,7 @@ class Questions:
         return self._open_key, takes_input(shell), written_at, shell.output.written
 
     def _note_change(self, shell: Shell) -> None:
-        """Note the time and wake who waits, if a question has opened or closed."""
+        """If a question has opened or closed, note the time and wake all who wait."""
         if self._open_key != self._noted_key:
             self._noted_key, self.changed_at = self._open_key, time.time()
             shell.notify()
@@ -146,8 +145,7 @@ class Questions:
             self._number += 1
             self._key, self._is_declined = None, False
             if _may_be_asked(prompt):
-                self._count += 1
-                self._key = f"prompt_{self._count}"
+                self._key = f"prompt_{self._number}"
         # While its answer is on its way, nobody else need give one.
         is_answered = _may_be_asked(prompt) and self._key is None and not self._is_declined
         self.seen = None if is_answered else self._number
