@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -111,6 +112,22 @@ async def test_a_question_is_closed_while_its_answer_is_on_its_way(ask: Ask) -> 
         assert await asked.questions.ask(asked.shell, forms_allowed=True) == (None, None)
         assert asked.questions.seen is None
     await asked.shell.wait_until(lambda: asked.shell.has_ended)
+
+
+async def test_a_line_of_another_process_does_not_close_a_question(
+    ask: Ask, tmp_path: Path
+) -> None:
+    os.mkfifo(tmp_path / "lines")
+    asked = await ask(f"cat {tmp_path}/lines & {NAME}; echo Hello $name")
+    store = asked.shell.stdout.store
+    with (tmp_path / "lines").open("w") as lines:
+        key, _ = await asked.question()
+        lines.write("\na line\n")
+        lines.flush()
+        await asked.shell.wait_until(lambda: b"a line" in store.read(0, 1_000).data)
+        await asked.answer(key, "World")
+    await asked.shell.wait_until(lambda: asked.shell.has_ended)
+    assert b"Hello World" in store.read(0, 1_000).data
 
 
 async def answer_late(asked: Asked, key: str, text: str, other: bytes) -> str:

@@ -152,6 +152,21 @@ def test_prompt_is_another_one_if_its_program_has_written_another_text(
     assert first._replace(wrote=wrote, text=text).is_same(first) == is_same
 
 
+def test_question_that_arrives_after_its_bytes_were_counted_is_another_one() -> None:
+    first = PromptIdentity(1, "proved", True, True, 0.0, 1, "Name?")
+    counted = first._replace(wrote=2)
+    assert counted.is_same(first)
+    arrived = counted._replace(text="Delete all?")
+    assert not arrived.is_same(counted.since(first))
+
+
+def test_lines_of_other_processes_do_not_hide_a_question() -> None:
+    first = PromptIdentity(1, "proved", True, True, 0.0, 1, "Name?")
+    line = first._replace(text="a line of another process")
+    assert line.is_same(first)
+    assert not first._replace(wrote=2).is_same(line.since(first))
+
+
 def test_text_tells_prompts_apart_where_writes_are_hidden() -> None:
     first = PromptIdentity(1, "likely", True, True, 0.0, -1, "Name?")
     assert not first._replace(text="Delete all?").is_same(first)

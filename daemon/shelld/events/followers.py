@@ -72,10 +72,10 @@ class PromptFollower:
                     # It has just drawn something, such as a clock, and goes on waiting.
                     continue
                 found = identity = None
-            is_told = self._told is None if identity is None else identity.is_same(self._told)
-            if not is_told:
+            if identity is not None and self._told is not None and identity.is_same(self._told):
+                identity = identity.since(self._told)
+            elif identity is not None or self._told is not None:
                 await self._feed.send_fact("shell/prompt", PromptEvent, prompt=found)
-            # Also if it is the same: the program may have slept more than once by now.
             self._told = identity
 
 

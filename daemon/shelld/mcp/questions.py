@@ -38,6 +38,7 @@ from shelld_protocol.structs import Prompt
 
 # The pause after a look that has found a likely prompt only.
 _LIKELY_PAUSE_S: Final = 1.0
+_LOOKS_PER_ANSWER: Final = 3
 
 _DECLINED: Final = "; the client gave no answer, and the program still waits"
 _NO_FORMS: Final = "; the client cannot show a form"
@@ -103,8 +104,10 @@ class Questions:
             return
 
         def is_open() -> bool:
-            # It must be the look of this very moment, so it cannot wait for its turn.
-            return self._look(shell) is not None and self._number == number
+            # It must be the look of this very moment, so it cannot wait for its turn. A line of
+            # another process that comes during a look makes it useless.
+            looks = (self._look(shell) for _ in range(_LOOKS_PER_ANSWER))
+            return any(prompt is not None for prompt in looks) and self._number == number
 
         params = WriteStdinParams(shell.id, text=f"{text}\n")
         try:
@@ -134,23 +137,31 @@ class Questions:
 
     def _look(self, shell: Shell) -> Prompt | None:
         prompt = settled_prompt_of(shell) if takes_input(shell) else None
-        if prompt is None or time_left(prompt) > 0:
+        if prompt is None or not self._is_asked(shell, prompt):
             self.seen = None
             self._note_change(shell)
             return None
-        question = identity_of(shell, prompt)
-        is_same = question.is_same(self._last)
-        self._last = question
-        if not is_same:
-            self._number += 1
-            self._key, self._is_declined = None, False
-            if _may_be_asked(prompt):
-                self._key = f"prompt_{self._number}"
         # While its answer is on its way, nobody else need give one.
         is_answered = _may_be_asked(prompt) and self._key is None and not self._is_declined
         self.seen = None if is_answered else self._number
         self._note_change(shell)
         return prompt
+
+    def _is_asked(self, shell: Shell, prompt: Prompt) -> bool:
+        """Note the question of a prompt. Return False if it may not be one yet."""
+        question, last = identity_of(shell, prompt), self._last
+        if last is not None and question.is_same(last):
+            # It needs no silence again: another process of the command may write.
+            self._last = question.since(last)
+            return True
+        if time_left(prompt) > 0:
+            return False
+        self._last = question
+        self._number += 1
+        self._key, self._is_declined = None, False
+        if _may_be_asked(prompt):
+            self._key = f"prompt_{self._number}"
+        return True
 
 
 async def next_prompt(

@@ -64,6 +64,14 @@ class PromptIdentity(NamedTuple):
             return False
         return 0 <= self.wrote == other.wrote or self.text == other.text
 
+    def since(self, other: PromptIdentity) -> PromptIdentity:
+        """Return what to compare the next look with if `other` is the same prompt.
+
+        What the program has written since then may still be on its way through the kernel. It may
+        be another question, so it must not count as seen.
+        """
+        return self._replace(wrote=other.wrote)
+
 
 # How many members of an identity must be equal.
 _CERTAIN: Final = 5
