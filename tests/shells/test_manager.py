@@ -28,6 +28,7 @@ from shelld.shells.course import Event
 from shelld.shells.launch import StartRequest, TimeoutPolicy
 from shelld.shells.life import Life
 from shelld.shells.lifecycle import ShellEvent, ShellStatus
+from shelld.shells.links import MAX_LAUNCHES
 from shelld.shells.manager import Manager
 from shelld.shells.options import ManagerOptions
 from shelld.shells.runtime import MAX_STARTING
@@ -443,6 +444,34 @@ def stopped_keeper(killed: list[int]) -> int:
     (pid,) = keeper()
     os.kill(pid, signal.SIGSTOP)
     return pid
+
+
+@pytest.mark.parametrize("lost", [1, 4, 5])
+async def test_command_is_handed_over_again_if_no_runner_comes(
+    monkeypatch: pytest.MonkeyPatch, lost: int
+) -> None:
+    acquire = RunnerPool.acquire
+    taken: list[Channel] = []
+
+    def lose(pool: RunnerPool) -> Channel:
+        """Return a channel whose other end is closed, as often as that may happen."""
+        if len(taken) == lost:
+            return acquire(pool)
+        channel, theirs = Channel.pair()
+        theirs.close()
+        taken.append(channel)
+        return channel
+
+    async with Manager() as manager:
+        monkeypatch.setattr(RunnerPool, "acquire", lose)
+        if lost < MAX_LAUNCHES:
+            shell = await start_and_wait(manager, StartRequest("true"))
+            await shell.wait_until(lambda: shell.is_empty)
+            assert shell.exit_code == 0
+        else:
+            with pytest.raises(RpcError, match="EAGAIN"):
+                await start_and_wait(manager, StartRequest("true"))
+        assert len(taken) == lost
 
 
 async def test_leftovers_are_named_or_reported_lost() -> None:

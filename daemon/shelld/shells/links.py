@@ -18,8 +18,10 @@ from shelld.shells.pipe import Pipe, Terminal
 from shelld.shells.shell import Shell
 from shelld.terminals.input import TerminalInput
 
-# How many times a command is handed over, if no runner comes.
-MAX_LAUNCHES: Final = 3
+# How many times a command is handed over, if no runner comes. A keeper that is killed may take two
+# requests with it: the kernel may close the socket of the runner before that of the keeper, which
+# then still seems to listen.
+MAX_LAUNCHES: Final = 5
 
 # How many times in a row the messages cannot be read for want of memory, before that is a failure.
 # The supervisor pauses for `SHORTAGE_PAUSE_S` after each, so a shortage may last a minute.
@@ -189,19 +191,22 @@ class Links:
         Call this only if the old runner does not have the command: no runner has come, or the
         channel was closed before the whole command was sent.
         """
-        if not self._launches_left:
-            return False
-        self._launches_left -= 1
-        try:
-            channel = self._pool.acquire()
-            launch.hand_over(channel)
-        except OSError:
-            return False
-        self.channel.close()
-        self.channel = channel
-        self._poller.register(channel.fileno(), READABLE)
-        self._channel_is_watched = True
-        return True
+        while self._launches_left:
+            self._launches_left -= 1
+            try:
+                channel = self._pool.acquire()
+                launch.hand_over(channel)
+            except ConnectionError:
+                # The runner, or the keeper that was to start it, has just ended.
+                continue
+            except OSError:
+                return False
+            self.channel.close()
+            self.channel = channel
+            self._poller.register(channel.fileno(), READABLE)
+            self._channel_is_watched = True
+            return True
+        return False
 
     def send_kill(self, number: int, grace_ms: int) -> None:
         """Ask the runner for a kill. If it is gone, the end of the channel follows."""
