@@ -65,7 +65,7 @@ NOTIFICATIONS_INTRO = """\
 
 The daemon sends these to clients that [subscribe](#subscribe), or give `notify` to [`bash`](#bash).
 They are JSON-RPC notifications: they have no id, and are not answered. [Events](events.md) shows
-how to use them. The tables list the members of `params`. All notifications have these:
+how to use them. The tables list the members of `params`. Every notification has these members:
 """
 
 # For each kind: when the error comes, and what `data` has besides `kind`.

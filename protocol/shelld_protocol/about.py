@@ -37,7 +37,11 @@ class Counters(Result):
     shells_retained: Annotated[int, _said("Ended shells retained now.")]
     spool_bytes: Annotated[int, _said("Disk space reserved for output now, in blocks of 64 KiB.")]
     internal_errors: Annotated[
-        int, _said("Unexpected errors in the daemon's own code. Each ended only one thing.")
+        int,
+        _said(
+            "Unexpected errors in the daemon's own code. Each ended only one request, shell or "
+            "background task."
+        ),
     ]
 
 
@@ -47,8 +51,8 @@ class Containment(Result):
     `mechanism`: "subreaper" (Linux: covers all descendants, wherever they hide, and proves that the
     last one has ended) or "process-group" (elsewhere: covers the processes that stay in the
     command's session or can be traced to it). `cgroup_kill`: the kernel kills all processes of a
-    command at once, including those that fork faster than they can be listed or have changed their
-    user.
+    command at once, including those that have changed their user and those that fork faster than
+    they can be listed.
     """
 
     mechanism: Literal["subreaper", "process-group"]

@@ -13,7 +13,7 @@ import msgspec
 
 T = TypeVar("T")
 
-# Most messages fit.
+# Most messages fit into this.
 _START_BYTES: Final = 1_024
 
 # A message shorter than `_SHORT` takes at most `_MOST_PER_BYTE` bytes of memory per byte of JSON:
@@ -53,8 +53,8 @@ def decode(
 ) -> T:
     """Return the value of `data` (JSON). Raises msgspec's errors, and MemoryError.
 
-    `strings`: the most strings that the decoder makes, if its type limits that. To count them in a
-    long text takes as long as to decode it.
+    `strings`: the maximum number of strings that the decoder makes, if its type limits them.
+    Counting the strings of a long text takes as long as decoding the text.
     """
     size = len(memoryview(data))
     if size < _SHORT:

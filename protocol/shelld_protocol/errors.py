@@ -88,7 +88,7 @@ def invalid_params(message: str, parameter: str | None = None) -> RpcError:
 
 
 def missing_capability(required: Mapping[str, Any]) -> RpcError:
-    """Return the error of a request whose client has not declared what it needs.
+    """Return the error of a request that needs capabilities that its client has not declared.
 
     `required` are the missing capabilities, in MCP's form. MCP defines the code and `data`.
     """

@@ -40,19 +40,23 @@ MAX_CHUNK_BYTES: Final = 1024 * 1024
 Events: TypeAlias = Annotated[
     list[EventName],
     Meta(
-        description="What to send: exit, the end of the command; output; prompt, when it begins or "
-        "stops to wait for input; listening, when its TCP ports change; leftover, the processes "
-        "that outlive it; screen, changes of what its terminal shows.",
+        description="What to send: exit, when the command ends; output, when it writes; prompt, "
+        "when it begins or stops waiting for input; listening, when its TCP ports change; "
+        "leftover, when the processes that outlive it change; screen, when its terminal shows "
+        "something else.",
     ),
 ]
 
 
 class SubscribeParams(Params):
-    """With neither `bash_id` nor `session`, the events of all shells."""
+    """Without `bash_id` and `session`, the subscription is for all shells."""
 
     bash_id: Annotated[str, Meta(description="The shell, running or retained.")] | None = None
     session: (
-        Annotated[str, Meta(description="The session: its running shells, and those to come.")]
+        Annotated[
+            str,
+            Meta(description="The session: its running shells, and shells that will start in it."),
+        ]
         | None
     ) = None
     events: Events | None = None
@@ -66,7 +70,7 @@ class SubscribeParams(Params):
             Meta(
                 ge=0,
                 description="With subscription: send the events after this number again. Default: "
-                "only new ones.",
+                "only new events.",
             ),
         ]
         | None
@@ -78,7 +82,8 @@ class SubscribeParams(Params):
                 ge=0,
                 le=MAX_INTERVAL_MS,
                 description="Milliseconds between two events with output, or with a screen, of one "
-                "shell. The first is sent at once, and so is output of max_bytes. Default: 50.",
+                "shell. The first event is sent at once, and so is output of max_bytes. Default: "
+                "50.",
             ),
         ]
         | None
@@ -106,13 +111,18 @@ class SubscribeResult(Result):
     """The events follow this answer, unless it is one of a batch."""
 
     subscription: SubscriptionId
-    seq: Annotated[int, Meta(description="The number of its last event; 0 before the first.")]
-    events: Annotated[list[EventName], Meta(description="What it sends.")]
+    seq: Annotated[
+        int,
+        Meta(description="The number of the last event of the subscription; 0 before the first."),
+    ]
+    events: Annotated[list[EventName], Meta(description="The events that it sends.")]
     bash_id: Annotated[
-        str | None, Meta(description="Its shell. Left out if it is about several.")
+        str | None,
+        Meta(description="The shell. Left out if the subscription is for several shells."),
     ] = None
     is_over: Annotated[
-        bool, Meta(description="Whether seq is its last number. Left out if false.")
+        bool,
+        Meta(description="Whether the event with this seq is the last one. Left out if false."),
     ] = False
 
 
@@ -121,7 +131,7 @@ class UnsubscribeParams(Params):
 
 
 class Event(Result, kw_only=True):
-    """What all events have."""
+    """The members of all events."""
 
     subscription: SubscriptionId
     seq: Annotated[int, Meta(description="1 for the first event of a subscription, then 2, ...")]
@@ -134,7 +144,7 @@ class Event(Result, kw_only=True):
 
 
 class OutputEvent(Event, kw_only=True):
-    """New output. `skipped` bytes before `start` were not sent, as the client read too slowly."""
+    """New output. `skipped` bytes before `start` were not sent: the client read too slowly."""
 
     stream: Annotated[Literal["stdout", "stderr"], Meta(description="The stream.")]
     text: Annotated[str, Meta(description="The text of the bytes from start to end.")]
@@ -188,7 +198,7 @@ class LeftoverEvent(Event, kw_only=True):
 class ScreenEvent(Event, kw_only=True):
     """The rows that have changed since the last `shell/screen`.
 
-    When events are sent again, only the last of a shell has rows, and has all of them.
+    When events are sent again, only the last screen of a shell has rows, and it has all of them.
     """
 
     version: Annotated[int, Meta(description="As in read_screen.")]

@@ -13,7 +13,7 @@ Invariants:
 * The buffer never holds more than ``max_message_bytes`` plus the data of one ``receive_data`` call.
 * A message over the limit, or one that does not fit in memory, yields one `FrameError` and is
   skipped; the following messages are intact.
-* Each byte is searched for a line end only once, however small the pieces it arrives in.
+* The search for a line end looks at each byte only once, however small the received pieces are.
 * What a stream yields does not depend on the pieces in which it arrives.
 * After a wrong Content-Length, at most the next message is lost as well: a header is also found
   right after a body.
@@ -27,7 +27,7 @@ from typing import Final
 
 DEFAULT_MAX_MESSAGE_BYTES: Final = 64 * 1024 * 1024
 
-# Real headers are under 60 bytes. If a line is longer, only its end counts.
+# Real headers are under 60 bytes. If a line exceeds this limit, only its end counts.
 MAX_HEADER_LINE_BYTES: Final = 4096
 _HEADER_END_BYTES: Final = 100
 
@@ -108,8 +108,9 @@ class FrameReader:
     def receive_data(self, data: bytes) -> None:
         """Take the next bytes of the stream, any number of them.
 
-        If memory is short, drop the unfinished message to free some. If there is none to drop, take
-        nothing and raise MemoryError. Another call with the same data may then succeed.
+        If memory is short, drop the unfinished message to free some memory. If no message is
+        unfinished, take nothing and raise MemoryError. Another call with the same data may then
+        succeed.
         """
         try:
             self._store(data)
@@ -119,9 +120,9 @@ class FrameReader:
             self._store(data)
 
     def _store(self, data: bytes) -> None:
-        """Add to the buffer what does not belong to a skipped message. Raises MemoryError."""
+        """Add `data` to the buffer, except parts of a skipped message. Raises MemoryError."""
         if self._buffer or not (self._skipping_line or self._skip_bytes):
-            # While a line is skipped, a buffer that is not empty begins with its end.
+            # While a line is skipped, a buffer that is not empty begins with the end of that line.
             self._buffer += data
         elif self._skipping_line:
             end = data.find(b"\n")
@@ -136,11 +137,11 @@ class FrameReader:
     def _give_up_message(self, data: bytes) -> bool:
         """Drop the unfinished message, and skip the rest when it arrives.
 
-        `data` follows what was received. Returns False if there is no such message. Raises
-        MemoryError, and has then changed nothing.
+        `data` is the data that comes next. Returns False if no message is unfinished. If this
+        raises MemoryError, it has changed nothing.
         """
         if self._skipping_line or self._skip_bytes:
-            # It was dropped before, and `refused_head` has its beginning.
+            # The message was dropped before, and `refused_head` has its beginning.
             return False
         head = bytes(self._buffer[:_HEAD_BYTES])
         head += data[: _HEAD_BYTES - len(head)]
@@ -151,7 +152,8 @@ class FrameReader:
             self._skipping_line = True
             head = head.partition(b"\n")[0]
         else:
-            # Without the header, or before a blank line, the start of the next message is unknown.
+            # Without a complete header, or in a blank line, the start of the next message is
+            # unknown.
             return False
         self.refused_head = head
         self._drop_buffer()

@@ -44,7 +44,7 @@ class WriteStdinParams(Params):
     base64: Annotated[str, Meta(description="Bytes to write, in base64.")] | None = None
     eof: Annotated[
         bool,
-        Meta(description="Then end the input: type the end-of-file key, or close the pipe."),
+        Meta(description="Finally, end the input: type the end-of-file key, or close the pipe."),
     ] = False
     secret: Annotated[
         bool, Meta(description="Write only if the terminal cannot show the text.")

@@ -85,8 +85,9 @@ _BLANK: Final = b" \t\r\n"
 # frames (1,000 by default). Other code decodes or encodes parts of a message later. Refuse a
 # message if that code would have fewer levels left than this.
 _RESERVED_LEVELS: Final = 500
-# The nesting that every daemon accepts, including the message's own object. Some accept more,
-# depending on their Python and stack; a client that stays within this is never refused for depth.
+# The nesting that every daemon accepts, including the message's own object. Some daemons accept
+# more, depending on their Python and stack. A client that stays within this limit is never refused
+# for depth.
 MAX_LEVELS: Final = 400
 # A message with at most this many brackets cannot be nested deeply and needs no check.
 _UNCHECKED_BRACKETS: Final = 100

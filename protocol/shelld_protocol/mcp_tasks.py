@@ -1,7 +1,7 @@
 """MCP's Tasks extension: a call whose answer is a task, and the requests about that task.
 
-Pure. A client declares the extension in each request that it wants to use it with. The names are
-those of the extension's schema.
+Pure. A client declares the extension in each request that may use it. The names are those of the
+extension's schema.
 
 References: https://github.com/modelcontextprotocol/ext-tasks (schema and specification), and
 ``subscriptions/listen`` of https://modelcontextprotocol.io/specification/2026-07-28.
@@ -72,7 +72,7 @@ class AnswerForm(Struct):
 
 class ElicitParams(Result, kw_only=True):
     message: str
-    # The base leaves out what equals its default, and both members must be there.
+    # The base class leaves out a member that equals its default, and both members must be sent.
     mode: Literal["form"]
     requested_schema: AnswerForm = field(name="requestedSchema")
 

@@ -83,9 +83,9 @@ METHODS: Final[dict[str, MethodTypes]] = {
         "Answer a foreground call now, and let its command continue in the background.",
     ),
     "subscribe": MethodTypes(
-        SubscribeParams, (SubscribeResult,), "Send events of shells, or continue to send them."
+        SubscribeParams, (SubscribeResult,), "Send events of shells, or continue a subscription."
     ),
-    "unsubscribe": MethodTypes(UnsubscribeParams, (Empty,), "Send no more of these events."),
+    "unsubscribe": MethodTypes(UnsubscribeParams, (Empty,), "End a subscription."),
     "get_session": MethodTypes(
         GetSessionParams,
         (GetSessionResult,),

@@ -80,7 +80,7 @@ class ReadScreenResult(Result):
     version: Annotated[int, Meta(description="Grows with each change of what is shown.")]
     changed: Annotated[
         list[int],
-        Meta(description="The rows that changed after `since`; all rows without it."),
+        Meta(description="The rows that changed after `since`; without `since`, all rows."),
     ]
     is_running: IsRunning
     exit_code: ExitCode

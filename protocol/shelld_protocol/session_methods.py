@@ -63,11 +63,11 @@ class ExplainCommandParams(Params):
     ] = DEFAULT_SESSION
     env: (
         Annotated[
-            dict[str, str | None], Meta(description="As env of bash; null removes variables.")
+            dict[str, str | None], Meta(description="Like env of bash; null removes variables.")
         ]
         | None
     ) = None
-    cwd: Annotated[str, Meta(min_length=1, description="As cwd of bash.")] | None = None
+    cwd: Annotated[str, Meta(min_length=1, description="Like cwd of bash.")] | None = None
 
 
 class ExplainCommandResult(Result):

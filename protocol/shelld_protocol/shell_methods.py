@@ -153,15 +153,15 @@ class BashParams(Params):
         OnPrompt,
         Meta(
             description="What to do once it is proved that the command waits for input: nothing; "
-            "answer now, like a background start; or kill the command. Needs tty or open_stdin."
+            "answer now, as for a background start; or kill the command. Needs tty or open_stdin."
         ),
     ] = "wait"
     notify: (
         Annotated[
             list[EventName],
             Meta(
-                description="Send these events of this command, as subscribe does, with the id of "
-                "this request.",
+                description="The events to send about this command, as subscribe does. They have "
+                "the id of this request.",
             ),
         ]
         | None
@@ -209,7 +209,7 @@ class BashResult(Result):
     reason: Reason = None
     spool_error: SpoolError = None
     subscription: Annotated[
-        str | None, Meta(description="The name of its subscription, with notify.")
+        str | None, Meta(description="The name of the subscription that notify has begun.")
     ] = None
 
 
@@ -226,7 +226,7 @@ class BackgroundResult(Result):
     warning: GuardWarning = None
     reason: Reason = None
     subscription: Annotated[
-        str | None, Meta(description="The name of its subscription, with notify.")
+        str | None, Meta(description="The name of the subscription that notify has begun.")
     ] = None
 
 
@@ -244,7 +244,7 @@ class DryRunResult(Result):
 
 Offset: TypeAlias = Annotated[
     int,
-    Meta(ge=0, description="Read this stream from this offset; does not move the shared position."),
+    Meta(ge=0, description="Read this stream from this offset. Plain reads keep their position."),
 ]
 
 
@@ -328,7 +328,7 @@ class BashOutputResult(Result):
 
 
 class BackgroundParams(Params):
-    """Exactly one of the two is given."""
+    """Give exactly one of the two."""
 
     request_id: (
         Annotated[int, Meta(description="The id of a request in flight that runs a command.")]

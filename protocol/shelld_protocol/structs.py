@@ -43,7 +43,8 @@ SignalName: TypeAlias = Literal["TERM", "INT", "HUP", "QUIT", "KILL", "USR1", "U
 # wrote nothing for its `idle_timeout`. "prompt": it waited for input, and `on_prompt` is "kill".
 # Left out otherwise.
 EndReason: TypeAlias = Literal["lost", "oom", "idle", "prompt"]
-# The same for a read. "no_input": it was to wait for a prompt, but the command takes no input.
+# The same for a read. "no_input": the read was to wait for a prompt, but the command takes no
+# input.
 ReadReason: TypeAlias = Literal["lost", "oom", "idle", "prompt", "no_input"]
 # "re" is Python's backtracking engine, used for patterns that the linear-time engine RE2 refuses.
 FilterEngine: TypeAlias = Literal["re2", "re"]
@@ -101,17 +102,17 @@ UntilName: TypeAlias = Literal["output", "exit", "prompt", "match", "quiet", "li
 Until: TypeAlias = Annotated[
     UntilName,
     Meta(
-        description="What to wait for: output to return; exit, the end of the command; prompt, "
-        "that it waits for input; match, a line that pattern matches; quiet, no output for "
-        "quiet_ms; listening, that one of its processes listens on a TCP port. The end of the "
-        "command ends every wait."
+        description="What to wait for: output, output to return; exit, the end of the command; "
+        "prompt, a command that waits for input; match, a line that pattern matches; quiet, no "
+        "output for quiet_ms; listening, a process of the command that listens on a TCP port. The "
+        "end of the command ends every wait."
     ),
 ]
 Pattern: TypeAlias = Annotated[
     str,
     Meta(
-        description="For until match: a regular expression (RE2, or else Python's) for a line of "
-        "the output from the start of this read on."
+        description="For until match: a regular expression (RE2, or else Python's). It is matched "
+        "against the lines of the output from the start of this read."
     ),
 ]
 QuietMs: TypeAlias = Annotated[
@@ -138,15 +139,15 @@ KeptCommand: TypeAlias = Annotated[
 ]
 Description: TypeAlias = Annotated[str | None, Meta(description="The description as given.")]
 ExitCode: TypeAlias = Annotated[
-    int | None, Meta(description="Exit code; null while it runs or if a signal ended it.")
+    int | None, Meta(description="Exit code; null while the command runs, or if a signal ended it.")
 ]
 EndSignal: TypeAlias = Annotated[
-    str | None, Meta(description="Name of the signal that ended it, such as SIGKILL.")
+    str | None, Meta(description="Name of the signal that ended the command, such as SIGKILL.")
 ]
 DurationMs: TypeAlias = Annotated[
-    int, Meta(description="Milliseconds from its start to its end, or to now.")
+    int, Meta(description="Milliseconds from the start of the command to its end, or to now.")
 ]
-IsRunning: TypeAlias = Annotated[bool, Meta(description="True until it has ended.")]
+IsRunning: TypeAlias = Annotated[bool, Meta(description="True until the command has ended.")]
 IsStopped: TypeAlias = Annotated[
     bool,
     Meta(
@@ -221,7 +222,7 @@ class Usage(Result):
 
 
 class Prompt(Result):
-    """A running command waits for input. The kernel says so, and not the text of its output."""
+    """A running command waits for input. This is known from the kernel, not from the output."""
 
     certainty: Annotated[
         Literal["proved", "likely"],
@@ -233,7 +234,7 @@ class Prompt(Result):
     ]
     blocking: Annotated[
         bool,
-        Meta(description="Whether it waits without a time limit, and not for the network, too."),
+        Meta(description="Whether it waits only for input, not also for a time or the network."),
     ]
     line_mode: Annotated[
         bool | None,
@@ -242,8 +243,8 @@ class Prompt(Result):
     echo: Annotated[
         bool | None,
         Meta(
-            description="Whether the terminal shows what is typed. False in line mode: a secret is "
-            "asked for. Null for an open stdin."
+            description="Whether the terminal shows what is typed. If this is false in line mode, "
+            "the program asks for a secret. Null for an open stdin."
         ),
     ]
     pid: Annotated[int, Meta(description="The process that waits.")]
