@@ -60,7 +60,7 @@ class AsyncMethods:
         raise NotImplementedError
 
     async def _finish(self, call: Call[T]) -> T:
-        """The same, whatever cancels the caller."""
+        """Return the daemon's answer to a call, even if the caller is cancelled."""
         raise NotImplementedError
 
     def _begin(self, call: Call[Any], undo: Undo) -> AsyncOngoing:
@@ -159,12 +159,12 @@ class AsyncMethods:
     def events(self, **options: Unpack[EventOptions]) -> AsyncEventStream:
         """Return the events of shells. Use them with ``async with``, and iterate.
 
-        By default, output and ends, of all shells that run or will start.
+        By default, these are the output and the ends of all shells that run or will start.
         """
         return AsyncEventStream(self._begin, options)
 
     def stream(self, command: str, **options: Unpack[StreamOptions]) -> AsyncOutputStream:
-        """Run a command as `bash` does. Iterate for its output, and its result at the end.
+        """Run a command as `bash` does. Iterating yields its output as it comes, then its result.
 
         Leaving the iteration kills the command.
         """

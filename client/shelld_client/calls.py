@@ -102,7 +102,8 @@ class EventOptions(TypedDict, total=False):
 
     `events` are "exit", "output", "prompt", "listening", "leftover" and "screen". `interval_ms` (0
     to 5,000) passes between two events with output of one shell, unless `max_bytes` (1,024 to
-    1,048,576) have come. `subscription` continues one, with the events after `from_seq`.
+    1,048,576) have come. `subscription` is the name of a subscription to continue, with the
+    events after `from_seq`.
     """
 
     bash_id: str | None
@@ -190,7 +191,8 @@ class Call(NamedTuple, Generic[T]):
     decode: Callable[[bytes], T]
 
 
-# Returns the call that undoes what another one does, for its result (JSON); None if there is none.
+# Takes the result of a call (JSON), and returns the call that undoes its effect; None if there is
+# nothing to undo.
 Undo: TypeAlias = Callable[[bytes], Call[Any] | None]
 
 
@@ -262,7 +264,7 @@ def output_at(
 def output_event(
     event: Event, stream: Literal["stdout", "stderr"], read: BashOutputResult
 ) -> OutputEvent:
-    """Return what was read of a stream as an event, with the place of another event."""
+    """Return output that was read as an event, with the ids and the number of another event."""
     text, part = read.stdout, read.stdout_range
     if stream == "stderr":
         text, part = read.stderr, read.stderr_range
@@ -272,7 +274,7 @@ def output_event(
 def lost_output(
     event: Event, stream: Literal["stdout", "stderr"], start: int, end: int
 ) -> OutputEvent:
-    """Return the event of output that is no longer kept, with the place of another event."""
+    """Return an event for lost output, with the ids and the number of another event."""
     return _output_event(event, stream, "", OutputRange(start, end, end - start))
 
 

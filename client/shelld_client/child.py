@@ -62,7 +62,7 @@ os.register_at_fork(after_in_child=_close_inherited)
 
 
 class Haste(enum.IntEnum):
-    """How to end the daemon: in all three steps, without the first, or with SIGKILL at once."""
+    """How to end the daemon: in all three steps, without the first step, or by SIGKILL at once."""
 
     PATIENTLY = enum.auto()
     AT_ONCE = enum.auto()
@@ -213,7 +213,7 @@ def errno_of(error: OSError) -> dict[str, str]:
 
 
 def exit_handle(pid: int) -> int | None:
-    """Return a pidfd, which is readable once the process has ended; None if there is none."""
+    """Return a pidfd, which is readable once the process has ended; None if none can be opened."""
     if not hasattr(os, "pidfd_open"):
         return None
     try:
@@ -304,8 +304,8 @@ class SpawnedClient:
         `command`. `env` and `cwd` apply to the daemon, so its commands start from them.
 
         A client can be entered once. Entering waits `start_timeout` seconds (None: without limit)
-        for the daemon's first answer, and skips up to 64 KiB of other text before it. It raises
-        `SpawnFailed` or `DaemonExited`, and `ProtocolError` if the program is not a shelld.
+        for the daemon's first answer, and skips up to 64 KiB of other text before it. Entering
+        raises `SpawnFailed` or `DaemonExited`, and `ProtocolError` if the program is not a shelld.
         """
         if command is None:
             # -P: the working directory is a user's project; do not import modules from there.

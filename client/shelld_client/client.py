@@ -163,7 +163,7 @@ class AsyncClient(SpawnedClient, AsyncMethods):
         return call.decode(pending.answer)
 
     def _usable_transport(self) -> Transport:
-        """Return what sends requests. Raises `ShellError`, or RuntimeError on the wrong loop."""
+        """Return the transport. Raises `ShellError`, or RuntimeError on the wrong event loop."""
         is_entered = self._background is not None and self._left is None and not self._is_forked
         if is_entered and current_token() != self._event_loop:
             # Nothing would wake this task. The other event loop may even have ended.

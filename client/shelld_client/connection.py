@@ -68,7 +68,7 @@ MAX_BANNER_BYTES: Final = 64 * 1024
 _QUOTED_HEAD: Final = 100
 _QUOTED_TAIL: Final = 300
 
-# The beginning of the daemon's messages. Finds one after a banner without a final newline.
+# The beginning of the daemon's messages. Finds a message after a banner without a final newline.
 _MESSAGE_START: Final = b'{"jsonrpc":"2.0"'
 
 # The beginning of the daemon's answers, up to the id.
@@ -121,12 +121,12 @@ class Connection(Generic[T]):
     """`T` is the caller's type of a pending call."""
 
     def __init__(self, max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES) -> None:
-        """`max_message_bytes` is the peer's limit, until an error of the peer names another."""
+        """`max_message_bytes`: the peer's limit, until an error of the peer names another limit."""
         self._frames = FrameReader(MAX_ANSWER_BYTES)
         self._max_message_bytes = max_message_bytes
         self._ids = itertools.count(1)
         self._pending: dict[int, _Pending[T]] = {}
-        # Those who want the events of a request, by its id.
+        # The listener to the events of each request, by the id of the request.
         self._listeners: dict[int, EventListener] = {}
         self.ownership = Ownership()
         # The data before the first message; None after that.
@@ -242,7 +242,7 @@ class Connection(Generic[T]):
                 yield pending.call, bytes(message.result)
 
     def _tell_output(self, message: bytes) -> bool:
-        """Pass on the event that a message has, if it has output. Return whether it has."""
+        """Pass on the event of a message if it is one with output. Return whether it is."""
         event = decode_output(message) if self._listeners else None
         self._tell(event)
         return event is not None
@@ -265,9 +265,9 @@ class Connection(Generic[T]):
         self._listeners.pop(request_id, None)
 
     def claim(self, subscription: str, request_id: int) -> bool:
-        """Note that a request has begun a subscription, or has taken it from an earlier one.
+        """Note that a request has begun a subscription, or has taken it from an earlier request.
 
-        Return whether it has taken it. The reader of the earlier one gets an error.
+        Return whether it was taken. The reader of the earlier request gets an error.
         """
         before = self.ownership.claim(subscription, request_id)
         listener = None if before is None else self._listeners.pop(before, None)
@@ -276,7 +276,7 @@ class Connection(Generic[T]):
         return before is not None
 
     def take_listeners(self) -> list[EventListener]:
-        """Return all who listen, and forget them: no event will come."""
+        """Return all listeners, and forget them: no event will come."""
         listeners: list[EventListener] = []
         with suppress(KeyError):
             while True:

@@ -91,7 +91,7 @@ class ShuttingDown(ShellError):
 
 
 class InvalidParams(ShellError, ValueError):
-    """`parameter` is invalid. The client checks what JSON cannot express, the daemon the rest."""
+    """`parameter` is invalid. The client refuses non-JSON values; the daemon checks the rest."""
 
     @property
     def parameter(self) -> str | None:

@@ -1,8 +1,8 @@
-"""What a request receives besides its answer: events, in the order of the wire.
+"""What a request receives: its events and its answer, in the order of the wire.
 
-Owns what was received and not yet taken. The thread that receives never waits for the one that
+Owns what was received and not yet taken. The thread that receives never waits for the thread that
 takes. So above a limit, the text of output is dropped and counts as skipped; the daemon still has
-it. Every event keeps its place and its number.
+the output. Every event keeps its place and its number.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import anyio
 from shelld_client.errors import ShellError
 from shelld_protocol.event_methods import Event, OutputEvent
 
-# The most text of output that waits, in characters.
+# The maximum text of the output that waits, in characters.
 MAX_HELD_CHARACTERS: Final = 8 * 1024 * 1024
 
 
@@ -28,11 +28,11 @@ class End(NamedTuple):
 
     @property
     def why(self) -> ShellError:
-        """The error for one who still expects something."""
+        """The error for a caller that still expects an item."""
         return self.error or ShellError("the request was ended before its answer")
 
 
-# An event, the result of the request (JSON) or its error, or the end of all.
+# An event, the result of the request (JSON) or its error, or the end of everything.
 Item: TypeAlias = Event | bytes | ShellError | End
 
 
@@ -45,10 +45,10 @@ class _Mailbox:
     def __init__(self) -> None:
         self._received = 0
         self._taken = 0
-        # Called with the answer when it comes, before anybody can take it. It must not wait, or
+        # Called with the answer when it comes, before anybody can take it. It must neither wait nor
         # raise.
         self.on_answer: Callable[[bytes | ShellError], None] | None = None
-        # The same, if nobody takes a result any more.
+        # Called with the result, if nobody takes the result any more.
         self._abandoned: Callable[[bytes], None] | None = None
         self._answer: bytes | None = None
 
@@ -65,11 +65,11 @@ class _Mailbox:
         self._tell_abandoned()
 
     def fail(self, error: ShellError) -> None:
-        """Learn that nothing more comes."""
+        """Add the end, because of `error`: nothing more comes."""
         self._append(End(error))
 
     def end(self) -> None:
-        """Let all who wait go on."""
+        """Add the end, which wakes all waiting callers."""
         self._append(End())
 
     def take_event(self, event: Event) -> None:
@@ -86,7 +86,7 @@ class _Mailbox:
         self._tell_abandoned()
 
     def _tell_abandoned(self) -> None:
-        # One step each, as two threads may do this at once.
+        # Read each attribute once, because two threads may be here at the same time.
         take, answer = self._abandoned, self._answer
         if take is not None and answer is not None:
             self._abandoned = None
@@ -96,7 +96,7 @@ class _Mailbox:
         if isinstance(item, OutputEvent):
             self._taken += len(item.text)
         elif isinstance(item, End):
-            # For others who wait, and for those who ask again.
+            # For other callers that wait, and for callers that ask again.
             self._append(item)
         return item
 

@@ -60,7 +60,7 @@ class Methods:
         raise NotImplementedError
 
     def _finish(self, call: Call[T]) -> T:
-        """The same, whatever cancels the caller."""
+        """Return the daemon's answer to a call, even if the caller is cancelled."""
         raise NotImplementedError
 
     def _begin(self, call: Call[Any], undo: Undo) -> Ongoing:
@@ -157,12 +157,12 @@ class Methods:
     def events(self, **options: Unpack[EventOptions]) -> EventStream:
         """Return the events of shells. Use them with ``with``, and iterate.
 
-        By default, output and ends, of all shells that run or will start.
+        By default, these are the output and the ends of all shells that run or will start.
         """
         return EventStream(self._begin, options)
 
     def stream(self, command: str, **options: Unpack[StreamOptions]) -> OutputStream:
-        """Run a command as `bash` does. Iterate for its output, and its result at the end.
+        """Run a command as `bash` does. Iterating yields its output as it comes, then its result.
 
         Leaving the iteration kills the command.
         """

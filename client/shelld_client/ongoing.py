@@ -24,7 +24,7 @@ def nothing_to_undo(_result: bytes) -> None:
 
 
 class Ongoing:
-    """Sends a request. Raises `ShellError` if that is impossible, or what `check` raises.
+    """Sends a request. Raises `ShellError` if that is impossible, and the exceptions of `check`.
 
     `check` is called once the request is known to the connection.
     """
@@ -47,7 +47,7 @@ class Ongoing:
         self._mailbox = mailbox
         self._undo = undo
         self._id = connection.new_id()
-        # The subscription that it continues, and then the one that it owns.
+        # The subscription that the request continues; later, the subscription that it owns.
         self._subscription = str(call.params.get("subscription") or "")
         self._has_taken_over = False
         mailbox.on_answer = _weakly(self)
@@ -60,7 +60,8 @@ class Ongoing:
             check()
             send(frame)
         except Exception:
-            # It was not sent. After an interrupt, it may have been: `__del__` cares for that.
+            # The request was not sent. After an interrupt, it may have been; `__del__` handles that
+            # case.
             self.end()
             raise
 
@@ -75,7 +76,7 @@ class Ongoing:
         return item
 
     def answer(self) -> bytes:
-        """Wait for the answer, if it comes before all events. Raises `ShellError`."""
+        """Wait for the answer, which must come before all events. Raises `ShellError`."""
         item = self.next()
         if isinstance(item, ShellError):
             raise item
@@ -95,21 +96,21 @@ class Ongoing:
         return item
 
     def end(self) -> None:
-        """Listen no more, and let those go on who wait in `next`.
+        """Stop listening, and wake the callers that wait in `next`.
 
         Cancels the request, unless it was answered. Ends its subscription, unless another request
-        has continued it. If an interrupt ends this early, another call does the rest.
+        has continued it. If an interrupt stops this early, another call does the rest.
         """
         self._connection.unlisten(self._id)
         self._cancel()
-        # Only now: what was not sent must not be forgotten.
+        # Forget the request only now, when its cancellation was sent.
         self._connection.cancel(self._id)
         self._leave()
         self._mailbox.end()
         self._has_ended = True
 
     def answered(self, answer: bytes | ShellError) -> None:
-        """Learn of the answer, in the order of all answers.
+        """Handle the answer. Called in the order of all answers.
 
         The daemon sends the events of a subscription to the request that it has answered last.
         """
@@ -127,11 +128,11 @@ class Ongoing:
         self._subscription = ""
 
     def abandon(self) -> None:
-        """Cancel the request, and undo what it has done if that comes too late.
+        """Cancel the request. If that comes too late, undo the effect of the request.
 
-        This waits for nothing, because whoever calls it may have been interrupted. A subscription
-        that it takes from another reader can be continued again. That reader learns that nothing
-        more comes.
+        This waits for nothing, because the caller may have been interrupted. If the request has
+        taken a subscription from another reader, the subscription can be continued again. The other
+        reader learns that nothing more comes.
         """
 
         def undo(answer: bytes) -> None:
@@ -154,7 +155,7 @@ class Ongoing:
             self._send(cancellation)
 
     def send_only(self, call: Call[Any]) -> None:
-        """Send a request whose answer nobody takes."""
+        """Send a request, and ignore its answer."""
         with suppress(ShellError):
             request_id = self._connection.new_id()
             frame = self._connection.call(request_id, call.method, call.params, Mailbox())

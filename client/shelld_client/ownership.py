@@ -1,7 +1,10 @@
-"""Which request owns each subscription. The owner gets its events, and ends it when it leaves.
+"""Which request owns each subscription.
 
-A request that continues a subscription becomes its owner with its answer, in the order of answers.
-Until then it is an *heir*, and no owner that leaves ends the subscription.
+The owner gets the events of the subscription. When the owner leaves, it ends the subscription.
+
+A request that continues a subscription becomes its owner when its answer arrives, in the order of
+the answers. Until then the request is an *heir*. While a subscription has an heir, an owner that
+leaves does not end it.
 
 Invariant: shared state changes only in single dictionary operations, so any thread, finaliser or
 signal handler may call anything at any time.
@@ -28,13 +31,14 @@ class Ownership:
         Raises `ShellError` if the subscription is about to be ended.
         """
         self._heirs[subscription, request_id] = None
-        # Only after becoming an heir: an owner that leaves does these steps in the other order.
+        # Check only after becoming an heir: an owner that leaves does these steps in the other
+        # order.
         if subscription in self._ending:
             self._heirs.pop((subscription, request_id), None)
             raise ShellError(f"{subscription} was ended by its reader")
 
     def claim(self, subscription: str, request_id: int) -> int | None:
-        """Make a request the owner. Return the owner before it, unless that has left."""
+        """Make a request the owner. Return the previous owner, unless it has left."""
         before = self._owners.get(subscription)
         self._owners[subscription] = request_id
         self._heirs.pop((subscription, request_id), None)
@@ -48,8 +52,8 @@ class Ownership:
         self._heirs.pop((subscription, request_id), None)
         owner = self._owners.get(subscription)
         if owner is None:
-            # Nobody owns it, so it is for whoever continues it. Or an interrupt has come before
-            # `ended`.
+            # Nobody owns the subscription, so any request may continue it. Or an interrupt has come
+            # before `ended`.
             return subscription in self._ending
         if owner != request_id and owner not in self._left:
             return False
@@ -58,7 +62,7 @@ class Ownership:
             self._left[owner] = None
             is_last = False
         else:
-            # An heir may have become the owner meanwhile.
+            # An heir may have become the owner since the first look.
             is_last = self._owners.get(subscription) == owner
         if not is_last:
             self.ended(subscription)

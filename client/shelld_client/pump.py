@@ -78,7 +78,7 @@ class Pump:
     # -- for other threads ------------------------------------------------------------------
 
     def start(self, timeout: float | None) -> None:
-        """Start the daemon. Raises what `start_child` raises, or `SpawnFailed`.
+        """Start the daemon. Raises the exceptions of `start_child`, or `SpawnFailed`.
 
         Also raises `SpawnFailed` after `timeout` seconds. If the daemon starts later, `close` ends
         it.

@@ -89,7 +89,8 @@ class Wakeup:
     def close(self) -> None:
         """Close the pipe. If `wake` is running, it closes the pipe when it is done.
 
-        Otherwise `wake` could write to a new file that reuses the closed descriptor's number.
+        If it were closed earlier, `wake` could write to a new file that reuses the descriptor's
+        number.
         """
         self._is_closed = True
         self._close_unused()

@@ -47,7 +47,7 @@ class Begin(Protocol):
 
 
 class _Iteration:
-    """Ends with its block, with `end`, or when it is dropped."""
+    """An iteration, which ends with its block, with `end`, or when it is dropped."""
 
     # For `__del__`, even if `__init__` has failed.
     _ongoing: Ongoing | None = None
@@ -74,8 +74,8 @@ class _Iteration:
 class EventStream(_Iteration):
     """The events of a subscription. Use it with ``with``, and iterate over it.
 
-    The events of a single shell end with its last one. Others go on until the block is left, or the
-    daemon ends (`DaemonExited`).
+    The events of a single shell end with its last event. The events of several shells go on until
+    the block is left, or the daemon ends (`DaemonExited`).
 
     `subscription` is the name with which a subscription can be continued, and `seq` the number of
     the last event, both inside the block.
@@ -91,7 +91,7 @@ class EventStream(_Iteration):
         self._wanted: Sequence[EventName] | None = options.get("events")
         self._params = params = dict(options)
         if options.get("subscription") is not None:
-            # It has its events, and perhaps more than those.
+            # The subscription has its own events, perhaps more than the wanted ones.
             params.pop("events", None)
         elif self._wanted is None:
             params["events"] = ["exit", "output"]
@@ -110,7 +110,7 @@ class EventStream(_Iteration):
             self.end()
             raise
         self.subscription, self.seq = result.subscription, result.seq
-        # Then nothing comes, unless events are sent again.
+        # If the subscription is over, nothing comes, unless events are sent again.
         self._is_over = result.is_over and self._params.get("from_seq") in (None, result.seq)
         return self
 
@@ -154,11 +154,11 @@ class OutputStream(_Iteration):
 
     Ending the iteration kills the command, unless it has ended or moved to the background.
 
-    Yields `OutputEvent`, and the result as the last item; `result` has it, too. Output that could
-    not be sent in time is read from the daemon, so that nothing is missing that is still kept.
+    Yields `OutputEvent`, and the result as the last item; `result` has it, too. Skipped output is
+    read from the daemon, so no output is missing that the daemon still keeps.
 
-    The errors are those of `bash`. One about a command that has run, such as `CommandTimedOut`,
-    comes after the output.
+    The errors are those of `bash`. An error about a command that has run, such as
+    `CommandTimedOut`, comes after the output.
     """
 
     def __init__(
@@ -182,13 +182,13 @@ class OutputStream(_Iteration):
         return self
 
     def end(self) -> None:
-        """End the iteration. Ends the command, too, if its last item was not taken."""
+        """End the iteration, and the command, too, if the last item was not taken."""
         self._is_over = True
         if self._ongoing is not None and self._is_finished:
             self._ongoing.end()
         elif self._ongoing is not None:
             self._ongoing.abandon()
-        # Only now: an interrupt may have come before.
+        # Only now: after an interrupt in the steps above, another call repeats them.
         self._ongoing = None
 
     def __iter__(self) -> Iterator[OutputEvent | BashResult | BackgroundResult]:
@@ -250,7 +250,7 @@ class OutputStream(_Iteration):
             self._exit = item
 
     def _fill(self, event: Event, stream: StreamName, end: int) -> None:
-        """Read the output before an event that was not sent."""
+        """Read the skipped output before an event, up to the offset `end`."""
         while (start := self._ends[stream]) < end:
             size = min(_GAP_BYTES, end - start)
             call = calls.output_at(
@@ -263,7 +263,7 @@ class OutputStream(_Iteration):
                 part = calls.lost_output(event, stream, start, end)
             kept_from = part.start + part.dropped
             if part.dropped and part.end > end:
-                # The read went on after what is lost, beyond the end.
+                # The read has passed over the lost output and gone on beyond `end`.
                 part = calls.lost_output(event, stream, start, min(kept_from, end))
             if part.end == start:
                 return
@@ -272,7 +272,7 @@ class OutputStream(_Iteration):
 
 
 def _kill(call: Call[AnyBashResult], answer: bytes) -> Call[Any] | None:
-    """Return the call that kills a command that runs in the background, by its result."""
+    """Return the call that kills a command, if its result says that it runs in the background."""
     result = call.decode(answer)
     return calls.kill_shell(result.bash_id, {}) if isinstance(result, BackgroundResult) else None
 

@@ -98,7 +98,8 @@ class Client(SpawnedClient, Methods):
         request_id = self._connection.new_id()
         try:
             frame = self._connection.call(request_id, call.method, call.params, answers)
-            # Check again: if the client failed meanwhile, `_ended` has not seen this call.
+            # Check again: if the client has failed since the first check, `_ended` has not seen
+            # this call.
             self._raise_if_unusable()
             pump.send(frame)
             if not may_wait():
@@ -118,7 +119,7 @@ class Client(SpawnedClient, Methods):
         return call.decode(answer)
 
     def _usable_pump(self, call: Call[Any]) -> Pump:
-        """Return what sends requests. Raises `ShellError`."""
+        """Return the pump. Raises `ShellError`."""
         self._raise_if_unusable()
         assert self._pump is not None
         if sys.is_finalizing():
@@ -138,7 +139,7 @@ class Client(SpawnedClient, Methods):
             pump.send,
             Mailbox(),
             call,
-            # If the client failed meanwhile, `_ended` has not seen this call.
+            # If the client has failed since the first check, `_ended` has not seen this call.
             check=self._raise_if_unusable,
             undo=undo,
         )

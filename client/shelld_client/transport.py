@@ -31,7 +31,7 @@ _STREAM_ENDED: Final = (OSError, ValueError, anyio.ClosedResourceError)
 class Transport:
     def __init__(self, daemon: Child) -> None:
         self._child = daemon
-        # Each message, with the byte count of each write.
+        # Each message, with the byte counts of its writes.
         self._outbox: collections.deque[tuple[memoryview, list[int]]] = collections.deque()
         self._outbox_filled = anyio.Event()
         self.stderr_ended = anyio.Event()
@@ -41,7 +41,7 @@ class Transport:
     def send(self, data: bytes) -> None:
         """Queue `data` and write what the daemon takes at once. Reading reports a dead daemon."""
         self._outbox.append((memoryview(data), []))
-        # Only if the outbox was empty: a finaliser that cancels a call may send while another
+        # Write only if the outbox was empty: a finaliser that cancels a call may send while another
         # message is being written.
         if len(self._outbox) == 1:
             with suppress(BlockingIOError, *_STREAM_ENDED):

@@ -13,7 +13,7 @@
 ;; on the PATH, or set `shelld-command'.
 ;;
 ;;   M-x shelld-run       run a command as the next one of the session
-;;   M-x shelld-follow    run one in the background from the start
+;;   M-x shelld-follow    run a command in the background from the start
 ;;   M-x shelld-terminal  the same, in a terminal, and type into it
 ;;   C-c C-b              in its buffer: hand it over to the background
 ;;   C-c C-c              in its buffer: end it and everything it has started; in
@@ -99,16 +99,16 @@ Call ON-RESULT with the result, or ON-FAILURE with a sentence."
   "The id of the request that runs the command of this buffer.")
 
 (defvar-local shelld--id nil
-  "The id of its shell.  Nil until the daemon has told it.")
+  "The id of the shell of this buffer.  Nil until the daemon has sent it.")
 
 (defvar-local shelld--in-foreground nil
-  "Whether the session waits for it.")
+  "Whether the session waits for the command of this buffer.")
 
 (defvar-local shelld--prompt nil
   "The question that the user has not answered yet, if there is one.")
 
 (defvar-local shelld--skipped 0
-  "How many bytes of its output were skipped.")
+  "How many bytes of output were skipped in this buffer.")
 
 (defun shelld--start (call)
   "Run the command of CALL, the params of bash, in the current buffer."
@@ -123,7 +123,7 @@ Call ON-RESULT with the result, or ON-FAILURE with a sentence."
     (add-hook 'kill-buffer-hook #'shelld--end nil t)))
 
 (defun shelld--on-answer (buffer result)
-  "Note in BUFFER if the command of RESULT continues.  Its end is an event."
+  "Note in BUFFER if the command of RESULT continues.  An event tells its end."
   (when (and (buffer-live-p buffer) (equal (plist-get result :status) "running"))
     (with-current-buffer buffer
       (setq shelld--id (plist-get result :bash_id))
@@ -188,7 +188,7 @@ If a command writes faster than Emacs reads, the daemon skips some."
 (defun shelld--end ()
   "End the command of this buffer, if one runs, with everything it has started."
   (cond (shelld--id (shelld--request :kill_shell (list :shell_id shelld--id)))
-        ;; It has shown nothing yet.  This answers the call, and tells the id.
+        ;; The id is unknown.  This answers the call, and its result has the id.
         (shelld--request
          (shelld--request :background (list :request_id shelld--request)
                           (lambda (result)
@@ -214,7 +214,7 @@ If a command writes faster than Emacs reads, the daemon skips some."
         ((eq (plist-get prompt :lineMode) :json-false)
          (message "shelld: %s waits for keys; C-c C-s types some" (plist-get prompt :program)))
         (t (setq shelld--prompt prompt)
-           ;; Not within the function that reads from the daemon.
+           ;; Ask later, not within the function that reads from the daemon.
            (run-at-time 0 nil #'shelld--ask))))
 
 (defun shelld--ask ()
@@ -285,14 +285,14 @@ If a command writes faster than Emacs reads, the daemon skips some."
                         note)))
 
 (defun shelld--append (text)
-  "Put TEXT at the end of the buffer; who looks at the end goes on to do so."
+  "Put TEXT at the end of the buffer.  Windows that show the end follow it."
   (let ((inhibit-read-only t)
         (followers (seq-filter (lambda (window) (= (window-point window) (point-max)))
                                (get-buffer-window-list nil nil t)))
         (start (point-max)))
     (save-excursion
       (goto-char start)
-      ;; Titles and links, which `ansi-color' leaves in.
+      ;; Remove titles and links, which `ansi-color' leaves in.
       (insert (replace-regexp-in-string "\e\\][^\a\e]*\\(\a\\|\e\\\\\\)\\|\e[()].\\|\e[=>78]" "" text))
       (ansi-color-apply-on-region start (point-max))
       ;; A carriage return begins the line anew, as progress bars do.
@@ -337,14 +337,14 @@ If a command writes faster than Emacs reads, the daemon skips some."
   (interactive (list (read-shell-command "Run in a terminal: ")))
   (pop-to-buffer (generate-new-buffer (format "*shelld: %s*" command)))
   (shelld-terminal-mode)
-  ;; Who types there sees what it asks.
+  ;; No prompt events: the user sees the questions in the terminal.
   (shelld--start (list :command command :notify ["output" "exit"] :run_in_background t
                        :rows term-height :cols term-width))
   (current-buffer))
 
 (define-derived-mode shelld-terminal-mode term-mode "Shelld-Terminal"
   "Major mode for the terminal of a command."
-  ;; The terminal of Emacs needs a process.  This one only holds the place.
+  ;; The terminal of Emacs needs a process.  This process is a placeholder.
   (let ((process (make-pipe-process :name "shelld-terminal" :buffer (current-buffer)
                                     :noquery t :sentinel #'ignore)))
     (set-marker (process-mark process) (point-max)))

@@ -27,8 +27,8 @@ local function tell(message, level)
   vim.notify("shelld: " .. message, level)
 end
 
--- During a question, Neovim does not show by itself what has changed in its terminals, and a
--- terminal does not change at once.
+-- During a question, Neovim does not redraw its terminals by itself. A terminal does not change at
+-- once, so wait a moment.
 local function redraw_soon()
   vim.defer_fn(function()
     vim.cmd("redraw")
@@ -127,7 +127,7 @@ local function ask()
     local is_secret = prompt.lineMode == true and prompt.echo == false
     local cancelled = "\27"
     redraw_soon()
-    -- Neither shows a secret nor remembers it. Events go on coming meanwhile.
+    -- `inputsecret` neither shows nor remembers the answer. Events still come during a question.
     local read = is_secret and vim.fn.inputsecret or vim.fn.input
     local ok, answer = pcall(read, { prompt = prompt.text .. " ", cancelreturn = cancelled })
     if task.prompt ~= prompt then
@@ -146,7 +146,7 @@ local function ask()
   is_asking = false
 end
 
--- A command may write faster than Neovim reads. Then the daemon leaves output out.
+-- A command may write faster than Neovim reads. Then the daemon skips output.
 local function show_loss(task, skipped, dropped)
   task.skipped = task.skipped + skipped
   if skipped + dropped > 0 then
@@ -175,7 +175,7 @@ handlers["shell/prompt"] = function(task, event)
 end
 
 handlers["shell/exited"] = function(task, event)
-  -- This event counts all of them.
+  -- This event counts all skipped bytes.
   show_loss(task, event.skipped - task.skipped, 0)
   local how = event.status
   if type(event.exitCode) == "number" then
@@ -208,7 +208,7 @@ local function kill(id, task)
   if task.id then
     request("kill_shell", { shell_id = task.id })
   else
-    -- A call in the foreground that has shown nothing yet. This answers it, and tells the id.
+    -- The id is unknown. This answers the call, and its result has the id.
     request("background", { request_id = id }, function(result)
       request("kill_shell", { shell_id = result.bash_id })
     end)
@@ -300,7 +300,7 @@ local function follow(command)
 end
 
 local function run_in_terminal(command)
-  -- Who types there sees what it asks.
+  -- No prompt events: the user sees the questions in the terminal.
   start(command, { notify = { "output", "exit" }, run_in_background = true })
   vim.cmd("startinsert")
 end

@@ -6,7 +6,7 @@
 import { spawn } from "node:child_process";
 import rpc from "vscode-jsonrpc/node";
 
-// Remembers the id of the last request: the library keeps it to itself, and events carry it.
+// Remembers the id of the last request: events carry this id, and the library does not return it.
 class Writer extends rpc.StreamMessageWriter {
   write(message) {
     if (rpc.Message.isRequest(message)) this.lastId = message.id;
@@ -59,8 +59,8 @@ export class Daemon {
     const run = this.#runs.get(event.requestId);
     if (!run) return;
     const isEnd = method === "shell/exited";
-    // A command may write faster than its client reads. Then the daemon leaves output out. The end
-    // counts all of these bytes; output counts those before it.
+    // A command may write faster than its client reads. Then the daemon skips output. An event with
+    // output counts the bytes that were skipped before it; the end counts all skipped bytes.
     const skipped = (event.skipped ?? 0) - (isEnd ? run.skipped : 0);
     run.skipped += skipped;
     const missing = skipped + (event.dropped ?? 0);

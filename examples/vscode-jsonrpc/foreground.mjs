@@ -1,7 +1,7 @@
 // Run commands one after the other, and wait for each, the way an agent in VS Code would. See what
 // each writes as it comes, and type into it. Ctrl-B hands the command that runs over to the
-// background: it continues, and the next one starts. If it asks there, your next line is for it.
-// Ctrl-C ends all.
+// background: it continues, and the next one starts. If a command asks in the background, it gets
+// your next line. Ctrl-C ends all commands.
 //
 //   npm install vscode-jsonrpc
 //   node foreground.mjs 'sleep 60; echo slow' 'read -p "Your name: "; echo "Hi $REPLY"' 'ls'
@@ -12,7 +12,7 @@ import { Task } from "./task.mjs";
 const daemon = new Daemon();
 const { stdin, stdout } = process;
 const ends = [];
-// The task that the keys go to, unless another one asks.
+// The task that gets the keys, unless another task asks.
 let foreground;
 let asking;
 
@@ -34,7 +34,7 @@ async function run(command) {
     asking = task;
   }
 
-  // What is in the background must not write into the lines of others.
+  // A task in the background must not write into the lines of other tasks.
   task.onDidWrite((text) => {
     question = undefined;
     if (task === foreground) {

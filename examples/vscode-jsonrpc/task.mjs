@@ -29,11 +29,11 @@ export class Task {
   onDidWrite = this.#written.event;
   // Fires with the exit code.
   onDidClose = this.#closed.event;
-  // Fires with the id of the shell, once nobody waits for it any longer.
+  // Fires with the id of the shell, once no call waits for the command any longer.
   onDidMoveToBackground = this.#moved.event;
 
   // `params` are those of bash. `ask` is called with a question and whether the answer is secret,
-  // and returns a promise of the answer, or of undefined. Without it, the user answers by keys.
+  // and returns a promise of the answer, or of undefined. Without `ask`, the user answers by keys.
   constructor(daemon, params, { ask } = {}) {
     this.#daemon = daemon;
     this.#ask = ask;
@@ -72,7 +72,7 @@ export class Task {
 
   // The user has closed the terminal: end the command and all that it has started.
   async close() {
-    // A call in the foreground may have shown nothing yet. The answer tells the id.
+    // If a foreground call has sent no event yet, only its answer tells the id.
     if (!this.#bashId) {
       await this.toBackground();
       await this.#answered;
@@ -81,7 +81,7 @@ export class Task {
     await this.#daemon.request("kill_shell", { shell_id: this.#bashId }).catch(endedMeanwhile);
   }
 
-  // What Ctrl-B calls.
+  // Ctrl-B calls this.
   async toBackground() {
     if (!this.#isInForeground) return;
     const params = { request_id: this.#requestId };
@@ -105,7 +105,7 @@ export class Task {
     if (!prompt || prompt.lineMode === false) return;
     const isSecret = prompt.lineMode === true && prompt.echo === false;
     const answer = await this.#ask(prompt.text, isSecret);
-    // Unless it no longer waits, or waits for something else.
+    // The program may wait no longer, or wait for something else.
     if (answer !== undefined && prompt === this.#prompt) {
       this.#write({ text: `${answer}\n`, secret: isSecret });
     }
