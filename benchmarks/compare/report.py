@@ -33,37 +33,37 @@ Generated from `benchmarks/results.json`, which `make bench-peers` writes. For e
 programs were measured in one run, in turns, on the same machine:
 {machine}.
 A figure is a median, with the quartiles in parentheses, and less is better everywhere. Absolute
-times say something about that machine, and ratios about the programs.
+times depend on this machine; ratios compare the programs.
 
 ![Some of the figures](benchmarks.svg)
 
-The same benchmark program drove each of them over its own protocol: shelld through its Python
-client, MCP servers over lines of JSON, SWE-ReX over HTTP, and Codex's two servers over theirs.
-Programs that can be installed come from PyPI and npm unchanged, in the versions below, with their
-default settings. Only their limits on time and on commands were lifted, where a limit would have
-made the measurement impossible. Agents whose shell is part of a program that needs a login were not
-measured.
+One benchmark program drove each contestant over the contestant's own protocol: shelld through its
+Python client, MCP servers over lines of JSON, SWE-ReX over HTTP, and Codex's two servers over their
+protocols. Programs that can be installed come from PyPI and npm unchanged, in the versions below,
+with their default settings. The only exception: limits on time and on commands were lifted where a
+limit would have made the measurement impossible. Agents whose shell is part of a program that needs
+a login were not measured.
 
 - Memory at rest is the memory of all processes between the program and its commands. Memory that
   several processes share is divided among them (Pss in proc(5)). Memory for output is the peak
   growth of these processes, which have just been started. If there are none, it is the peak growth
   of the program itself.
 - The three processes are a child, one that ignores SIGHUP (`nohup`) and one in a session of its own
-  (`setsid`). The count is of those left three seconds after the end.
-- SIGKILL of the server goes to the process that its client has started. If there is none, it goes
-  to the program that called.
+  (`setsid`). The figure counts the processes that are left three seconds after the end.
+- SIGKILL of the server goes to the process that the client has started. If the client has started
+  none, SIGKILL goes to the calling program.
 """
 
 TERMINALS = """\
 ## Terminals
 
-Programs that only do terminals are asked here, too, and programs without terminals are not.
+This section adds programs that only do terminals, and leaves out programs without terminals.
 
 - tmux ran in its control mode, with a server of its own: one client keeps running, sends
-  `send-keys` and `capture-pane`, and gets the output. Programs that start a `tmux` for each of
-  these pay for that, too.
-- No command ends while it is measured, as tmux loses some of the output that comes just before the
-  end.
+  `send-keys` and `capture-pane`, and gets the output. Programs that start a new `tmux` for each
+  of these steps take longer.
+- No command ends while it is measured, because tmux loses some of the output that comes just before
+  the end.
 - pexpect ran within the benchmark program, with nothing in between. It pauses for 50 ms before each
   write, unless it is told not to.
 - Desktop Commander has only pipes; `script` of util-linux made its terminals.
@@ -84,8 +84,8 @@ NOTES = {
         "is less than any agent takes, it happens between them."
     ),
     "beside": (
-        "`sleep 1` got the bash that was waiting, so `true` has to start its own bash, and a "
-        "runner for it."
+        "`sleep 1` got the spare bash that was waiting, so `true` has to start its own bash, and a "
+        "runner for this bash."
     ),
     "fifty": (
         "each command that runs at the same time has its own runner, a small process that makes "
@@ -106,8 +106,8 @@ NOTES = {
         "lost."
     ),
     "tty_start": (
-        "all of them start a bash, and this takes most of the time. shelld asks a runner to start "
-        "it, which makes sure that nothing of the command is left."
+        "all programs start a bash, which takes most of the time. shelld asks a runner to start "
+        "bash, and the runner makes sure that nothing of the command is left."
     ),
     "tty_answer": (
         "pexpect has nothing between the program and the terminal. tmux and Codex's two servers "
@@ -119,8 +119,8 @@ NOTES = {
         "hand out bytes in base64."
     ),
     "tty_screen": (
-        "tmux draws all output at once, in the process that answers. shelld draws in a process of "
-        "its own for each screen, as output can be hostile, and asks it several times for a look."
+        "tmux draws all output at once, in the process that answers. shelld draws each screen in a "
+        "separate process, because output can be hostile, and asks this process several times."
     ),
 }
 
