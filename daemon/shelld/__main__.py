@@ -39,7 +39,7 @@ _INTERRUPTED: Final = 128 + signal.SIGINT
 
 
 def main() -> int:
-    # Off during the imports: garbage collection would take a tenth of the start-up time.
+    # Garbage collection during the imports would take a tenth of the start-up time.
     gc.disable()
     try:
         return _run()
@@ -64,8 +64,8 @@ def _run() -> int:
             return mcp_config(arguments)
         case _:
             pass
-    # For the time until the event loop handles these signals. No request has been read by then, so
-    # none needs an answer.
+    # Handle these signals until the event loop does. No request has been read by then, so none
+    # needs an answer.
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, _end_quietly)
     options = parse_options(sys.argv[1:])
@@ -83,14 +83,14 @@ def _end_quietly(_number: int, _frame: FrameType | None) -> None:
 
 def _start(options: Options, streams: tuple[int, int]) -> int:
     undo_locale_coercion()
-    # A parent may have blocked the very signals that are to stop us.
+    # The parent may have blocked the signals that stop the daemon.
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    # As a subreaper, this process adopts the orphans of the keeper and the runners, whatever a
-    # command does to the keeper and the runners.
+    # As a subreaper, this process adopts the orphans of a keeper or runner that a command has
+    # killed.
     adopts = options.containment != "process-group" and become_subreaper()
     pool = RunnerPool(file_limit=raise_file_limit(), mechanism=options.containment, adopts=adopts)
     try:
-        # First, so that the keeper starts while the imports below take their time.
+        # The keeper starts while the imports below run.
         pool.prepare()
     except OSError as error:
         return refuse(f"cannot start the keeper: {error.strerror}")

@@ -50,11 +50,11 @@ STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 DRAIN_S: Final = 0.5
 # Then the shells that still run get SIGTERM, and SIGKILL after this time.
 STOP_GRACE_MS: Final = 500
-# Time until all of these shells must be dead: the grace period, plus some for each shell.
+# Time until all of these shells must be dead: the grace period, plus some time for each shell.
 STOP_KILL_S: Final = 0.8
 STOP_KILL_PER_SHELL_S: Final = 0.003
-# Time for the client to read the last answers: the rest of STOP_S, but at least this. The whole
-# stop takes under 2 s, because MCP hosts send SIGKILL after that time.
+# Time for the client to read the last answers: the rest of STOP_S, but at least FLUSH_S. The whole
+# stop must take less than 2 s, because MCP hosts then send SIGKILL.
 FLUSH_S: Final = 0.3
 STOP_S: Final = 1.6
 # Time for threads to end after the event loop has ended. Some, such as a search by RE2, cannot be
@@ -159,7 +159,7 @@ async def _run(
     logger.info("shelld %s serves one client", __version__)
     async with (
         anyio.create_task_group() as requests,
-        # The inner scope: shells end first, and then the requests that wait for them.
+        # The manager is the inner scope, so shells end before the requests that wait for them.
         Manager(manager_options(options), pool=pool, on_end=on_end) as manager,
     ):
         daemon = Daemon(options, manager, audit, policy)
@@ -199,7 +199,7 @@ def _exit_code(server: Server, output: Output) -> int:
     failure = output.failure
     if output.backlog and not output.is_broken:
         failure = "the client has not read all answers in time"
-    # To stderr rather than the log file: a user who redirected stdout looks there.
+    # Write to stderr, not to the log file: a user who redirected stdout looks at stderr.
     if failure is not None:
         write_without_waiting(2, f"shelld: cannot write to stdout: {failure}\n".encode())
         return STDOUT_FAILED
@@ -269,7 +269,7 @@ async def _watch_output(output: Output, reading: anyio.CancelScope) -> None:
 
 
 async def _watch_children(pool: RunnerPool) -> None:
-    """Tell the pool when a child ends or stops. The child is a keeper, or an orphan of one."""
+    """Tell the pool when a child ends or stops. The child is a keeper, or an orphan of a keeper."""
     with received(signal.SIGCHLD) as arrivals:
         while True:
             next_ms = pool.clean_up()

@@ -2,11 +2,11 @@
 
 It never holds output, input or values of the environment.
 
-Owns the log file and its rotation: at `max_bytes`, FILE becomes FILE.1, and so on to FILE.3.
-Creates files with mode 0600. FILE may also be a device, or a FIFO with a reader; it never rotates
-or changes those. A line that cannot be written at once is lost with a warning; it never fails or
-delays a command. After a line that was cut short, the next one begins on a new line. If FILE cannot
-be rotated, it grows.
+Owns the log file and rotates it at `max_bytes`: FILE becomes FILE.1, and so on up to FILE.3.
+Creates files with mode 0600. FILE may also be a device, or a FIFO that has a reader. It is then not
+rotated, and its mode stays. A line that cannot be written at once is dropped with a warning, so the
+log never delays a command or makes it fail. After a line that was cut short, the next record begins
+on a new line. If FILE cannot be rotated, it grows.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class AuditRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InputRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A write to a running command's input: how much, never what."""
+    """A write to a running command's input: its size, never its content."""
 
     time: str
     event: Literal["input"] = "input"
@@ -89,8 +89,8 @@ class AuditLog:
     def __init__(self, path: Path, max_bytes: int) -> None:
         self._path = path
         self._max_bytes = max_bytes
-        # What fails now: "written", "rotated", "opened again". Each failure gets one warning, not
-        # one per line.
+        # The operations that fail at present: "written", "rotated", "opened again". The log warns
+        # once per failure, not once per line.
         self._failing: set[str] = set()
         # Device and inode of the file, to notice a rotation by another daemon.
         self._identity = 0, 0
@@ -162,8 +162,8 @@ class AuditLog:
 
     def _rotate(self) -> None:
         try:
-            # Hold the lock until the old file is closed. Do not wait for it: the daemon that holds
-            # it rotates the log for all.
+            # Hold the lock until the old file is closed. Do not wait for the lock: the daemon that
+            # holds it rotates the log for all.
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return

@@ -2,8 +2,8 @@
 
 Runs a few harmless commands as the daemon would, with the daemon's options, and checks limits and
 files. Leaves nothing running. Exit codes: 0 if everything works, 1 if something does not, 2 for bad
-arguments, or if stdout cannot be written. A note reports something that is worth knowing, but
-breaks no promise.
+arguments, or if stdout cannot be written. The state "note" marks something that is worth knowing
+but breaks no promise.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ from shelld_protocol.shell_methods import (
 
 State = Literal["ok", "note", "problem"]
 
-# What the daemon opens for each running command: pipes, files, the connection to its runner.
+# The descriptors that the daemon opens for each running command: pipes, files, the connection to
+# its runner.
 _DESCRIPTORS_PER_SHELL: Final = 12
 # A runner, a bash, and one process that bash starts.
 _PROCESSES_PER_SHELL: Final = 3
@@ -215,7 +216,7 @@ def _files(options: Options) -> list[Diagnosis]:
             diagnoses.append(Diagnosis(name, "problem", found, "the daemon does not start"))
         else:
             if not exists:
-                # A log file may be a link.
+                # The path may be a symbolic link. Delete the file that it names.
                 os.unlink(os.path.realpath(path))
     return diagnoses
 
@@ -282,8 +283,9 @@ async def _prompts(patient: Patient) -> Diagnosis:
 
 
 async def _containment(patient: Patient) -> Diagnosis:
-    # Start a process in its own session whose parent has ended. Look for both programs first:
-    # without them, ``$!`` would be a process that may or may not be alive when it is checked.
+    # Start a process that has its own session and whose parent has ended. Look for both programs
+    # first: without them, ``$!`` would be a process that may or may not be alive when it is
+    # checked.
     result = await patient.run("type -P setsid sleep >/dev/null && (setsid sleep 300 & echo $!)")
     try:
         pid = int(result.stdout)

@@ -1,6 +1,7 @@
 """``shelld explain COMMAND ...``: show what the guard sees in a command. Runs nothing.
 
-One word is a command line; several are a program and its arguments, as in ``shelld explain ls -l``.
+One word is a command line. Several words are a program and its arguments, as in
+``shelld explain ls -l``.
 
 Exit codes: 0 for "allow", 1 for "block", 3 for "unresolved", 2 for arguments or files that cannot
 be used, or if stdout cannot be written.

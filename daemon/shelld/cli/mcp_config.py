@@ -3,7 +3,8 @@
 The configuration goes to stdout, ready to be merged into the host's file; the name of that file
 goes to stderr. The configuration is ASCII, so that no locale can spoil it.
 
-Exit codes: 0, and 2 for arguments that cannot be used, or if stdout cannot be written.
+Exit codes: 0 if it was printed, 2 for arguments that cannot be used, or if stdout cannot be
+written.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ HOSTS: Final = {
 }
 # Options whose value is a path.
 _FILES: Final = frozenset({"--audit-log", "--bash", "--guard-rules", "--log-file", "--spool-dir"})
-# Most hosts that are not in the list read this.
+# The form that most other hosts read.
 _ANY: Final = _Host("your host's configuration", _servers("mcpServers"))
 
 
@@ -118,7 +119,7 @@ def _absolute(options: Sequence[str]) -> list[str]:
 
 
 def _absolute_path(path: str) -> str:
-    # An empty path stays what it is: a mistake.
+    # An empty path is a mistake. Do not turn it into the working directory.
     return os.path.abspath(path) if path else path
 
 

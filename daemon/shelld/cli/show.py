@@ -1,6 +1,6 @@
 """Writes the output of the subcommands to stdout and stderr.
 
-Either stream may be closed or unable to take more, so nothing here raises `OSError`.
+Nothing here raises `OSError`, although either stream may be closed or unable to take more.
 """
 
 from __future__ import annotations

@@ -69,9 +69,9 @@ async def run_for_answer(
     move to the background.
 
     Returns the result of `make_answer`. Until then, a cancellation kills the command with all its
-    processes, and so does a failure while it runs. If output must be dropped meanwhile, other ended
-    shells lose theirs first. `timeout_ms` applies to a foreground command that has no timeout in
-    `params`; the default is the daemon's. Raises `RpcError`.
+    processes, and so does a failure while the command runs. If output must be dropped during the
+    call, other ended shells lose their output first. `timeout_ms` applies to a foreground command
+    that has no timeout in `params`; without it, the daemon's default applies. Raises `RpcError`.
     """
     verdict, typed = await _admitted(context, params)
     if verdict.verdict == "block":
@@ -219,7 +219,7 @@ async def _foreground_result(
         try:
             await context.begin_large_answer()
         except RpcError as error:
-            # The command's output can still be read.
+            # With the id, the client can still read the command's output.
             error.data["bash_id"] = shell.id
             raise
     final, strip = shell.output_is_complete, params.strip_ansi
@@ -294,7 +294,7 @@ async def dry_run(context: RequestContext, params: BashParams) -> DryRunResult:
 
 
 async def _admitted(context: RequestContext, params: BashParams) -> tuple[Verdict, TypedLine]:
-    """Return the guard's verdict on a command that may run, and what `stdin` leaves of a line.
+    """Return the guard's verdict on a command that may run, and the unfinished line of `stdin`.
 
     Raises `RpcError` (invalid_params, blocked).
     """

@@ -34,9 +34,9 @@ async def bash_output(context: RequestContext, params: BashOutputParams) -> Bash
 async def preparing_read(
     context: RequestContext, shell: Shell, params: BashOutputParams
 ) -> AsyncGenerator[Callable[[], Awaitable[BashOutputResult]]]:
-    """Provide a function that waits and reads as `params` say, once they have been checked.
+    """Check `params`, and yield a function that waits and reads as they say.
 
-    The caller retains the shell meanwhile. Raises `RpcError`.
+    The caller must retain the shell with `Manager.reading`. Raises `RpcError`.
     """
     manager = context.daemon.manager
     async with (
@@ -47,7 +47,7 @@ async def preparing_read(
 
         async def read() -> BashOutputResult:
             reads, reached = await wait_then_read(shell, params, readers, waiting, context)
-            # In the same step: a later state would not fit the output.
+            # No await comes between the read and this line, so the state fits the output.
             result = result_of(shell, reads, reached)
             if line_filter is not None:
                 result.filter_engine = line_filter.engine
@@ -89,7 +89,7 @@ async def wait_then_read(
     waiting: Waiting,
     context: RequestContext | None = None,
 ) -> tuple[dict[StreamName, Read], Reached]:
-    """Wait for what `until` names, and read. Return what was read, and what ended the wait.
+    """Wait for the condition in `until`, and read. Return the reads, and how the wait ended.
 
     See `wait_and_read`.
     """
@@ -112,7 +112,7 @@ async def wait_and_read(
     """Wait for output or for the end, then take the output before another reader can.
 
     The output fits the state of the shell until the next await of the caller: if the shell has
-    ended, it is all of the output, or `more` is true.
+    ended, all of its output is returned, or `more` is true.
 
     `context` belongs to a request whose answer may be large.
     """
@@ -134,8 +134,8 @@ async def wait_and_read(
         had_ended, reads = await _look_in_turn(shell, readers, context)
         ended_meanwhile = shell.has_ended and not had_ended
         if ended_meanwhile or any(reader.was_overtaken for reader in readers.values()):
-            # An answer that tells of the end needs all that bash wrote. That is here by now, but
-            # the look may have missed it. A shell ends once, so this happens once.
+            # An answer that reports the end needs all output of bash. The output has arrived by
+            # now, but the look may have missed some of it. A shell ends once, so this happens once.
             reads.clear()
             continue
         goes_on = any(readers[name].goes_on_after(read) for name, read in reads.items())
@@ -154,7 +154,7 @@ async def _look_in_turn(
 ) -> tuple[bool, dict[StreamName, Read]]:
     """Look once, in the request's turn if the answer is large.
 
-    Returns whether the shell had ended when the look began, and what was seen.
+    Returns whether the shell had ended when the look began, and the reads.
     """
     if context is not None and any(reader.is_large for reader in readers.values()):
         await context.begin_large_answer()
@@ -175,9 +175,9 @@ async def _look(shell: Shell, readers: Mapping[StreamName, StreamReader]) -> dic
 
 
 def _take(shell: Shell, reader: StreamReader, read: Read) -> Read:
-    """Take `read`. Return it with the `more` of this moment."""
+    """Take `read`. Return it with `more` brought up to date."""
     if shell.has_ended:
-        # A process that bash has left may have written, or ended, during the look.
+        # A process that bash left behind may have written, or ended, during the look.
         more = reader.has_more_after(read, final=shell.output_is_complete)
         read = read._replace(more=more)
     reader.take(read)
@@ -222,5 +222,5 @@ def result_of(
 
 
 def _nothing(stream: OutputStream) -> Read:
-    """The part of a stream that the request did not ask for."""
+    """Return an empty read of a stream that the request did not ask for."""
     return Read("", stream.read_position, stream.read_position, 0, more=False)

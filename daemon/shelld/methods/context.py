@@ -38,7 +38,7 @@ class Daemon(Struct, eq=False):
         self.subscriptions = Subscriptions(self.manager)
 
 
-# Returns whether it has sent the notification.
+# Returns False if the notification was skipped and can be sent later.
 Notify = Callable[[str, Mapping[str, Any]], bool]
 
 
@@ -102,7 +102,7 @@ def _no_requests(_id: int | str) -> Sequence[RequestContext]:
 class DeferredResult(Protocol):
     """The result of a call that was answered before its command has ended.
 
-    It does not refer to the shell, which everybody forgets when it expires.
+    It does not refer to the shell: when a shell expires, nothing may keep it.
     """
 
     def settle(self, shell: Shell) -> None:
@@ -134,15 +134,16 @@ class Deferral(Protocol):
 class RequestContext(Struct, eq=False):
     """One request. `notify` sends a notification (method, params) to its client.
 
-    `error_data` goes into the error if the request is cancelled. `shell` is the shell that it is
-    about; `command` is the same if this request has started it. `is_over`: the request was
-    cancelled or answered, so nothing more may be sent about it. `large_answers` is None without a
-    client. `has_room` tells whether its batch may hold another large answer. `is_notification`:
-    nobody gets the result. `find_requests` returns the requests in flight that have an id and may
-    start a command. `recipient` gets events, which may come after the answer. `request_id` is the
-    id as JSON text, None for a notification. `subscription` is the one that it has begun.
-    `deferral` is None if the request must be answered with its result. `result_at_stop` is the
-    result if the stop of the daemon ends the request; None for the error shutting_down.
+    `error_data` goes into the error if the request is cancelled. `shell` is the shell that the
+    request is about; `command` is the same shell if the request has started it. `is_over`: the
+    request was cancelled or answered, so nothing more may be sent about it. `large_answers` is None
+    without a client. `has_room` tells whether its batch may hold another large answer.
+    `is_notification`: nobody gets the result. `find_requests` returns the requests in flight that
+    have an id and may start a command. `recipient` gets events, which may come after the answer.
+    `request_id` is the id as JSON text, None for a notification. `subscription` is the id of the
+    subscription that it has begun. `deferral` is None if the request must be answered with its
+    result. `result_at_stop` is the result if the stop of the daemon ends the request; None for the
+    error shutting_down.
     """
 
     daemon: Daemon
@@ -178,7 +179,7 @@ class RequestContext(Struct, eq=False):
         self._tell_of_progress()
 
     async def wait_for_command(self) -> Shell | None:
-        """Return the shell that this request starts, as soon as it has; None if it starts none."""
+        """Wait until this request has started a shell; return the shell, or None if it starts none."""
         while self.shell is None and not self.is_over:
             self._progress = self._progress or anyio.Event()
             await self._progress.wait()

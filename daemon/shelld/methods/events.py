@@ -111,7 +111,7 @@ def _result(subscription: Subscription) -> SubscribeResult:
 
 
 def _check_same(options: SubscriptionOptions, params: SubscribeParams) -> None:
-    """Raise `RpcError` if a subscription would become another one."""
+    """Raise `RpcError` if `params` differ from the options of a subscription."""
     given: dict[str, tuple[Any, Any]] = {
         "bash_id": (params.bash_id, options.bash_id),
         "session": (params.session, options.session),
@@ -148,7 +148,7 @@ def _check_not_empty(name: str, events: list[EventName]) -> None:
 
 
 def _check_possible(context: RequestContext, options: SubscriptionOptions) -> None:
-    """Raise `RpcError` (unavailable) if screens or ports are wanted and cannot be seen here."""
+    """Raise `RpcError` (unavailable) for events of screens or ports that cannot be seen here."""
     if "screen" in options.events:
         context.daemon.manager.screens.check()
     if "listening" in options.events:

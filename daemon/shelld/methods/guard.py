@@ -24,8 +24,8 @@ from shelld_protocol.shell_methods import BashParams
 # Delay after the start, so that a command that comes at once runs first.
 LOAD_DELAY_S: Final = 0.03
 
-# Time to parse one function of the environment, or one typed command. Other requests wait
-# meanwhile.
+# Time to parse one function of the environment, or one typed command. Other requests wait during
+# this time.
 MAX_PARSING_S: Final = 0.01
 
 _ALLOWED: Final = Verdict("allow")
@@ -42,7 +42,7 @@ async def verdict_on(
     is_usual = not (traces or params.env or _is_in_dev(session, params))
     if is_usual and is_plainly_harmless(command, daemon.policy, session.state.names):
         return _ALLOWED
-    # Most commands never get here, and the first must not wait for the import.
+    # Most commands never get here, and the first command must not wait for the import.
     from shelld.guard.judgement import judge, judge_at_once  # noqa: PLC0415
 
     start = _start_state(session, params)
@@ -59,7 +59,7 @@ def _is_in_dev(session: Session, params: BashParams | ExplainCommandParams) -> b
     if params.cwd is None:
         return session.state.cwd.startswith(b"/dev")
     if "dev" not in params.cwd and b"dev" not in session.state.cwd:
-        # Nearly all commands end here, without building a path.
+        # This answers for nearly all commands, without building a path.
         return False
     return os.path.normpath(os.path.join(session.cwd, params.cwd)).startswith("/dev")
 

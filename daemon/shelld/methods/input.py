@@ -1,4 +1,4 @@
-"""``write_stdin`` and ``resize_shell``: input for a running command, and the first input of one."""
+"""``write_stdin`` and ``resize_shell``: input for a running command, and a command's first input."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ from shelld_protocol.input_methods import (
 from shelld_protocol.shell_methods import BashOutputParams, BashParams
 
 _PIECE_BYTES: Final = 16 * 1024
-# How many bytes may be written to a terminal before it is asked how many were taken. Half of what
-# it has room for.
+# How many bytes may be written to a terminal before the kernel is asked how many the program has
+# not taken. A terminal has room for twice as many.
 _UNTAKEN_BYTES: Final = 2_048
-# A write is judged at most so many times. After that, the last verdict counts, although the program
-# has changed something again.
+# The maximum number of judgements of one write. The last verdict counts, even if the program has
+# changed something again.
 _MAX_JUDGEMENTS: Final = 3
 # Other requests get a turn after this many keys.
 _TURN_KEYS: Final = 10_000
@@ -89,8 +89,8 @@ async def write(
 ) -> int:
     """Write all that a request asks for, or nothing. Return the number of bytes.
 
-    `is_wanted` is called when everything else has been checked. Nothing is written if it returns
-    False, and nothing else happens between its call and the write.
+    `is_wanted` is called after the guard has judged. If it returns False, nothing is written. No
+    other task runs between its call and the write.
     """
     async with _open_input(shell).lock:
         return await _write(context, shell, params, is_wanted)
@@ -112,11 +112,11 @@ async def _write(
     target = _open_input(shell)
     _check_room(target, len(typing.data))
     if isinstance(target, TerminalInput):
-        # Nothing else runs between this and the write.
+        # No other task runs between this check and the write.
         _check_modes(shell, target, target.modes(), params, len(typing.data))
     target.typed = typing.line
     target.write(typing.data)
-    # Who follows the prompts of this shell looks again.
+    # Make the tasks that follow this shell's prompts look again.
     shell.notify()
     if target.closed is not None:
         # Nobody can read this input, or the rest of it.
@@ -139,9 +139,9 @@ class _Typing(NamedTuple):
 async def _judged(context: RequestContext, shell: Shell, params: WriteStdinParams) -> _Typing:
     """Return what to write, once the guard has allowed it. Raises `RpcError`.
 
-    Judges again if the program has changed the terminal's modes meanwhile, or the form in which it
-    wants keys and pastes, or if the terminal has answered the program: that answer is a part of the
-    line.
+    Judges again if one of these has changed during the judgement: the terminal's modes, the form in
+    which the program wants keys and pastes, or the typed line. The terminal's answers to the
+    program are a part of the line.
     """
     judgements_left = _MAX_JUDGEMENTS
     while True:
@@ -156,7 +156,7 @@ async def _judged(context: RequestContext, shell: Shell, params: WriteStdinParam
             return await _send(target, data, params, lines)
         modes, before = target.modes(), target.typed
         _check_modes(shell, target, modes, params, len(data))
-        # So that the number is known when a secret comes.
+        # Ask now, so that the number is known when a secret comes.
         target.untaken_bytes(modes, enough=_UNTAKEN_BYTES)
         typing = await _type(target, modes, data, params, lines)
         judgements_left -= 1
@@ -167,7 +167,7 @@ async def _judged(context: RequestContext, shell: Shell, params: WriteStdinParam
 
 
 def _forms(target: PipeInput | TerminalInput) -> tuple[bool, bool]:
-    """Return in which forms the program wants pasted text and the keys of the cursor."""
+    """Return the forms in which the program wants pasted text and cursor keys."""
     if isinstance(target, PipeInput):
         return False, False
     return target.dialogue.bracketed_paste, target.dialogue.application_cursor
@@ -238,8 +238,9 @@ def _check_modes(
 def _check_secret(shell: Shell, target: TerminalInput, modes: Modes, size: int) -> None:
     """Refuse a secret that a terminal could show. Raises `RpcError` (not_possible).
 
-    A terminal decides whether to show a byte when it takes that byte. What it has no room for, it
-    takes only after the program has read, and the program may have changed the modes by then.
+    A terminal decides whether to show a byte when it takes that byte. A byte for which it has no
+    room is taken only after the program has read, and the program may have changed the modes by
+    then.
     """
     if modes.echo:
         raise not_possible("secret", f"The terminal of shell {shell.id} shows what is typed")
@@ -251,12 +252,13 @@ def _check_secret(shell: Shell, target: TerminalInput, modes: Modes, size: int) 
 
 
 def _starts(line: TypedLine, data: bytes) -> tuple[int, ...]:
-    """Return where a line that goes on with `data` may begin, other than at its beginning."""
+    """Return where a shell may begin to read `line` once `data` follows it, besides its beginning.
+    """
     here = len(line.keys)
     if not line.is_collected:
         return (here,)
-    # A shell may have read a first key with `read -n1`. If the next write is a single key too, then
-    # a person types a line.
+    # A shell may have read the first key alone, with `read -n1`. But if the next write is a single
+    # key too, a person is typing a line.
     is_one_key = len(line.keys.decode("utf-8", "replace")) == 1
     return (here,) if is_one_key and len(data) > 1 else line.starts
 
@@ -264,8 +266,8 @@ def _starts(line: TypedLine, data: bytes) -> tuple[int, ...]:
 def _later(starts: tuple[int, ...], found: Typed, length: int) -> tuple[int, ...]:
     """Return the places in the new rest at which a line may begin.
 
-    `length`: bytes of the old rest and the piece together. A rest that is too long is cut at its
-    beginning.
+    `length`: the total size, in bytes, of the old rest and the new piece. A rest that is too long
+    is cut at its beginning.
     """
     dropped = length - len(found.rest)
     return () if found.lines else tuple(each - dropped for each in starts if each >= dropped)
@@ -328,7 +330,7 @@ async def _data(target: PipeInput | TerminalInput, params: WriteStdinParams) -> 
 async def typed_first(params: BashParams) -> TypedLine:
     """Return what is known of the line that a command's `stdin` leaves unfinished.
 
-    Raises `RpcError` (invalid_params) if a terminal would cut a line of it.
+    Raises `RpcError` (invalid_params) if a terminal would cut a line of `stdin`.
     """
     data, line = to_bytes(params.stdin or ""), Line()
     for piece in _pieces(data) if params.tty else ():
@@ -337,7 +339,7 @@ async def typed_first(params: BashParams) -> TypedLine:
         check_length(edited, "stdin")
         line = edited.line
         await checkpoint()
-    # A later write may continue the last command in it.
+    # A later write may continue the last command in `data`.
     return TypedLine(data[-MAX_KEPT:], kernel_line=line)
 
 

@@ -33,7 +33,7 @@ async def read_screen(context: RequestContext, params: ReadScreenParams) -> Read
         screen = manager.screens.of(terminal, shell.stdout.store)
         give_up_at = anyio.current_time() + params.wait / 1000
         seen_prompt: SeenPrompt | None = None
-        # What has been written by now is shown even if that takes longer.
+        # Output that has been written by now is shown, even if that takes longer.
         least = shell.stdout.store.written
         if params.wait or params.since is not None:
             look = partial(screen.look, least=least, cut_at=give_up_at)
@@ -53,7 +53,7 @@ async def read_screen(context: RequestContext, params: ReadScreenParams) -> Read
         view = await screen.look(
             params.since,
             params.scrollback,
-            # After the end of the command, nobody looks again.
+            # After the end of the command, this is the last look, so it shows all output.
             least=None if shell.has_ended else least,
             cut_at=max(give_up_at, anyio.current_time() + _LAST_LOOK_S),
         )
@@ -87,7 +87,8 @@ async def _wait(
 ) -> None:
     """Wait as `params` say. `version` is the current version of the screen.
 
-    `look` looks at what has changed after a version. `give_up_at`: as of anyio.current_time().
+    `look` returns the screen and its changes after a version. `give_up_at`: as of
+    anyio.current_time().
     """
     known = version if params.since is None else params.since
     quiet_from = anyio.current_time()
@@ -103,12 +104,13 @@ async def _wait(
         def has_news(shown: tuple[int, int] = shown) -> bool:
             return shell.has_ended or shown != (store.written, terminal.sizes[-1].number)
 
-        # A deadline in the past would hide what has arrived already.
+        # A deadline in the past would hide output that has arrived already.
         with anyio.CancelScope(deadline=until if not has_news() else math.inf):
             await shell.wait_until(has_news)
         if anyio.current_time() >= until:
             return
-        # Taken before the look: what arrives during the look may be missing from the screen.
+        # Note these before the look: output that arrives during the look may be missing from the
+        # screen.
         shown = (store.written, terminal.sizes[-1].number)
         seen = await look(version)
         if seen.version != version:

@@ -41,7 +41,7 @@ async def kill_shell(context: RequestContext, params: KillShellParams) -> KillSh
     grace = manager.options.grace_ms if params.grace is None else params.grace
     was_running, had_leftover = not shell.has_ended, bool(shell.leftover)
     survivors = await shell.end_tree(signal.Signals[f"SIG{params.signal}"], grace)
-    # It may have ended by itself during the kill, with nothing left to kill.
+    # The shell may have ended by itself during the kill, with nothing left to kill.
     ended_by_itself = shell.status not in {ShellStatus.KILLED, ShellStatus.TIMEOUT}
     ended_empty = ended_by_itself and not shell.left_processes
     stopped = not had_leftover and (not was_running or ended_empty)
@@ -124,7 +124,7 @@ async def list_shells(context: RequestContext, params: ListShellsParams) -> List
     for shell in shells:
         found.append(_info(shell))
         if shell.input is not None:
-            # Looking at its processes takes a while.
+            # Looking at the processes of this shell takes a while.
             await checkpoint()
     return ListShellsResult(found)
 

@@ -20,8 +20,8 @@ from shelld_protocol.session_methods import ExplainCommandParams
 _MAX_SCRIPT: Final = 64 * 1024
 # The cost of judging one write, in characters. Each text costs at least `_MIN_COST`. Up to
 # `_MAX_COST`, each line is judged together with the lines that it may continue; after that, up to
-# `_MAX_COST_ALONE`, only alone. The lines that are left are judged as one text, which may be more
-# than the guard follows.
+# `_MAX_COST_ALONE`, each line is judged alone. The lines that are left are judged as one text,
+# which may be more than the guard follows.
 _MAX_COST: Final = 2 * 1024 * 1024
 _MAX_COST_ALONE: Final = 8 * 1024 * 1024
 _MIN_COST: Final = 200
@@ -54,7 +54,8 @@ class TypedLines:
         self._left: list[str] = []
 
     async def judge(self, lines: Sequence[bytes | None], edited: Iterable[bytes]) -> None:
-        """Judge `lines`, with all keys in them, and `edited`, which the terminal makes of them.
+        """Judge `lines`, which contain all keys, and `edited`, which the terminal makes of the
+        keys.
 
         None stands for an interrupt.
         """
@@ -64,7 +65,7 @@ class TypedLines:
             self._has_looked = True
             self._directory = self._find_directory()
         if self._directory is None:
-            # No shell reads what is typed now.
+            # No shell reads the typed text now.
             self._script = ""
             return
         likely: set[str] = set()
@@ -75,7 +76,7 @@ class TypedLines:
                 await self._admit(shown, self._script)
 
     async def judge_suffixes(self, line: bytes | None, starts: Iterable[int]) -> None:
-        """Judge what a line is if a program has read the part before one of these places."""
+        """Judge the rest of a line from each start on: a program may have read the part before."""
         if line is None or self._directory is None:
             return
         for start in starts:
@@ -83,7 +84,7 @@ class TypedLines:
                 await self._admit(text, self._script)
 
     async def finish(self) -> str:
-        """Judge the rest. Return the incomplete command that the next write may continue."""
+        """Judge the lines left. Return the incomplete command that the next write may continue."""
         if self._left:
             await self._admit_alone("\n".join(self._left))
         if len(self._lines) > 1:
@@ -102,7 +103,7 @@ class TypedLines:
 
     def _find_directory(self) -> str | None:
         if self._shell.pid is None:
-            # Its bash is about to start, and may read what is typed now.
+            # The shell's bash is about to start, and may read the typed text.
             return self._shell.working_dir
         try:
             return directory_of_reader(self._shell.pid, self._target.source())
@@ -163,7 +164,7 @@ def without_quote(error: RpcError) -> RpcError:
 
 
 def _continued(script: str) -> str:
-    """Return the last lines of a script, each of which a backslash joins to the next line."""
+    """Return the lines at the end of a script that a backslash joins to the next line."""
     lines = script.splitlines(keepends=True)
     kept = len(lines)
     while kept and _ends_in_backslash(lines[kept - 1].rstrip("\n")):
@@ -177,7 +178,7 @@ def _is_incomplete(script: str) -> bool:
         return False
     if _ends_in_backslash(script):
         return True
-    # Most requests never get here, and the first must not wait for the import.
+    # Most requests never get here, and the first request must not wait for the import.
     from shelld.guard.parse import TooSlow, parse  # noqa: PLC0415
 
     try:

@@ -1,4 +1,4 @@
-"""The only file that knows jsonrpcserver. Turns what a method raises into an `RpcError`.
+"""The only file that knows jsonrpcserver. Turns the exceptions of methods into `RpcError`.
 
 This module calls internal functions of jsonrpcserver, with one validated request and its method at
 a time. The public functions would start tasks of their own (out of reach of a cancel scope), refuse
@@ -67,7 +67,7 @@ def as_method(params_type: type[P], body: Callable[[C, P], Awaitable[Any]]) -> M
         try:
             return _Success(await body(context, decode_params(params_type, raw_params)))
         except RpcError as error:
-            # Keep no second reference: it would form a cycle with the traceback.
+            # Keep no second reference to the error: it would form a cycle with the traceback.
             raise _JsonRpcError(error.kind.code, error.message, error) from None
         except Exception as error:
             answer = answer_for(error, "a method")
@@ -81,8 +81,8 @@ async def dispatch(
 ) -> Any:
     """Call the method `name`; return its result, or the `RpcError` to answer with.
 
-    Does not raise the error again: this frame refers to it and would be in its traceback. Such a
-    cycle would keep the data of a failed request, which can be megabytes, until a garbage
+    Does not raise the error again: this frame refers to the error and would be in its traceback.
+    Such a cycle would keep the data of a failed request, which can be megabytes, until a garbage
     collection.
     """
     method = methods.get(name)

@@ -1,14 +1,14 @@
-"""The server: reads, frames and decodes messages, starts a task per request, and settles it once.
+"""The server: reads, frames and decodes messages, starts a task per request, settles each once.
 
 Owns the set of requests in flight. A request is *accepted* when it enters that set, before the
-first await. Whatever ends it then (a result, an error, a cancellation, the shutdown, a result that
-cannot be encoded, a bug) leads to exactly one `_settle`.
+first await. From then on, exactly one settlement ends it, whatever the cause: a result, an error, a
+cancellation, the shutdown, a result that cannot be encoded, or a bug.
 
 If our own code fails on a message or request, the server answers it with an error and goes on (see
 `faults`).
 
-One request never delays another, unless `--max-in-flight` are in flight: then new ones wait, but a
-cancellation still arrives. A client that does not read never delays a command: above
+One request never delays another, unless `--max-in-flight` requests are in flight. New requests then
+wait, but cancellations still arrive. A client that does not read never delays a command: above
 MAX_BACKLOG_BYTES of unread answers, the server stops *reading* requests, and nothing else.
 """
 
@@ -69,11 +69,11 @@ logger = Log("shelld.serve")
 # With more unread answers than this, the server reads no more requests.
 MAX_BACKLOG_BYTES: Final = 8 * 1024 * 1024
 
-# Once a batch has collected this much, its other members' answers must be small.
+# Once a batch has collected answers of this size, the answers of its other members must be small.
 MAX_BATCH_BYTES: Final = 64 * 1024 * 1024
 
 # If the code that reads requests fails, it tries again after a pause. The server gives the stream
-# up after this many failures in a row: few faults, or many shortages. A shortage may last a minute.
+# up after a few faults in a row, but only after many shortages: a shortage may last a minute.
 READ_PAUSE_S: Final = 0.1
 MAX_READ_FAULTS: Final = 3
 MAX_READ_SHORTAGES: Final = 600
@@ -82,15 +82,15 @@ MAX_READ_SHORTAGES: Final = 600
 MAX_STARTED_IN_A_ROW: Final = 256
 
 # How many requests may wait while `--max-in-flight` others run, and how many bytes their params may
-# have.
+# have together.
 MAX_WAITING: Final = 20_000
 MAX_WAITING_BYTES: Final = 16 * 1024 * 1024
 
 # The length of one turn of `Server.drain`.
 DRAIN_TURN_S: Final = 0.02
 
-# A cancelled request that does not end gets its answer this long after the grace period. Giving up
-# on a command that survives SIGKILL takes up to 1.5 s more than the grace period.
+# If a cancelled request does not end, the server answers it this long after the grace period.
+# Giving up on a command that survives SIGKILL takes up to 1.5 s more than the grace period.
 CANCEL_MARGIN_S: Final = 2.0
 
 
@@ -240,7 +240,7 @@ class Server:
         # Whether the end of the stream was read.
         self._at_end = False
         self._in_flight: set[InFlight] = set()
-        # The same by id, for cancellations. A client may use an id several times.
+        # The requests in flight by id, for cancellations. A client may use an id several times.
         self._by_id: dict[IdKey, set[InFlight]] = {}
         # Requests in flight that start once others have ended, with the size of their params.
         self._waiting: OrderedDict[InFlight, int] = OrderedDict()
@@ -290,7 +290,7 @@ class Server:
     @property
     def _is_over(self) -> bool:
         return (
-            # If the last attempt has failed, it has not started all requests.
+            # A failed attempt has not started all requests.
             (self._at_end and not self._read_failures)
             or self.read_failure is not None
             or self.exit_code is not None
@@ -359,7 +359,7 @@ class Server:
             self._accept(message, self._write)
 
     def _id_of(self, event: bytes | FrameError) -> bytes:
-        """Return the id that begins a message, as JSON text; null if there is none."""
+        """Return the id at the start of a message, as JSON text; null if there is none."""
         if event is FrameError.NO_MEMORY:
             event = self._frames.refused_head
         return id_at_start(event) if isinstance(event, bytes) else NULL_ID
@@ -421,7 +421,7 @@ class Server:
             self._settle(entry, encode_result(entry.raw_id, None))
         elif (
             len(self._in_flight) >= self._daemon.options.max_in_flight
-            # Otherwise it would wait for the call that it is to end.
+            # In the queue, `background` would wait for the very call that it makes return.
             and request.method != "background"
         ):
             self._put_off(entry)
@@ -487,7 +487,7 @@ class Server:
             # The result could not be encoded.
             reply = encode_error(entry.raw_id, answer_for(error, "a request"))
         except anyio.get_cancelled_exc_class():
-            # Otherwise the request has cancelled itself, which is a failure.
+            # If no scope is cancelled, the request has cancelled itself, which is a failure.
             if scope_is_cancelled():
                 if entry.cancellation is None:
                     self._settle(entry, _answer_at_stop(entry))
@@ -548,7 +548,10 @@ class Server:
         self._by_id.pop(key, None)
 
     def _contexts_of(self, request_id: int | str) -> list[RequestContext]:
-        """Return the requests with an id that may start a command, except those in the queue."""
+        """Return the contexts of the requests with this id.
+
+        Leaves out requests that still wait, and methods that start no command.
+        """
         key = id_key(msgspec.json.encode(request_id))
         entries = () if key is None else self._by_id.get(key, ())
         return [
@@ -571,9 +574,10 @@ class Server:
             self._output.write(encode_frame(reply, framing))
 
     def _notify(self, method: str, params: Mapping[str, Any]) -> bool:
-        """Send a notification, unless the client does not even read its answers.
+        """Send a notification, or skip it if the client has too much unread output.
 
-        Returns whether it was sent, or cannot be sent any more.
+        Returns False if it was skipped and can be sent later, True if it was sent or the output is
+        broken.
         """
         if self._output.backlog >= MAX_BACKLOG_BYTES:
             return self._output.is_broken
@@ -613,7 +617,7 @@ class Server:
                 return
 
     def refuse_in_flight(self) -> None:
-        """Answer everything in flight, in most cases with shutting_down, and cancel it."""
+        """Answer and cancel every request in flight. Most get the error shutting_down."""
         while self._members:
             # The daemon is draining, so it refuses these.
             self._accept(*self._members.popleft())

@@ -53,8 +53,8 @@ class StartupError(Exception):
 def claim_stdio() -> tuple[int, int]:
     """Move the protocol's streams to new descriptors; return them (in, out).
 
-    Raises StartupError. If fd 0 or fd 1 is closed, there is no client, and the next open file would
-    take its number.
+    Raises StartupError. If fd 0 or fd 1 is closed, there is no client, and the next file that is
+    opened would get that number.
     """
     try:
         return _claim()
@@ -84,7 +84,7 @@ def _claim() -> tuple[int, int]:
         os.fstat(2)
     except OSError:
         os.dup2(null, 2)
-    # 0, 1 and 2 are in use, so these are higher.
+    # 0, 1 and 2 are in use, so the new descriptors are higher.
     incoming, outgoing = os.dup(0), os.dup(1)
     os.dup2(null, 0)
     os.dup2(2, 1)
@@ -104,7 +104,7 @@ def undo_locale_coercion() -> None:
     """
     given = None
     try:
-        # Nothing else here needs pathlib.
+        # Not with pathlib: nothing else here needs that import.
         with open("/proc/self/environ", "rb") as file:
             variables = file.read().split(b"\0")
     except OSError:
@@ -121,8 +121,8 @@ def undo_locale_coercion() -> None:
 def raise_file_limit() -> int:
     """Raise our soft limit on open files; return the old one, which commands get.
 
-    A running shell takes four descriptors. The usual soft limit of 1,024 is meant for programs that
-    use select(2).
+    A running shell takes some twelve descriptors. The usual soft limit of 1,024 is meant for
+    programs that use select(2).
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(ValueError, OSError):

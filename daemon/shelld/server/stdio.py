@@ -3,10 +3,10 @@
 Owns the protocol's descriptors. Never changes their flags, because the parent shares them. If the
 parent has set O_NONBLOCK, EAGAIN means "later", not end of file or a broken stream.
 
-`Output.write` never waits. It queues what the client does not take at once, and a thread waits for
-the client. The server looks at `backlog`, and reads no requests while it is large. The thread
-starts with the stream, so that a later shortage of threads cannot hold an answer back. It is a
-daemon thread, so that a write that never returns cannot keep the process alive.
+`Output.write` never waits. It queues the bytes that the client does not take at once, and a thread
+waits for the client. The server looks at `backlog`, and reads no requests while it is large. The
+thread starts with the stream, so that a later shortage of threads cannot hold an answer back. It is
+a daemon thread, so that a write that never returns cannot keep the process alive.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Input:
         """Return the next bytes, b"" at end of file or if the stream is broken, None for "later".
 
         Does not block, even on a blocking stream: this process is its only reader and reads only
-        when the stream is readable. Raises MemoryError, and has then read nothing.
+        when the stream is readable. If it raises MemoryError, it has read nothing.
         """
         try:
             try:
@@ -101,7 +101,7 @@ class Input:
 def _room_of_empty_pipe(descriptor: int) -> int:
     """Return the capacity of an empty pipe, or 0 if it is not empty or not a pipe.
 
-    Asks each time: the client shares the pipe and may change its size.
+    Asks the kernel each time: the client shares the pipe and may change its size.
     """
     if not hasattr(fcntl, "F_GETPIPE_SZ"):
         return 0
@@ -114,7 +114,7 @@ def _room_of_empty_pipe(descriptor: int) -> int:
 
 
 def _joined(pieces: list[memoryview]) -> memoryview:
-    """Return `pieces` joined. Does not copy a single piece, which may be large."""
+    """Return `pieces` joined. If there is only one, which may be large, it is not copied."""
     return pieces[0] if len(pieces) == 1 else memoryview(b"".join(pieces))
 
 
@@ -147,7 +147,7 @@ class Output:
         try:
             Thread(partial(self._run, begun)).start()
         except RuntimeError:
-            # Python hides the errno of pthread_create; it is always this one.
+            # Python hides the errno of pthread_create, which is always EAGAIN.
             raise StartupError(f"cannot start a thread: {os.strerror(errno.EAGAIN)}") from None
         if not begun.wait(_START_S):
             raise StartupError(f"cannot start a thread: {os.strerror(errno.ENOMEM)}")
@@ -182,7 +182,7 @@ class Output:
             return 0
 
     def _write_at_once(self, data: bytes) -> int:
-        """Write what fits without blocking; return its size. Saves waking the thread."""
+        """Write the bytes that fit without blocking; return their number. Saves a wake-up."""
         try:
             if self._socket is not None:
                 return self._socket.send(data, socket.MSG_DONTWAIT)
@@ -198,7 +198,7 @@ class Output:
         return 0
 
     def _takes_some(self) -> bool:
-        """Whether a write would not block now."""
+        """Whether a write can proceed now without blocking."""
         try:
             return bool(self._poll.poll(0))
         except OSError:
@@ -275,7 +275,7 @@ class Output:
             try:
                 call_threadsafe(self._token, self._signal_progress)
             except Exception:
-                # The answers are written. Only the news of that is missing.
+                # The answers are written. Only the event loop has not been told.
                 faults.report("the news of written answers")
                 call_threadsafe(self._token, self._signal_progress)
 
@@ -309,7 +309,7 @@ class Output:
 
     async def wait_empty(self) -> None:
         """Wait until the queue is empty or the stream is broken."""
-        # In a loop: the wake-up may be older than the last write.
+        # Check again after each wake-up, which may be older than the last write.
         while self.backlog and not self.is_broken:
             await self._progress.wait()
 
