@@ -1,10 +1,10 @@
 """The manager of a program that embeds shelld.
 
-``ShellManager()`` always returns the same object. It *runs* inside ``async with``. Otherwise, it
-runs from the first call until `reset` or the end of the program. Outside ``async with``, or if the
-program's loop is not asyncio, the manager runs its own event loop in a thread. So shells outlive
-the caller's event loop, and other event loops can use them. In a daemon, the object stands for the
-daemon's manager: see `adopt`.
+``ShellManager()`` always returns the same object. The manager *runs* inside ``async with``. Without
+that, it runs from the first call until `reset` or the end of the program. Outside ``async with``,
+or if the program's loop is not asyncio, the manager runs its own event loop in a thread. Then
+shells outlive the caller's event loop, and other event loops can use them. In a daemon, the object
+stands for the daemon's manager: see `adopt`.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ class ShellManager:
 
     def _set_up(self, manager: Manager) -> None:
         self._manager = manager
-        # None while it does not run.
+        # None while the manager does not run.
         self._owner: OwnerLoop | None = None
-        # The event loop of its shells, also while the manager ends and afterwards.
+        # The event loop of the shells, also while the manager ends and afterwards.
         self._last_owner: OwnerLoop | None = None
         self._entered: AbstractAsyncContextManager[None] | None = None
-        # Set if it runs in a thread.
+        # Set if the manager runs in a thread.
         self._thread: LoopThread | None = None
         self._opening = threading.Lock()
         # Set by `reset`.
@@ -90,7 +90,7 @@ class ShellManager:
         manager.on_close = adopted._leave
 
     def _leave(self) -> None:
-        """Note that the adopted manager ends."""
+        """Forget the adopted manager, because it is closing."""
         if self._owner is not None:
             self._owner.close()
         with self._making:
@@ -105,7 +105,7 @@ class ShellManager:
     async def reset(cls) -> None:
         """Kill all shells. The next ``ShellManager()`` is a new one, except in a daemon.
 
-        If this one was entered, its scope must still be left.
+        If the current manager was entered with ``async with``, that block must still be left.
         """
         with cls._making:
             one = cls._instance
@@ -120,7 +120,7 @@ class ShellManager:
         with anyio.CancelScope(shield=True):
             has_stopped = await anyio.to_thread.run_sync(one._stop_thread)
             if not has_stopped and one._owner is not None:
-                # Nothing to do if its event loop has ended.
+                # If the event loop has ended, there is nothing to do.
                 with contextlib.suppress(RpcError):
                     await one._owner.call(one._manager.kill_all, 0)
 
@@ -162,7 +162,7 @@ class ShellManager:
     # -- running ----------------------------------------------------------------------------
 
     async def __aenter__(self) -> ShellManager:
-        """Run until the end of the scope. A manager that runs in a thread goes on running then."""
+        """Run until the end of the scope. A manager that runs in a thread goes on after that."""
         if self._entered is not None:
             raise RuntimeError("the shell manager is running already")
         if self._thread is None:
@@ -194,8 +194,8 @@ class ShellManager:
                 self._enter_owner()
                 yield
         finally:
-            # Not earlier: calls that come while the manager ends are refused, and must not start it
-            # again.
+            # Clear these only now: calls that come while the manager ends are refused, and must not
+            # start it again.
             self._owner = self._thread = None
 
     @asynccontextmanager
@@ -280,7 +280,7 @@ class ShellManager:
             shell.discard()
             raise
         process = self._process_of(shell)
-        # Let the caller see even the shortest command running.
+        # At first, show even the shortest command as running.
         process.hide_end()
         return process
 
@@ -325,12 +325,12 @@ class ShellManager:
 
 
 def _on_asyncio() -> bool:
-    """Whether the running event loop is asyncio's. Shells can live only on that."""
+    """Whether the running event loop is asyncio's. Shells can live only on such a loop."""
     return isinstance(current_token().native_token, asyncio.AbstractEventLoop)
 
 
 def _absolute(working_dir: str) -> str:
-    """Return an absolute directory, resolved against the program's current one."""
+    """Return an absolute directory, resolved against the program's current directory."""
     try:
         return os.path.abspath(working_dir)
     except FileNotFoundError:

@@ -31,7 +31,7 @@ STOP_TIMEOUT_S: Final = 3.0
 
 
 class OwnerLoop:
-    """Create it on the event loop that it stands for. `tasks` runs the calls."""
+    """Create the object on the event loop that it stands for. `tasks` runs the calls."""
 
     def __init__(self, tasks: anyio.abc.TaskGroup) -> None:
         self._tasks = tasks
@@ -123,7 +123,7 @@ class OwnerLoop:
         self._arrived.set()
 
     async def _do_what_arrives(self) -> None:
-        # In a task, because parts of anyio need one.
+        # This is a task, because parts of anyio need one.
         while True:
             await self._arrived.wait()
             self._arrived = anyio.Event()
@@ -138,7 +138,7 @@ class OwnerLoop:
 
 
 class _Call(Generic[T]):
-    """One call: made on the caller's event loop, run on the owner's."""
+    """One call: it is made on the caller's event loop and runs on the owner's."""
 
     def __init__(
         self,
@@ -205,7 +205,7 @@ class LoopThread:
     def __init__(self, scope: Callable[[], AbstractAsyncContextManager[None]]) -> None:
         self._scope = scope
         self._opened: Future[tuple[EventLoopToken, anyio.Event]] = Future()
-        # A daemon thread: a program that ends without `stop` does not wait for it.
+        # A daemon thread, so that a program that ends without `stop` does not wait for it.
         self._thread = threading.Thread(target=self._run, name="shelld-shells", daemon=True)
         self._thread.start()
         self._token, self._stop = self._opened.result()

@@ -60,9 +60,9 @@ class ShellProcess:
     pid = _Member[int | None]()
     exit_code = _Member[int | None]()
     signal = _Member[str | None]()
-    # Pids that were alive after bash ended, at the last look.
+    # Pids of processes that were alive after bash ended, as of the last look.
     leftover = _Member[list[int]]()
-    # Pids that were alive at the deadline of the last kill.
+    # Pids of processes that were alive at the deadline of the last kill.
     survivors = _Member[list[int]]()
     # Whether the command has no process left, or never had one.
     is_empty = _Member[bool]()
@@ -183,7 +183,7 @@ class ShellProcess:
         await self._end_if_needed(signal.SIGKILL, 0)
 
     async def terminate(self) -> None:
-        """Send SIGTERM to the whole tree, then SIGKILL to what is left. Return when it is dead."""
+        """Send SIGTERM to the whole tree, then SIGKILL to the rest. Return when it is dead."""
         await self._end_if_needed(signal.SIGTERM, self.grace_ms)
 
     async def _end_if_needed(self, number: int, grace_ms: int) -> None:
@@ -217,8 +217,8 @@ class ShellProcess:
     def get_new_output(self, include_stderr: bool = True) -> str:
         """Return the output since the last read, by this or another call.
 
-        The text of stderr comes after a line ``[stderr]``. An incomplete character or escape
-        sequence stays for later while more may be written, as in `bash_output`.
+        The text of stderr comes after a line ``[stderr]``. While more may be written, an incomplete
+        character or escape sequence at the end stays for the next read, as in `bash_output`.
         """
         return self._here(self._new_output, include_stderr)
 

@@ -3,7 +3,7 @@
 `anyio.wait_readable` registers with the kernel and unregisters for each wait, and wakes the task
 one turn of the event loop after the event. An `anyio.Event` and a scope with a deadline look up the
 running event loop several times. Each of these three takes as long as decoding a request. `Watch`
-registers once, and the event loop calls it directly. The waits in this module use asyncio itself.
+registers once, and the event loop calls it directly. The waits in this module use asyncio directly.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ class Watch:
     """Calls a function whenever a descriptor is readable, while one task waits.
 
     The function returns whether to stop waiting. It must read, or it is called again. It runs
-    outside tasks, so it must not use anything that needs a task. `wait` raises its exceptions.
+    outside tasks, so it must not use anything that needs a task. `wait` raises the function's
+    exceptions.
     """
 
     def __init__(self, descriptor: int) -> None:

@@ -37,7 +37,7 @@ class Arrivals:
     async def wait(self) -> int:
         """Wait for a signal; return how many have arrived since the last call, or one fewer.
 
-        After every signal, even after an uncounted one, the caller gets a turn.
+        The caller gets a turn after every signal, even after one that was not counted.
         """
         await self._arrived.wait()
         self._arrived = anyio.Event()

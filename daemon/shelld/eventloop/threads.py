@@ -2,11 +2,11 @@
 
 `threading.Thread.start` waits until the new thread runs. If that thread has no memory for its first
 call, it ends at once, nobody is told, and Python 3.11 waits for ever. So a thread here is started
-without waiting, and whoever needs it looks at it regularly. A look also finds what a thread without
-memory could not report.
+without waiting, and whoever needs it looks at it regularly. A look also finds the end of a thread
+that had no memory to report it.
 
-This is the only place in the daemon that starts threads. There is one for each function. That takes
-60 µs more of processor time than an idle thread would, and saves a pool of them.
+This is the only place in the daemon that starts threads. It starts one thread for each function.
+That takes 60 µs more processor time than waking an idle thread would, and needs no pool.
 
 Invariants:
 
@@ -33,8 +33,8 @@ from shelld.process.stack import with_room_for_frames
 
 T = TypeVar("T")
 
-# How often a waiting task looks at a thread, and how many looks the thread has to begin. Counting
-# looks rather than seconds is fair to a daemon that was stopped meanwhile.
+# How often a waiting task looks at a thread, and how many looks the thread has to begin. The limit
+# is a number of looks, not of seconds, so time during which the daemon was stopped does not count.
 LOOK_INTERVAL_S: Final = 1.0
 MAX_LOOKS: Final = 5
 
@@ -71,7 +71,7 @@ class Thread(Generic[T]):
         _thread.start_new_thread(_run, (self,))
 
     def run(self) -> None:
-        """Call the function, unless somebody has given it up. For the thread itself."""
+        """Call the function, unless somebody has given it up. Only the thread calls this."""
         if not self._owner.acquire(blocking=False):
             return
         try:
@@ -123,7 +123,7 @@ class Thread(Generic[T]):
             looks += 1
 
     def result(self) -> T:
-        """Return what the function returned, or raise what it raised. Call this once."""
+        """Return the function's result, or raise its exception. Call this once."""
         error, self._error = self._error, None
         if error is None:
             return cast("T", self._result)
@@ -161,7 +161,7 @@ async def run_in_thread(
 
 
 def wait_for_work(seconds: float) -> bool:
-    """Block until no `run_in_thread` is at work; return False if that takes longer."""
+    """Block until no thread of `run_in_thread` is at work; return False if that takes longer."""
     end_at = time.monotonic() + seconds
     return all(
         thread.give_up() or thread.join(end_at - time.monotonic()) for thread in tuple(_at_work)
@@ -174,17 +174,17 @@ def _run_to_the_end(thread: Thread[Any]) -> None:
     except Exception:
         pass
     finally:
-        # Whatever has failed above, nobody may wait for ever.
+        # Whatever has failed above, release those who wait.
         thread.end()
 
 
-# The first call in a thread. It gets all the memory for further calls, or none.
+# The first call in a thread. It gets the memory for all further calls at once, or fails.
 _run: Final = with_room_for_frames(_run_to_the_end)
 
 
 def _forget_thread() -> None:
-    """Remove the entry that `threading.current_thread` made for this thread, as logging does.
+    """Remove the entry that `threading.current_thread`, which logging calls, made for this thread.
 
-    Before Python 3.13, `threading` keeps it after the end of the thread.
+    Before Python 3.13, `threading` keeps the entry after the end of the thread.
     """
     threading._active.pop(threading.get_ident(), None)  # type: ignore[attr-defined]  # pyright: ignore

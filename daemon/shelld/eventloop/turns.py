@@ -11,7 +11,7 @@ from anyio.lowlevel import checkpoint
 
 T = TypeVar("T")
 
-# After a turn, nobody has the next one for this many times as long as it has worked.
+# After a turn, the event loop is left to other work for this many times the turn's cost.
 _REST_SHARE: Final = 3
 
 
@@ -22,7 +22,7 @@ class Turn:
 
 
 class Turns:
-    """Lets one task at a time work, and leaves most of the time to others.
+    """Lets one task at a time work, and leaves most of the time to other tasks.
 
     Without this, many such tasks at once would keep the event loop from everything else.
     """
@@ -46,7 +46,7 @@ class Turns:
     async def do_now(self, work: Callable[[], T]) -> T:
         """Do some work that cannot wait for a turn.
 
-        However many tasks do so, other requests run after the work of each.
+        Other requests run after each such work, however many tasks call this.
         """
         async with self._hurried:
             result = work()

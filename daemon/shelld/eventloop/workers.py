@@ -2,7 +2,7 @@
 
 Starting a task costs five times as much as waking an idle one: with a new task for each job, `true`
 takes 1.08 times as long, and `ping` 1.28 times. So a task that has done its job waits for the next
-one, unless `MAX_IDLE` others wait already.
+job, unless `MAX_IDLE` others wait already.
 
 Invariants:
 
@@ -67,7 +67,7 @@ class Worker(Generic[J]):
 
 class Workers(Generic[J]):
     """`work` does a job. If `work` raises, `on_fault` gets the job and the error. `on_fault`
-    reports the error and does what remains to be done for the job.
+    reports the error and does the remaining work for the job.
     """
 
     def __init__(

@@ -22,7 +22,7 @@ def declares_tasks(meta: Meta) -> bool:
 
 
 def accepts_forms(meta: Meta) -> bool:
-    """Whether the client can show a form to a person. It is the default mode of elicitation."""
+    """Whether the client can show a form to a person. A form is the default mode of elicitation."""
     elicitation = _member(_capabilities(meta), "elicitation")
     return elicitation is not None and ("form" in elicitation or "url" not in elicitation)
 
@@ -35,7 +35,7 @@ def require_tasks(meta: Meta, agreed: str | None, method: str) -> None:
     """
     if meta is None or PROTOCOL_VERSION_KEY not in meta:
         raise missing_tasks() if agreed is None else method_not_found(method)
-    # Refuses a revision that is unknown, or of the wrong form.
+    # This refuses a revision that is unknown or has the wrong form.
     revision_of(meta, agreed)
     if not declares_tasks(meta):
         raise missing_tasks()

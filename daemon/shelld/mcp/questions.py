@@ -5,7 +5,7 @@ may be seen: on a terminal that shows what is typed, or on a pipe. A secret is n
 form; the message of the task then says that a person must type it.
 
 Two looks see the same question if they see the same prompt (see `identity_of`). An answer to any
-other question is ignored: the client has seen something else than the program now waits for.
+other question is ignored, because the client has seen another prompt than the current one.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from shelld_protocol.input_methods import WriteStdinParams
 from shelld_protocol.mcp_tasks import ANSWER_NAME, AnswerForm, ElicitParams, InputRequest
 from shelld_protocol.structs import Prompt
 
-# The pause after a look that has found a likely prompt only.
+# The pause after a look that has found only a likely prompt.
 _LIKELY_PAUSE_S: Final = 1.0
 _LOOKS_PER_ANSWER: Final = 3
 
@@ -47,9 +47,9 @@ _NO_FORMS: Final = "; the client cannot show a form"
 class Questions:
     """The questions of one task.
 
-    `seen` is the number of the question that the last look has found. `changed_at` is when a
-    question has last opened or closed, as of time.time(); 0 if there was none. `pauses` are those
-    between looks.
+    `seen` is the number of the question that the last look has found. `changed_at` is the
+    time.time() at which a question last opened or closed, 0 if there was none. `pauses` are the
+    pauses between looks.
     """
 
     def __init__(self, looks: Turns) -> None:
@@ -70,7 +70,7 @@ class Questions:
     async def ask(
         self, shell: Shell, *, forms_allowed: bool
     ) -> tuple[str | None, dict[str, InputRequest] | None]:
-        """Look what a program waits for. Return the message of its task, and the open question."""
+        """Find out what a program waits for. Return its task's message, and the open question."""
         if takes_input(shell):
             prompt = await self.pauses.look(self._look, shell)
         else:
@@ -88,7 +88,7 @@ class Questions:
     async def answer(
         self, context: RequestContext, shell: Shell, responses: Mapping[str, object]
     ) -> None:
-        """Give the client's response to a program. Other responses are ignored.
+        """Pass the client's response to the open question on to the program. Ignore the others.
 
         Raises `RpcError`: invalid_params, blocked, resource_exhausted. The question then stays
         open.
@@ -104,19 +104,20 @@ class Questions:
             return
 
         def is_open() -> bool:
-            # It must be the look of this very moment, so it cannot wait for its turn. A line of
-            # another process that comes during a look makes it useless.
+            # The look must happen right now, so it cannot wait for its turn. Try several times: a
+            # line that another process writes during a look makes that look useless.
             looks = (self._look(shell) for _ in range(_LOOKS_PER_ANSWER))
             return any(prompt is not None for prompt in looks) and self._number == number
 
         params = WriteStdinParams(shell.id, text=f"{text}\n")
         try:
             if not await write(context, shell, params, is_open) and self._number == number:
-                # The program may ask again, and then with a new key.
+                # If the program asks again, the question gets a new key.
                 self._last = None
         except BaseException as error:
             if self._number == number and _is_unanswered(shell, asked):
-                # Also if the request was cancelled before anything was written.
+                # The question stays open, also if the request was cancelled before anything was
+                # written.
                 self._key = key
             elif isinstance(error, RpcError):
                 return
@@ -125,7 +126,7 @@ class Questions:
             self._note_change(shell)
 
     def activity(self, shell: Shell) -> tuple[object, ...]:
-        """Return what changes whenever the program may wait for something else."""
+        """Return a value that changes whenever the program may wait for something else."""
         written_at = None if shell.input is None else shell.input.written_at
         return self._open_key, takes_input(shell), written_at, shell.output.written
 
@@ -141,17 +142,17 @@ class Questions:
             self.seen = None
             self._note_change(shell)
             return None
-        # While its answer is on its way, nobody else need give one.
+        # While the answer is on its way to the program, the question is not open.
         is_answered = _may_be_asked(prompt) and self._key is None and not self._is_declined
         self.seen = None if is_answered else self._number
         self._note_change(shell)
         return prompt
 
     def _is_asked(self, shell: Shell, prompt: Prompt) -> bool:
-        """Note the question of a prompt. Return False if it may not be one yet."""
+        """Note the question of a prompt. Return False if it has not lasted long enough."""
         question, last = identity_of(shell, prompt), self._last
         if last is not None and question.is_same(last):
-            # It needs no silence again: another process of the command may write.
+            # The same question need not wait for silence again: another process may write.
             self._last = question.since(last)
             return True
         if time_left(prompt) > 0:
@@ -167,7 +168,7 @@ class Questions:
 async def next_prompt(
     shell: Shell, is_over: Callable[[], bool], pauses: Pauses, *, only_proved: bool = False
 ) -> None:
-    """Wait until a program has waited for input long enough, or `is_over`."""
+    """Wait until a program has waited for input long enough, or `is_over` returns True."""
 
     async def look() -> None:
         while (prompt := await wait_for_prompt(shell, math.inf, pauses)) is not None:
@@ -211,7 +212,7 @@ def _answer_in(response: object, key: str) -> str | None:
 
 
 def _is_unanswered(shell: Shell, asked: PromptIdentity | None) -> bool:
-    """Whether an answer can be written, and none was since a question was asked."""
+    """Whether input can be written, and none was written since a question was asked."""
     target = shell.input
     if asked is None or target is None or not takes_input(shell):
         return False

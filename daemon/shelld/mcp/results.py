@@ -22,14 +22,17 @@ IMPLEMENTATION: Final = Implementation("shelld", __version__)
 
 
 def complete(result: R) -> R:
-    """Add what all results of the modern era have."""
+    """Set the members that every result of the modern era has: its type and the server info."""
     result.result_type = "complete"
     result.meta = {SERVER_INFO_KEY: IMPLEMENTATION}
     return result
 
 
 def call_result(result: ToolResult, encoded: Raw | None) -> CallToolMcpResult:
-    """Return the result of a tool. `encoded`: the same as JSON, if the revision has it."""
+    """Return the result of a tool.
+
+    `encoded`: the result as JSON, if the revision has ``structuredContent``.
+    """
     return CallToolMcpResult(
         content=[TextContent(_text_of(result))],
         is_error=not result.success,

@@ -31,7 +31,7 @@ def is_modern(revision: str) -> bool:
 
 
 def agreed_on(requested: str) -> str:
-    """Return the revision that ``initialize`` agrees on with a client that asks for this one."""
+    """Return the revision that ``initialize`` agrees on if the client requests this one."""
     return requested if requested in HANDSHAKE_REVISIONS else HANDSHAKE_REVISIONS[-1]
 
 

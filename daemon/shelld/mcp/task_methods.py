@@ -1,6 +1,6 @@
 """``tasks/get``, ``tasks/update``, ``tasks/cancel`` and ``subscriptions/listen``.
 
-Owns the number of tasks that clients listen to, and no other state. Each method first asks whether
+Owns the number of tasks that clients listen to, and no other state. Each method first checks that
 the request declares the extension.
 
 The end of ``subscriptions/listen`` has no effect on its tasks. Nothing is sent for it before the
@@ -39,7 +39,7 @@ from shelld_protocol.mcp_tasks import (
     UpdateTaskParams,
 )
 
-# Each of these tasks takes some memory, and looks for prompts.
+# For each of these tasks, the daemon needs some memory and looks for prompts.
 MAX_LISTENED: Final = 1_024
 
 
@@ -64,7 +64,7 @@ class TaskMethods:
         return complete(McpResult())
 
     async def cancel(self, context: RequestContext, params: TaskParams) -> McpResult:
-        """Kill the command with all its processes. What a finished command has left goes on."""
+        """Kill the command with all its processes. Processes left by a finished command go on."""
         shell, task = self._find(context, params, "tasks/cancel")
         if not task.is_over:
             task.is_cancelled = True
@@ -97,7 +97,7 @@ class TaskMethods:
             )
             agreed = None if ids is None else [task.id for task in found.values()]
             await notifications.acknowledge(agreed)
-            # The specification has no error for this.
+            # If the daemon stops, answer with the result: the specification has no error for this.
             context.result_at_stop = result
             async with anyio.create_task_group() as following:
                 for shell, task in found.items():
@@ -120,7 +120,8 @@ class TaskMethods:
     def _ids_in(self, params: ListenParams) -> list[str] | None:
         """Return the ids of the tasks to listen to; None if there are none. Raises `RpcError`.
 
-        Without the extension, there is nothing to listen to, and no such method.
+        A client without the extension has nothing to listen to, so the method does not exist for
+        it.
         """
         name = "notifications.taskIds"
         ids = None if params.notifications is None else params.notifications.get("taskIds")

@@ -1,12 +1,13 @@
 """One ``subscriptions/listen``: notifications about tasks, until they are over.
 
-Owns what its client was told. The client knows that a task begins as "working", so the first
-notification is about the first change: of the status, or of what the program waits for. The last
-one has the result. Each has the whole task, as ``tasks/get`` returns it at that moment.
+Keeps track of what the client was told. The client knows that a task begins as "working", so the
+first notification is about the first change: of the status, or of what the program waits for. The
+last notification has the result. Each notification has the whole task, as ``tasks/get`` would
+return it at that moment.
 
-It looks for prompts as other waits do: in turn, with pauses that grow. It learns everything else
-from the shell. A client that does not read is sent nothing until it does, and then what holds at
-that moment.
+It looks for prompts in turn with other waits, with pauses that grow. It learns everything else from
+the shell. While the client does not read, nothing is sent. Once it reads again, it gets the state
+of that moment.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _AT_FIRST: Final[_Told] = ("working", (), None)
 
 
 class TaskNotifications:
-    """The notifications of one request. Its id is the id of the subscription."""
+    """The notifications of one request. The request's id is the id of the subscription."""
 
     def __init__(self, context: RequestContext, request_id: bytes, *, forms_allowed: bool) -> None:
         self._subscription_id = Raw(request_id)
@@ -49,14 +50,15 @@ class TaskNotifications:
         self._turn = anyio.Lock()
 
     async def acknowledge(self, ids: list[str] | None) -> None:
-        """Tell which tasks the notifications will be about. Comes first."""
+        """Tell which tasks the notifications will be about. This must come first."""
         agreed = {} if ids is None else {"taskIds": ids}
         while not self._notify(ACKNOWLEDGED_NOTIFICATION, {"notifications": agreed}):
             await self._context.recipient.wait_until_read()
 
     async def follow(self, shell: Shell, task: Task) -> None:
-        """Send each change of a task. Returns after the last one."""
-        # Otherwise its output could be dropped before the client has read enough to be told.
+        """Send each change of a task. Returns after the last change."""
+        # Retain the shell's output until the last notification, which has the result. A slow client
+        # may not have made room for it yet.
         with self._manager.reading(shell):
             await self._follow(shell, task)
 
@@ -75,7 +77,7 @@ class TaskNotifications:
             if task.questions.seen is None:
                 await next_prompt(shell, lambda: task.is_over, pauses)
             else:
-                # A prompt can also go away by itself, as that of `read -t`.
+                # A prompt can also go away by itself, like the prompt of `read -t`.
                 with anyio.move_on_after(pauses.next(shell)):
                     await shell.wait_until(may_have_changed)
 
@@ -84,7 +86,7 @@ class TaskNotifications:
         async with self._turn:
             while True:
                 if task.is_over:
-                    # It may have a result, which is large.
+                    # The task may have a result, which is large.
                     await self._context.begin_large_answer()
                 try:
                     state = await task.detailed(

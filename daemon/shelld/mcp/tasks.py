@@ -1,11 +1,12 @@
 """The tasks: calls of `Bash` that were answered before their command has ended.
 
-Owns what a task has beside its shell. The id of a task is that of its shell, and a task lives as
-long as its shell is retained: this module keeps no shell alive. The output stays where it is, and
-the result is made from it whenever somebody asks.
+Owns the state that a task has beside its shell. The id of a task is that of its shell, and a task
+lives as long as its shell is retained: this module keeps no shell alive. The output stays with the
+shell. Whenever a client asks for the result, it is made from that output.
 
-A task never changes how its command runs. Its limits hold and its session keeps its state, as if
-the call still waited. The call's request is over, so nothing cancels the command with it.
+A task never changes how its command runs. The command's limits hold, and its session keeps its
+state, as if the call still waited. The call's request is over, so nobody can cancel the command by
+cancelling the request.
 
 - A task is over once its result is settled, and stays over.
 - A question has one key, and no key is used for two questions.
@@ -48,9 +49,9 @@ class Task:
         self.id = shell.id
         self.deferred = result
         self.questions = Questions(manager.looks)
-        # The result is settled.
+        # Whether the result is settled.
         self.is_over = False
-        # Whether `tasks/cancel` has come before the end.
+        # Whether `tasks/cancel` has arrived before the end.
         self.is_cancelled = False
         self._retain_ms = manager.options.retain_seconds * 1000
         self._created_at = time.time()
@@ -79,7 +80,7 @@ class Task:
     def first_state(self, shell: Shell) -> TaskState:
         """Return the answer to the call."""
         state = self._state("working", _progress(shell))
-        # The task is made now.
+        # The task is created now, so its age is 0.
         state.ttl_ms = self._retain_ms
         state.result_type = "task"
         state.meta = {SERVER_INFO_KEY: IMPLEMENTATION}
@@ -90,7 +91,7 @@ class Task:
         message, requests = None, None
         if not self.is_over:
             message, requests = await self.questions.ask(shell, forms_allowed=forms_allowed)
-        # It may be over by now.
+        # The task may be over by now.
         status = self.status(shell)
         if status == "working":
             status = "working" if requests is None else "input_required"
@@ -110,7 +111,8 @@ class Task:
             status_message=message,
             created_at=timestamp(self._created_at),
             last_updated_at=timestamp(updated_at),
-            # A client may give a task up at the end of this time, so it starts at the end.
+            # A client may give a task up when this time is over, so it is counted from the end of
+            # the command.
             ttl_ms=self._retain_ms + (self._lasted_ms if self.is_over else self._age_ms()),
             poll_interval_ms=POLL_INTERVAL_MS,
             input_requests=requests,
@@ -159,7 +161,7 @@ class Tasks:
 
 
 class TaskDeferral:
-    """Lets a call become a task. `created` is None until it has."""
+    """Lets a call become a task. `created` is None until there is one."""
 
     def __init__(self, context: RequestContext, tasks: Tasks) -> None:
         self._manager = context.daemon.manager
@@ -188,7 +190,7 @@ class TaskDeferral:
 
 
 def _has_result(shell: Shell) -> bool:
-    """Whether nothing of the result of a task is missing any more."""
+    """Whether the result of a task is complete."""
     return shell.has_ended and is_answerable(shell)
 
 

@@ -89,7 +89,7 @@ class Toolbox:
         """Return the tools, once the daemon's own are loaded.
 
         Raises `RpcError` (resource_exhausted, internal_error) if they cannot be loaded now, and
-        RuntimeError or MemoryError if that needs a thread and there is none.
+        RuntimeError or MemoryError if loading needs a thread and none can start.
         """
         loading = self._loading or self._start_loading()
         return await self._outcome_of(loading, loading.own)
@@ -113,7 +113,7 @@ class Toolbox:
         try:
             while not stage.outcome.done():
                 if loading.thread.has_ended:
-                    # It had no memory even for the outcome.
+                    # The thread had no memory even for the outcome.
                     raise MemoryError
                 await loading.thread.wait(stage.is_over)
             return stage.outcome.result()
@@ -208,7 +208,7 @@ def is_bash(tool: BaseTool) -> bool:
     """Whether a tool is the daemon's own `Bash`, once the tools are loaded."""
     from shelld.tools import BashTool, InteractiveBashTool  # noqa: PLC0415
 
-    # The result of a subclass may be another one.
+    # A subclass may return something else.
     return type(tool) in {BashTool, InteractiveBashTool}
 
 

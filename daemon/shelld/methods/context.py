@@ -179,7 +179,7 @@ class RequestContext(Struct, eq=False):
         self._tell_of_progress()
 
     async def wait_for_command(self) -> Shell | None:
-        """Wait until this request has started a shell; return the shell, or None if it starts none."""
+        """Wait until this request has started a shell. Return it, or None if there is none."""
         while self.shell is None and not self.is_over:
             self._progress = self._progress or anyio.Event()
             await self._progress.wait()

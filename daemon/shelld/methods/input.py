@@ -1,4 +1,4 @@
-"""``write_stdin`` and ``resize_shell``: input for a running command, and a command's first input."""
+"""``write_stdin`` and ``resize_shell``: input for a running command, and its first input."""
 
 from __future__ import annotations
 
@@ -252,7 +252,9 @@ def _check_secret(shell: Shell, target: TerminalInput, modes: Modes, size: int) 
 
 
 def _starts(line: TypedLine, data: bytes) -> tuple[int, ...]:
-    """Return where a shell may begin to read `line` once `data` follows it, besides its beginning.
+    """Return where a shell may begin to read `line` once `data` follows it.
+
+    Omits the beginning of the line.
     """
     here = len(line.keys)
     if not line.is_collected:

@@ -1,9 +1,9 @@
 """Handles unexpected exceptions, and shortages of the system.
 
 An unexpected exception that reached the daemon's task group would end the daemon with all its
-shells. So there are boundaries. At each of them, an exception ends only one thing. ARCHITECTURE.md
-lists them. A boundary reports the exception here. This module logs it once, with its traceback, and
-counts it for ``server_info``.
+shells. So there are boundaries, which ARCHITECTURE.md lists. At each boundary, an exception ends
+only one thing, such as a request. A boundary reports the exception here. This module logs it once,
+with its traceback, and counts it for ``server_info``.
 
 A *shortage* is no fault: the system has no thread, descriptor, memory or disk for one request, and
 the answer to that request is ``resource_exhausted``.
@@ -33,20 +33,21 @@ from shelld_protocol.errors import (
 
 logger = Log("shelld")
 
-# A background task restarts at once after its first failure, and after this pause from then on.
+# A background task restarts at once after its first failure, and after this pause when it fails
+# again.
 RESTART_PAUSE_S: Final = 1.0
 
-# What Python says if it cannot start a thread.
+# The text of Python's error if it cannot start a thread.
 NO_THREAD: Final = "can't start new thread"
 
-# What Python 3.11 says if it has no memory for the frame of a call.
+# The texts of Python 3.11's errors if it has no memory for the frame of a call.
 _LOST_ERRORS: Final = ("error return without exception set", "returned NULL without setting")
 
-# What marshal says of a message to the keeper if it has no memory to note which objects it has
-# written. All our messages consist of plain values.
+# The text of marshal's error about a message to the keeper, if it has no memory to note which
+# objects it has written. Our messages consist of plain values, so the error has no other cause.
 _UNMARSHALLABLE: Final = "unmarshallable object"
 
-# What dlopen(3) reports, in an ImportError, when the system is short of a resource.
+# Texts of dlopen(3) in an ImportError, and the resource of which each reports a shortage.
 _IMPORT_FAILURES: Final = (
     (os.strerror(errno.EMFILE), "files"),
     (os.strerror(errno.ENFILE), "files"),
@@ -54,7 +55,7 @@ _IMPORT_FAILURES: Final = (
     ("failed to map segment", "memory"),
 )
 
-# For when there is no memory for another one.
+# Used if there is no memory for a new error.
 _NO_MEMORY: Final = resource_exhausted("memory", "The daemon is short of memory")
 
 _count = 0
@@ -93,14 +94,14 @@ def shortage(error: BaseException) -> RpcError | None:
     try:
         return resource_exhausted(limit, f"The daemon is short of {limit}")
     except MemoryError:
-        # Otherwise, this traceback would grow with each use.
+        # Drop the traceback, which would grow with each use.
         return _NO_MEMORY.with_traceback(None)
 
 
 def _limit_of(error: BaseException) -> str | None:
     if not isinstance(error, BaseExceptionGroup):
         return _limit_of_one(error)
-    # Tasks that ran together have failed.
+    # Several tasks that ran together have failed.
     group = cast("BaseExceptionGroup[BaseException]", error)
     limits = [_limit_of(each) for each in group.exceptions]
     return limits[0] if all(limits) else None
@@ -122,7 +123,7 @@ def _limit_of_one(error: BaseException) -> str | None:
 
 
 def answer_for(error: BaseException, where: str) -> RpcError:
-    """Return the answer to a request that ended with `error`; report an unexpected one."""
+    """Return the answer to a request that failed with `error`. Log any error but `RpcError`."""
     if isinstance(error, RpcError):
         return error
     if isinstance(error, MemoryError):
@@ -138,7 +139,7 @@ def answer_for(error: BaseException, where: str) -> RpcError:
 async def pause(seconds: float) -> None:
     """Sleep. If there is no memory even for that, block the event loop for that time.
 
-    So a loop of attempts always takes its time, and its bound means what it says.
+    So a loop of attempts always pauses, and a limit on their number is also a limit on their time.
     """
     try:
         await anyio.sleep(seconds)

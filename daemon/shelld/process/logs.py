@@ -4,8 +4,8 @@ Hosts often pass a pipe as stderr and never read it. So this module writes a lin
 accepts it at once, and drops it otherwise. Before the next line that fits, it writes how many lines
 were dropped. It never changes a flag of stderr, because the parent shares it.
 
-A line may concern a shortage of memory, and then there may be none for the line either. No work may
-fail for want of a line, so modules log through a `Log`.
+A line may concern a shortage of memory, and then there may be none for the line either. A lost line
+must not make other work fail, so modules log through a `Log`.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class DescriptorHandler(logging.Handler):
 
 
 def write_without_waiting(descriptor: int, data: bytes) -> int:
-    """Write what the descriptor accepts at once; return the byte count.
+    """Write the bytes that the descriptor accepts at once; return their number.
 
     Raises nothing once it has begun to write.
     """
@@ -115,7 +115,8 @@ def _send_some(descriptor: int, data: memoryview) -> int:
 def _write_anew(descriptor: int, data: memoryview) -> int:
     """Write to a terminal, which polls writable as soon as it has room for one byte.
 
-    Other processes share the flags of the descriptor, so this opens the terminal again.
+    Other processes share the flags of the descriptor, so this opens the terminal again with
+    O_NONBLOCK.
     """
     flags = os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     try:

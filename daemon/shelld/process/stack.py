@@ -1,8 +1,8 @@
 """Room for the frames of a program, so that a call does not need new memory.
 
 CPython keeps the frames of a thread in chunks of 16 KiB. It maps another chunk when the calls get
-deep, and unmaps it when they return. If memory is short at that moment, the call fails, whatever it
-is. Python 3.11 then even crashes, or raises SystemError, where it should raise MemoryError.
+deep, and unmaps it when they return. If memory is short at that moment, the call fails. Python 3.11
+then even crashes, or raises SystemError, where it should raise MemoryError.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any, Final, TypeVar, cast
 
 T = TypeVar("T")
 
-# A chunk has a power of two of bytes. A frame of this many pointers needs a bit more than half of
+# The size of a chunk is a power of two. A frame of this many pointers needs a bit more than half of
 # 1 MiB, so the chunk has 512 KiB left: enough for a thousand frames, which is the limit of
-# recursion. The system provides only those pages of it that are used.
+# recursion. The system provides only the pages of the chunk that are used.
 _POINTERS: Final = 64 * 1024
 
 

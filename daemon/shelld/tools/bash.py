@@ -197,7 +197,7 @@ read it. Prefer commands that print little."""
             try:
                 read = await news(request, shell, read_params, waiting, limit)
             except RpcError as error:
-                # The command runs, whatever became of the wait.
+                # The command runs, even if the wait has failed.
                 return replace(result, output=f"{result.output}\n[{error.message}]")
             read.metadata = {**result.metadata, **read.metadata}
             return replace(read, output=f"{result.output}\n{read.output}")
@@ -231,11 +231,11 @@ def _read_params(context: ExecutionContext, params: dict[str, Any]) -> BashOutpu
 def _bash_params(context: ExecutionContext, params: dict[str, Any]) -> BashParams:
     session = params.pop("session", None) or context.session_id or DEFAULT_SESSION
     cwd = params.pop("cwd", None)
-    # A program may have passed a path.
+    # `working_dir` may be a `Path`, if the caller is Python code.
     if working_dir := os.fspath(context.working_dir):
         cwd = f"{working_dir}/{cwd}" if cwd and not cwd.startswith("/") else cwd
         cwd = cwd or working_dir
     if params.get("tty"):
-        # The model can answer, so its call need not wait until the timeout.
+        # The model can answer a prompt, so its call need not wait until the timeout.
         params["on_prompt"] = "background"
     return BashParams(**params, session=session, cwd=cwd)

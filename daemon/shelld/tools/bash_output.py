@@ -40,7 +40,7 @@ MAX_LAST_CHARACTERS: Final = 1_000
 MAX_MATCHED_CHARACTERS: Final = 200
 MAX_LISTENERS: Final = 10
 
-# What a wait that was not met says.
+# The line about a wait whose condition was not met in time.
 _CONDITIONS: Final[Mapping[UntilName, str]] = {
     "prompt": "[It did not wait for input within {}ms]",
     "match": "[No line matched the pattern within {}ms]",
@@ -59,7 +59,7 @@ something else: "exit", "match" (a line that pattern matches), "quiet" (no outpu
 
 
 class BashOutputTool(ShellTool):
-    """Reads without an offset take all new output; if it is long, they show its head and tail."""
+    """A read without an offset takes all new output. Of long output, it shows head and tail."""
 
     aliases = ("bash_output",)
     annotations: ClassVar[Mapping[str, Any]] = {
@@ -168,7 +168,7 @@ async def _lines(
 async def _without_match(
     shell: Shell, read_params: BashOutputParams, result: BashOutputResult, limit: int
 ) -> str:
-    """If no line matched, return the number of lines, and the last ones if the shell has ended.
+    """If no line matched, return the number of lines and, once the shell has ended, the last lines.
 
     `limit` is in characters of each stream.
     """
@@ -246,7 +246,7 @@ def status_lines(result: BashOutputResult) -> list[str]:
 
 
 def wait_lines(params: BashOutputParams, result: BashOutputResult) -> list[str]:
-    """Return lines about a wait for something else than output or the end."""
+    """Return lines about a wait for a condition other than output or the end."""
     if result.matched is not None:
         return [f'[Matched: "{result.matched.line[:MAX_MATCHED_CHARACTERS]}"]']
     if result.listening:

@@ -1,7 +1,7 @@
 """What a model sees of a command that `Bash` has started: the texts and the metadata.
 
-Owns no state. A result is made from the record of a shell and its output, and from an `EndState`,
-which has what only the moment of the answer can tell.
+Owns no state. Makes a result from the record of a shell, its output, and an `EndState`: the facts
+that are known only at the moment of the answer.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class EndState(NamedTuple):
 
     @classmethod
     def of(cls, shell: Shell, lines: list[str], session_cwd: str) -> EndState:
-        """Return what is to be told of a command that has ended just now."""
+        """Return the state of a command that has ended just now."""
         written: dict[StreamName, int] = {
             "stdout": shell.stdout.store.written,
             "stderr": shell.stderr.store.written,
@@ -92,7 +92,7 @@ class DeferredBashResult:
             lines = dropped_notice(reads)
             result = output_result(shell, result_of(shell, reads), lines, is_cut=is_cut)
         for name in {"command", "description"} & result.metadata.keys():
-            # The shell keeps no more of it once all processes have ended.
+            # Once all processes have ended, the shell keeps only the beginning.
             result.metadata[name] = beginning(result.metadata[name])
         for stream, end in (
             (shell.stdout, end_state.written["stdout"]),
@@ -186,7 +186,7 @@ def _failure(shell: Shell) -> str:
     if shell.signal is not None:
         sentence = f"Command was ended by {shell.signal}"
     elif shell.status is ShellStatus.KILLED:
-        # Its own trap may exit with any code, even 0.
+        # A trap of the command may exit with any code, even 0.
         sentence = f"Command was killed, and exited with code {shell.exit_code}"
     if shell.reason is not None:
         sentence = f"{sentence}. {_REASONS[shell.reason]}"

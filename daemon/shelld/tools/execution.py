@@ -1,8 +1,8 @@
-"""The common part of the three tools: they call the methods of the protocol on a manager.
+"""The common part of the execution tools: they call the methods of the protocol on a manager.
 
-A tool is a method body with text around it. There is no second way to run a command. Its parameters
-are fields of the method's params Struct. In a daemon, a tool uses the daemon's manager; in any
-other program, it uses ``ShellManager()``.
+A tool is a method body with text around it. Its parameters are fields of the method's params
+Struct. There is no second way to run a command. In a daemon, a tool uses the daemon's manager; in
+any other program, it uses ``ShellManager()``.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class ExecutionTool(BaseTool):
         aliases = self.param_aliases
         renamed = {name: value for name, value in params.items() if name not in aliases}
         for alias, name in aliases.items():
-            # If one of the two names has the value None, it is absent.
+            # A name with the value None counts as absent.
             if alias in params and renamed.get(name) is None:
                 renamed[name] = params[alias]
         return renamed

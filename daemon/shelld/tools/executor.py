@@ -36,7 +36,7 @@ class ToolExecution(Struct, frozen=True):
 
 
 class ToolExecutor:
-    """Without `registry`, uses that of the process. `max_executions` 0 keeps no history."""
+    """Without `registry`, uses the registry of the process. `max_executions` 0 keeps no history."""
 
     def __init__(
         self, registry: ToolRegistry | None = None, *, max_executions: int = MAX_EXECUTIONS

@@ -67,7 +67,7 @@ draws on the screen: tty=true with run_in_background=true, then BashInput and Ba
 
 
 class _TerminalTool(ShellTool):
-    """A tool whose parameter `wait` has another default than that of the method."""
+    """A tool with its own default for the parameter `wait`."""
 
     default_wait: ClassVar[int]
 

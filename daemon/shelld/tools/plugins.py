@@ -81,7 +81,7 @@ def _load(entry_point: EntryPoint) -> list[BaseTool]:
 
     Raises the plug-in's errors, TimeoutError, and RuntimeError ("can't start new thread").
     """
-    # Nothing can stop a function that never returns.
+    # In a thread, because nothing can stop a function that never returns.
     thread = Thread(partial(_tools_of, entry_point))
     thread.start()
     if not thread.join(LOAD_TIMEOUT_S):

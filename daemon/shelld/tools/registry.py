@@ -105,7 +105,7 @@ class ToolRegistry:
             return list(self._tools.values())
 
     def list_names(self) -> list[str]:
-        """Return their names, sorted."""
+        """Return the names of the tools, sorted."""
         with self._lock:
             return sorted(self._tools)
 

@@ -27,9 +27,9 @@ def excerpt_readers(
 ) -> dict[StreamName, ExcerptReader]:
     """Return readers of both streams that together get at most `limit` characters.
 
-    They read what is new; with `ends`, all output up to there, and then they move no position. A
-    stream that needs less than half leaves the rest to the other one. Text never has more
-    characters than bytes.
+    Without `ends`, they read the new output. With `ends`, they read all output up to these offsets
+    and move no read position. If one stream needs less than half of the limit, the other stream
+    gets the rest. Sizes are in bytes, and text never has more characters than bytes.
     """
     half = limit // 2
     stdout, stderr = shell.stdout, shell.stderr
