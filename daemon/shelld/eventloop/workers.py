@@ -10,8 +10,8 @@ Invariants:
   in which they were handed over.
 * An idle task keeps nothing of its last job.
 * An exception from a job ends only that job. An exception from `on_fault` ends nothing.
-* A job that cancels its own task has failed, like one that raises: only cancel scopes cancel a
-  worker.
+* A job that cancels its own task has failed, like a job that raises an exception. Only cancel
+  scopes may cancel a worker.
 """
 
 from __future__ import annotations

@@ -18,9 +18,9 @@ runners when their parent ends. Where a runner can have its own cgroup (`cgroup`
 a command's processes all at once. Without subreapers (`tree.SessionMembers`), the runner, the
 keeper and the daemon kill the processes that they can still find.
 
-This package imports neither anyio nor the rest of the daemon, only the standard library: the
-keeper must stay small, because every runner is a fork of it. `pool` is the one exception, because
-it is the daemon's end.
+This package imports only the standard library, neither anyio nor the rest of the daemon: the keeper
+must stay small, because every runner is a fork of it. The keeper does not import `pool`, which is
+the daemon's end.
 
 The protocol
 ------------
@@ -77,19 +77,20 @@ Any system call may fail, and any line may raise MemoryError. Each owner has one
 
 `tree`      Raises no OSError. A process that cannot be inspected counts as alive. If not even its
             own children can be listed, it returns None; no caller takes that for "none are left".
-`Channel`   After a message was sent in part, both ends see the end of the channel. A message
-            whose file did not arrive becomes FILE_LOST. A runner answers it with FAILED; the daemon
-            gives up the channel.
+`Channel`   If only part of a message could be sent, the sender shuts the channel down, so both ends
+            read end of file. A message whose file did not arrive becomes FILE_LOST. A runner
+            answers it with FAILED; the daemon gives up the channel.
 runner      Catches only errors that it expects. Any other error ends it, wherever it was raised
             (`Keeper._become_runner`). The keeper treats it like a killed runner: the command is
             LOST, the keeper kills its tree, and another runner takes its place. A runner also ends
-            itself if it cannot list what it must kill. It first reports what it knows of the
-            command's end.
+            itself if it cannot list the processes that it must kill. If it has just reaped bash, it
+            reports that first.
 keeper      Catches every error within one turn of its loop, and checks all its children again. It
             records a dead runner as lost before it tries anything else, so it never forgets one.
-            It ends with an error in two cases only: it fails `_MAX_FAILURES` times in a row; or it
-            cannot list what it must kill, and the daemon can. Then the daemon adopts its runners,
-            kills the rest, and starts another keeper; no command is lost.
+            It ends with an error in three cases only: it fails `_MAX_FAILURES` times in a row; it
+            cannot list the processes that it must kill, and the daemon can; or a command has
+            changed its limits or priority, and the daemon can adopt the runners. Then the daemon
+            adopts the runners, kills the rest, and starts another keeper; no command is lost.
 `pool`      Only `prepare` and `acquire` raise OSError. The error concerns only the command
             that needs the runner.
 """

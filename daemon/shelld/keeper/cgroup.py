@@ -4,7 +4,8 @@
 scan can find them and processes that have changed their user. But it does not prove that nothing is
 left, because a privileged command can leave its cgroup: only having no child left is proof.
 
-A runner enters its cgroup, and its commands start there. To kill them, the runner first leaves it.
+A runner enters its cgroup, and its commands start there. To kill them, the runner first leaves the
+cgroup.
 
 This module uses a directory only if nobody else manages it (under systemd, it must be delegated)
 and it has no limits. Programs look for limits in their own cgroup, and would not find them in the

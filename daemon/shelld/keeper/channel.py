@@ -48,7 +48,7 @@ _INT_SIZE: Final = array.array("i").itemsize
 
 Message = tuple[Any, ...]
 
-# What recvmsg(2) returns: the data, and ancillary data as (level, type, content).
+# The result of recvmsg(2): the data, and ancillary data as (level, type, content).
 _Read = tuple[bytes, list[tuple[int, int, bytes]], int, Any]
 
 
@@ -89,16 +89,16 @@ def write_all(descriptor: int, content: bytes) -> None:
 class Channel:
     """One end. Owns its socket, and the data and descriptors received but not yet returned.
 
-    `peer`: what the runner at the other end reported with READY. `keeper`: the pid of the keeper
-    that the daemon asked for this runner.
+    `peer`: the READY report of the runner at the other end. `keeper`: the pid of the keeper that
+    the daemon asked for this runner.
     """
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
         self._buffer = bytearray()
         self._descriptors: list[int] = []
-        # What `receive` has got so far, until it returns: the last read, and messages. After a
-        # shortage of memory, the next call goes on from there.
+        # The state of an unfinished `receive`: the last read, and messages. After a shortage of
+        # memory, the next call goes on from there.
         self._read: _Read | None = None
         self._messages: list[tuple[Message, list[int]]] = []
         self._is_behind = False
@@ -122,7 +122,7 @@ class Channel:
     def send(self, message: Message, descriptors: tuple[int, ...] = ()) -> None:
         """Send one message. Raises OSError if the peer is gone or not reading, or memory is short.
 
-        On an error, either nothing was sent, or both ends see the end of the channel.
+        On an error, either nothing was sent, or both ends read end of file.
         """
         body = marshal.dumps(message)
         if len(body) <= INLINE_BYTES:
@@ -145,12 +145,12 @@ class Channel:
                 # On a blocking socket, a signal interrupted the call.
                 sent += self._socket.send(frame[sent:])
         except BaseException:
-            # The peer would take whatever follows for the rest of this frame.
+            # The peer would take the next message for the rest of this frame.
             self.shut_down()
             raise
 
     def shut_down(self) -> None:
-        """Make both ends see the end of the channel."""
+        """Make both ends read end of file."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
@@ -161,8 +161,8 @@ class Channel:
         descriptors that this process has no room for. A message whose file was dropped becomes
         `FILE_LOST`.
 
-        Raises MemoryError. Then call it again, even if the socket is not readable: nothing is lost,
-        and what was read before comes first.
+        If it raises MemoryError, call it again, even if the socket is not readable: nothing is
+        lost, and the next call begins with the bytes that were already read.
         """
         read = self._read
         if read is None and not self._is_behind:
@@ -183,7 +183,7 @@ class Channel:
             self._descriptors = descriptors
             self._read = None
             self._is_behind = True
-        # Each step below is repeated, or has an effect that the next call sees.
+        # After a MemoryError, the next call repeats a step below or sees its effect.
         while self._buffer and (found := self._next_message()) is not None:
             message, size = found
             if message[0] == READY:

@@ -1,10 +1,10 @@
 """What commands inherit from their runner, and runners from the keeper: limits and priority.
 
-A command may change these for any process of its user, for example for its runner
-with ``prlimit --pid $PPID``. A runner that was changed takes no other command, so no other command
+A command may change these for any process of its user, for example for its runner with
+``prlimit --pid $PPID``. A runner that was changed takes no other command, so no other command
 inherits the change. A lowered soft limit does not stop a runner or the keeper from doing its work.
 But nobody checks an idle runner: if it was changed, its next command inherits the change. After
-that, the runner takes no command.
+that command, the runner takes no other.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class Limits:
         self._at_start = [(number, resource.getrlimit(number)) for number in _LIMITS]
 
     def restore(self) -> None:
-        """Undo what a command has changed, as far as this user may.
+        """Raise limits that a command has lowered, as far as this user may.
 
-        Without descriptors or memory, this process could not find what it must kill.
+        Without descriptors or memory, this process could not find the processes that it must kill.
         """
         for number, (soft, hard) in self._at_start:
             now = resource.getrlimit(number)

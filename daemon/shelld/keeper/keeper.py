@@ -1,16 +1,16 @@
 """The keeper: forks runners, and finishes the work of runners that die.
 
-Owns the runner processes and their cgroups, not what the runners do. It runs in its own
-interpreter, which imports only what the keeper needs. So a fork is cheap and inherits nothing of
-the daemon.
+Owns the runner processes and their cgroups, but not the commands. It runs in its own interpreter,
+which imports only what the keeper needs. So a fork is cheap and inherits nothing of the daemon.
 
-It keeps every runner's socket open. When a runner is killed, the keeper kills what the runner left.
-When nothing is left, it tells the daemon as the runner would: on that socket, with the same
+It keeps every runner's socket open. When a runner is killed, the keeper kills the processes that
+the runner left. When nothing is left, it tells the daemon on the runner's socket, with the runner's
 messages. Without subreapers it cannot know what a runner left, so it closes the socket, and the
 daemon does the work.
 
-No failure of one message or one runner ends the keeper. If it fails again and again, or cannot list
-what it must kill, it ends with an error, and the daemon takes its place.
+A failure of one message or one runner does not end the keeper. It ends with an error, and the
+daemon takes its place, if it fails again and again, cannot list the processes that it must kill, or
+has limits that a command has changed.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class Keeper:
         self._poll.register(self._channel.fileno(), select.POLLIN)
         self._poll.register(self._wake.fileno(), select.POLLIN)
         self._daemon_alive = True
-        # Monotonic seconds. None while the daemon uses this keeper, and always without a subreaper.
+        # Monotonic seconds. None while the daemon uses this keeper, and always without subreapers.
         self._give_up_at: float | None = None
         self._runners: dict[int, _Runner] = {}
         self._forked_count = 0
@@ -261,7 +261,7 @@ class Keeper:
         self._childless = False
 
     def _check_inheritance(self) -> None:
-        """End this keeper if every runner would inherit what a command has changed here."""
+        """End this keeper if a command has changed its limits or priority. Runners inherit both."""
         if self._options.has_heir and inherited() != self._inherited:
             raise KeeperError
 
@@ -311,7 +311,7 @@ class Keeper:
             # The daemon sees end of file, and it knows the command's session.
             ended.close()
         else:
-            # First, so that the daemon is told even if a later step fails.
+            # Do this first, so that the daemon is told even if a later step fails.
             self._lost.append(ended)
             self._orphan_reaper.start_round()
             if not ended.is_given_up:

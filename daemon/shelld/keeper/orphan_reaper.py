@@ -13,9 +13,10 @@ from typing import Final
 from shelld.keeper.channel import KILL_DEADLINE_MS
 from shelld.keeper.tree import Spared, kill_descendants
 
-# Between two rounds of SIGKILL: killed processes need a moment to die and be reaped.
+# The pause between two rounds of SIGKILL: killed processes need a moment to die and be reaped.
 KILL_INTERVAL_MS: Final = 2
-# Between two rounds after the deadline: survivors wait for a disk or belong to another user.
+# The pause between two rounds after the deadline: survivors wait for a disk or belong to another
+# user.
 SURVIVOR_INTERVAL_MS: Final = 500
 
 # The maximum number of processes that a parent reaps before it does anything else. While processes
@@ -60,7 +61,7 @@ class OrphanReaper:
         self._give_up_at = time.monotonic() + KILL_DEADLINE_MS / 1000
 
     def kill_round(self, is_spared: Spared) -> None:
-        """Kill what exists now. The caller reaps, and calls again after `interval_ms`."""
+        """Kill the existing processes. The caller reaps, and calls again after `interval_ms`."""
         found = kill_descendants(is_spared)
         self._rounds += 1
         self.is_blind = False

@@ -2,7 +2,7 @@
 
 Owns the keeper process and the channels of idle runners; an acquired channel belongs to the shell
 that it was acquired for. Every call is synchronous, so that nothing can happen between taking a
-runner and owning what it starts.
+runner and owning its command.
 
 Only `prepare` and `acquire` raise OSError. The error concerns only one command: the next command
 tries everything again.
@@ -91,7 +91,8 @@ class RunnerPool:
         """A path to the directory in which commands start by default.
 
         It is the directory in which this process was when the property was first used. The path
-        leads there even if the directory was renamed or deleted. "." if there is no such path.
+        leads there even if the directory was renamed or deleted. The value is "." if there is no
+        such path.
         """
         if self._directory is None:
             with contextlib.suppress(OSError):
@@ -106,7 +107,7 @@ class RunnerPool:
         """Return a runner that has no command. Raises OSError if there is none and none can start.
 
         At any time, no more than a few dozen runners should be starting (no READY yet). When the
-        keeper's socket is full, requests fail with EAGAIN.
+        keeper's socket is full, requests for runners fail with EAGAIN.
         """
         while self._idle:
             channel = self._idle.pop()
@@ -138,8 +139,8 @@ class RunnerPool:
     def close(self) -> None:
         """End the idle runners and, once the last runner has ended, the keeper.
 
-        Waits at most `CLOSE_TIMEOUT_MS` for orphans, and as long again for the keeper: a runner
-        that is still killing processes continues alone.
+        Waits at most `CLOSE_TIMEOUT_MS` for orphans, and then at most the same time for the keeper:
+        a runner that is still killing processes continues alone.
         """
         for channel in self._idle:
             channel.close()
@@ -209,7 +210,7 @@ class RunnerPool:
     def _has_lost_its_keeper(self, runner: int) -> bool:
         """Return whether the keeper of a runner has ended or no longer listens.
 
-        A keeper and its runners are alone in their session, so no pid in it was reused.
+        A keeper and its runners are alone in their session, so no pid in that session was reused.
         """
         session = session_of(runner)
         if session == self._keeper_pid:

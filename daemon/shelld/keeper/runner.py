@@ -6,9 +6,9 @@ the socket and SIGCHLD.
 
 Invariants:
 
-* `_leader` is bash's pid from the start of bash until this runner reaps it. No other process can.
-  The runner uses the pid as a process group only during that time, so the number cannot belong to
-  another group.
+* `_leader` is bash's pid from the start of bash until this runner reaps it. No other process can
+  reap it. The runner uses the pid as a process group only during that time, so the number cannot
+  belong to another group.
 * The runner reports a tree as empty only on ECHILD. Without subreapers, a scan for the tree must
   also find nothing.
 * The runner starts a command only when the last tree is empty, and never after it has seen the end
@@ -124,7 +124,8 @@ class Runner:
         self._home = _open_working_directory()
         # Whether this process is in a directory that a command chose. There may be no way back.
         self._is_away = False
-        # What each command is to inherit. A command can change it.
+        # The limits and priority that each command should inherit. A command can change its
+        # runner's.
         self._inherited = inherited()
         self._limits = Limits()
         self._is_needed = True
@@ -216,7 +217,7 @@ class Runner:
     def _unless_abandoned(
         self, messages: list[tuple[Message, list[int]]]
     ) -> list[tuple[Message, list[int]]] | None:
-        """Return these messages and all that follow; None if the channel has ended by now.
+        """Return these messages and all later ones; None if the channel has ended by now.
 
         The daemon may have given up a command, by closing the channel, before this process existed.
         """
@@ -348,7 +349,8 @@ class Runner:
             self._limits.restore()
             leftover = self._tree.remaining(childless=childless)
         if leftover is None:
-            # Report the command's end first. The keeper does the rest, and reports that.
+            # Report the command's end first. The keeper kills the leftover processes and reports
+            # when that is done.
             if exited is not None:
                 self._send((*exited, None, False))
             raise RunnerError

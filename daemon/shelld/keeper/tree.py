@@ -1,12 +1,12 @@
-"""Finds the processes below this one, and signals them without ever hitting a stranger.
+"""Finds the processes below this one, and signals them without ever signalling any other.
 
-Two classes know what a command has started. They have the same methods:
+Two classes know the processes that a command has started. They have the same methods:
 
 * `Descendants`, if this process is a child subreaper (prctl(2), Linux): everything that was forked
   below it, however it detached. Having no child left proves that nothing is left.
 * `SessionMembers`, without subreapers: everything that is still in the session of the command, or
-  is linked to that session by a chain of living parents. Weaker: it misses a process that left the
-  session *and* lost its parent before anybody looked.
+  is linked to that session by a chain of living parents. This is weaker: it misses a process that
+  left the session *and* lost its parent before anybody looked.
 
 A pid is signalled only while it cannot be reused: only this process reaps its direct children, and
 for a deeper process it holds a pidfd and checks the parent again before the signal.
@@ -120,7 +120,7 @@ def _processes_by_ps() -> dict[int, ProcessInfo]:
 
 def read_file(path: str) -> bytes:
     """Return the content of a file of /proc. Raises OSError."""
-    # No file object: it would take longer, and a process could fork and escape meanwhile.
+    # Not with a file object: that would take longer, and a process could fork and escape meanwhile.
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         content = b""
@@ -364,14 +364,15 @@ class Descendants:
         return living_descendants()
 
     def remaining(self, *, childless: bool) -> list[int] | None:
-        """Return what `living` returns. `childless`: there is no child, so nothing runs."""
+        """Return the result of `living`. `childless`: there is no child, so nothing runs."""
         return [] if childless else self.living()
 
     def signal(self, number: int, leader: int | None) -> None:
         """Send a signal to each process once: many programs take a second SIGTERM to mean "now".
 
         Signal the command's group first. Otherwise a script could see its children end, and go on.
-        Look for the others before that, while they can still be found through their parents.
+        Before that, look for the processes outside the group, while their parents still lead to
+        them.
         """
         others = [
             (pid, parent)
