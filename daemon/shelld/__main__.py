@@ -3,11 +3,16 @@
 ``shelld explain COMMAND ...``, ``shelld doctor`` and ``shelld mcp-config HOST`` are separate
 programs: see `explain`, `doctor` and `mcp_config`.
 
-Exit codes: 0 after end of file, a signal, or ``shutdown`` and ``exit``; 1 after ``exit`` alone; 2
-for arguments, files or streams that cannot be used, or if the system has no room for a process or
-thread of the daemon; 3 if answers could not be written, because the disk was full or the client did
-not read them in time; 4 if requests could not be read, because memory was short for a minute or our
-own code has failed; 130 if a subcommand was interrupted.
+Exit codes:
+
+* 0: end of file, a signal, or ``shutdown`` and ``exit``
+* 1: ``exit`` without ``shutdown``
+* 2: arguments, files or streams cannot be used, or the system has no room for a process or thread
+  of the daemon
+* 3: answers could not be written, because the disk was full or the client did not read them in
+  time
+* 4: requests could not be read, because memory was short for a minute or our own code has failed
+* 130: a subcommand was interrupted
 """
 
 from __future__ import annotations

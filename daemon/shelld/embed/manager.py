@@ -210,7 +210,7 @@ class ShellManager:
                     await anyio.to_thread.run_sync(thread.stop)
 
     async def manager(self) -> Manager:
-        """Return the running manager behind this one. Use it only on the event loop of the shells.
+        """Return the running `Manager` of this object. Use it only on the event loop of the shells.
 
         Raises `RpcError` (shutting_down) after `reset`.
         """

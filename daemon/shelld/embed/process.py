@@ -98,7 +98,7 @@ class ShellProcess:
         """
         shell = self.record
         if shell.owner is not None:
-            raise ValueError("what has a process has the state of that")
+            raise ValueError("a shell that has a process gets its status from that process")
         if (shell.status, status) not in STEPS:
             raise ValueError(f"a {shell.status.value} shell cannot become {status.value}")
         shell.status = status

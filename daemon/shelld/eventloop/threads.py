@@ -1,7 +1,7 @@
 """Work in threads, for an event loop that never waits for a thread to start.
 
 `threading.Thread.start` waits until the new thread runs. If that thread has no memory for its first
-call, it ends at once, nobody is told, and Python 3.11 waits for ever. So a thread here is started
+call, it ends at once without a report, and Python 3.11 waits for ever. So a thread here is started
 without waiting, and whoever needs it looks at it regularly. A look also finds the end of a thread
 that had no memory to report it.
 

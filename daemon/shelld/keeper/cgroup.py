@@ -2,7 +2,8 @@
 
 ``cgroup.kill`` ends everything in a cgroup at once, including processes that fork faster than a
 scan can find them and processes that have changed their user. But it does not prove that nothing is
-left, because a privileged command can leave its cgroup: only having no child left is proof.
+left, because a privileged command can leave its cgroup. The only proof is that the runner has no
+child left.
 
 A runner enters its cgroup, and its commands start there. To kill them, the runner first leaves the
 cgroup.

@@ -1,4 +1,4 @@
-"""What commands inherit from their runner, and runners from the keeper: limits and priority.
+"""The limits and priority that commands inherit from their runner, and runners from the keeper.
 
 A command may change these for any process of its user, for example for its runner with
 ``prlimit --pid $PPID``. A runner that was changed takes no other command, so no other command

@@ -1,4 +1,4 @@
-"""What the client of a request has declared. Pure.
+"""The capabilities that the client of a request has declared. Pure.
 
 Every request of the modern era declares its client's capabilities. Only the capabilities in the
 request itself count.

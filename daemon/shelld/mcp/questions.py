@@ -1,8 +1,8 @@
-"""What a task asks its client: the prompt of its program, as a form.
+"""Turns the prompt of a task's program into a question to the client: a form.
 
 Owns the keys of a task's questions. Only a proved prompt becomes a question, and only if the answer
-may be seen: on a terminal that shows what is typed, or on a pipe. A secret is never asked for in a
-form; the message of the task then says that a person must type it.
+may be seen: on a terminal that echoes input, or on a pipe. A form never asks for a secret. Instead,
+the message of the task says that a person must type it.
 
 Two looks see the same question if they see the same prompt (see `identity_of`). An answer to any
 other question is ignored, because the client has seen another prompt than the current one.

@@ -1,9 +1,9 @@
 """One ``subscriptions/listen``: notifications about tasks, until they are over.
 
 Keeps track of what the client was told. The client knows that a task begins as "working", so the
-first notification is about the first change: of the status, or of what the program waits for. The
-last notification has the result. Each notification has the whole task, as ``tasks/get`` would
-return it at that moment.
+first notification is about the first change: of the status, or of the program's prompt. The last
+notification has the result. Each notification has the whole task, as ``tasks/get`` would return it
+at that moment.
 
 It looks for prompts in turn with other waits, with pauses that grow. It learns everything else from
 the shell. While the client does not read, nothing is sent. Once it reads again, it gets the state
@@ -29,8 +29,8 @@ from shelld_protocol.mcp_tasks import (
     TaskState,
 )
 
-# What the client was told of a task: its status, the keys of its open questions, and what its
-# program waits for.
+# The state of a task that the client was told: its status, the keys of its open questions, and the
+# number of the question that its program asks.
 _Told = tuple[str, tuple[str, ...], int | None]
 
 _AT_FIRST: Final[_Told] = ("working", (), None)
@@ -82,7 +82,7 @@ class TaskNotifications:
                     await shell.wait_until(may_have_changed)
 
     async def _tell(self, shell: Shell, task: Task, told: _Told) -> _Told:
-        """Send the state of a task if it has changed. Return what the client knows now."""
+        """Send the state of a task if it has changed. Return the state that the client has."""
         async with self._turn:
             while True:
                 if task.is_over:

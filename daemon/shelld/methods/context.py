@@ -1,4 +1,4 @@
-"""What a method body gets besides its params: the parts of the daemon, and its request."""
+"""The context that a method body gets besides its params: the daemon's parts, and its request."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class LargeAnswers:
 
     def __init__(self, wait_for_room: Callable[[], Awaitable[None]]) -> None:
         self._wait_for_room = wait_for_room
-        # Not a lock: the task that answers may not be the one that waited.
+        # Not a lock: the task that ends a turn may not be the task that waited for it.
         self._turn = anyio.Semaphore(1)
         self._owner: RequestContext | None = None
 

@@ -130,14 +130,14 @@ async def _write(
 
 
 class _Typing(NamedTuple):
-    """The bytes to write, and what is known of the typed line once they are written."""
+    """The bytes to write, and the state of the typed line once they are written."""
 
     data: bytes
     line: TypedLine
 
 
 async def _judged(context: RequestContext, shell: Shell, params: WriteStdinParams) -> _Typing:
-    """Return what to write, once the guard has allowed it. Raises `RpcError`.
+    """Return the bytes to write, once the guard has allowed them. Raises `RpcError`.
 
     Judges again if one of these has changed during the judgement: the terminal's modes, the form in
     which the program wants keys and pastes, or the typed line. The terminal's answers to the
@@ -228,7 +228,7 @@ async def _type(
 def _check_modes(
     shell: Shell, target: TerminalInput, modes: Modes, params: WriteStdinParams, size: int
 ) -> None:
-    """Refuse what the terminal's modes do not allow. Raises `RpcError` (not_possible)."""
+    """Refuse a write that the terminal's modes do not allow. Raises `RpcError` (not_possible)."""
     if params.secret:
         _check_secret(shell, target, modes, size)
     if params.eof and not (modes.line_mode and modes.eof):
@@ -330,7 +330,7 @@ async def _data(target: PipeInput | TerminalInput, params: WriteStdinParams) -> 
 
 
 async def typed_first(params: BashParams) -> TypedLine:
-    """Return what is known of the line that a command's `stdin` leaves unfinished.
+    """Return the state of the line that a command's `stdin` leaves unfinished.
 
     Raises `RpcError` (invalid_params) if a terminal would cut a line of `stdin`.
     """

@@ -208,7 +208,7 @@ def output_result(
     is_cut: bool,
     nothing: str = NO_NEW_OUTPUT,
 ) -> ToolResult:
-    """Return what a model sees of a read. `lines`: notices about the read."""
+    """Return the result of a read for a model. `lines`: notices about the read."""
     output = output_of(shell, result.stdout, result.stderr) or nothing
     text = with_lines(output, [*lines, *status_lines(result)])
     metadata: dict[str, Any] = {

@@ -1,7 +1,7 @@
-"""What a model sees of a command that `Bash` has started: the texts and the metadata.
+"""Makes the text and the metadata that a model sees of a command that `Bash` has started.
 
-Owns no state. Makes a result from the record of a shell, its output, and an `EndState`: the facts
-that are known only at the moment of the answer.
+Owns no state. The sources of a result are the record of a shell, its output, and an `EndState`: the
+facts that are known only at the moment of the answer.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What ``--interactive-tools`` adds: ``Bash`` with a terminal, ``BashInput`` and ``BashScreen``."""
+"""The tools of ``--interactive-tools``: ``Bash`` with a terminal, ``BashInput``, ``BashScreen``."""
 
 from __future__ import annotations
 
