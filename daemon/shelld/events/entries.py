@@ -1,8 +1,8 @@
-"""Entries of a journal: what it keeps of an event, enough to send it at once or again.
+"""Entries of a journal. An entry holds enough to send its event, at once or again later.
 
 The text of output is not kept here. An entry has the range, and the text is read from the output of
 the shell when the event is sent. So a journal is small. If the output is no longer kept by then,
-`dropped` says so. Of a screen, only the last change has rows.
+`dropped` says so. For each screen, only the last change has rows.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class OutputEntry(NamedTuple):
         while position < self.end:
             gap_end = min(self.end, self.store.read(position, 0).start)
             if gap_end > position:
-                # It was lost since the event was sent first.
+                # These bytes were lost after the event was first sent.
                 dropped += gap_end - position
                 position = gap_end
                 continue
@@ -104,7 +104,7 @@ class OutputEntry(NamedTuple):
                 final=self.final,
             )
             if piece.dropped:
-                # It could not be read, and is a gap now.
+                # These bytes could not be read, and are a gap now.
                 continue
             if piece.end == position:
                 # Only a part of a unit is left: its beginning, or its end, was lost.
@@ -144,7 +144,8 @@ class Rows(NamedTuple):
 class ScreenEntry:
     """A change of a screen. `screens` has the rows of the last change of each shell.
 
-    So whoever gets the journal again has the whole screen at the end, and the journal is small.
+    So a client that gets the journal again has the whole screen at the end, and the journal is
+    small.
     """
 
     method = "shell/screen"
@@ -170,5 +171,6 @@ class ScreenEntry:
         return ScreenEvent(**header._asdict(), **self._facts, lines=lines, changed=changed)
 
     def for_slow_client(self, header: Header) -> Event:
-        # Later changes build on these rows, and there is one such screen for each shell.
+        # A slow client gets the rows, too, because later changes build on them. This costs little:
+        # at most one stored screen per shell is sent.
         return self.event(header)

@@ -35,12 +35,14 @@ from shelld_protocol.event_methods import (
 # How long after the end of a command the last look at its screen may take.
 LAST_LOOKS_S: Final = 1.0
 # How much output is sent before other tasks get a turn: two milliseconds of work. A command that
-# writes as fast as it can shares the event loop with its own events.
+# writes at full speed shares the event loop with its own events.
 _TURN_BYTES: Final = 512 * 1024
 
 
 class Feed:
-    """`add_follower` adds what runs beside the follower of output."""
+    """Sends the events of one shell to one subscription. It follows the output itself. Other
+    followers, which `add_follower` adds, run at the same time.
+    """
 
     def __init__(self, shell: Shell, subscription: Subscription, manager: Manager) -> None:
         self.shell = shell
@@ -53,15 +55,16 @@ class Feed:
             "stderr": shell.stderr,
         }
         self._positions = {name: each.read_position for name, each in self._streams.items()}
-        # Bytes that were not sent: since the last event of a stream, and of both streams in all.
+        # The number of skipped bytes: of each stream since its last event, and of both streams in
+        # all.
         self._skipped: dict[StreamName, int] = dict.fromkeys(self._streams, 0)
         self._skipped_in_all = 0
-        # What was written when the output was last looked at.
+        # How much had been written at the last look at the output.
         self._seen = sum(self._positions.values())
         self._sending = anyio.Lock()
         # The processes that the client believes to be left.
         self._told_leftover: list[int] = []
-        # Set once the end was told, or never will be.
+        # Set once the end was told, or can no longer be told.
         self.end_told = anyio.Event()
         self._is_closed = False
         self._scope: anyio.CancelScope | None = None
@@ -85,7 +88,7 @@ class Feed:
                         # A failing look must not hold up the output.
                         tasks.start_soon(faults.keep_running, run, "a follower of a shell")
                     await self._follow_output()
-                    # They see the end, too, and one may have a last thing to tell.
+                    # The followers see the end, too, and one of them may have a last thing to tell.
                     tasks.cancel_scope.deadline = anyio.current_time() + LAST_LOOKS_S
                 self._send_end()
             if not self._may_tell_leftover:
@@ -131,7 +134,8 @@ class Feed:
             if has_ended:
                 return
             if self._positions == before:
-                # Only a part of a character or a sequence has come. The rest need not wait.
+                # Only a part of a character or a sequence has arrived. Its rest need not wait for
+                # the interval.
                 continue
             with anyio.move_on_after(self.interval_s):
                 await shell.wait_until(
@@ -140,7 +144,7 @@ class Feed:
             await checkpoint()
 
     async def send_output(self, *, final: bool = False) -> None:
-        """Send all output that was written by now, or skip it if the client is slow.
+        """Send all output written so far, or skip it if the client is slow.
 
         `final`: nothing more will be sent, so the last unit is sent even if it is incomplete.
         """
@@ -151,7 +155,7 @@ class Feed:
             final = final or shell.output_is_complete
             self._seen = shell.output.written
             for name, stream in self._streams.items():
-                # More may come meanwhile. It is for the next call.
+                # Output that arrives during this call is for the next call.
                 stop = stream.store.written
                 turn_ends = self._positions[name] + _TURN_BYTES
                 while self._positions[name] < stop and await self._send_from(name, stop, final):
@@ -160,7 +164,7 @@ class Feed:
                         await checkpoint()
 
     async def _send_from(self, name: StreamName, stop: int, final: bool) -> bool:
-        """Send or skip the next part of a stream up to `stop`. Return False if none is whole."""
+        """Send or skip the next part of a stream up to `stop`. Return whether one was sent."""
         store, start, strip = self._streams[name].store, self._positions[name], self._options.strip
         if not await self.subscription.wait_for_room():
             end = stop if final else _newest_line(store, start, stop)
@@ -206,7 +210,7 @@ class Feed:
         await self.send_output()
         if self.end_told.is_set():
             return
-        # Nothing is awaited from here on: other rows may have been sent while this waited.
+        # Do not await from here on: other rows may have been sent during the wait above.
         shown = self.subscription.shown_rows(self.shell)
         count = facts["rows"]
         rows = ((shown.lines if shown is not None else []) + [""] * count)[:count]
@@ -250,7 +254,7 @@ class Feed:
     def _note_last_event(self) -> None:
         """Note that a subscription of this shell alone has nothing more to tell.
 
-        Whoever continues it from here on must not wait, also if its events are not all sent.
+        A client that continues it from now on must not wait, even if some events are not sent yet.
         """
         if self._options.bash_id is not None:
             self.subscription.is_over = True
@@ -275,7 +279,9 @@ class Feed:
 
 
 def _newest_line(store: StreamStore, start: int, stop: int) -> int:
-    """Return where the last line before `stop` begins, or the end of the whole units there."""
+    """Return the offset at which the last line before `stop` begins. If no line end is found,
+    return the offset after the last whole unit.
+    """
     # A control string around a line end may have begun this long before.
     begin = max(start, stop - 2 * MAX_SEQUENCE_BYTES)
     kept = store.read(begin, stop - begin)

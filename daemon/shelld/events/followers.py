@@ -1,8 +1,8 @@
-"""Follows what a shell waits for, its ports and its screen, for one subscription.
+"""Follows the prompt, the ports and the screen of a shell for one subscription.
 
-`run` of each returns when its shell has ended, or nothing more can be seen. If it fails, it can be
-called again, and tells nothing twice. All looks at processes are taken in turns, with pauses that
-grow while a shell is quiet.
+The `run` method of each follower returns when the shell has ended, or nothing more can be seen. If
+`run` fails, it can be called again, and tells nothing twice. All looks at processes are taken in
+turns, with pauses that grow while a shell is quiet.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from shelld_protocol.event_methods import ListeningEvent, PromptEvent
 from shelld_protocol.screen_methods import ScreenCursor
 from shelld_protocol.structs import Listener
 
-# A process may pass a socket on to another one. Otherwise, the ports of a command depend on what
-# `basis_of_ports` returns.
+# After this time, look at the ports even if `basis_of_ports` has not changed, because a process may
+# have passed a socket on to another process.
 _PORTS_ANYWAY_S: Final = 30.0
 # How long a look may follow a program that writes faster than its screen can be shown.
 _SCREEN_LOOK_S: Final = 0.5
@@ -46,7 +46,7 @@ _SHORTAGE_PAUSE_S: Final = 1.0
 
 
 class PromptFollower:
-    """Tells when the command begins to wait for input, and when it stops to."""
+    """Tells when the command begins to wait for input, and when it stops waiting."""
 
     def __init__(self, looks: Turns, feed: Feed) -> None:
         self._looks = looks
@@ -60,7 +60,7 @@ class PromptFollower:
         while takes_input(shell):
             if await _wait_for_activity(shell, pauses.next(shell)):
                 if self._told is None and anyio.current_time() - looked_at < LOOK_ANYWAY_S:
-                    # It writes, so it does not wait yet.
+                    # The command writes, so it does not wait yet.
                     continue
                 await _pause(shell, pauses.shortest)
             looked_at = anyio.current_time()
@@ -69,7 +69,7 @@ class PromptFollower:
             identity = None if found is None else identity_of(shell, found)
             if found is not None and identity is not None and not is_settled(found):
                 if identity.has_same_reader(self._told):
-                    # It has just drawn something, such as a clock, and goes on waiting.
+                    # The program has just drawn something, such as a clock, and still waits.
                     continue
                 found = identity = None
             if identity is not None and self._told is not None and identity.is_same(self._told):
@@ -101,7 +101,7 @@ class PortFollower:
         known: object = None
         ports_due_at = 0.0
         while not shell.has_ended:
-            # Whose sockets these are takes much longer to find out.
+            # Finding the owners of the sockets takes much longer.
             basis = await pauses.look(basis_of_ports, shell)
             now = None if basis is None else (shell.output.written, basis)
             if now is None or now != known or anyio.current_time() >= ports_due_at:
@@ -120,7 +120,7 @@ class ScreenFollower:
     def __init__(self, screens: Screens, feed: Feed) -> None:
         self._screens = screens
         self._feed = feed
-        # What the screen depended on when it was last told.
+        # The result of `_drawn` when the screen was last told.
         self._told = (-1, -1)
 
     async def run(self) -> None:
@@ -136,18 +136,19 @@ class ScreenFollower:
         def has_news() -> bool:
             return self._told != _drawn(terminal, store)
 
-        # A slow client gets the last screen if it reads soon: the feed ends this after a moment.
+        # A slow client gets the last screen only if it reads soon, because the feed soon ends this
+        # loop.
         while not shell.has_ended or has_news():
             drawn = _drawn(terminal, store)
             pause_s = feed.interval_s
             if has_news():
                 if not await feed.subscription.wait_for_room():
-                    # The next look shows all that has changed until then.
+                    # The next look shows all changes up to then.
                     pause_s = max(pause_s, _SLOW_PAUSE_S)
                 elif await _look(screen, feed, store.written):
                     self._told = drawn
                 else:
-                    # There is no process for it now.
+                    # No process can show the screen now.
                     pause_s = _SHORTAGE_PAUSE_S
             if shell.has_ended and has_news():
                 await anyio.sleep(_SLOW_PAUSE_S)
@@ -185,6 +186,6 @@ def _drawn(terminal: TerminalInput, store: StreamStore) -> tuple[int, int]:
 
 
 async def _pause(shell: Shell, seconds: float) -> None:
-    """Wait for at most this long for the end of a shell."""
+    """Wait at most `seconds` for the end of a shell."""
     with anyio.move_on_after(seconds):
         await shell.wait_until(lambda: shell.has_ended)

@@ -1,6 +1,6 @@
 """The last events of a subscription, numbered from 1. Pure.
 
-Invariant: the kept numbers have no hole. Their last one is `newest`.
+Invariant: the kept numbers are consecutive. The last number is `newest`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ class Journal(Generic[T]):
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        # By their numbers, in their order.
+        # The events by their numbers, in order.
         self._kept: dict[int, T] = {}
 
     @property

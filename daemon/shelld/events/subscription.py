@@ -6,8 +6,8 @@ itself.
 Invariants:
 
 * The numbers that a client receives rise by one. A client that continues the subscription names a
-  number, and gets the events after it again. If it then does not read for 10,000 events, it loses
-  the oldest of them.
+  number, and gets the events after that number again. If the client then does not read for 10,000
+  events, it loses the oldest of them.
 * Output and screens are not sent while more than `MAX_QUEUED_BYTES` wait for the client. Any other
   event is sent whether the client reads or not. So a client that does not read costs little memory,
   and delays no command.
@@ -47,15 +47,15 @@ class Recipient(Protocol):
 
     @property
     def backlog(self) -> int:
-        """How many bytes wait until it reads."""
+        """How many bytes wait until the client reads."""
         ...
 
     def send(self, method: str, params: Event) -> None:
-        """Send a notification, now or once it reads. Raises MemoryError."""
+        """Send a notification, now or once the client reads. Raises MemoryError."""
         ...
 
     async def wait_until_read(self) -> None:
-        """Wait until it has read everything, or is gone."""
+        """Wait until the client has read everything, or is gone."""
         ...
 
 
@@ -75,7 +75,7 @@ NOBODY: Final = _Nobody()
 
 
 class SubscriptionOptions(Struct, frozen=True):
-    """What a subscription is about. With neither `bash_id` nor `session`: all shells.
+    """What a subscription covers. With neither `bash_id` nor `session`, it covers all shells.
 
     `bash_id` is empty if the shell has not started yet.
     """
@@ -88,7 +88,7 @@ class SubscriptionOptions(Struct, frozen=True):
     strip: bool
 
     def includes(self, shell: Shell) -> bool:
-        """Whether it is about a shell that starts now."""
+        """Whether the subscription covers a shell that starts now."""
         if self.bash_id is not None:
             return self.bash_id == shell.id
         return self.session is None or self.session == shell.session
@@ -106,7 +106,7 @@ class Subscription:
         start_task: Callable[[Callable[[], Any]], None],
     ) -> None:
         self.name = name
-        # Whether it has nothing more to tell.
+        # Whether the subscription has nothing more to tell.
         self.is_over = False
         self.options = options
         self._recipient = recipient
@@ -114,7 +114,7 @@ class Subscription:
         self._start_task = start_task
         # The rows of each screen as they were published last, until the shell is forgotten.
         self._screens: WeakKeyDictionary[Shell, Rows] = WeakKeyDictionary()
-        # The shells whose rows the client has, in events that it can have received.
+        # The shells whose rows are in events for the current client.
         self._shown: WeakSet[Shell] = WeakSet()
         self._journal: Journal[Entry] = Journal(JOURNAL_EVENTS)
         self._sent = 0
@@ -125,7 +125,7 @@ class Subscription:
 
     @property
     def seq(self) -> int:
-        """The number of its last event."""
+        """The number of the last event."""
         return self._journal.newest
 
     @property
@@ -150,21 +150,21 @@ class Subscription:
             has_room = await self._wait_until_read()
             if self._replayed is None:
                 return has_room
-            # It does not wait for a slow client either.
+            # The replay does not wait for a slow client either.
             await self._replayed.wait()
 
     async def _wait_until_read(self) -> bool:
         if self._recipient.backlog >= MAX_QUEUED_BYTES and not self._is_slow:
             with anyio.move_on_after(PATIENCE_S):
                 await self._recipient.wait_until_read()
-        # Until there is room again, further output does not wait: an end may come after it.
+        # Until there is room again, further output does not wait, so that it does not delay an end.
         self._is_slow = self._recipient.backlog >= MAX_QUEUED_BYTES
         return not self._is_slow
 
     # -- screens ----------------------------------------------------------------------------
 
     def shown_rows(self, shell: Shell) -> Rows | None:
-        """Return the rows of a screen as the client knows them; None if it does not."""
+        """Return the rows of a screen as the client knows them; None if it does not know them."""
         return self._screens.get(shell) if shell in self._shown else None
 
     def publish_screen(
@@ -178,7 +178,7 @@ class Subscription:
         """Publish a change of a screen. `rows`: all rows after the change."""
         entry = ScreenEntry(shell, facts, self._screens)
         self.publish(entry, partial(entry.with_changes, lines=lines, changed=changed))
-        # Whoever sends this entry again does so later, and finds these rows.
+        # The entry may be sent again later. It then finds these rows.
         self._screens[shell] = rows
         self._shown.add(shell)
 
@@ -198,7 +198,7 @@ class Subscription:
             except Exception as error:
                 faults.answer_for(error, "an event")
         if self._sent < seq:
-            # It has a number now, so it must be sent before any other event.
+            # The event has a number now, so it must be sent before any other event.
             with suppress(MemoryError):
                 self._replay_later()
 
@@ -215,9 +215,9 @@ class Subscription:
                 await faults.pause(_SHORTAGE_PAUSE_S)
 
     def continue_after(self, seq: int, recipient: Recipient, request_id: Any) -> None:
-        """Send the events after a number, which must be available, again."""
+        """Send the events after `seq` again. `seq` must be in the `available` range."""
         self._recipient, self._request_id = recipient, request_id
-        # The client may be another one. Each screen is sent as a whole next.
+        # The client may be another one, so send each screen as a whole next.
         self._shown.clear()
         self._sent = seq
         if seq < self._journal.newest:
@@ -229,18 +229,18 @@ class Subscription:
         self._sent = seq
 
     def _replay_later(self) -> None:
-        """Start to send what was not sent. Raises MemoryError."""
+        """Start a task that sends the unsent events. Raises MemoryError."""
         if self._replayed is None:
             replayed = anyio.Event()
             self._start_task(self._replay)
             self._replayed = replayed
 
     async def _replay(self) -> None:
-        """Send what the journal has after the last event that was sent."""
+        """Send the events in the journal after the last event that was sent."""
         count = 0
         while True:
             has_room = await self._wait_until_read()
-            # It may have been closed or continued meanwhile.
+            # The subscription may have been closed or continued during the wait.
             if self._is_closed or self._sent >= self._journal.newest:
                 break
             # A client that does not read for 10,000 events loses the oldest of them.
@@ -252,7 +252,7 @@ class Subscription:
                 faults.answer_for(error, "an event")
                 await faults.pause(_SHORTAGE_PAUSE_S)
             except Exception:
-                # No event may hold up the others for ever.
+                # A failing event must not hold up later events for ever.
                 faults.report("an event")
                 self._send(seq, entry, entry.for_slow_client)
             count += 1

@@ -1,9 +1,11 @@
-"""All subscriptions of the client, and what feeds them.
+"""All subscriptions of the client, and their feeds.
 
-Owns the subscriptions. A subscription of all shells, or of a session, lives until it is ended. One
-of a single shell is over once the last event of that shell was sent. It is then kept as long as the
-shell, so that a client can continue it, and does not count towards `MAX_SUBSCRIPTIONS`. Of those
-that are over, the last ones are kept: up to `MAX_OVER`, with up to `MAX_OVER_EVENTS` in all.
+Owns the subscriptions. A subscription of all shells, or of a session, lives until it is ended. A
+subscription of a single shell is over once the last event of that shell was sent. It is then kept
+until the shell is forgotten, so that a client can continue it, and does not count towards
+`MAX_SUBSCRIPTIONS`. At most `MAX_OVER` subscriptions that are over are kept, with at most
+`MAX_OVER_EVENTS` events in all. Beyond these limits, the subscriptions that were over first are
+removed.
 
 Invariant: a shell that starts has its feeds before it can write, end or be forgotten.
 """
@@ -26,7 +28,7 @@ from shelld.shells.shell import Shell
 from shelld_protocol.errors import RpcError, invalid_params, resource_exhausted
 from shelld_protocol.event_methods import MAX_SUBSCRIPTIONS
 
-# As many as shells are retained by default.
+# The default number of retained shells.
 MAX_OVER: Final = 1_000
 # About 30 MB.
 MAX_OVER_EVENTS: Final = 100_000
@@ -54,7 +56,7 @@ class Subscriptions:
         request_id: Any,
         shells: Iterable[Shell],
     ) -> Subscription:
-        """Begin a subscription, with these shells that are there already.
+        """Begin a subscription. `shells`: the existing shells that it covers.
 
         Raises `RpcError` (resource_exhausted).
         """
@@ -76,7 +78,7 @@ class Subscriptions:
         """Send the events of a shell, from its unread output on."""
         self._feed(subscription, shell)
         if subscription.options.bash_id is not None:
-            # It may have begun before its shell.
+            # The subscription may have begun before its shell.
             subscription.options = replace(subscription.options, bash_id=shell.id)
             self._names.setdefault(shell.id, set()).add(subscription.name)
 

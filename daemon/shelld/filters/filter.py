@@ -1,8 +1,8 @@
 """Selects the lines that a pattern matches, with engines that cannot stall the daemon.
 
 RE2 comes first, because its time is linear in the text. Patterns that RE2 refuses (lookaround,
-backreferences and whatever else needs backtracking) go to Python's `re`. That runs in a helper
-process, which is killed when its time is up. RE2 itself runs there if it could take long: with a
+backreferences and whatever else needs backtracking) go to Python's `re`, in a helper process that
+is killed when its time is up. RE2 also runs in the helper process if it could take long: with a
 large pattern, or with a long line and a pattern that is not small.
 """
 
@@ -26,7 +26,7 @@ MAX_PATTERN_CHARACTERS: Final = 10_000
 
 # The helper process compiles patterns that are longer than this, or whose program is larger than
 # this. Compiling them can take a tenth of a second, and no other thread of the daemon could run
-# meanwhile.
+# during that time.
 _INLINE_PATTERN_CHARACTERS: Final = 1_000
 _INLINE_PROGRAM_BYTES: Final = 512 * 1024
 _CACHED_PATTERNS: Final = 8

@@ -1,6 +1,6 @@
-"""Selects the lines that a pattern matches with RE2, whose time is linear in the text.
+"""Selects the lines that a pattern matches. Uses RE2, whose time is linear in the text.
 
-Pure. The helper process imports it as well, so it imports nothing else of shelld. See
+Pure. The helper process imports this module as well, so it imports nothing else of shelld. See
 https://github.com/google/re2/wiki/Syntax.
 
 In Python, calling RE2 costs more than examining the bytes. So one call searches many lines for the
@@ -17,8 +17,8 @@ from typing import Any, Final, cast
 # For each compiled pattern. This is RE2's own default, set here because shelld promises it.
 MAX_PATTERN_MEMORY_BYTES: Final = 8 * 1024 * 1024
 
-# Syntax that can tell one line from a text of many lines: \A and \z (the ends of the text), flags
-# switched off, \C (a byte), and \Q, which quotes and could hide any of the others.
+# Syntax that may match differently in one line and in a text of many lines: \A and \z (the ends of
+# the text), flags switched off, and \C (a byte). Also \Q, because a quotation could hide the rest.
 _TELLS_TEXT_FROM_LINE: Final = re.compile(r"\\[AzQC]|\(\?[A-Za-z]*-")
 
 
@@ -59,8 +59,8 @@ def compile_linear(
 ) -> LinearPattern | None:
     """Compile a pattern with RE2; return None if RE2 refuses it.
 
-    RE2 also refuses a program that would take more than about two thirds of `program_bytes`. The
-    larger `program_bytes` is, the longer RE2 takes to find that out.
+    RE2 also refuses a program that would take more than about two thirds of `program_bytes`. RE2
+    needs more time to find that out if `program_bytes` is larger.
     """
     # Import here: most clients never filter, and none should wait for this import. The module
     # has no types.
@@ -86,7 +86,7 @@ def compile_linear(
 
 
 def split_lines(text: str) -> list[str]:
-    """Split after each "\\n"; splitlines() would also split at U+2028 and others."""
+    """Split after each "\\n"; splitlines() would also split at U+2028 and other characters."""
     *ended, rest = text.split("\n")
     lines = [line + "\n" for line in ended]
     return [*lines, rest] if rest else lines

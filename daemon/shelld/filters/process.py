@@ -100,7 +100,7 @@ def _directory_of_re2() -> str:
 
 
 def refused_pattern(reason: str, parameter: str) -> RpcError:
-    """Return the error of a pattern that cannot be used. `parameter` had the pattern."""
+    """Return the error for a pattern in `parameter` that cannot be used."""
     return invalid_params(f"Invalid {parameter} regex: {reason}", parameter)
 
 

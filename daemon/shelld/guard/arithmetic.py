@@ -175,7 +175,8 @@ class _Expression:
             self._tokens.pop()
             other = self._binary(own if operator == "**" else own + 1)
             if not self._skips or operator == "**":
-                # Bash computes powers even in a part that it skips, and rejects some of them.
+                # Bash computes powers even in a part that it skips, and rejects a negative
+                # exponent.
                 value = _wrapped(int(function(value, other)))
 
     def _unary(self) -> int:  # noqa: PLR0911 - a table of cases

@@ -16,10 +16,11 @@ MAX_STEPS: Final = 3_000
 CHARACTERS_PER_STEP: Final = 1_000
 MAX_SECONDS: Final = 0.25
 # The part of `MAX_SECONDS` for parsing one script. If parsing takes longer, the guard has the rest
-# of `MAX_SECONDS` to find commands without the parser. A valid script takes a tenth of this part.
+# of `MAX_SECONDS` to find commands without the parser. Parsing a valid script takes a tenth of this
+# time.
 MAX_PARSE_SECONDS: Final = 0.1
 MAX_PARSE_SECONDS_AT_ONCE: Final = 0.01
-# Reading the clock takes a tenth of the time of a step.
+# How many steps to take between two looks at the clock. A look takes a tenth of the time of a step.
 _STEPS_PER_LOOK: Final = 16
 MAX_DEPTH: Final = 72
 

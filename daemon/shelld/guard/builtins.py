@@ -191,7 +191,7 @@ _SUBSCRIPT: Final = re.compile(r"[A-Za-z_]\w*\[(.*)\]", re.S)
 
 
 def _evaluate(subscript: str, shell: Shell) -> None:
-    """Evaluate a subscript as bash does: it runs the substitutions in it."""
+    """Evaluate a subscript as bash does, including the substitutions in it."""
     with suppress(ExpansionError):
         calculated(subscript, shell)
 

@@ -1,4 +1,4 @@
-"""Loops, conditions and functions: which of their statements run, and with which values.
+"""Follows loops, conditions and functions: decides which statements run, and with which values.
 
 The guard follows every branch except those that cannot run, such as the body of ``if false``.
 """
@@ -27,7 +27,8 @@ _MAX_ROUNDS: Final = 64
 # Iterations of ``for ((...))``.
 _MAX_COUNTED: Final = 16
 _STATUS: Final = {"true": True, ":": True, "false": False}
-# Tests of a constant. A test that matches `_CONSTANT` is true. One that matches `_EMPTY` is false.
+# Tests of a constant. A test that matches `_CONSTANT` is true. A test that matches `_EMPTY` is
+# false.
 _CONSTANT: Final = re.compile(r"(?:test|\[\[?)\s+\w+(?:\s+\]\]?)?|\(\(\s*[1-9]\d*\s*\)\)")
 _EMPTY: Final = re.compile(r"\[\s*\]|test|\(\(\s*0\s*\)\)")
 
@@ -190,7 +191,11 @@ class Compounds(Programs):
         return output
 
     def _case(self, node: Node, stdin: str) -> str:
-        """Follow every item. What an item sets that surely runs is not changed by the others."""
+        """Follow every item.
+
+        If one item surely runs, the variables and the directory that it sets override what the
+        other items set.
+        """
         items = [each for each in node.named_children if each.type == "case_item"]
         subjects = [each for each in node.named_children if each.type != "case_item"]
         chosen = self._chosen(subjects, items)

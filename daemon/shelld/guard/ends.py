@@ -27,7 +27,8 @@ _NO_PARENTHESIS: Final = re.compile(r"""\\.|'[^']*+'|"(?:[^"\\]|\\.)*+"|[^()]"""
 def is_arithmetic(text: str) -> bool:
     """Whether bash takes the text between ``$(`` and ``)`` as arithmetic.
 
-    The text begins with a parenthesis. It is arithmetic if its end matches this parenthesis.
+    The text begins with a parenthesis. It is arithmetic if its last character closes this
+    parenthesis.
     """
     depth = 0
     parentheses = _NO_PARENTHESIS.sub("", text)
@@ -39,7 +40,7 @@ def is_arithmetic(text: str) -> bool:
 
 
 class Ends:
-    """The ends of the parts of one text. Remembers them, so the time is linear in the text."""
+    """Finds the ends of the parts of one text. Remembers them, so the time is linear."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -92,7 +93,7 @@ class Ends:
         return min(len(text), position + 1)
 
     def of_parameter(self, position: int) -> int:
-        """Return the position after the brace that closes the one at `position`."""
+        """Return the position after the brace that closes the brace at `position`."""
         text = self._text
         position += 1
         while position < len(text) and text[position] != "}":
@@ -102,7 +103,7 @@ class Ends:
     def of_substitution(self, position: int) -> int:
         """Return the position after the parenthesis that ends a substitution.
 
-        `position` is that of the parenthesis that begins it.
+        `position` is the position of the opening parenthesis.
         """
         end = self._substitutions.get(position)
         if end is None:
@@ -114,7 +115,7 @@ class Ends:
         return end
 
     def of_pair(self, position: int) -> int:
-        """Return the end of a pair of parentheses in which nothing else has a meaning."""
+        """Return the end of a pair of parentheses, without reading its content as a script."""
         text, pairs = self._text, self._pairs
         if position in pairs:
             return pairs[position]
@@ -157,11 +158,12 @@ class Ends:
         return self._lines.end_of(position, delimiter, strips=strips)
 
     def rewritten(self) -> str:
-        """Return the text with parts replaced that bash knows and the parser does not.
+        """Replace syntax that bash knows and the parser does not. Return the text.
 
-        A pipeline replaces ``coproc NAME`` before a compound command. A ``#`` right behind an array
-        or a pattern begins no comment. ``for x do`` needs no semicolon. A separator ends the
-        delimiter of a here-document. Does not look into substitutions.
+        Replaces ``coproc NAME`` before a compound command by ``: |``. Escapes a ``#`` right behind
+        an array or a pattern, because it begins no comment. Inserts a semicolon into ``for x do``,
+        and a space between the delimiter of a here-document and a separator. Does not look into
+        substitutions.
         """
         walk = _Walk(self, self._text, 0, is_whole=True)
         walk.end()
@@ -182,7 +184,7 @@ class _Lines:
         self._stripped: dict[str, list[int]] = {}
         position = 0
         for line in text.split("\n"):
-            # Bash also ends a here-document at its delimiter and the parenthesis that follows.
+            # Bash also ends a here-document at a delimiter that a closing parenthesis follows.
             before, parenthesis, _ = line.partition(")")
             key = before.rstrip(" \t") if parenthesis else line
             self._whole.setdefault(key, []).append(position)
@@ -196,8 +198,8 @@ class _Lines:
         return starts[index] + len(delimiter) if index < len(starts) else None
 
 
-# Reserved words before which and after which another reserved word can follow. ``-p`` and ``--``
-# are options of ``time``.
+# Reserved words after which another reserved word can follow. ``-p`` and ``--`` are options of
+# ``time``.
 _OPENING: Final = frozenset(
     {
         *("{", "}", "!", "if", "then", "elif", "else", "fi", "while", "until", "do", "done"),
@@ -208,8 +210,8 @@ _OPENING: Final = frozenset(
 _NAMING: Final = frozenset({"for", "select", "function", "coproc"})
 # The beginnings of compound commands.
 _COMPOUND: Final = frozenset({"{", "if", "while", "until", "for", "select", "case", "[["})
-# What can be open in a script: a parenthesis before commands or before words, or a part of
-# ``case``.
+# The constructs that can be open in a script: parentheses around commands or around words, and the
+# parts of ``case``.
 _COMMANDS, _WORDS, _SUBJECT, _IN, _PATTERN, _BODY = range(6)
 _CASE: Final = frozenset({_SUBJECT, _IN, _PATTERN, _BODY})
 
@@ -218,24 +220,26 @@ class _Walk:
     """Walks through a script, to the parenthesis that ends it."""
 
     def __init__(self, ends: Ends, text: str, position: int, *, is_whole: bool = False) -> None:
-        # What to replace: the beginning, the end, and the new text.
+        # The replacements: the beginning, the end and the new text of each.
         self.edits: list[tuple[int, int, str]] = []
         self._ends = ends
         self._text = text
         self._at = position
-        # A whole script is followed to the end of the text.
+        # If true, the script ends at the end of the text, not at a parenthesis.
         self._is_whole = is_whole
         self._open: list[int] = []
-        # Whether a reserved word can follow, and whether a name does.
+        # Whether a reserved word can come next, and whether the next word is a name.
         self._starts = True
         self._names = False
-        # Whether the word before was the name of a ``for`` loop.
+        # Whether the last word was the name of a ``for`` or ``select`` loop, and whether the next
+        # name is.
         self._loops = self._is_loop = False
         # Whether a pattern of ``case`` can begin.
         self._is_fresh = False
         # The beginning and the end of ``coproc NAME``.
         self._coprocess: tuple[int, int] | None = None
-        # The delimiters of here-documents that begin at the next line, and whether these lose tabs.
+        # The delimiters of here-documents that begin at the next line, and whether their lines lose
+        # tabs.
         self._heredocs: list[tuple[str, bool]] = []
 
     def end(self) -> int | None:
@@ -388,7 +392,8 @@ class _Walk:
             self.edits.append((*self._coprocess, ": |"))
             self._coprocess = None
         elif self._names:
-            # This is the name, but ``coproc`` has none before a compound command.
+            # This word is the name. As above, ``coproc`` right before a compound command has no
+            # name.
             self._names = False
             if self._coprocess is not None:
                 self._coprocess = (self._coprocess[0], self._at)

@@ -149,7 +149,7 @@ class Evaluation(Compounds):
         return self._written(target, output)
 
     def _surely_runs(self, node: Node) -> bool:
-        """Whether later commands run only if this one ran in this shell."""
+        """Whether later commands run only if this command ran in this shell."""
         is_own = self.scripts == 1 and not self.budget.active and "set" not in self.functions
         return is_own and self.nounset is not None and parse.is_always_reached(node)
 

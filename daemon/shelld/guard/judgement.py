@@ -14,7 +14,7 @@ from shelld.guard.policy import DEFAULT_POLICY, Policy
 from shelld.guard.verdict import MAX_SEGMENT, Verdict
 from shelld.process import faults
 
-# Limits of a judgement on the event loop: a few milliseconds.
+# A judgement within these limits takes at most a few milliseconds, so it may run on the event loop.
 MAX_CHARACTERS_AT_ONCE: Final = 4 * 1024
 MAX_STEPS_AT_ONCE: Final = 400
 # How many shells to cache, one for each session script.
@@ -49,7 +49,7 @@ def judge_at_once(
 ) -> Verdict | None:
     """Return the verdict, or None if that takes more than a few milliseconds.
 
-    If it is None, call `judge` instead.
+    If this returns None, call `judge`.
     """
     script = start.script
     known = len(script) if script and not is_prepared(script) else 0
@@ -82,7 +82,7 @@ def _judge(command: str, start: StartState, budget: Budget) -> Verdict:
         return Verdict("unresolved", reason="it is nested too deeply to be followed")
     except Exception as error:
         if faults.shortage(error) is not None:
-            # The guard has not judged the command, so it must not run.
+            # The guard has not judged the command, so the command must not run.
             raise
         # A bug in the guard says nothing about the command.
         faults.report("the guard")

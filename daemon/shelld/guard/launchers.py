@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Handler = Callable[["Shell", Sequence[str], str], str]
 
-# Parts of a find(1) expression that exclude little, with the number of their arguments.
+# Parts of a find(1) expression that exclude few files, with the number of their arguments.
 _WIDE_TESTS: Final = {
     "-depth": 0,
     "-d": 0,
@@ -56,7 +56,7 @@ _WIDE_TESTS: Final = {
 
 
 def _is_wide(expression: Sequence[str]) -> bool:
-    """Whether a find(1) expression has no test that excludes much."""
+    """Whether a find(1) expression has no test that excludes many files."""
     index = 0
     while index < len(expression):
         word = expression[index]
@@ -176,7 +176,7 @@ def _find(shell: Shell, arguments: Sequence[str], _stdin: str) -> str:
 def _run_for_each(
     shell: Shell, command: Sequence[str], found: Sequence[str], *, is_wide: bool
 ) -> None:
-    """Follow a command for each file of `found`; with `is_wide`, for all files below them too."""
+    """Follow a command for each file of `found` and, with `is_wide`, for all files below them."""
     for item in found[:_MAX_ITEMS]:
         child = shell.copy()
         child.is_for_each = is_wide
@@ -246,7 +246,7 @@ def _at(shell: Shell, _arguments: Sequence[str], stdin: str) -> str:
 
 
 _SED_RUNS: Final = r"(?:\d+|\$|/[^/]*/)?\s*e\s+(.+)"
-# The repetitions never give back what they matched, as a backslash could end many of them.
+# The repetitions are possessive, so that text that does not match takes linear time.
 _SED_REPLACED: Final = re.compile(
     r"(?:\d+|\$|/[^/]*/)?\s*s([^\\\n])(?:\\.|(?!\1)[^\\])*+\1((?:\\.|(?!\1)[^\\])*+)\1(\w*)", re.S
 )

@@ -31,5 +31,5 @@ def cleaned(text: str) -> str:
 
 
 def plain(field: str) -> str:
-    """Return a field with its glob markers as the original characters."""
+    """Return a field with its glob markers replaced by the original characters."""
     return field.translate(_PLAIN)

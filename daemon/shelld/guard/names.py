@@ -1,7 +1,7 @@
 """The state of a shell: variables, arrays, functions, aliases, the working directory, and the files
 that the command itself has written.
 
-No code runs to find out a value. An unknown value is `UNKNOWN`.
+The guard runs no code to find out a value. An unknown value is `UNKNOWN`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from shelld.guard.words import calculated, expand_text, expand_word
 Node = Any
 
 # Under these rules, a command with an unset variable is unresolved instead of blocked: its author
-# may have expected the variable to be set. Removing everything is blocked even then.
+# may have expected the variable to be set. The guard blocks the removal of everything even then.
 _LENIENT_RULES: Final = RULES - {"rm-root", "mkfs", "fork-bomb"}
 
 # The cost of expanding a word, as a number of copied characters.
@@ -175,7 +175,7 @@ class Names(abc.ABC):
         self.arrays.pop(name, None)
         self.variables[name] = value if len(value) <= MAX_VALUE else UNKNOWN
         if name == "PS4":
-            # Bash expands it before each command that it traces.
+            # Bash expands PS4 before each command that it traces.
             self.prompt(value)
 
     def prompt(self, value: str) -> None:

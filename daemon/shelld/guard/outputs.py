@@ -213,7 +213,7 @@ def _tr(arguments: Sequence[str], inputs: Inputs) -> str | None:
     return text.translate({ord(a): b for a, b in zip(first, second, strict=False)})
 
 
-# The repetitions never give back what they matched, as a backslash could end many of them.
+# The repetitions are possessive, so that text that does not match takes linear time.
 _SUBSTITUTE: Final = re.compile(
     r"s([^\\\n])((?:\\.|(?!\1)[^\\])*+)\1((?:\\.|(?!\1)[^\\])*+)\1([gIi]*)", re.S
 )
@@ -247,7 +247,7 @@ def _sed(arguments: Sequence[str], inputs: Inputs) -> str | None:
 
 
 def _other_way_round(match: re.Match[str]) -> str:
-    """Swap escaped and plain metacharacters: basic and extended syntax differ in this."""
+    """Swap escaped and plain metacharacters, to turn basic syntax into extended syntax."""
     return match[1] if match[1] is not None else "\\" + match[2]
 
 
@@ -314,7 +314,7 @@ def _ls(arguments: Sequence[str], _inputs: Inputs) -> str | None:
     return None
 
 
-# Numbers. The guard treats a longer sequence as unknown.
+# The guard treats a sequence of more numbers as unknown.
 _MAX_SEQ: Final = 1000
 
 

@@ -238,7 +238,7 @@ def is_herestring(node: Node) -> bool:
 
 
 def words_behind(node: Node) -> list[str]:
-    """Return the words of a command that follow a redirection. The parser puts them below it."""
+    """Return the words that follow a redirection. The parser puts them below the redirection."""
     if node.type == "herestring_redirect":
         return []
     words = [each for each in node.named_children if each.type in _WORDS]

@@ -28,7 +28,7 @@ from shelld.guard.rules import RULES
 
 
 class PolicyError(Exception):
-    """The message is for the operator: what is wrong, and in which line of the file."""
+    """The message tells the operator what is wrong, and in which line of the file."""
 
 
 def load(path: Path) -> Policy:

@@ -38,7 +38,7 @@ _SEARCHING: Final = 20
 _LOADERS: Final = ("ld-linux", "ld-musl", "ld64.so", "ld.so")
 # Programs that give a file the content of another file.
 _COPIERS: Final = frozenset({"cp", "mv", "ln", "install", "dd"})
-# What a shell expands when it traces commands, and what an interactive one expands.
+# Variables that a shell expands: only PS4 if it is not interactive, all of them if it is.
 _PROMPTS: Final = ("PS4", "PS0", "PS1", "PS2", "ENV")
 # How many nested calls of a recursive function to follow.
 _MAX_RECURSION: Final = 2
@@ -80,7 +80,7 @@ class Programs(Shell):
         if builtin is not None:
             return str(builtin(self, argv[1:], stdin))
         if argv[0] in self.hashed:
-            # Bash may have forgotten this meanwhile, so the name may also stand for itself.
+            # Bash may have forgotten this path by now, so the guard also follows the name itself.
             self.copy()._start(self.hashed[argv[0]].rpartition("/")[2], argv, stdin)
         if has_glob(argv[0]):
             return self._one_of(argv, stdin)
@@ -96,7 +96,7 @@ class Programs(Shell):
     def _call(self, function: Any, arguments: list[str], stdin: str) -> str:
         active = self.budget.active
         if active.count(function) >= _MAX_RECURSION:
-            # Its body has been followed already.
+            # The body of the function has been followed already.
             return UNKNOWN
         before, self.positional = self.positional, arguments
         active.append(function)

@@ -35,9 +35,9 @@ _ENDS_OF_WORDS: Final = re.compile(r"[\s;&|]+")
 _NOT_FOUND: Final = b"command_not_found_handle"
 _SOURCES: Final = re.compile(r"(?:^|[;&|\n])[ \t]*\. ")
 
-# Programs that a rule judges or that start others. "-" is stdin, which may be a script. `WRITERS`,
-# `SPEAKERS` and `EVERYDAY_WRAPPERS` are not here: to do harm, they need "/dev", one of these
-# programs, or characters outside `_SIMPLE`.
+# Programs that a rule judges, and programs that start other programs. "-" is stdin, which may be a
+# script. `WRITERS`, `SPEAKERS` and `EVERYDAY_WRAPPERS` are not here: to do harm, they need "/dev",
+# one of these programs, or characters outside `_SIMPLE`.
 _TELLING: Final = frozenset(
     (*JUDGED, *WRAPPERS, *STARTERS, *SHELLS, *LANGUAGES, *LISTENERS, *TELLING_BUILTINS)
 ) | {"-", "-f-"}
@@ -49,7 +49,7 @@ def is_plainly_harmless(
     policy: Policy = DEFAULT_POLICY,
     defined: frozenset[bytes] = frozenset(),
 ) -> bool:
-    """Whether a command contains no program that a rule judges or that starts others.
+    """Whether a command contains no program that a rule judges or that starts other programs.
 
     False means that the guard must follow the command. `defined` are the names of functions and
     aliases, which stand for other commands.

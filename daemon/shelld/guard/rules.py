@@ -37,7 +37,7 @@ SYSTEM_DIRECTORIES: Final = frozenset(
     for name in (
         *("bin", "boot", "dev", "etc", "home", "lib", "lib32", "lib64", "proc", "root", "sbin"),
         *("sys", "usr", "var"),
-        # On most systems, the directories of the same names in the root are links to these.
+        # On most systems, "/bin", "/lib" and so on are links to these directories.
         *("usr/bin", "usr/lib", "usr/lib32", "usr/lib64", "usr/sbin"),
     )
 )
@@ -84,7 +84,7 @@ def is_everything(path: str) -> bool:
 
 def _is_any_name(step: str) -> bool:
     """Whether a pattern matches names of all kinds."""
-    # Without the part after the last bracket, each search ends at a bracket.
+    # Search only up to the last bracket, so that each search ends at a bracket.
     head, bracket, rest = step.rpartition("]")
     without = _BRACKETS.sub("", head + bracket) + rest
     has_brackets = without != step

@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class Scope(Protocol):
-    """What the words of a command may refer to."""
+    """The state of a shell, as far as the expansion of words needs it."""
 
     def value_of(self, name: str) -> str | None:
         """Return the value of a variable or a special parameter, None if unset."""

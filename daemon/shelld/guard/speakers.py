@@ -21,8 +21,8 @@ from shelld.guard.vocabulary import SPEAKERS
 _MAX_TEXT: Final = 16 * 1024
 _MAX_COMMANDS: Final = 32
 
-# Each search takes linear time: repetitions never give back what they matched, and a blank line
-# belongs to no match.
+# Each search takes linear time: the repetitions are possessive, and a blank line belongs to no
+# match.
 _VI: Final = (
     r"""^:*+[^\S\n]*+(?:sil\w*+!?[^\S\n]++)?+(?:exe\w*+[^\S\n]++["'])?+[\d.,$%]*+!++\s*+(.*)"""
 )

@@ -1,4 +1,4 @@
-"""Expands braces, joins continued lines, and rewrites what the parser does not know.
+"""Expands braces, joins continued lines, and rewrites syntax that the parser does not know.
 
 Pure. Works on text alone and looks up no values.
 """
@@ -76,7 +76,7 @@ class _Braces:
         return self._combined(results, [self._word[literal:end]])
 
     def _alternatives(self, brace: int, depth: int) -> list[str] | None:
-        """Return what the braces that begin at `brace` expand to, None if they are text."""
+        """Return the expansion of the braces that begin at `brace`, None if they are text."""
         marks = self._marks[brace]
         if len(marks) == 2:
             if marks[1] - brace > _MAX_SEQUENCE:

@@ -1,8 +1,7 @@
 """The programs that the guard knows, as plain data: one entry per program and table.
 
-`quick` allows a command that names none of these programs, so the guard never judges a program that
-is in no table here. This module imports nothing but `typing`, because the first command waits for
-the import.
+`quick` allows a command that names none of these programs, so the guard judges only programs in
+these tables. This module imports only `typing`, because the first command waits for the import.
 
 The value of a program says how to judge it. For wrappers, writers and speakers, the value is a list
 of words. The first word holds the letters of the options that take a value ("-": none). The

@@ -28,8 +28,9 @@ from shelld.guard.units import (
     expand_braces,
 )
 
-# Characters. A longer word with special characters expands to `UNKNOWN`. No script that is followed
-# in whole has a longer word, so the substitutions in its words are followed, too.
+# Characters. A longer word with special characters expands to `UNKNOWN`. The guard parses only
+# scripts up to the same length (`MAX_PARSED`). So a word in a parsed script is never too long, and
+# its substitutions are followed.
 MAX_WORD: Final = 64 * 1024
 # Characters of all values in a word together. Values beyond this limit become `UNKNOWN`.
 MAX_EXPANDED: Final = 256 * 1024
@@ -168,7 +169,10 @@ class _Scanner:
         self._position = match.end()
 
     def read_quoted(self, end: str | None) -> None:
-        """Read up to the double quote `end`. None: a here-document, in which quotes are text."""
+        """Read up to the double quote `end`.
+
+        If `end` is None, read a here-document, in which quotes are text.
+        """
         text = self._text
         while self._position < len(text):
             character = text[self._position]

@@ -1,1 +1,1 @@
-"""What the kernel tells of a command: its processes, what they wait for, where they listen."""
+"""Asks the kernel about a command's processes: what they wait for, and where they listen."""

@@ -1,11 +1,12 @@
 """Finds out whether a command waits for input, or has been stopped.
 
-The kernel decides: a process of the command sleeps until it can read from the command's terminal or
-open stdin. What the output looks like decides nothing. Where the kernel does not tell, as for
-programs of another user, the modes of the terminal and silence make an answer likely, never proved.
+The proof comes from the kernel: a process of the command sleeps until it can read from the
+command's terminal or open stdin. The text of the output proves nothing. Where the kernel does not
+tell, as for programs of another user, the modes of the terminal and silence make a wait likely, but
+never proved.
 
-A program such as script or tmux reads the terminal only to pass it on. It does not count, but the
-programs behind it do.
+A program such as script or tmux reads the terminal only to pass the input on. Such a program does
+not count, but the programs behind it do.
 """
 
 from __future__ import annotations
@@ -31,11 +32,12 @@ from shelld.keeper.tree import exists
 from shelld.terminals.foreground import Source
 from shelld.terminals.pty import Modes
 
-# Processor time of one look, in which other requests wait. It is enough for some hundred processes.
+# The processor time of one look. Other requests wait during a look. The time is enough for some
+# hundred processes.
 MAX_LOOK_S: Final = 0.02
 # How long a terminal is silent before a hidden program is likely to wait for input.
 LIKELY_AFTER_S: Final = 1.0
-# These pass the terminal on to programs that cannot be seen from here.
+# These programs pass the terminal on to programs that cannot be seen from here.
 _REMOTE: Final = frozenset(
     {
         *("ssh", "mosh-client", "nc", "ncat", "netcat", "adb", "session-manager"),
@@ -46,8 +48,8 @@ _REMOTE: Final = frozenset(
 
 
 class Found(NamedTuple):
-    """The process that waits. `is_blocking`: without a time limit, and not for the network, too.
-    `is_proved`: see above.
+    """The process that waits. `is_blocking`: it waits without a time limit, and not for the network
+    as well. `is_proved`: the kernel proves the wait.
     """
 
     pid: int
@@ -58,7 +60,7 @@ class Found(NamedTuple):
 
 class Seen(NamedTuple):
     """`reader`: the process that waits for the input. `is_stopped`: a signal has stopped the
-    command, which is its bash or the foreground of its terminal.
+    command's bash, or the foreground processes of its terminal.
     """
 
     reader: Found | None
@@ -68,8 +70,8 @@ class Seen(NamedTuple):
 class InputState(NamedTuple):
     """A command's input. `modes`: those of its terminal, None for a pipe.
 
-    `read_has_limit`: a read(2) from it sleeps only for some time. `is_pending`: there is something
-    to read, so nothing waits for it.
+    `read_has_limit`: a read(2) of the input sleeps only for some time. `is_pending`: there is input
+    to read, so no process waits for it.
     """
 
     source: Source
@@ -79,7 +81,7 @@ class InputState(NamedTuple):
 
 
 class _Member(NamedTuple):
-    """A process of the command. None: that cannot be seen.
+    """A process of the command. A field is None if it cannot be seen.
 
     `reads`: for each file that a thread waits to read from, how it waits.
     """
@@ -90,7 +92,7 @@ class _Member(NamedTuple):
 
 
 class _Budget:
-    """The processor time of one look. What is not looked at by then does not count."""
+    """The processor time of one look. Processes that are not examined within it do not count."""
 
     def __init__(self) -> None:
         self._until = time.thread_time() + MAX_LOOK_S
@@ -152,7 +154,7 @@ def _found(
 
 
 def _members(top: int, budget: _Budget, *, with_reads: bool) -> Iterator[_Member]:
-    """Yield the processes of a command that are alive; `with_reads`, with what they wait for."""
+    """Yield the living processes of a command. With `with_reads`, include what they wait for."""
     for pid in members(top):
         if pid is not None:
             with contextlib.suppress(OSError, ValueError):
@@ -195,7 +197,7 @@ def _reader(members: list[_Member], target: InputState, budget: _Budget) -> Foun
             wait = _wait_for(member, file)
             if wait is None or member.process is None:
                 continue
-            # Another thread can pass on what this one has read.
+            # Another thread can pass on what this thread has read.
             is_only_read = wait.is_read and member.process.threads == 1
             if budget.is_spent and not is_only_read:
                 return None
@@ -213,10 +215,10 @@ def _reader(members: list[_Member], target: InputState, budget: _Budget) -> Foun
 
 
 def _has_far_end(member: _Member, budget: _Budget) -> bool:
-    """Whether a process also waits for data from the network, as programs do that pass input on.
+    """Whether a process also waits for network data, as a program that passes input on does.
 
-    A socket that listens does not count: servers have keys for their users, too. True if there is
-    no time to find out.
+    A listening socket does not count, because a server may also read keys from its user. Returns
+    True if there is no time to find out.
     """
     place, found = "", set[int]()
     for wait in set((member.reads or {}).values()):
@@ -249,7 +251,7 @@ def _inner(pid: int) -> list[tuple[int, ...]]:
 
 
 def _hidden_reader(members: list[_Member], source: Source) -> Found | None:
-    """Return a process that may sleep in the foreground, and cannot be looked into."""
+    """Return a process that may sleep in the foreground, and cannot be inspected."""
     if _is_relayed(members, source):
         return None
     for pid, about, reads in members:
@@ -259,10 +261,10 @@ def _hidden_reader(members: list[_Member], source: Source) -> Found | None:
 
 
 def _is_relayed(members: list[_Member], source: Source) -> bool:
-    """Whether a hidden process passes the terminal on to a child that has another one.
+    """Whether a hidden process passes the terminal on to a child that has another terminal.
 
-    Such a relay, as sudo often is, needs other modes than the program behind it, whatever that
-    does. So the modes tell nothing.
+    Such a relay, often sudo, sets the modes that it needs itself, whatever the program behind it
+    does. So the modes tell nothing about that program.
     """
     terminals = {(0,), source.file}
     parents = {

@@ -1,8 +1,8 @@
-"""What the kernel tells of a process: which descriptors its threads wait to read from.
+"""Asks the kernel about a process: from which descriptors its threads wait to read.
 
 Reads /proc only. A thread that sleeps in a system call shows the call's number and arguments in
 /proc/PID/task/TID/syscall. The arguments of poll and select lead to a set of descriptors in the
-memory of the process; that of epoll is in /proc/PID/fdinfo. All of this needs the rights of a
+memory of the process; the set of epoll is in /proc/PID/fdinfo. All of this needs the rights of a
 debugger, which a parent has over processes of its own user.
 """
 
@@ -20,12 +20,12 @@ from typing import Final, NamedTuple
 from shelld.keeper.tree import read_file, stat_fields
 from shelld.terminals.foreground import OWN_TERMINAL, file_of
 
-# More threads, and more descriptors of one set, are not looked at. The first thread comes first.
+# Further threads, and further descriptors of one set, are ignored. The main thread is listed first.
 _MAX_THREADS: Final = 256
 _MAX_DESCRIPTORS: Final = 1_024
 # How much of the list of an epoll set is read. A descriptor takes about 50 bytes.
 _EPOLL_BYTES: Final = 64 * 1024
-# A process of 64 bits has its stack above this address.
+# A 64-bit process has its stack above this address.
 _32_BITS: Final = 1 << 32
 
 _POLLFD: Final = struct.Struct("ihh")
@@ -35,7 +35,7 @@ _READABLE: Final = 0x41
 _TERMINAL_MASTER: Final = os.makedev(5, 2)
 # The first of the major numbers of pseudo-terminals.
 _PTS_MAJOR: Final = 136
-# Where termios.tcgetattr has these modes.
+# The indexes of these members in the result of termios.tcgetattr.
 _LOCAL_MODES: Final = 3
 _CHARACTERS: Final = 6
 _EPOLL_ENTRY: Final = re.compile(rb"^tfd:\s*(\d+)\s+events:\s*([0-9a-f]+)", re.MULTILINE)
@@ -69,8 +69,8 @@ class Process(NamedTuple):
 class Wait(NamedTuple):
     """A thread sleeps until it can read from one of `descriptors`.
 
-    `place`: its directory in /proc. `has_limit`: whether it sleeps only for some time, by its
-    system call. `is_read`: it waits in read(2), so it can do nothing else meanwhile.
+    `place`: the thread's directory in /proc. `has_limit`: whether its system call has a time limit.
+    `is_read`: the thread waits in read(2) or a similar call, so it can do nothing else.
     """
 
     place: str
@@ -80,7 +80,7 @@ class Wait(NamedTuple):
 
 
 def process(pid: int) -> Process:
-    """Raises OSError if the process is gone or hidden, and ValueError if it ends meanwhile."""
+    """Raises OSError if the process is gone or hidden; ValueError if it ends during the call."""
     fields = stat_fields(pid)
     if len(fields) < 18:
         raise ValueError
@@ -91,8 +91,8 @@ def process(pid: int) -> Process:
 def waits(pid: int, is_spent: Callable[[], bool] = lambda: False) -> Iterator[Wait]:
     """Yield what the threads of a process wait for, until `is_spent`.
 
-    Raises PermissionError or FileNotFoundError if that cannot be seen of any thread, and another
-    OSError if the process ends meanwhile.
+    Raises PermissionError or FileNotFoundError if no thread can be seen, and another OSError if the
+    process ends during the call.
     """
     failure: OSError | None = None
     has_seen = False
@@ -112,10 +112,9 @@ def waits(pid: int, is_spent: Callable[[], bool] = lambda: False) -> Iterator[Wa
             continue
         arguments = tuple(int(word, 16) for word in words[1:8])
         if arguments[6] < _32_BITS:
-            # A program of 32 bits has other numbers for its calls.
+            # A 32-bit program has other numbers for its calls.
             continue
-        # Memory may be unmapped, and a descriptor closed, by another thread. An address may be
-        # anything.
+        # Another thread may unmap memory or close a descriptor. An address may be invalid.
         with contextlib.suppress(OSError, ValueError, OverflowError, struct.error):
             yield look(place, arguments)
     if failure is not None and not has_seen:

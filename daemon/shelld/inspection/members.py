@@ -13,7 +13,7 @@ from shelld.keeper.tree import children_of, lister, read_file
 def members(top: int) -> Iterator[int | None]:
     """Yield the pids of a command, each before its children, and None whenever the caller may stop.
 
-    `top` is the command's bash. A process is looked for only when the caller asks for it.
+    `top` is the command's bash. Looks for a process only when the caller asks for the next item.
     """
     with contextlib.suppress(OSError, ValueError):
         # Processes whose parent has ended belong to the runner.

@@ -1,8 +1,8 @@
 """Finds the TCP ports on which the processes of a command listen.
 
 The kernel lists listening sockets per network namespace. The descriptors of a process show which of
-them it holds. So a port of another program does not count, nor does a port of a container that the
-command has started: a server outside of the command's processes opens it.
+these sockets it holds. So a port of another program does not count. Nor does a port of a container
+that the command has started, because a server outside of the command's processes opens that port.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from shelld.inspection.members import members
 from shelld.inspection.sockets import listening
 
 _SOCKET: Final = re.compile(r"socket:\[(\d+)\]")
-# The caller may pause after so many descriptors.
+# The caller may pause after this many descriptors.
 _STEP_DESCRIPTORS: Final = 256
 
 
@@ -39,8 +39,8 @@ def find(top: int, port: int | None) -> Iterator[Listening | None]:
     `top` is the command's bash. With `port`, only that port counts. A process that cannot be
     inspected has no ports. If several processes listen on one address, the first one counts.
     """
-    # A process may have left the namespace in which it listens: for another than this one, most
-    # likely.
+    # A process may have left the namespace in which it listens. Most likely, it left the namespace
+    # of the daemon, so the sockets of that namespace come first.
     namespaces = {os.stat("/proc/self/ns/net").st_ino}
     sockets = dict(_sockets("/proc/self", port))
     found: set[tuple[int, str]] = set()
@@ -62,7 +62,7 @@ def find(top: int, port: int | None) -> Iterator[Listening | None]:
 
 
 def living_thread(pid: int) -> str:
-    """Return the directory of a process, or that of a thread if the first one has ended."""
+    """Return the directory of a process, or of another thread if the first thread has ended."""
     place = f"/proc/{pid}"
     with contextlib.suppress(OSError):
         os.stat(f"{place}/ns/net")
@@ -90,7 +90,7 @@ def _held(place: str, sockets: _Sockets) -> Iterator[tuple[int, str] | None]:
         for number, entry in enumerate(entries):
             if number % _STEP_DESCRIPTORS == 0:
                 yield None
-            # A descriptor may be closed meanwhile.
+            # A descriptor may be closed during the scan.
             with contextlib.suppress(FileNotFoundError):
                 link = _SOCKET.fullmatch(os.readlink(entry.path))
                 if link is not None and (held := sockets.get(link[1])) is not None:

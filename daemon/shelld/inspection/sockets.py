@@ -1,9 +1,8 @@
 """Lists the TCP sockets that listen in the network namespace of a process.
 
-The kernel answers a question about sockets (sock_diag(7)) a hundred times faster than it writes
-/proc/net/tcp, for which it looks through all connections of the machine. But it answers only
-about the namespace of the caller. Other namespaces are read from /proc, and so are all of them if
-the kernel lacks this interface.
+sock_diag(7) is a hundred times faster than /proc/net/tcp, for which the kernel looks through all
+connections of the machine. But sock_diag covers only the namespace of the caller. For other
+namespaces, and if the kernel lacks sock_diag, this module reads /proc.
 """
 
 from __future__ import annotations
@@ -33,11 +32,11 @@ _TCP_LISTEN: Final = 10
 _HEADER: Final = struct.Struct("=IHHII")
 # Family, protocol, extensions, padding, states; then 48 bytes that choose one socket.
 _QUESTION: Final = struct.Struct("=BBBBI48x")
-# After four bytes: port, port of the peer, address. The inode is the last of many others.
+# After four bytes: port, port of the peer, address. The inode follows after many other fields.
 _ANSWER: Final = struct.Struct("!4xHxx16s")
 _INODE: Final = struct.Struct("=68xI")
 
-# The same state in /proc. The kernel lists the sockets in this state before all others.
+# `_TCP_LISTEN` in /proc. The kernel lists the sockets in this state before all other sockets.
 _LISTENS: Final = b"0A"
 
 
@@ -78,7 +77,7 @@ def listening(place: str) -> list[Socket]:
 
 
 def _asked(family: int) -> Iterator[Socket]:
-    """Yield what the kernel answers. Raises OSError if it does not know the question."""
+    """Yield the sockets in the kernel's answer. Raises OSError if the kernel refuses."""
     question = _QUESTION.pack(family, socket.IPPROTO_TCP, 0, 0, 1 << _TCP_LISTEN)
     size = _HEADER.size + len(question)
     kind = socket.SOCK_RAW | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK

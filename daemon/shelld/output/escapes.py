@@ -1,8 +1,8 @@
 """Divides output into units, and finds escape sequences. Pure.
 
-A unit is a UTF-8 character (or a byte that is part of none) or an escape sequence. Where a unit
-ends depends only on the bytes themselves, within `MAX_SEQUENCE_BYTES`. So the result is the same
-however reads divide the output.
+A unit is a UTF-8 character (or a byte that is part of none) or an escape sequence. The end of a
+unit depends only on the bytes of the output, at most `MAX_SEQUENCE_BYTES` of them. So the result is
+the same however reads divide the output.
 
 The escape sequences are those of ECMA-48 and ISO 2022: CSI, the control strings OSC, DCS, SOS, PM
 and APC, designations of character sets, and two-byte escapes. As in xterm, BEL also ends OSC. CSI
@@ -32,10 +32,10 @@ _SEQUENCE: Final = re.compile(
 )
 # The beginnings of the same sequences, at the end of the data.
 _UNFINISHED: Final = re.compile(rb"(?:%s|%s\x1b?|%s\x1b?|%s|\x1b)\Z" % (_CSI, _OSC, _STRING, _NF))
-# The only sequences that can contain a line end.
+# The beginnings of the only sequences that can contain a line end.
 _UNFINISHED_STRING: Final = re.compile(rb"(?:%s|%s)\Z" % (_OSC, _STRING))
-# What `without_escapes` removes: sequences, and an ESC that begins none (the bytes after it are
-# text). At the end of the output, it also removes the beginning of a short sequence.
+# `without_escapes` removes these: sequences, and an ESC that begins no sequence (the bytes after
+# the ESC are text). At the end of the output, it also removes the beginning of a short sequence.
 _STRIPPED: Final = re.compile(rb"%s|\x1b" % _SEQUENCE.pattern)
 _STRIPPED_AT_END: Final = re.compile(rb"%s|(?:%s|%s)\Z|\x1b" % (_SEQUENCE.pattern, _CSI, _NF))
 
@@ -54,7 +54,7 @@ def whole_units(data: bytes) -> int:
     """Return how many bytes of `data` are whole units. More data may follow."""
     size = len(data) - _unfinished_character(data)
     window = max(0, len(data) - MAX_SEQUENCE_BYTES)
-    # A search for one byte is ten times as fast as one for two.
+    # A search for one byte is ten times faster than a search for two bytes.
     for position in (data.rfind(b"\x1b", window), data.rfind(b"\x9b", window) - 1):
         if position >= 0 and _UNFINISHED.match(data, position):
             size = min(size, position)
@@ -91,10 +91,10 @@ def first_unit(data: bytes) -> int:
 
 
 def rest_of_unit(before: bytes, data: bytes) -> int:
-    """Return how many bytes of `data` belong to a unit that began in the bytes before it.
+    """Return how many bytes of `data` belong to a unit that began before `data`.
 
-    If `before` is empty, those bytes were dropped. Then only the rest of a character can be
-    recognised.
+    `before` holds the bytes before `data`. If it is empty, these bytes were dropped, and only the
+    rest of a character can be recognised.
     """
     if not before:
         return next((at for at, byte in enumerate(data[:4]) if byte & 0xC0 != 0x80), 0)
@@ -117,7 +117,7 @@ def _unfinished_character(data: bytes) -> int:
         if byte < 0x80:
             return 0
         if byte >= 0xC0:
-            # Only bytes that may become a character: ED A0 never can.
+            # Count only bytes that may still become a character. ED A0 never can.
             try:
                 data[-length:].decode()
             except UnicodeDecodeError as error:

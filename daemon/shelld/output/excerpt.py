@@ -18,8 +18,8 @@ from shelld.output.retention import OutputStream
 from shelld.output.store import StreamStore
 from shelld.output.text import begins_within_line, last_states, plain_text, read_text
 
-# To consist of whole lines, a head may lose 1/_LINE_SHARE at its end, and a tail as much at its
-# beginning.
+# A head may lose 1/_LINE_SHARE at its end, and a tail the same share at its beginning, so that they
+# consist of whole lines.
 _LINE_SHARE: Final = 5
 
 # How many bytes from the beginning, or from the end, to search for text.
@@ -77,7 +77,8 @@ class ExcerptReader(StreamReader):
         else:
             head = _head(store, start, stop, limit // 2)
             if len(head.text) > limit // 2:
-                # A single unit, such as a control string that a gap has cut.
+                # The head is a single unit that does not fit, such as a control string that a gap
+                # has cut.
                 head = _Part("", start, start)
             room = limit - len(head.text)
             tail = _tail(store, head.end, stop, room, final=final)
@@ -142,7 +143,7 @@ def _tail(store: StreamStore, after: int, stop: int, room: int, *, final: bool) 
 
 
 def _cut_bytes(store: StreamStore, after: int, start: int, stop: int) -> int:
-    """Return how many bytes from `start` on belong to a unit that began before."""
+    """Return how many bytes from `start` on belong to a unit that began before `start`."""
     begin = max(after, start - MAX_SEQUENCE_BYTES)
     before = store.read(begin, start - begin)
     is_adjacent = before.start + len(before.data) == start
@@ -173,7 +174,7 @@ def _most(read: Callable[[int], _Part], room: int, available: int) -> _Part:
     for _ in range(_ATTEMPTS):
         if len(best.text) > room * 0.9 or size == available:
             break
-        # With escape sequences and long characters, more bytes than characters fit.
+        # With escape sequences and multibyte characters, more bytes than characters fit.
         size = min(available, max(size + 1, size * room // max(1, len(best.text))))
         more = read(size)
         if len(more.text) > room:

@@ -1,8 +1,8 @@
 """Reads the part of a stream for one call: the head for a foreground answer, or new output.
 
-Plain readers of a stream share one position. `look` moves nothing and may be interrupted. `take` is
-one step without an await, and takes only what was read from the current position. So two readers
-never get the same bytes, and together miss none.
+Plain readers of a stream share one position. `look` moves nothing and may be interrupted. `take`
+does not await, and takes only bytes that were read from the current position. So two readers never
+get the same bytes, and together they miss none.
 
 Large reads happen in steps. Other requests run between the steps.
 """
@@ -37,7 +37,7 @@ STEP_BYTES: Final = 256 * 1024
 
 
 class Head(NamedTuple):
-    """`text` covers the bytes up to `end`. If `is_cut`, it ends with the suffix."""
+    """`text` covers the bytes up to `end`. If `is_cut`, the text ends with the suffix."""
 
     text: str
     end: int
@@ -75,7 +75,7 @@ async def read_head(store: StreamStore, max_text_bytes: int, *, strip: bool, fin
 
 
 class _Gathered:
-    """The text so far. The last line is separate: a carriage return may replace it."""
+    """The text so far. The last line is separate, because later output may overwrite it."""
 
     def __init__(
         self, end: int, lines: tuple[str, ...] = (), line: str = "", size: int = 0, *, strip: bool
@@ -146,9 +146,10 @@ def read_all(store: StreamStore, start: int, *, strip: bool, final: bool) -> tup
 async def read_in_steps(
     store: StreamStore, start: int, stop: int, room: int, *, strip: bool, final: bool
 ) -> Piece:
-    """Convert up to `room` bytes from `start`, but not beyond `stop`, to text; at least one unit.
+    """Convert up to `room` bytes from `start`, but not beyond `stop`, to text.
 
-    `final`: nothing follows `stop`. Other requests run between the steps.
+    Converts at least one unit. `final`: nothing follows `stop`. Other requests run between the
+    steps.
     """
     is_gap = store.read(start, 0).start > start
     continues = not is_gap and begins_within_line(store, start)
@@ -185,7 +186,8 @@ class Read(NamedTuple):
 
 class StreamReader:
     """One call's view of one stream. Without `offset`, it reads from the shared position and moves
-    it. With `stops_at_match`, a look ends soon after the first line that the filter matches.
+    that position. With `stops_at_match`, a look ends soon after the first line that the filter
+    matches.
     """
 
     def __init__(
@@ -210,11 +212,12 @@ class StreamReader:
         self._dropped = 0
         # How many bytes had been written at the time of the last look.
         self._seen = self._position
-        # Whether the last look left bytes that the next one can take at once.
+        # Whether the last look left bytes that the next look can take at once.
         self._goes_on = False
         # The looks so far have searched the current line up to this offset without finding its end.
         self._searched = 0
-        # The same, of those looks whose read was skipped. The others may be taken again.
+        # The value of `_searched` after the last look whose read was skipped. Any later look may be
+        # repeated, and then starts from here.
         self._searched_for_good = 0
 
     @property
@@ -239,7 +242,7 @@ class StreamReader:
 
     @property
     def was_overtaken(self) -> bool:
-        """Whether another reader has taken bytes that this one looks at."""
+        """Whether another reader has taken bytes that this reader looks at."""
         return self._offset is None and self._stream.read_position > self._start
 
     async def look(self, *, final: bool) -> Read:
@@ -260,12 +263,12 @@ class StreamReader:
     def goes_on_after(self, read: Read) -> bool:
         """Whether `read` has left bytes that the next look can take at once.
 
-        A look that has taken nothing waits for more bytes, whatever it has left.
+        A look that has taken nothing waits for more bytes, even if it has left some.
         """
         return read.more and read.end > self._position
 
     def has_more_after(self, read: Read, *, final: bool) -> bool:
-        """Whether there is unread output after `read`, the last look, as of now.
+        """Whether there is unread output now, after `read`, the result of the last look.
 
         Unless `final`, output that arrived during the look counts even if it is not a whole unit.
         """
@@ -279,7 +282,7 @@ class StreamReader:
         self._searched_for_good = self._searched
 
     def take(self, read: Read) -> None:
-        """Take `read`: move the position, and return it."""
+        """Take `read`: move the shared position past it, unless the reader has its own offset."""
         if self._offset is None:
             self._stream.read_position = read.end
 
@@ -321,7 +324,7 @@ class StreamReader:
     async def _next_lines(
         self, start: int, stop: int, room: int, *, final: bool, may_cut: bool
     ) -> Piece:
-        """Return some whole lines; none if the first one has not ended or does not fit.
+        """Return some whole lines; none if the first line has not ended or does not fit.
 
         With `may_cut`, cuts a line that does not fit.
         """
@@ -337,9 +340,11 @@ class StreamReader:
     async def _size_of_lines(
         self, start: int, stop: int, room: int, *, final: bool, may_cut: bool
     ) -> int:
-        """Return how many bytes from `start`, or after a gap there, are whole lines; 0 if none are.
+        """Return the size in bytes of the whole lines at `start`, or after a gap there.
 
-        Searches for line ends only where no earlier look has, so a long line costs little while it
+        Returns 0 if the first line has not ended, or does not fit. With `may_cut`, a line that does
+        not fit counts up to `room`. With `final`, the last line needs no line end. Searches for
+        line ends only where no earlier look has searched, so a long line costs little while it
         grows.
         """
         store = self._store

@@ -2,10 +2,10 @@
 
 Owns the spool, and knows every shell's output from the shell's start until the shell is forgotten.
 A shell over its own limit loses the oldest bytes of its tail. Over the common limit, or on a full
-disk, ended shells lose output first, in the order in which they ended. Among them, those that a
-request reads come last. After the ended shells, the running shell that stores the most output loses
-some of it. The output of other shells never keeps a shell from storing its own. This module never
-forgets a shell by itself.
+disk, ended shells lose output first, in the order in which they ended. Ended shells whose output a
+request is reading come last. After the ended shells, the running shell that stores the most output
+loses some of it. A shell can store its output however much other shells have stored. This module
+never forgets a shell by itself.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _DEFAULT: Final = Options()
 # The head of each stream gets 1/_HEAD_SHARE of a shell's limit. The tails get the rest.
 _HEAD_SHARE: Final = 4
 
-# A running shell gives up 1/_RECLAIM_SHARE of its blocks at once. Otherwise, every block would need
-# a search for the largest shell.
+# A running shell gives up 1/_RECLAIM_SHARE of its blocks at once. If it gave up single blocks, each
+# of them would need a search for the largest shell.
 _RECLAIM_SHARE: Final = 8
 
 StreamName = Literal["stdout", "stderr"]
@@ -39,7 +39,7 @@ class OutputStream:
     def __init__(self, store: StreamStore) -> None:
         self.store = store
         self.read_position = 0
-        # When the command last wrote to it, as of time.monotonic().
+        # When the command last wrote to this stream, as of time.monotonic().
         self.written_at = -math.inf
 
     @property
@@ -63,9 +63,9 @@ class ShellOutput:
         self._pins = 0
 
     def pin(self) -> None:
-        """Make this the last of the ended shells to lose output, until `unpin`.
+        """Until `unpin`, let ended shells that are not pinned lose output first.
 
-        Calls nest: call `unpin` as often as this.
+        Calls nest: each call needs its own `unpin`.
         """
         self._pins += 1
 

@@ -1,9 +1,9 @@
 """An unnamed file for output that memory should not hold.
 
-Owns one file for all shells, divided into blocks. Creates it when it is first needed, without a
-name: nobody can find, link or forget it, and the kernel frees it however the daemon ends. There is
-one file instead of one per stream, because descriptors are scarcer than disk space. And the limit
-over all shells is then simply the size of the file.
+Owns one file for all shells, divided into blocks. Creates the file when it is first needed. The
+file has no name, so nobody can find, link or forget it, and the kernel frees it however the daemon
+ends. There is one file instead of one per stream, because descriptors are scarcer than disk space.
+Also, the limit over all shells is then the size of the file.
 
 Knows nothing of streams or offsets. Does not decide which shell gives up blocks when the file is
 full.
@@ -41,7 +41,7 @@ class Spool:
         return len(self._used) * BLOCK_BYTES
 
     def free_bytes(self) -> int:
-        """Return the free bytes of its file system. Raises OSError."""
+        """Return the free bytes of the file system that holds the file. Raises OSError."""
         if self._descriptor is None:
             self._descriptor = _unnamed_file(self._directory)
         system = os.fstatvfs(self._descriptor)
@@ -130,7 +130,7 @@ def _unnamed_file(directory: str | None) -> int:
 
 
 def _born_unnamed(directory: str) -> int:
-    # open(2): with O_EXCL, linkat(2) can never give the file a name. Not all file systems have
+    # open(2): with O_EXCL, linkat(2) can never give the file a name. Not all file systems support
     # O_TMPFILE.
     if not hasattr(os, "O_TMPFILE"):
         raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))

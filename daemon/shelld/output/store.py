@@ -66,7 +66,7 @@ class Kept(NamedTuple):
 
 
 class StreamStore:
-    """`written` is the number of bytes appended, which is the offset of the next one.
+    """`written` is the number of bytes appended, which is the offset of the next byte.
 
     The head has at most `head_limit` bytes. Callers limit the tail with `drop`. `error` is the name
     of the errno that caused bytes within the limits to be dropped.
@@ -86,7 +86,7 @@ class StreamStore:
         self._stored: dict[int, int] = {}
         # Blocks that `Blocks` refused.
         self._in_memory: dict[int, bytes] = {}
-        # No block of the tail has a lower number.
+        # The lowest number that a block of the tail can have.
         self._oldest = _block_after(head_limit)
 
     @property
@@ -119,7 +119,7 @@ class StreamStore:
         while view:
             room = BLOCK_BYTES - len(self._window)
             if room == BLOCK_BYTES and len(view) >= room:
-                # Without a copy.
+                # Store the block without a copy.
                 self.written += room
                 try:
                     self._store(self.written // BLOCK_BYTES - 1, view[:room])
@@ -161,9 +161,9 @@ class StreamStore:
         return True
 
     def _hold(self, number: int, data: bytes) -> None:
-        """Keep a refused block in memory, as the last one of a short tail."""
+        """Keep a refused block in memory, as the last block of a short tail."""
         if not self.dropped:
-            # The head ends with its last stored block, or with the first block.
+            # The head ends before this block or, if this is the first block, after it.
             end = max(number, 1) * BLOCK_BYTES
             if end < self._gap_start:
                 self._gap_start = self._gap_end = end
@@ -217,7 +217,7 @@ class StreamStore:
             self._drop_to(end)
             return
         if not self.dropped:
-            # The tail begins here.
+            # The tail begins after this block.
             self._gap_end = end
             self._oldest = number + 1
         self._gap_start = number * BLOCK_BYTES
@@ -245,7 +245,7 @@ class StreamStore:
     def read(self, start: int, max_bytes: int) -> Kept:
         """Return up to `max_bytes` contiguous kept bytes, from `start` or after the gap.
 
-        A read never joins the two sides of the gap: one that reaches the gap ends there. `start`
+        A read never joins the two sides of the gap: a read that reaches the gap ends there. `start`
         may lie beyond the end; the read is then empty.
         """
         while True:

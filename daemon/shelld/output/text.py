@@ -2,9 +2,9 @@
 overwritten states of lines.
 
 Pure, and the only place where bytes of a command become text. The same range always gives the same
-text. Joining the texts of adjacent ranges gives the same text as reading the ranges at once, with
-one exception. If a line was overwritten between two reads, its new state begins with a carriage
-return. `last_states` of the joined text then removes the old state.
+text. The joined texts of adjacent ranges are the text of the whole range, with one exception. If a
+line was overwritten between two reads, its new state begins with a carriage return. `last_states`
+of the joined text then removes the old state.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from shelld.output.store import StreamStore
 # The part of a line up to its last carriage return before visible text. The carriage return of a
 # line end stays, because such text is often compared or written back.
 _OVERWRITTEN = re.compile(r"(?m)^[^\n]*\r(?=[^\r\n])")
-# Every overwritten line has this. It is much faster to search for than the pattern above.
+# Every overwritten line matches this pattern, which is much faster than the pattern above.
 _RETURN_BEFORE_TEXT = re.compile(r"\r[^\r\n]")
 
 # Carriage returns to compare at once: `str.rstrip` looks at one character after the other.
@@ -134,7 +134,7 @@ def read_text(
     """Convert up to `max_bytes` from `start`, but not beyond `stop`, to text.
 
     Returns at least one unit if there is one, even if it exceeds `max_bytes`. Unless `final`, it
-    leaves an incomplete unit at `stop` for later. A read ends at the gap; the next one returns the
+    leaves an incomplete unit at `stop` for later. A read ends at the gap; the next read returns the
     size of the gap. With `strip`, a read ends early where escape sequences are dense.
 
     With `lines`, a unit is a line, and a line that does not fit is not returned at all.
@@ -169,7 +169,7 @@ def read_text(
 
 def _introducers(data: bytes) -> int:
     """Return how many bytes may begin an escape sequence."""
-    # A search takes a tenth of the time of a count, and most output has none of them.
+    # A search takes a tenth of the time of a count, and most output has no such byte.
     return sum(data.count(byte) for byte in (b"\x1b", b"\x9b") if byte in data)
 
 
@@ -184,8 +184,8 @@ def _whole(
 ) -> tuple[bytes, bool]:
     """Return the whole units of `data` or, if it has none, the first unit even if it does not fit.
 
-    Also returns whether nothing can follow them, because the output or the part before the gap ends
-    there.
+    Also returns whether the output, or the part before the gap, ends there, so that nothing can
+    follow.
     """
     is_end = _is_end(start, stop, data, want, final=final)
     if is_end:

@@ -1,1 +1,1 @@
-"""What a person would see on a command's terminal."""
+"""Shows what a person would see on a command's terminal."""

@@ -1,8 +1,8 @@
 """Computes what a terminal shows from the output of its program. The only file that knows pyavt.
 
 Runs in the helper process. Lines are counted from the top of the screen, columns from the left,
-both from 0. The version counts the changes of the screen that somebody has looked at. Each row has
-the version in which it last changed.
+both from 0. The version rises by one at each look that finds the screen changed. Each row has the
+version in which it last changed.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Final, NamedTuple
 from avt._avt import Vt
 
 # Titles, switches of the alternate screen, and resets of the whole terminal. A title ends where
-# another sequence may begin, so that the time is linear in the length of the output. The first
-# character is one set, which `re` finds quickly.
+# another sequence may begin, so that the time is linear in the length of the output. The pattern
+# begins with a single character class, which `re` finds quickly.
 _OF_INTEREST: Final = re.compile(
     r"[\x1b\x9b\x9d](?:"
     r"(?:(?<=\x1b)\]|(?<=\x9d))"
@@ -24,7 +24,7 @@ _OF_INTEREST: Final = re.compile(
     r"|(?:(?<=\x1b)\[|(?<=\x9b))\?(?P<modes>[\d;]{1,64})(?P<action>[hl])"
     r"|(?<=\x1b)c)"
 )
-# Text without these has none of them. The operator `in` is faster than `re`.
+# Text without any of these contains no such sequence. The operator `in` is faster than `re`.
 _BEGINNINGS: Final = ("\x1b]", "\x1b[?", "\x1bc", "\x9b", "\x9d")
 # The beginning of such a sequence, at the end of the output so far.
 _UNFINISHED: Final = re.compile(
@@ -32,7 +32,7 @@ _UNFINISHED: Final = re.compile(
     r"|(?:\x1b\[|\x9b)\??[\d;]{0,64})\Z"
 )
 _MAX_UNFINISHED: Final = 4_200
-# The emulator has no place for a wide character in one column, and may end the process.
+# The emulator cannot place a wide character in a single column, and may end the process.
 _MIN_COLS: Final = 2
 _ALTERNATE: Final = frozenset({"47", "1047", "1049"})
 MAX_TITLE: Final = 1_000
@@ -96,7 +96,7 @@ class Emulator:
         return Cursor(min(cursor.row, rows - 1), col, bool(cursor.visible))
 
     def view(self, since: int | None, scrollback: int) -> tuple[object, ...]:
-        """Return the screen. At most `scrollback` lines that have left it come first.
+        """Return the screen, preceded by at most `scrollback` lines that have scrolled off it.
 
         The result is: rows, columns, lines, cursor, whether it is the alternate screen, title,
         version, and the numbers of the rows in `lines`. With `since`, `lines` has only the rows
@@ -130,7 +130,7 @@ class Emulator:
         self._rows, self._rest = now, rest
 
     def _follow(self, text: str) -> None:
-        """Take note of what the emulator does not report."""
+        """Follow the title and the alternate screen, which the emulator does not report."""
         is_of_interest = any(beginning in text for beginning in _BEGINNINGS)
         for match in _OF_INTEREST.finditer(text) if is_of_interest else ():
             if match["kind"] is not None:

@@ -1,7 +1,7 @@
 """The screen of one command with a terminal.
 
-Owns the helper process that shows it, and brings the process up to date for each look. If a process
-is lost, the next one shows the screen again from the kept output, so nothing else is lost.
+Owns the helper process that shows the screen, and brings it up to date for each look. If a process
+is lost, the next process shows the screen again from the kept output, so nothing else is lost.
 """
 
 from __future__ import annotations
@@ -42,8 +42,9 @@ LOOK_TIMEOUT_S: Final = 20.0
 _TURN_S: Final = 0.2
 
 _STEP_BYTES: Final = 64 * 1024
-# How much of the output after a gap is shown. More would be overtaken by a program that writes as
-# fast as it can. This is a thousand large screens.
+# How much of the output after a gap is shown. With a higher limit, a program that writes at full
+# speed would cause the next gap before the emulator has caught up. The limit is a thousand large
+# screens.
 _MAX_AFTER_GAP: Final = 4 * 1024 * 1024
 # The first process may be killed, and a step of the output may end the next two.
 _ATTEMPTS: Final = 4
@@ -65,7 +66,7 @@ class View(NamedTuple):
 
 
 class _Wanted(NamedTuple):
-    """What a look shows: the output up to `end`, or only to `least` after `cut_at`."""
+    """A look shows the output up to `end`. After `cut_at`, the output up to `least` is enough."""
 
     end: int
     least: int
@@ -89,11 +90,11 @@ class Screen:
         make_room: Callable[[], None],
     ) -> None:
         self.used_at = time.monotonic()
-        # Whether a look uses the process now. One that still waits for its turn does not.
+        # Whether a look uses the process now. A look that still waits for its turn does not count.
         self.is_in_use = False
-        # How many tell a client of its changes.
+        # How many followers tell a client of the screen's changes.
         self.followers = 0
-        # Allows as many looks at once as there may be processes.
+        # Limits the number of looks at once to the maximum number of processes.
         self._looks = looks
         self._make_room = make_room
         self._pool = pool
@@ -102,7 +103,7 @@ class Screen:
         self._lock = anyio.Lock()
         self._helper: Helper | None = None
         self._is_forgotten = False
-        # What the process has been sent: the output up to this offset, and sizes up to this number.
+        # The process has been sent the output up to this offset, and the sizes up to this number.
         self._position = 0
         self._resizes = 0
         self._scrollback = 0
@@ -142,7 +143,7 @@ class Screen:
         """Return the screen after all output so far.
 
         After `cut_at`, as of anyio.current_time(), this stops once the output up to the offset
-        `least` is shown. Then the screen is one that the terminal has had, but not the last one.
+        `least` is shown. The result is then an earlier state of the screen.
 
         Raises `RpcError` (unavailable, resource_exhausted).
         """
@@ -154,9 +155,9 @@ class Screen:
             return view
 
     async def answer_questions(self) -> None:
-        """Answer the questions about the cursor that wait, or some of them.
+        """Answer all or some of the waiting questions about the cursor.
 
-        Raises `RpcError`. Those questions then get no answer.
+        Raises `RpcError`. The waiting questions then get no answer.
         """
         done = end = self._terminal.questions[-1]
         try:
@@ -168,18 +169,19 @@ class Screen:
 
     @contextlib.asynccontextmanager
     async def _use(self) -> AsyncGenerator[None]:
-        """Use the process. Nobody else does so meanwhile."""
-        # The lock first: looks that queue for one screen leave the other screens their turns.
+        """Use the process exclusively."""
+        # Take the lock first, so that looks that wait for this screen take no turns from other
+        # screens.
         async with self._lock, self._looks:
             self.is_in_use = True
             self.used_at = time.monotonic()
             try:
                 yield
             except RpcError:
-                # What has been shown so far is right.
+                # The process still shows the right screen.
                 raise
             except BaseException:
-                # What the process shows now is not known.
+                # It is unknown what the process shows now.
                 self.close()
                 raise
             finally:
@@ -190,7 +192,7 @@ class Screen:
     async def _reach(
         self, wanted: _Wanted, scrollback: int = 0, kind: bytes = b"", content: bytes = b""
     ) -> bytes:
-        """Show the output that is wanted; then ask the process something, if `kind` is given."""
+        """Show the wanted output. Then, if `kind` is given, send a request to the process."""
         give_up_at = self.used_at + LOOK_TIMEOUT_S
         attempts = _ATTEMPTS
         failure: RpcError | None = None
@@ -207,7 +209,7 @@ class Screen:
         raise failure or resource_exhausted("processes", "No process can be had for this screen")
 
     async def _show(self, wanted: _Wanted, scrollback: int, give_up_at: float) -> None:
-        """Give the process the output that is wanted."""
+        """Send the wanted output to the process."""
         if self._helper is None or scrollback > self._scrollback:
             await self._begin(_MAX_SCROLLBACK if scrollback else 0)
         await self._resize()
@@ -217,8 +219,9 @@ class Screen:
                 raise resource_exhausted("screen", "It takes too long to show this output")
             start = self._output.whole_from(self._position)
             if start != self._position:
-                # Output is missing, and what a program draws depends on what it has drawn. So the
-                # screen begins again. The end moves, too: an empty screen would be wrong.
+                # Output is missing, and what a program draws depends on what it drew before. So
+                # start again with an empty screen. Also move the end, because showing the empty
+                # screen would be wrong.
                 end, least = self._output.written, 0
                 await self._clear(max(start, end - _MAX_AFTER_GAP))
                 continue
@@ -231,7 +234,7 @@ class Screen:
                     return
 
     async def _begin(self, scrollback: int) -> None:
-        """Start a process, and begin again. Raises OSError."""
+        """Start a process with an empty screen. Raises OSError."""
         if self._is_forgotten:
             raise shutting_down()
         self.close()
@@ -286,7 +289,7 @@ class Screen:
             raise
 
     def _bytes_to_next_size(self) -> int:
-        """Return how much can be shown in one step, before a new size."""
+        """Return how many bytes can be shown in one step, before a new size."""
         later = (each.offset - self._position for each in self._terminal.sizes)
         return min([_STEP_BYTES, *(count for count in later if count > 0)])
 

@@ -1,7 +1,7 @@
 """The screens of all commands with a terminal.
 
 Each terminal gets a screen when somebody wants to see the terminal, or when its program asks where
-the cursor is. At most `MAX_PROCESSES` of their helper processes live at once.
+the cursor is. At most `MAX_PROCESSES` helper processes live at once.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Screens:
         self._screens: dict[TerminalInput, Screen] = {}
 
     def watch(self, terminal: TerminalInput, output: StreamStore) -> None:
-        """Answer the terminal's program when it asks where the cursor is, if that can be known."""
+        """Answer the terminal's program when it asks where the cursor is, if pyavt is installed."""
         if directory_of_avt():
             tell = partial(self._tell_positions, terminal, output)
             terminal.ask_position = partial(self._start, tell)
@@ -71,7 +71,7 @@ class Screens:
 
     @contextlib.contextmanager
     def following(self, terminal: TerminalInput, output: StreamStore) -> Generator[Screen]:
-        """Keep the process of a command that ends in the block until the block ends."""
+        """If the command ends within the block, keep its process until the end of the block."""
         screen = self.of(terminal, output)
         screen.followers += 1
         try:

@@ -1,1 +1,1 @@
-"""Input for commands: pseudo-terminals, pipes that stay open, and what is written to them."""
+"""Input for commands: pseudo-terminals, pipes that stay open, and the bytes written to them."""

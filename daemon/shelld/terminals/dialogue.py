@@ -1,7 +1,7 @@
 """The questions that programs ask a terminal in their output, and the terminal's answers.
 
 Answers have fixed forms. If a terminal reported its title or a setting, a file that a command
-prints could type text of its choice. Our terminals never send such a report.
+prints could type text of its choice. So shelld's terminals never send such a report.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Dialogue:
         self._unfinished = b""
 
     def feed(self, output: memoryview) -> list[tuple[bytes | None, int]]:
-        """Take note of the next part of the output. Return what to answer.
+        """Process the next part of the output. Return the answers.
 
         With each answer comes the offset in `output` at which its question ends. None stands for
         the position of the cursor there, as `position_report` writes it.
@@ -86,8 +86,7 @@ def pasted(data: bytes) -> bytes:
     """Return data in the brackets of a paste, without anything that would close the brackets."""
     kept = bytearray()
     for part in data.split(b"~"):
-        # After a removal, what is left may close the brackets in turn, so look at the end each
-        # time.
+        # After a removal, the remaining bytes may close the brackets, so check the end each time.
         kept += part + b"~"
         if kept.endswith(_PASTE_END):
             del kept[-len(_PASTE_END) :]

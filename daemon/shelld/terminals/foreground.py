@@ -45,13 +45,13 @@ class Source(NamedTuple):
 
 
 def file_of(descriptor: int | str) -> tuple[int, ...]:
-    """Return what `Source.file` holds, for a descriptor or a path. Raises OSError."""
+    """Return the value of `Source.file` for a descriptor or a path. Raises OSError."""
     found = os.stat(descriptor)
     return (found.st_rdev,) if stat.S_ISCHR(found.st_mode) else (found.st_dev, found.st_ino)
 
 
 class _Shell(NamedTuple):
-    """A shell that may read the input. `waits`: for one of its children."""
+    """A shell that may read the input. `waits`: whether it waits for one of its children."""
 
     pid: int
     waits: bool
@@ -89,7 +89,8 @@ def _shells(top: int, source: Source) -> Iterator[_Shell]:
         pid = waiting.pop()
         with contextlib.suppress(OSError, ValueError):
             is_shell = _program(pid) in SHELLS
-            # Look at this first: a shell that waits starts no other child meanwhile.
+            # Check this before listing the children: a waiting shell starts no new child, so the
+            # list is then complete.
             waits = is_shell and _waits(pid)
             children = list[int]()
             with contextlib.suppress(OSError, ValueError):

@@ -35,11 +35,11 @@ from shelld.terminals.pty import (
 )
 from shelld.terminals.typed import NOTHING_TYPED
 
-# The most bytes that may wait for one program.
+# The maximum number of bytes that may wait for one program.
 MAX_QUEUED_BYTES: Final = 1024 * 1024
 # A terminal gives no answers while more bytes than this wait for its program.
 _MAX_ANSWER_BYTES: Final = 4_096
-# In line mode, answers make no line longer than this: the rest is for what is typed.
+# In line mode, answers make no line longer than this. The rest of the line is for typed text.
 _MAX_ANSWERED_LINE: Final = 1_024
 # How many sizes a terminal remembers.
 _MAX_SIZES: Final = 1_000
@@ -61,7 +61,7 @@ class Input:
         self.closed: ClosedReason | None = None
         # When input was last written, as of time.monotonic().
         self.written_at = -math.inf
-        # Held during a write: to prepare its wait and to judge its lines may take a while, and a
+        # Held during a write. Preparing the wait and judging the lines may take a while, and a
         # later write must not overtake this one.
         self.lock = anyio.Lock(fast_acquire=True)
         self.typed = NOTHING_TYPED
@@ -86,7 +86,7 @@ class Input:
 
     @property
     def is_unwatched(self) -> bool:
-        """Whether input waits for room, but could not be watched. `flush` tries again."""
+        """Whether input waits for room, but `watch` has failed. `flush` tries again."""
         return self.closed is None and bool(self._queue) and not self._is_watched
 
     def write(self, data: bytes) -> None:
@@ -114,7 +114,7 @@ class Input:
                 del self._queue[:count]
         except OSError as error:
             if error.errno not in TRANSIENT:
-                # Nobody can read it any more.
+                # Nobody can read the input any more.
                 self.close("closed")
                 return
         self._flushed()
@@ -132,13 +132,13 @@ class Input:
         try:
             self._watch(is_waiting)
         except (OSError, MemoryError) as error:
-            # What was written is written, or queued.
+            # The input itself has been written or queued.
             answer_for(error, "the watch for room for input")
         else:
             self._is_watched = is_waiting
 
     def close(self, reason: ClosedReason) -> None:
-        """Drop what is queued. A later call changes nothing."""
+        """Drop the queued input. A later call changes nothing."""
         if self.closed is None:
             self.closed = reason
             self._queue.clear()
@@ -202,22 +202,23 @@ class TerminalInput(Input):
     """The master side of a terminal. `dialogue` follows what the program writes.
 
     `sizes`: the last sizes, never empty. `ask_position` is called when the program asks where the
-    cursor is, if no earlier question waits. Then `tell_position` is called until none waits.
+    cursor is, if no earlier question waits. Its owner then calls `tell_position` until no question
+    waits.
     """
 
     def __init__(self, descriptor: int, size: Size, device: int = 0) -> None:
         super().__init__(descriptor)
-        # The number of the slave side.
+        # The device number of the slave side.
         self.device = device
         self.sizes = collections.deque((Resize(1, 0, size),), _MAX_SIZES)
         self.dialogue = Dialogue()
         self.ask_position: Callable[[], None] | None = None
-        # The answers that are not written yet. The first waits for a position of the cursor, and
-        # the others wait for the first.
+        # The answers that are not written yet. The first answer waits for a position of the cursor,
+        # and the other answers wait for the first.
         self._answers: list[_Answer] = []
-        # How much output there was before the part that `see` gets next.
+        # The offset in the output at which the next part for `see` begins.
         self._seen = 0
-        # The most bytes that the program may not have taken yet.
+        # The maximum number of bytes that the program may not have taken yet.
         self._untaken = 0
 
     @property
@@ -247,7 +248,8 @@ class TerminalInput(Input):
                 self._answers.append(_Answer(start + end, report))
             elif ask is not None:
                 if not self._answers:
-                    # First, because a question that nobody takes up would hold up all answers.
+                    # Ask before adding the question: if `ask` fails, the question would hold up all
+                    # answers.
                     ask()
                 self._answers.append(_Answer(start + end, None))
 
@@ -288,11 +290,11 @@ class TerminalInput(Input):
         super().write(data)
 
     def untaken_bytes(self, now: Modes, enough: int = 0) -> int:
-        """Return the most bytes that the program may not have taken yet. `now`: the modes.
+        """Return the maximum number of bytes that the program may not have taken yet.
 
-        The kernel does not tell this number while the program could read something. Then it is all
-        that was written since the number was last known. The number is not asked for if it cannot
-        be more than `enough`.
+        `now`: the modes. The kernel does not tell this number while the program could read
+        something. The result is then the last known number, plus all bytes written since. If the
+        result cannot exceed `enough`, the kernel is not asked.
         """
         if self._untaken <= enough or self.pending_bytes:
             return self._untaken

@@ -26,10 +26,10 @@ _SIGNS: Final = frozenset((0xD7, 0xF7))
 
 
 class Line(NamedTuple):
-    """What was typed since the last line end.
+    """The bytes typed since the last line end.
 
-    `passed`: what the program can read already. `text`: what can still be edited. `is_quoting`: the
-    next key is an ordinary character.
+    `passed`: the part that the program can read already. `text`: the part that can still be edited.
+    `is_quoting`: the next key is an ordinary character.
     """
 
     passed: bytes = b""
@@ -89,7 +89,7 @@ def _lower(byte: int) -> int:
 
 
 def edit(line: Line, data: bytes, modes: Modes, *, ignores_interrupt: bool = False) -> Edited:
-    """Return the result of typing `data`, as `received` returns it, after `line`.
+    """Return the result of typing `data`, a result of `received`, after `line`.
 
     Outside of line mode, a program edits its line itself, usually with the same keys. Then a
     carriage return ends a line too. Of the keys for signals, only the interrupt drops a line,
@@ -142,9 +142,9 @@ def edit(line: Line, data: bytes, modes: Modes, *, ignores_interrupt: bool = Fal
 
 
 def check_length(edited: Edited, parameter: str, before: bytes = b"") -> None:
-    """Refuse what a terminal would cut. Raises `RpcError` (invalid_params).
+    """Refuse input that a terminal would cut. Raises `RpcError` (invalid_params).
 
-    `before`: what was typed of the line before.
+    `before`: the part of the line that was typed earlier.
     """
     if edited.is_cut:
         sentence = f"Invalid value for {parameter}: a terminal takes {MAX_LINE_BYTES} bytes a line"
@@ -158,7 +158,7 @@ def _splitter(keys: frozenset[bytes]) -> re.Pattern[bytes]:
 
 
 class _Text(bytearray):
-    """What can be edited. All erasures together take a time that is linear in what was typed."""
+    """The text that can be edited. All erasures together take time linear in the typed bytes."""
 
     def __init__(self, text: bytes, *, is_utf8: bool) -> None:
         super().__init__(text)
@@ -171,7 +171,7 @@ class _Text(bytearray):
         self._barren = 0
 
     def cut(self, length: int) -> bool:
-        """Drop what is longer. Return whether anything was dropped."""
+        """Drop the bytes after `length`. Return whether any were dropped."""
         is_cut = len(self) > length
         del self[length:]
         self._barren = min(self._barren, length)
@@ -184,7 +184,7 @@ class _Text(bytearray):
             pass
 
     def erase(self) -> bool:
-        """Erase a character, unless only a part of one is there. Return whether one was erased."""
+        """Erase the last character. Return False if there is no whole character."""
         start = self._last()
         if start is None:
             return False
@@ -192,7 +192,7 @@ class _Text(bytearray):
         return True
 
     def erase_word(self) -> None:
-        """Erase a word of letters, digits and underscores, and what follows it."""
+        """Erase the last word (letters, digits and underscores) and the characters after it."""
         was_in_word = False
         while (start := self._last()) is not None:
             is_in_word = _is_in_word(self[start])
@@ -202,7 +202,7 @@ class _Text(bytearray):
             del self[start:]
 
     def _last(self) -> int | None:
-        """Return where the last character begins; None if there is no whole one."""
+        """Return where the last character begins; None if there is no whole character."""
         for start in range(len(self) - 1, self._barren - 1, -1):
             if not self._is_utf8 or self[start] not in _CONTINUATION:
                 return start
@@ -213,6 +213,6 @@ class _Text(bytearray):
 def _is_in_word(byte: int) -> bool:
     """Whether the kernel takes a character that begins with this byte for a part of a word.
 
-    It reads the byte as Latin-1.
+    The kernel reads the byte as Latin-1.
     """
     return bytes([byte]).isalnum() or byte == 0x5F or (byte >= 0xC0 and byte not in _SIGNS)

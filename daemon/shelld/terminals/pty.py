@@ -1,4 +1,4 @@
-"""Pseudo-terminals: opening one, its size, and its modes.
+"""Opens pseudo-terminals, sets their sizes, and reads their modes.
 
 The daemon has the master side, and a command has the slave side. The two sides share one set of
 modes (termios), so the daemon can read on its own side which modes the command has set.
@@ -26,7 +26,7 @@ _IUCLC: Final = 0o1000
 _ECHOKE: Final = 0o4000
 # Opens the slave side of a master, wherever devpts is mounted. `termios` has no name for it.
 _TIOCGPTPEER: Final = 0x5441
-# What the kernel answers if all pseudo-terminals are in use (/proc/sys/kernel/pty/max).
+# The kernel's error if all pseudo-terminals are in use (/proc/sys/kernel/pty/max).
 _NO_MORE: Final = errno.ENOSPC
 # EIO: the slave side is that of another terminal (see `_resize_both`), which is locked.
 _NOT_HERE: Final = frozenset(
@@ -51,9 +51,9 @@ class Modes(NamedTuple):
     The keys have the names of termios(3), in lower case and without the V. A key that is off is
     b"". Without IEXTEN, `werase`, `lnext`, `eol2` and `reprint` are off. Without ECHO, `reprint` is
     off. Without IXON, `start` and `stop` are off. Without ISIG, `intr`, `quit` and `susp` are off.
-    `flushes`: these last three keys drop the line. `kills_characters`: the key `kill` erases one
-    character after another, and not the whole line. `utf8`: a character may have several bytes. The
-    other modes change each byte that is typed.
+    `flushes`: `intr`, `quit` and `susp` drop the line. `kills_characters`: the key `kill` erases
+    one character after another, and not the whole line. `utf8`: a character may have several bytes.
+    The other modes change each byte that is typed.
     """
 
     echo: bool
@@ -81,7 +81,7 @@ class Modes(NamedTuple):
     inlcr: bool
 
 
-# The modes of a terminal whose modes nobody has changed.
+# The modes of a new terminal.
 NEW_MODES: Final = Modes(
     echo=True,
     line_mode=True,
@@ -155,8 +155,8 @@ def _missing() -> RpcError:
 def _resize_both(master: int, slave: int, size: Size) -> bool:
     """Set the size of a new terminal. Return whether the two sides belong together.
 
-    If /dev/ptmx belongs to another devpts than /dev/pts, the C library may open a terminal of
-    others that has the same number.
+    If /dev/ptmx and /dev/pts belong to different instances of devpts, the C library may open an
+    unrelated terminal that has the same number.
     """
     was_new = os.get_terminal_size(slave) == (0, 0)
     resize(master, size)
@@ -211,17 +211,18 @@ def modes(master: int) -> Modes:
 
 
 def unread_bytes(master: int) -> int:
-    """Return how much of what was typed a program could read now. Raises OSError."""
+    """Return how many of the typed bytes a program could read now. Raises OSError."""
     with _opened_slave(master) as slave:
         return readable_bytes(slave)
 
 
 def left_bytes(master: int) -> int | None:
-    """Return how many bytes a terminal has that its program cannot read yet, without the line that
-    is being typed. Return None if the program could read something. Raises OSError.
+    """Return how many bytes a terminal holds that its program cannot read yet, not counting the
+    line that is being typed. Return None if the program could read something. Raises OSError.
 
-    All that was written to the master has then reached the modes and the line editor: before the
-    kernel tells that a terminal has nothing to read, it passes on what is on its way.
+    If the result is a number, all bytes written to the master have passed through the modes and the
+    line editor. Before the kernel reports that a terminal has nothing to read, it passes on the
+    bytes that are on their way.
     """
     with _opened_slave(master) as slave:
         ready = select.poll()

@@ -22,7 +22,7 @@ class _Line:
     def __init__(self) -> None:
         self.before: list[str] = []
         self.after: list[str] = []
-        # What the last keys of that kind have cut out. Such keys in a row add to it.
+        # The text that the last kill keys have cut out. Kill keys in a row add to it.
         self.killed: list[str] = []
         self.is_killing = False
         self.joins_kills = False
@@ -159,12 +159,12 @@ def edits(key: str) -> bool:
 
 
 def edited(pieces: Sequence[str], *, is_typed_ahead: bool = False) -> str | None:
-    """Return the line after pieces of text and keys, in turns: `KEY.split` makes them.
+    """Return the line that `pieces` make: text and keys in turns, as `KEY.split` returns them.
 
-    `is_typed_ahead`: the keys arrive faster than readline takes them. Then text between two keys
-    that cut something out does not keep them apart.
+    `is_typed_ahead`: the keys arrive faster than readline takes them. Then two kill keys count as
+    keys in a row even if there is text between them.
 
-    Returns None if the keys make the line much longer than what was typed. Each key takes a time
+    Returns None if the keys make the line much longer than the typed text. Each key takes a time
     that is linear in the length of the line.
     """
     line = _Line()
@@ -184,5 +184,5 @@ def edited(pieces: Sequence[str], *, is_typed_ahead: bool = False) -> str | None
 
 
 def longest_line(pieces: Sequence[str]) -> int:
-    """Return the most characters that a line may get, by keys that insert text again."""
+    """Return the length to which keys that insert text again may grow a line."""
     return 1_000 + 2 * sum(map(len, pieces))

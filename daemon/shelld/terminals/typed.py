@@ -1,4 +1,4 @@
-"""Splits typed input into lines, and finds the texts that a shell may read in a line.
+"""Splits typed input into lines, and lists the possible readings of a line by a shell.
 
 The program may edit its line in ways that cannot be seen from here, such as with the history of a
 shell. This module follows the usual editing keys, and also shows the guard the text between them.
@@ -14,12 +14,12 @@ from shelld.terminals.line_editor import MAX_KEPT, Line
 from shelld.terminals.pty import Modes
 from shelld.terminals.readline import KEY, edited, edits, longest_line
 
-# Ctrl-D passes on a line before its end. So do keys of GNU readline that accept or expand the line,
-# edit it in another program, or make it a comment and back.
+# Ctrl-D passes on a line before its end. So do the GNU readline keys that accept the line, expand
+# it, open it in an editor, or turn it into a comment or back into a command.
 _PASSING_ON: Final = re.compile(rb"[\x04\x0f]|\x1b\x05|\x18\x05|\x1b#")
 _TOGGLES_COMMENT: Final = "\x1b#"
-# Keys times characters. With more, a line is read as if its keys did nothing. A key takes up to
-# 0.1 us for each character.
+# The maximum of keys times characters. Above it, a line is read as if its keys did nothing. A key
+# takes up to 0.1 us for each character.
 _MAX_WORK: Final = 1_000_000
 _MAX_PARTS: Final = 100
 
@@ -27,13 +27,13 @@ _MAX_PARTS: Final = 100
 class TypedLine(NamedTuple):
     """What is known of the line that is being typed into a command.
 
-    `keys`: the line with all its keys, or the end of a long one. `starts`: where in it a line may
-    begin, because a program may have read what was typed before. `is_collected`: False if a program
-    other than a shell may have read a part of `keys`. `script`: the lines before it, if they are
-    the beginning of a shell command that is not complete yet.
+    `keys`: the line with all its keys, or the end of a long one. `starts`: offsets in `keys` at
+    which a line may begin, because a program may have read the bytes before. `is_collected`: False
+    if a program other than a shell may have read a part of `keys`. `script`: the lines before this
+    line, if they are the beginning of a shell command that is not complete yet.
 
-    `kernel_line`: what the kernel's line editor has made of it. `was_in_line_mode`: whether the
-    terminal collected lines when it was last typed on.
+    `kernel_line`: the line as the kernel's line editor holds it. `was_in_line_mode`: whether the
+    terminal collected lines when input was last typed.
     """
 
     keys: bytes = b""
@@ -65,12 +65,12 @@ class Typed(NamedTuple):
 
     @property
     def first(self) -> bytes | None:
-        """The first of what a shell may act on now. It began before, unless an interrupt came."""
+        """The first item of `readable`, or None. Only this item can contain input typed earlier."""
         return next(iter(self.readable), None)
 
     @property
     def readable(self) -> list[bytes | None]:
-        """What a shell may act on now: the lines, and the rest if it was passed on."""
+        """The lines that a shell may act on now, including the rest if it was passed on."""
         return [*self.lines, self.rest] if self.rest and self.is_passed_on else self.lines
 
 
@@ -92,17 +92,17 @@ def typed(before: bytes, data: bytes, *, interrupt: bytes = b"", lnext: bytes = 
 
 
 def readings(line: bytes) -> Iterator[str]:
-    """Yield the texts that a shell may read in a line, the likeliest first.
+    """Yield the possible readings of a typed line by a shell, the likeliest first.
 
     These are the line as readline edits it, the line without its keys, and each part between two
     keys: a key may have dropped the text before it, or may have done nothing. More than
-    `_MAX_PARTS` parts make up one reading: a command of several lines. Only the first reading may
-    be empty.
+    `_MAX_PARTS` parts are joined into one reading, a command of several lines. Only the first
+    reading may be empty.
     """
     pieces = KEY.split(line.decode("utf-8", "replace"))
     whole = "".join(pieces[::2])
     texts = [whole, *_limited(pieces[::2])]
-    # To follow many keys in a long line would take too long.
+    # Following many keys in a long line would take too long.
     if len(pieces) * longest_line(pieces) <= _MAX_WORK:
         texts[1:1] = _limited(_between_unknown(pieces))
         followed = [edited(pieces), edited(pieces, is_typed_ahead=True)]
@@ -115,7 +115,7 @@ def readings(line: bytes) -> Iterator[str]:
 
 
 def _between_unknown(pieces: Sequence[str]) -> Iterator[str]:
-    """Yield what readline makes of the parts between keys that may have dropped the line."""
+    """Yield each part between keys that may have dropped the line, as readline edits it."""
     start = 0
     for number in range(1, len(pieces), 2):
         if not edits(pieces[number]):

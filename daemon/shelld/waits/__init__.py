@@ -1,1 +1,1 @@
-"""What a caller can wait for: that a running command asks, listens, is quiet, or writes a line."""
+"""Waits until a running command asks for input, listens, is quiet, or writes a line."""

@@ -22,9 +22,9 @@ from shelld.waits.pauses import Pauses
 from shelld_protocol.errors import unavailable
 from shelld_protocol.structs import Listener
 
-# A server may be silent for long before it listens, and somebody waits for it.
+# A server may be silent for a long time before it listens, so the looks must not become rare.
 _LONGEST_PAUSE_S: Final = 0.2
-# So many processes are listed in less than a millisecond.
+# Listing this many processes takes less than a millisecond.
 _FEW: Final = 32
 # Processor time of one slice of a look.
 _SLICE_S: Final = 0.005
@@ -41,7 +41,7 @@ async def wait_for_port(
 ) -> list[Listener]:
     """Return the ports once there are any; none at `give_up_at`, or if the shell ends.
 
-    `give_up_at` is a moment of the event loop's clock. If it is over, this looks once.
+    `give_up_at` is a moment of the event loop's clock. If it has passed, this looks once.
     """
     pauses = Pauses(looks, _LONGEST_PAUSE_S)
     while not shell.has_ended:
@@ -50,7 +50,7 @@ async def wait_for_port(
             while not await looks.do_now(look.go_on):
                 pass
             return look.found
-        # Also ends the wait for a turn.
+        # The deadline also ends the wait for a turn.
         with anyio.CancelScope(deadline=give_up_at):
             if found := await listening_ports(shell, port, pauses):
                 return found
@@ -68,9 +68,9 @@ async def listening_ports(shell: Shell, port: int | None, pauses: Pauses) -> lis
 
 
 def basis_of_ports(shell: Shell) -> object | None:
-    """Return what the ports of a command depend on, to compare it with the same of another time.
+    """Return the facts on which the ports of a command depend, to compare with an earlier result.
 
-    None if that takes long, or is not known: some process is in another network namespace.
+    Return None if finding the facts takes long, or if a process is in another network namespace.
     """
     try:
         here = os.stat("/proc/self/ns/net").st_ino
@@ -82,7 +82,7 @@ def basis_of_ports(shell: Shell) -> object | None:
                     return None
         return frozenset(sockets.listening("/proc/self")), tuple(found)
     except OSError:
-        # Among others, for processes that have just ended, or belong to another user.
+        # For example, a process has just ended, or belongs to another user.
         return None
 
 
@@ -101,7 +101,7 @@ class _Look:
         return sorted(self._found, key=lambda each: (each.port, each.address))
 
     def go_on(self) -> bool:
-        """Look on for the time of a slice. Return whether all processes have been looked at."""
+        """Continue for the time of one slice. Return whether all processes have been looked at."""
         until = time.thread_time() + _SLICE_S
         for each in self._rest:
             if each is not None:

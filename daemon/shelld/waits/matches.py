@@ -1,7 +1,7 @@
 """Searches new output for the first line that a pattern matches.
 
 A line that has not ended is searched too, because a prompt has no line end. Output arrives in
-pieces, so such a line gets a moment for its rest to arrive first.
+pieces, so the search first gives the rest of such a line a moment to arrive.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from shelld_protocol.structs import MAX_READ_BYTES, Matched
 _REST_OF_LINE_S: Final = 0.05
 # The least time for a search, even if the wait is shorter.
 _LEAST_S: Final = 2.0
-# So many line ends in a row may belong to control strings. Only hostile output has more.
+# Up to this many line ends in a row may belong to control strings. Only hostile output has more.
 _LINE_ENDS: Final = 100
 
 
@@ -58,9 +58,9 @@ class _StreamSearch:
         )
 
     async def search(self, until: float, *, with_rest: bool) -> Matched | None:
-        """Search the whole lines that have arrived; `with_rest`, the last line as well.
+        """Search the whole lines that have arrived and, with `with_rest`, the unfinished line.
 
-        Leaves the rest for later once the moment `until` has passed.
+        Once the time `until` has passed, leaves the remaining output for later.
         """
         written = self._store.written
         while self._position < written:
@@ -81,9 +81,9 @@ class _StreamSearch:
         return await self._matched(read) if read.text else None
 
     async def _matched(self, read: Read) -> Matched | None:
-        """Return the first matching line of a read that has one; None if it was dropped since."""
+        """Return the first matching line of a read that has one; None if the line was dropped."""
         kept = self._store.read(self._position, read.end - self._position)
-        # A copy: more may be dropped during the search.
+        # Search a copy, because more output may be dropped during the search.
         data = kept.data[: max(0, read.end - kept.start)]
         start, text = kept.start, await self._lines(data)
         if not text:
@@ -125,7 +125,7 @@ def _line_start_near_middle(data: bytes) -> int | None:
 
 
 class Search:
-    """Searches streams of a shell. `starts`: the offset from which to search each of them."""
+    """Searches streams of a shell. `starts`: the offset from which to search each stream."""
 
     def __init__(
         self,
@@ -148,7 +148,7 @@ class Search:
         Raises `RpcError` (invalid_params) if the pattern takes too long.
         """
         shell = self._shell
-        # What there is already gets some time in any case.
+        # Searching the output so far gets some time in any case.
         stop_at = max(give_up_at, anyio.current_time() + _LEAST_S)
         # When to search the lines that have not ended; infinite if that is done.
         written_at = max(shell.stdout.written_at, shell.stderr.written_at)

@@ -1,4 +1,4 @@
-"""How long to wait between looks at the processes of a command."""
+"""The pauses between looks at the processes of a command."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _QUIET_DIVISOR: Final = 8
 
 
 class Pauses:
-    """How long to wait between looks at a shell: the longer, the longer it has been quiet.
+    """The pauses between looks at a shell. They grow while the shell is quiet.
 
-    So a program is found soon after its last output, and quiet ones cost little.
+    So a look finds a waiting program soon after its last output, and quiet programs cost little.
     """
 
     def __init__(self, looks: Turns, longest_s: float = _LAST_PAUSE_S) -> None:
-        """`longest_s`: no pause is longer because the shell has been quiet."""
+        """`longest_s`: quiet time makes no pause longer than this."""
         self._looks = looks
         self._longest_s = longest_s
         self._cost_s = 0.0

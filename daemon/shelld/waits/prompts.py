@@ -1,4 +1,4 @@
-"""What a running shell waits for, in the form that results have."""
+"""Finds out whether a running shell waits for input, and describes the wait as a `Prompt`."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from shelld.waits.pauses import Pauses
 from shelld_protocol.structs import Prompt
 
 _MAX_TEXT: Final = 500
-# A terminal may take so long to pass on what was written to it. Until then, a program that has
-# been answered looks like one that waits.
+# The time that a terminal may take to pass on its input. Until then, a program that has been
+# answered seems to wait.
 _DELIVERY_S: Final = 0.05
-# A program that also waits for time to pass counts only if it has been silent for so long. It may
-# wait for an answer of its terminal.
+# A program that also waits for time to pass counts only if it has been silent for this long. Before
+# that, it may wait for an answer of its terminal.
 _TIMER_MS: Final = 100
-# A look that has cost more than this serves other results for `_REUSED` times as long, up to a
+# If a look has cost more than this, other results reuse it for `_REUSED` times its cost, up to a
 # limit.
 _EXPENSIVE_S: Final = 0.002
 _REUSED: Final = 10
 _LONGEST_REUSE_S: Final = 0.2
-# If the output does not stop, it looks after this time anyway.
+# If the output does not stop, a wait looks at the processes after this time anyway.
 LOOK_ANYWAY_S: Final = 1.0
 
 
 class PromptIdentity(NamedTuple):
-    """What tells prompts apart: the process, its modes, and when it was last answered.
+    """Tells prompts apart: by the process, its modes, and the time of the last answer to it.
 
     `wrote`: how many bytes the process has written; -1 if that cannot be seen. `text`: the last
-    line of output, by whomever.
+    line of output, from any process.
     """
 
     pid: int
@@ -58,17 +58,17 @@ class PromptIdentity(NamedTuple):
         """Whether this is the prompt that an earlier look has found.
 
         A program that has written nothing has not asked again, whatever other processes have
-        written. One that has written has asked again if the last line is another.
+        written. A program that has written something has asked again if the last line has changed.
         """
         if other is None or not self.has_same_reader(other):
             return False
         return 0 <= self.wrote == other.wrote or self.text == other.text
 
     def since(self, other: PromptIdentity) -> PromptIdentity:
-        """Return what to compare the next look with if `other` is the same prompt.
+        """Return the identity to compare with the next look, if `other` is the same prompt.
 
-        What the program has written since then may still be on its way through the kernel. It may
-        be another question, so it must not count as seen.
+        Output that the program has written since `other` may still be on its way through the
+        kernel. It may be another question, so it must not count as seen.
         """
         return self._replace(wrote=other.wrote)
 
@@ -78,7 +78,7 @@ _CERTAIN: Final = 5
 
 
 class State(NamedTuple):
-    """What a running shell does. `is_stopped`: a signal has stopped it."""
+    """The state of a running shell. `is_stopped`: a signal has stopped it."""
 
     prompt: Prompt | None
     is_stopped: bool
@@ -88,7 +88,7 @@ _NOTHING: Final = State(None, is_stopped=False)
 
 
 class _Look(NamedTuple):
-    """What an expensive look has seen. It serves until `good_until` (time.monotonic()), or until
+    """The result of an expensive look. It is reused until `good_until` (time.monotonic()), or until
     something is written.
     """
 
@@ -101,12 +101,12 @@ _looks: Final[WeakKeyDictionary[Shell, _Look]] = WeakKeyDictionary()
 
 
 def state_of(shell: Shell, seen: SeenPrompt | None = None) -> State:
-    """Return what a shell does. It has no prompt if it does not wait for input, or takes none.
+    """Return the state of a shell, without a prompt if it does not wait for input or takes none.
 
     A prompt that was `seen` before still counts if nothing has been written since: the program may
-    just look at its clock. One that has a time limit counts for a moment only.
+    just look at its clock. A prompt with a time limit counts only for a moment.
 
-    Results do not take turns with their looks, so many results at once share an expensive one.
+    Results do not take turns with their looks, so many results at once share an expensive look.
     """
     last = _looks.get(shell)
     is_good = last is not None and last.activity == shell.activity and not shell.has_ended
@@ -131,7 +131,7 @@ def _look_at(shell: Shell) -> State:
     try:
         state = _state_of(shell)
     except Exception as error:
-        # No result may fail, and lose its output, because of processes that are odd.
+        # A result must not fail, and lose its output, because of odd processes.
         answer_for(error, "the look at a command's processes")
         state = _NOTHING
     if (cost := time.thread_time() - began) > _EXPENSIVE_S:
@@ -167,7 +167,7 @@ def _state_of(shell: Shell) -> State:
 
 
 def _state_of_input(target: PipeInput | TerminalInput, silent_s: float) -> InputState:
-    """Raises OSError if the input is closed meanwhile."""
+    """Raises OSError if the input is closed during the call."""
     is_under_way = 0 <= time.monotonic() - target.written_at < min(silent_s, _DELIVERY_S)
     # If there is something to read, the program is about to wake up, or does something else.
     is_pending = is_under_way or target.unread_bytes() > 0
@@ -180,9 +180,9 @@ def _state_of_input(target: PipeInput | TerminalInput, silent_s: float) -> Input
 
 
 def settled_prompt_of(shell: Shell) -> Prompt | None:
-    """Return what a shell waits for, unless it has written something just before.
+    """Return what a shell waits for, unless the command has written something just before.
 
-    The kernel may still be passing that on. A result about the prompt must include it.
+    The kernel may still be passing that output on. A result about the prompt must include it.
     """
     found = prompt_of(shell)
     before = shell.output.written
@@ -200,7 +200,7 @@ def sentence_of(found: Prompt, secret: str) -> str:
 
 
 def is_settled(found: Prompt) -> bool:
-    """Whether a command waits for its user rather than, maybe, for its terminal."""
+    """Whether a command waits for its user. If not, it may wait for an answer of its terminal."""
     return found.blocking or found.since_ms >= _TIMER_MS
 
 
@@ -225,13 +225,13 @@ def takes_input(shell: Shell) -> bool:
 async def wait_for_prompt(shell: Shell, give_up_at: float, pauses: Pauses) -> Prompt | None:
     """Return the prompt once a shell waits for input; None if it has ended, or takes no input.
 
-    `give_up_at` is a moment of the event loop's clock. If it is over, this looks once.
+    `give_up_at` is a moment of the event loop's clock. If it has passed, this looks once.
     """
     looked_at = anyio.current_time()
     while takes_input(shell):
         if (now := anyio.current_time()) >= give_up_at:
             return state_of(shell).prompt
-        # Also ends the wait for a turn.
+        # The deadline also ends the wait for a turn.
         with anyio.CancelScope(deadline=give_up_at):
             if not await shell.wait_for_news(now + pauses.next(shell)):
                 found = await pauses.look(settled_prompt_of, shell)

@@ -1,6 +1,6 @@
-"""Waits for what `until` names, apart from output itself.
+"""Waits for the condition that `until` names, except for output.
 
-Every wait ends with the shell, and none holds up other requests.
+Every wait ends with the shell, and no wait holds up other requests.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from shelld_protocol.structs import Listener, Matched, UntilName
 
 
 class Reached(NamedTuple):
-    """What ended a wait. `what` is None if the time was over, or for `reason`."""
+    """How a wait ended. `what` is None if the time was over, or if `reason` says why."""
 
     what: UntilName | None = None
     matched: Matched | None = None
@@ -36,7 +36,7 @@ class Reached(NamedTuple):
 
 
 class Waiting:
-    """A wait whose params are valid. `line_filter` is the one of `pattern`."""
+    """A wait whose params are valid. `line_filter` is the filter for `pattern`."""
 
     def __init__(
         self, params: BashOutputParams, line_filter: LineFilter | None, looks: Turns

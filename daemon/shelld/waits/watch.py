@@ -1,7 +1,8 @@
 """Acts on a command that waits for input, as `on_prompt` of its request says.
 
 A likely prompt is not enough: only a proved one counts. A program that also waits for time to pass,
-as event loops do, may be about to go on. It gets more time than one that can only wait for input.
+as event loops do, may be about to go on. It gets more time than a program that waits only for
+input.
 """
 
 from __future__ import annotations
