@@ -45,7 +45,7 @@ class Entry(Protocol):
         ...
 
     def for_slow_client(self, header: Header) -> Event:
-        """Return what is sent to a client that reads too slowly."""
+        """Return the event for a client that reads too slowly."""
         ...
 
 
@@ -68,7 +68,8 @@ class FactEntry(NamedTuple):
 class OutputEntry(NamedTuple):
     """A range of a stream. `skipped` bytes before it were not sent.
 
-    `stop` and `final` are those of the first read, so that a later read returns the same text.
+    `stop` and `final` are the arguments of the first read, so that a later read returns the same
+    text.
     """
 
     bash_id: str

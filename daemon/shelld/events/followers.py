@@ -80,7 +80,7 @@ class PromptFollower:
 
 
 async def _wait_for_activity(shell: Shell, seconds: float) -> bool:
-    """Wait until something is written, by the command or to it. Return whether it was."""
+    """Wait until something is written, by the command or to it. Return whether that happened."""
     before = shell.activity
     with anyio.move_on_after(seconds):
         await shell.wait_until(lambda: shell.has_ended or shell.activity != before)

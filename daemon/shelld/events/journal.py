@@ -30,7 +30,7 @@ class Journal(Generic[T]):
 
     def add(self, event: T) -> int:
         """Keep an event; return its number."""
-        # One step: an event has a number or is not kept.
+        # Number and keep the event in one step, so that a failure does neither.
         self._kept[seq := self.newest + 1] = event
         if len(self._kept) > self._limit:
             del self._kept[self.oldest]

@@ -41,7 +41,8 @@ class Subscriptions:
         self._all: dict[str, Subscription] = {}
         # The feeds of subscriptions that are not over.
         self._feeds: dict[str, set[Feed]] = {}
-        # The subscriptions that are over, in the order of their ends: how many events each keeps.
+        # The subscriptions that are over, in the order of their ends, and how many events each
+        # keeps.
         self._over: dict[str, int] = {}
         self._over_events = 0
         # The names of the subscriptions of a single shell, by its id.

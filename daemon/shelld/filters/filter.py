@@ -31,15 +31,15 @@ _INLINE_PATTERN_CHARACTERS: Final = 1_000
 _INLINE_PROGRAM_BYTES: Final = 512 * 1024
 _CACHED_PATTERNS: Final = 8
 
-# The maximum number of RE2 searches in threads at the same time. Each takes a core, so further
-# searches wait. A text of at most `_INLINE_CHARACTERS` is searched inline, because handing it to a
-# thread takes longer.
+# The maximum number of RE2 searches in threads at the same time. Each search takes a core, so
+# further searches wait. A text of at most `_INLINE_CHARACTERS` is searched inline, because handing
+# it to a thread takes longer.
 _THREADS: Final = 2
 _INLINE_CHARACTERS: Final = 4 * 1024
 
 # The work of a search is the number of characters times the number of instructions of the pattern.
-# These are the maximum for a search inline, and the maximum for one call in a thread. At worst, RE2
-# does a few hundred million units of work a second.
+# The two limits are for a search inline, and for one call in a thread. At worst, RE2 does a few
+# hundred million units of work a second.
 _INLINE_WORK: Final = 400_000
 _THREAD_WORK: Final = 100_000_000
 

@@ -18,7 +18,7 @@ from typing import Any, Final, cast
 MAX_PATTERN_MEMORY_BYTES: Final = 8 * 1024 * 1024
 
 # Syntax that may match differently in one line and in a text of many lines: \A and \z (the ends of
-# the text), flags switched off, and \C (a byte). Also \Q, because a quotation could hide the rest.
+# the text), flags switched off, and \C (a byte). Also \Q, because quoted text could hide these.
 _TELLS_TEXT_FROM_LINE: Final = re.compile(r"\\[AzQC]|\(\?[A-Za-z]*-")
 
 

@@ -52,7 +52,7 @@ class FilterProcess:
         self._helper.close()
 
     async def compile(self, pattern: str) -> None:
-        """Compile `pattern`. Raises `RpcError`: invalid_params if it is bad, resource_exhausted."""
+        """Compile `pattern`. Raises `RpcError` (invalid_params, resource_exhausted)."""
         with anyio.move_on_after(START_TIMEOUT_S):
             await self._wait_until_it_runs()
             self.engine = "re2" if await self._ask(pattern) == "re2" else "re"

@@ -27,7 +27,7 @@ Handler = Callable[["Shell", Sequence[str], str], str]
 def _cd(shell: Shell, arguments: Sequence[str], _stdin: str) -> str:
     operands = [each for each in arguments if not each.startswith("-") or each == "-"]
     if not operands:
-        # ``cd`` alone enters the home directory. But ``cd $X`` has no operand either if X is unset
+        # ``cd`` alone enters the home directory. But ``cd $X`` also has no operand if X is unset
         # here, and X may be set where the command runs.
         shell.cwd = UNKNOWN
     elif operands[0] == "-":

@@ -1,6 +1,6 @@
 """Follows loops, conditions and functions: decides which statements run, and with which values.
 
-The guard follows every branch except those that cannot run, such as the body of ``if false``.
+The guard follows every branch except branches that cannot run, such as the body of ``if false``.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from shelld.guard.words import calculated, expand_text, expand_word
 
 Node = Any
 
-# Iterations of a loop over known values.
+# How many iterations of a loop over known values to follow.
 _MAX_ROUNDS: Final = 64
-# Iterations of ``for ((...))``.
+# How many iterations of ``for ((...))`` to follow.
 _MAX_COUNTED: Final = 16
 _STATUS: Final = {"true": True, ":": True, "false": False}
 # Tests of a constant. A test that matches `_CONSTANT` is true. A test that matches `_EMPTY` is

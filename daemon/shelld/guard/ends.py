@@ -292,7 +292,7 @@ class _Walk:
     def _read_separator(self, separator: str) -> None:
         self._begin()
         if self._top in (_SUBJECT, _IN):
-            # This was no ``case``.
+            # This is no ``case`` command.
             self._open.pop()
         elif self._top == _BODY and len(separator) > 1:
             self._open[-1] = _PATTERN
@@ -324,7 +324,7 @@ class _Walk:
             self._begin()
             return False
         while self._top in _CASE:
-            # This was no ``case``, or the script is invalid.
+            # This is no ``case`` command, or the script is invalid.
             self._open.pop()
         if not self._open:
             self._begin()
@@ -379,7 +379,7 @@ class _Walk:
                 self._open[-1] = _PATTERN
                 self._is_fresh = True
             else:
-                # This was no ``case``.
+                # This is no ``case`` command.
                 self._open.pop()
         elif self._is_fresh:
             self._is_fresh = False

@@ -76,7 +76,7 @@ class Evaluation(Compounds):
             self.budget.depth -= 1
 
     def _run_fragments(self, text: str) -> None:
-        """Follow whatever could be a command in text that cannot be parsed."""
+        """Follow everything that could be a command in text that cannot be parsed."""
         shell = self.copy()
         if len(text) > _MAX_FRAGMENTS_TEXT:
             self.unresolved("it is too long to be followed")
@@ -139,7 +139,7 @@ class Evaluation(Compounds):
             stdin, target = self._redirect(redirects, stdin)
             local = dict(self.assigned_by(each) for each in assignments)
         except ExpansionError:
-            # Bash does not run such a command.
+            # Bash does not run a command whose expansion fails.
             return ""
         if argv[:1] == ["set"] and self._surely_runs(node) and nounset_after(argv[1:]):
             self.nounset = True

@@ -25,7 +25,7 @@ _PLAIN: Final = str.maketrans({ANY: "*", ONE: "?", SET: "["})
 def cleaned(text: str) -> str:
     """Return text from outside the guard, with any markers replaced by ``?``.
 
-    Markers must have no special meaning in such text.
+    In text from outside, these characters must have no special meaning.
     """
     return _ALL.sub("?", text)
 

@@ -32,7 +32,7 @@ class Inputs:
         self._files = files
 
     def read(self, operands: Sequence[str]) -> str | None:
-        """Return what a filter reads: the files in its operands, or else stdin. None if unknown."""
+        """Return the input of a filter: the files in its operands, or stdin. None if unknown."""
         names = list(operands) or ["-"]
         contents = [self._content(name) for name in names]
         known = [content for content in contents if content is not None]
@@ -314,7 +314,7 @@ def _ls(arguments: Sequence[str], _inputs: Inputs) -> str | None:
     return None
 
 
-# The guard treats a sequence of more numbers as unknown.
+# The guard treats a sequence of more numbers than this as unknown.
 _MAX_SEQ: Final = 1000
 
 

@@ -1,4 +1,4 @@
-"""The rules of the daemon's operator: what else to block, and what to allow. Pure."""
+"""The rules of the daemon's operator: more commands to block, and commands to allow. Pure."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def is_everything(path: str) -> bool:
 
 def _is_any_name(step: str) -> bool:
     """Whether a pattern matches names of all kinds."""
-    # Search only up to the last bracket, so that each search ends at a bracket.
+    # Search only up to the last "]", so that each search finds one and the time is linear.
     head, bracket, rest = step.rpartition("]")
     without = _BRACKETS.sub("", head + bracket) + rest
     has_brackets = without != step
@@ -271,7 +271,7 @@ def _front_end(arguments: Sequence[str]) -> list[str] | None:
     own = [name for name, _ in takewhile(lambda option: option.name in known, options)]
     if not {"h", "help", "version"}.isdisjoint(own):
         return None
-    # ``mkfs -V /dev/sda`` prints what it does, and does it. Only a second ``-V`` is a dry run.
+    # ``mkfs -V /dev/sda`` prints its command and runs it. Only a second ``-V`` is a dry run.
     times = own.count("V")
     return None if times > 1 or (times == 1 and not operands) else operands
 

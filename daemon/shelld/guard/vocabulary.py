@@ -94,8 +94,8 @@ _EXT: Final = "bCdeEgGiIJLlmMNoOrRstTUz idle:n idle:h idle:V"
 # The programs for FAT take a number after ``-h``.
 _FAT: Final = "bDfFghilmMnrRsS codepage= variant= offset="
 
-# The options of programs that make file systems, by suffix of the name. "" stands for all others:
-# their short options are unknown.
+# The options of programs that make file systems, by suffix of the name. "" stands for all other
+# programs: their short options are unknown.
 MKFS: Final = {
     "ext2": _EXT,
     "ext3": _EXT,
@@ -387,7 +387,7 @@ LISTENERS: Final = frozenset(
     {"ex", "ed", "psql", "mysql", "mariadb", "sqlite3", "gdb", "lldb", "expect", "tclsh"}
 )
 
-# Programs that start others in their own way, and the handler of each in `launchers`.
+# Programs that start other programs in their own way, and the handler of each in `launchers`.
 STARTERS: Final = {
     "xargs": "xargs",
     "parallel": "parallel",

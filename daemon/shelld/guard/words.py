@@ -1,9 +1,9 @@
 """Expands words as bash would, as far as the result can be known before anything runs.
 
-Pure, except for what it asks its `Scope`: the value of a name, the output of a substitution. A word
-expands to fields: strings that can contain the characters of `markers`. `UNKNOWN` stands for any
-text, and `ANY`, `ONE` and `SET` stand for ``*``, ``?`` and ``[`` that bash would match against file
-names. Quoted or escaped globs stay ordinary characters.
+Pure, except that it asks its `Scope` for the values of names and the output of substitutions. A
+word expands to fields: strings that can contain the characters of `markers`. `UNKNOWN` stands for
+any text, and `ANY`, `ONE` and `SET` stand for ``*``, ``?`` and ``[`` that bash would match against
+file names. Quoted or escaped globs stay ordinary characters.
 
 Reference: bash(1), EXPANSION.
 """
@@ -32,7 +32,8 @@ from shelld.guard.units import (
 # scripts up to the same length (`MAX_PARSED`). So a word in a parsed script is never too long, and
 # its substitutions are followed.
 MAX_WORD: Final = 64 * 1024
-# Characters of all values in a word together. Values beyond this limit become `UNKNOWN`.
+# The maximum number of characters of all values in a word together. Values beyond this limit become
+# `UNKNOWN`.
 MAX_EXPANDED: Final = 256 * 1024
 # Characters. Values up to this length count towards no limit.
 _SHORT: Final = 200

@@ -49,7 +49,7 @@ _REMOTE: Final = frozenset(
 
 class Found(NamedTuple):
     """The process that waits. `is_blocking`: it waits without a time limit, and not for the network
-    as well. `is_proved`: the kernel proves the wait.
+    at the same time. `is_proved`: the kernel proves the wait.
     """
 
     pid: int
@@ -68,7 +68,7 @@ class Seen(NamedTuple):
 
 
 class InputState(NamedTuple):
-    """A command's input. `modes`: those of its terminal, None for a pipe.
+    """A command's input. `modes`: the modes of its terminal; None for a pipe.
 
     `read_has_limit`: a read(2) of the input sleeps only for some time. `is_pending`: there is input
     to read, so no process waits for it.
@@ -146,7 +146,7 @@ def _found(
     found = _reader(members, target, budget)
     if found is not None and found.is_proved:
         return found
-    # In line mode with echo, every program looks like one that waits.
+    # In line mode with echo, every program seems to wait.
     is_unusual = modes is None or not (modes.line_mode and modes.echo)
     if silent_s < LIKELY_AFTER_S or not is_unusual:
         return None
@@ -263,8 +263,8 @@ def _hidden_reader(members: list[_Member], source: Source) -> Found | None:
 def _is_relayed(members: list[_Member], source: Source) -> bool:
     """Whether a hidden process passes the terminal on to a child that has another terminal.
 
-    Such a relay, often sudo, sets the modes that it needs itself, whatever the program behind it
-    does. So the modes tell nothing about that program.
+    Such a relay (sudo often is one) sets the modes that it needs itself, whatever the program
+    behind it does. So the modes tell nothing about that program.
     """
     terminals = {(0,), source.file}
     parents = {

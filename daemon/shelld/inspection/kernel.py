@@ -46,8 +46,7 @@ _MASTER_INDEX: Final = re.compile(r"^tty-index:\s*(\d+)", re.MULTILINE)
 class Process(NamedTuple):
     """A line of /proc/PID/stat. `terminal`: the device of its controlling terminal, or 0.
 
-    `terminal_group`: the process group in the foreground of that terminal. `threads`: how many
-    there are.
+    `terminal_group`: the process group in the foreground of that terminal. `threads`: their number.
     """
 
     state: str

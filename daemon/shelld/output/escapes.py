@@ -6,7 +6,7 @@ the same however reads divide the output.
 
 The escape sequences are those of ECMA-48 and ISO 2022: CSI, the control strings OSC, DCS, SOS, PM
 and APC, designations of character sets, and two-byte escapes. As in xterm, BEL also ends OSC. CSI
-(U+009B) is the only 8-bit form, because it is the only one that terminals accept in UTF-8.
+(U+009B) is the only 8-bit form here, because terminals accept no other in UTF-8.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ _LINE_SHARE: Final = 5
 # How many bytes from the beginning, or from the end, to search for text.
 _WINDOW_BYTES: Final = 1024 * 1024
 
-# Attempts to fill the room with text that has fewer characters than bytes.
+# How often to try to fill the room with text that has fewer characters than bytes.
 _ATTEMPTS: Final = 5
 
 # How many bytes from the end to search for the line that shows the progress.
@@ -184,7 +184,7 @@ def _most(read: Callable[[int], _Part], room: int, available: int) -> _Part:
 
 
 async def count_lines(store: StreamStore, start: int, end: int) -> int:
-    """Return the number of kept lines from `start` to `end`, including an unfinished last one."""
+    """Return the number of kept lines from `start` to `end`, including an unfinished last line."""
     count, last = 0, b"\n"
     position = start
     while position < end:

@@ -216,8 +216,8 @@ class StreamReader:
         self._goes_on = False
         # The looks so far have searched the current line up to this offset without finding its end.
         self._searched = 0
-        # The value of `_searched` after the last look whose read was skipped. Any later look may be
-        # repeated, and then starts from here.
+        # The value of `_searched` after the last look whose read was skipped. A later look may be
+        # repeated, and then searches from here.
         self._searched_for_good = 0
 
     @property

@@ -24,14 +24,14 @@ from shelld.output.store import StreamStore
 # The part of a line up to its last carriage return before visible text. The carriage return of a
 # line end stays, because such text is often compared or written back.
 _OVERWRITTEN = re.compile(r"(?m)^[^\n]*\r(?=[^\r\n])")
-# Every overwritten line matches this pattern, which is much faster than the pattern above.
+# Every overwritten line contains this pattern, which is found much faster than the pattern above.
 _RETURN_BEFORE_TEXT = re.compile(r"\r[^\r\n]")
 
 # Carriage returns to compare at once: `str.rstrip` looks at one character after the other.
 _RETURNS: Final = "\r" * 65_536
 
-# The maximum number of bytes in one read that may begin an escape sequence. Each of them takes as
-# long as a hundred bytes of text.
+# The maximum number of bytes in one read that may begin an escape sequence. Each of them costs the
+# time of a hundred bytes of text.
 MAX_INTRODUCERS: Final = 4_096
 
 # The maximum number of control strings that are checked for a line end inside. Only hostile output

@@ -1,7 +1,7 @@
 """Finds out whether the program that reads typed input is a shell.
 
 Looks only at processes, because the text on a terminal is not reliable. A process that cannot be
-inspected, such as one of another user, counts as no shell.
+inspected, such as a process of another user, does not count as a shell.
 """
 
 from __future__ import annotations

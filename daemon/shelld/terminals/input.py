@@ -314,7 +314,7 @@ class TerminalInput(Input):
     def unread_bytes(self) -> int:
         """Return how much the program could read now. Raises OSError.
 
-        It may take a moment until the terminal counts what was written.
+        The terminal may count written bytes only after a moment.
         """
         return unread_bytes(self._open_descriptor()) + self.pending_bytes
 

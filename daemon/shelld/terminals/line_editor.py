@@ -13,7 +13,8 @@ from typing import Final, NamedTuple
 from shelld.terminals.pty import Modes
 from shelld_protocol.errors import invalid_params
 
-# The most bytes of a line before its end. The kernel drops what does not fit, without notice.
+# The maximum number of bytes of a line before its end. The kernel drops further bytes without
+# notice.
 MAX_LINE_BYTES: Final = 4_095
 _RETURN: Final = 0x0D
 _NEWLINE: Final = 0x0A
@@ -89,7 +90,7 @@ def _lower(byte: int) -> int:
 
 
 def edit(line: Line, data: bytes, modes: Modes, *, ignores_interrupt: bool = False) -> Edited:
-    """Return the result of typing `data`, a result of `received`, after `line`.
+    """Return the result of typing `data`, which comes from `received`, after `line`.
 
     Outside of line mode, a program edits its line itself, usually with the same keys. Then a
     carriage return ends a line too. Of the keys for signals, only the interrupt drops a line,

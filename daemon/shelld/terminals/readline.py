@@ -184,5 +184,5 @@ def edited(pieces: Sequence[str], *, is_typed_ahead: bool = False) -> str | None
 
 
 def longest_line(pieces: Sequence[str]) -> int:
-    """Return the length to which keys that insert text again may grow a line."""
+    """Return the length up to which keys that insert text again may extend a line."""
     return 1_000 + 2 * sum(map(len, pieces))

@@ -25,9 +25,9 @@ _MAX_PARTS: Final = 100
 
 
 class TypedLine(NamedTuple):
-    """What is known of the line that is being typed into a command.
+    """The line that is being typed into a command, as far as it is known.
 
-    `keys`: the line with all its keys, or the end of a long one. `starts`: offsets in `keys` at
+    `keys`: the line with all its keys, or the end of a long line. `starts`: offsets in `keys` at
     which a line may begin, because a program may have read the bytes before. `is_collected`: False
     if a program other than a shell may have read a part of `keys`. `script`: the lines before this
     line, if they are the beginning of a shell command that is not complete yet.
