@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import _thread
 import contextlib
-import errno
 import subprocess
 import threading
 import time
@@ -16,14 +15,17 @@ from hypothesis import strategies as st
 
 from shelld.process import faults
 from shelld.sessions import session as module
+from shelld.sessions.declarations import _declaration_on  # pyright: ignore[reportPrivateUsage]
 from shelld.sessions.dump import dump_program
-from shelld.sessions.dump_parser import is_readable, is_whole, parse_dump
+from shelld.sessions.dump_parser import (
+    _settings,  # pyright: ignore[reportPrivateUsage]
+    parse_dump,
+)
 from shelld.sessions.dumps import DumpFiles
 from shelld.sessions.mounts import Mounts
 from shelld.sessions.recorder import Recorder
 from shelld.sessions.session import (
     MAX_DUMP_BYTES,
-    MAX_INLINE_BYTES,
     Left,
     Session,
 )
@@ -82,16 +84,12 @@ def test_arbitrary_dump_never_makes_session_raise(dump: bytes) -> None:
     assert session.resolve(None).startswith("/")
 
 
-@given(st.lists(st.binary(max_size=30), min_size=9, max_size=12))
-def test_well_formed_dumps_are_read_or_refused(parts: list[bytes]) -> None:
-    dump = b"\0".join((b"", *parts, b"", b""))
-    assert is_whole(dump)
-    assert (parse_dump(dump) is not None) == is_readable(dump)
-
-
-@given(mutated())
-def test_readable_dump_is_parsed(dump: bytes) -> None:
-    assert (parse_dump(dump) is not None) == is_readable(dump)
+@given(mutated() | st.lists(st.binary(max_size=30), min_size=9).map(b"\0".join))
+def test_cache_changes_no_state(dump: bytes) -> None:
+    parsed = parse_dump(dump)
+    for cached in (_declaration_on, _settings):
+        cached.cache_clear()
+    assert parse_dump(dump) == parsed
 
 
 @given(st.binary(max_size=100))
@@ -200,52 +198,18 @@ async def test_later_command_wins_over_long_dump() -> None:
     assert session.state.names == {b"f", b"a"}
 
 
-def test_short_dump_is_parsed_on_demand(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    read: list[bytes] = []
-
-    def parse(dump: bytes) -> ShellState | None:
-        read.append(dump)
-        return parse_dump(dump)
-
-    monkeypatch.setattr(module, "parse_readable_dump", parse)
-    assert len(DUMPED) < MAX_INLINE_BYTES
-    session = new_session(BASE)
-    assert session.keep(Left(DUMPED)) is None
-    assert read == []
-    assert session.state.cwd == b"/usr"
-    assert read == [DUMPED]
-
-
-def test_a_dump_is_kept_through_shortages(monkeypatch: pytest.MonkeyPatch) -> None:
-    errors: list[Exception] = [MemoryError(), OSError(errno.EMFILE, ""), MemoryError()]
-
-    def parse(dump: bytes) -> ShellState | None:
-        if errors:
-            raise errors.pop()
-        return parse_dump(dump)
-
-    monkeypatch.setattr(module, "parse_readable_dump", parse)
-    session = new_session(BASE)
-    assert session.keep(Left(DUMPED)) is None
-    for _ in range(3):
-        with pytest.raises((MemoryError, OSError)):
-            _ = session.state
-    assert session.state.cwd == b"/usr"
-
-
-def test_dump_failing_twice_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_parsing_keeps_the_previous_state(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(_dump: bytes) -> ShellState | None:
-        raise ValueError("unforeseen")
+        raise MemoryError
 
-    monkeypatch.setattr(module, "parse_readable_dump", fail)
     session = new_session(BASE)
-    assert session.keep(Left(DUMPED)) is None
-    for _ in range(2):
-        with pytest.raises(ValueError, match="unforeseen"):
-            _ = session.state
+    monkeypatch.setattr(module, "parse_dump", fail)
+    with pytest.raises(MemoryError):
+        session.keep(Left(DUMPED))
     assert session.state is BASE
+    monkeypatch.undo()
+    assert session.keep(Left(DUMPED)) is None
+    assert session.state.cwd == b"/usr"
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,8 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from shelld.sessions.dump_parser import declared, declared_in, without_options
+from shelld.sessions.declarations import declared
+from shelld.sessions.dump_parser import declared_in, without_options
 from shelld.sessions.functions import entry_name, function_of, without_export
 from shelld.sessions.quoting import quote
 from shelld.sessions.state import ShellState

@@ -1,31 +1,30 @@
 """Parses the dump that a bash writes as it ends. The result is the state that the next bash starts
 from.
 
-Pure. Nothing raises, whatever a dump holds. The state leaves out what belongs to one bash: its pid,
-its clock, its call stack.
+Pure, except for a cache. Nothing raises, whatever a dump holds. The state leaves out what belongs
+to one bash: its pid, its clock, its call stack.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Final
+from functools import lru_cache
+from typing import Final, NamedTuple
 
+from msgspec import Struct
+
+from shelld.sessions.declarations import ELEMENT, Declaration, declarations_in, declared
 from shelld.sessions.dump import LOCAL_OPTIONS, OPTIONS_VARIABLE
 from shelld.sessions.functions import (
     MAX_ENV_BYTES,
     MAX_ENV_VALUE_BYTES,
+    Definitions,
     definitions,
     without_export,
 )
 from shelld.sessions.quoting import quote, unquote
-from shelld.sessions.state import CHECKED, ShellState, exported
-from shelld.sessions.variables import (
-    EXPORT_NOT_KEPT,
-    LIKE_OTHERS,
-    NOT_IMPORTED,
-    OWN_VARIABLES,
-    SET_AT_START,
-)
+from shelld.sessions.state import ShellState, exported
+from shelld.sessions.variables import NOT_IMPORTED, SET_AT_START
 
 _PARTS: Final = 9
 # The part with the output of `shopt -p`, counted from the end. A dump ends with two more NULs.
@@ -46,19 +45,6 @@ _OPTION: Final = re.compile(
     rb" (?!login_shell|restricted_shell|extdebug|compat|ignoreeof)([^ \n]++)\n"
 )
 
-# Attributes that change an assigned value: to a number, or to upper or lower case.
-_CHANGES_VALUE: Final = re.compile(rb"[cilu]")
-# All attributes but three: those of arrays, and that of a variable that names another.
-_NO_SHAPE: Final = re.compile(rb"[^aAn]+")
-
-_STRING: Final = rb""" "(?:[^"\\]++|\\.)*+" | \$'(?:[^'\\]++|\\.)*+' """
-_DECLARATION: Final = rb"""declare\ -(?P<flags>\S++)\ (?P<name>[^-=\n]++)
-    (?:=(?P<value>%s|\((?:[^"'()$]++|\$(?!')|%s)*+\)))?+\n""" % (_STRING, _STRING)
-_VARIABLE: Final = re.compile(_DECLARATION, re.VERBOSE | re.DOTALL)
-_VARIABLES: Final = re.compile(
-    rb"(?:%s)*+" % re.sub(rb"\?P<\w+>", b"?:", _DECLARATION), re.VERBOSE | re.DOTALL
-)
-_ELEMENT: Final = re.compile(rb"\[\d++\]=(%s)" % _STRING, re.VERBOSE | re.DOTALL)
 _FUNCTIONS: Final = re.compile(rb"(?:declare -\S++ [^\n]++\n)*+")
 _SWITCHES: Final = re.compile(rb"(?:(?:shopt|set) [-+]\S++(?: \S++)?+\n)*+")
 _OPTIONS: Final = re.compile(rb'^(declare -\S+ %s=")([^"\n]*+)"$' % OPTIONS_VARIABLE, re.MULTILINE)
@@ -66,45 +52,14 @@ _UMASK: Final = re.compile(rb"[0-7]{1,5}\n")
 _ALIAS: Final = re.compile(rb"alias (?:-- )?+(([^=\n]++)=(?:'[^']*+'|\\')++\n)")
 _ALIASES: Final = re.compile(rb"(?:%s)*+" % _ALIAS.pattern)
 
+# The cache keeps the settings of this many dumps of at most this length.
+_MAX_CACHED: Final = 32
+_MAX_CACHED_BYTES: Final = 64 * 1024
+
 
 def is_whole(dump: bytes) -> bool:
     """Whether bash has finished its dump."""
     return dump.endswith(_END) and dump.count(b"\0") >= _PARTS + 2
-
-
-def is_readable(dump: bytes) -> bool:
-    """Whether `parse_dump` will return a state. Takes about a fifth of the time of `parse_dump`."""
-    parts = _parts(dump)
-    if parts is None:
-        return False
-    variables, flags, options, listing, _functions, aliases, umask, _directories, _cwd = parts
-    return (
-        OPTIONS_VARIABLE + b"=" in variables
-        and _VARIABLES.fullmatch(variables) is not None
-        and _SWITCHES.fullmatch(flags) is not None
-        and _SWITCHES.fullmatch(options) is not None
-        and _FUNCTIONS.fullmatch(listing) is not None
-        and _ALIASES.fullmatch(aliases) is not None
-        and _UMASK.fullmatch(umask) is not None
-    )
-
-
-def declared(text: bytes) -> dict[bytes, bytes]:
-    """Return the lines of `declare -p`, by name.
-
-    POSIXLY_CORRECT counts only if it is exported: the option posix sets it, too.
-    """
-    return {
-        match["name"]: match[0]
-        for match in _VARIABLE.finditer(text)
-        if match["name"] != b"POSIXLY_CORRECT" or b"x" in match["flags"]
-    }
-
-
-def declared_in(dump: bytes) -> dict[bytes, bytes]:
-    """Return the lines for the variables that a readable dump describes, by name."""
-    parts = _parts(dump)
-    return declared(parts[0]) if parts else {}
 
 
 def without_options(dump: bytes, names: frozenset[bytes]) -> bytes:
@@ -133,13 +88,10 @@ def has_lost_functions(dump: bytes) -> bool:
     return parts is not None and parts[_FUNCTIONS_PART].endswith(_UNPARSABLE)
 
 
-def directory_of(dump: bytes) -> tuple[bytes, bool]:
-    """Return the working directory in a readable dump, and whether it is the daemon's own.
-
-    The directory is b"" if bash did not know it.
-    """
+def declared_in(dump: bytes) -> dict[bytes, bytes]:
+    """Return the declarations in a dump, by name."""
     parts = _parts(dump)
-    return _directory(parts[-1] if parts else b"")
+    return declared(parts[0]) if parts else {}
 
 
 def _parts(dump: bytes) -> list[bytes] | None:
@@ -155,80 +107,125 @@ def _directory(told: bytes) -> tuple[bytes, bool]:
 
 def parse_dump(dump: bytes) -> ShellState | None:
     """Return the state that a dump describes; None if it is incomplete or has another form."""
-    return parse_readable_dump(dump) if is_readable(dump) else None
-
-
-def parse_readable_dump(dump: bytes) -> ShellState | None:
-    """Do what `parse_dump` does, for a dump that is known to be readable."""
     parts = _parts(dump)
-    if parts is None:
+    found = declarations_in(parts[0]) if parts else None
+    if parts is None or found is None:
         return None
-    variables, flags, options, listing, functions, aliases, umask, directories, cwd = parts
-    names = [_attributes(line) for line in listing.split(b"\n")[:-1]]
+    variables = _variables(found)
+    directories, cwd = parts[-2:]
+    if variables.enabled is None:
+        return None
+    read = _settings if len(dump) <= _MAX_CACHED_BYTES else _settings.__wrapped__
+    settings = read(variables.enabled, *parts[1:-2])
+    if settings is None:
+        return None
+    directory, is_daemons = _directory(cwd)
+    defined = settings.defined
+    pushed = _pushed(variables.stack, directories)
+    return ShellState(
+        directory,
+        variables.env,
+        inherits_cwd=is_daemons,
+        declarations=variables.declarations,
+        definitions=defined.script,
+        switches=settings.switches + pushed + without_export(defined.private),
+        aliases=settings.aliases,
+        options=settings.options,
+        later=frozenset(variables.later),
+        names=settings.names,
+        function_names=settings.function_names,
+        functions=defined.entries,
+        private=defined.private,
+        sets_traps=settings.sets_traps,
+    )
+
+
+class _Variables(NamedTuple):
+    """What `declare -p` says. `enabled`, `stack`: the values of `OPTIONS_VARIABLE` and DIRSTACK."""
+
+    env: dict[bytes, bytes]
+    declarations: dict[bytes, bytes]
+    later: list[bytes]
+    enabled: bytes | None
+    stack: bytes
+
+
+def _variables(found: list[Declaration]) -> _Variables:
     env: dict[bytes, bytes] = {}
     declarations: dict[bytes, bytes] = {}
     later: list[bytes] = []
-    seen: set[bytes] = set()
-    enabled = frozenset[bytes]()
-    stack = b""
+    own: dict[bytes, bytes | None] = {}
     size = 0
-    for match in _VARIABLE.finditer(variables):
-        kind, name, value = match["flags"], match["name"], match["value"]
-        seen.add(name)
-        if name in OWN_VARIABLES and not (name in LIKE_OTHERS and b"r" not in kind):
-            if name == OPTIONS_VARIABLE and value is not None:
-                enabled = _enabled(value, options)
-            elif name == b"DIRSTACK" and value is not None:
-                stack = value
-            elif b"x" in kind and name not in EXPORT_NOT_KEPT:
-                declarations[name] = b"\\builtin export %s\n" % name
+    for each in found:
+        name = each.name
+        if each.is_own:
+            own[name] = each.value
+            if each.line:
+                declarations[name] = each.line
             continue
-        if name == b"POSIXLY_CORRECT" and b"x" not in kind:
+        if name == b"POSIXLY_CORRECT" and b"x" not in each.flags:
             # The option posix sets this variable, and is set last.
             continue
-        if b"x" in kind and value is not None and value[:1] != b"(":
-            env[name] = unquote(value)
-            size += len(name) + len(env[name])
-            too_large = len(env[name]) > MAX_ENV_VALUE_BYTES or size > MAX_ENV_BYTES
-            if too_large:
+        if each.exported is not None:
+            env[name] = each.exported
+            size += len(name) + len(each.exported)
+            if len(each.exported) > MAX_ENV_VALUE_BYTES or size > MAX_ENV_BYTES:
                 later.append(name)
-            elif kind == b"x":
+            elif each.flags == b"x":
                 continue
-        declarations[name] = _line(match)
+        declarations[name] = each.line
     missing = (NOT_IMPORTED & env.keys()) - declarations.keys()
     declarations.update((name, exported(name, env[name])) for name in missing)
+    seen = {each.name for each in found}
     unset = [name for name in SET_AT_START if name not in seen]
     declarations.update((name, b"\\builtin unset -v %s\n" % name) for name in unset)
+    stack = own.get(b"DIRSTACK") or b""
+    return _Variables(env, declarations, later, own.get(OPTIONS_VARIABLE), stack)
+
+
+class _Settings(Struct, frozen=True):
+    """What a dump says besides variables and directories. Most commands do not change it."""
+
+    defined: Definitions
+    switches: bytes
+    aliases: bytes
+    options: bytes
+    names: frozenset[bytes]
+    function_names: frozenset[bytes]
+    sets_traps: bool
+
+
+@lru_cache(maxsize=_MAX_CACHED)
+def _settings(value: bytes, *parts: bytes) -> _Settings | None:
+    """Parse these parts of a dump. Returns None if one has another form.
+
+    `value` is that of `OPTIONS_VARIABLE`.
+    """
+    flags, options, listing, functions, aliases, umask = parts
+    if not (
+        _SWITCHES.fullmatch(flags)
+        and _SWITCHES.fullmatch(options)
+        and _FUNCTIONS.fullmatch(listing)
+        and _ALIASES.fullmatch(aliases)
+        and _UMASK.fullmatch(umask)
+    ):
+        return None
+    enabled = _enabled(value, options)
+    names = [_attributes(line) for line in listing.split(b"\n")[:-1]]
     function_names = frozenset(name for _, name in names)
     is_parsable = not functions.endswith(_UNPARSABLE)
-    defined = definitions(
-        names,
-        functions.removesuffix(_UNPARSABLE).removesuffix(b"\n"),
-        by_environment=is_parsable and b"posix" not in enabled,
-    )
-    directory, is_daemons = _directory(cwd)
-    return ShellState(
-        directory,
-        env,
-        inherits_cwd=is_daemons,
-        declarations=declarations,
-        definitions=defined.script,
-        switches=b"".join(
-            (
-                _switches(options, enabled),
-                b"\\builtin umask %s" % umask,
-                _pushed(stack, directories),
-                without_export(defined.private),
-            )
+    return _Settings(
+        definitions(
+            names,
+            functions.removesuffix(_UNPARSABLE).removesuffix(b"\n"),
+            by_environment=is_parsable and b"posix" not in enabled,
         ),
+        switches=_switches(options, enabled) + b"\\builtin umask %s" % umask,
         # A function or another alias may be named "alias".
         aliases=_ALIAS.sub(rb"\\builtin alias -- \1", aliases),
         options=_set_options(flags, enabled),
-        later=frozenset(later),
         names=function_names.union(found[2] for found in _ALIAS.finditer(aliases)),
         function_names=function_names,
-        functions=defined.entries,
-        private=defined.private,
         sets_traps=b"trap" in functions or b"trap" in aliases,
     )
 
@@ -246,31 +243,6 @@ def _enabled(value: bytes, listing: bytes) -> frozenset[bytes]:
     return names | {b"dotglob"} if _DOTGLOB in listing else names
 
 
-def _line(declaration: re.Match[bytes]) -> bytes:
-    """Return the line that restores a variable.
-
-    A value may be older than the attributes. If bash assigned the value to a variable that already
-    has them, bash would change the value, or evaluate it as an arithmetic expression, which can run
-    commands. So the line sets the value first, and then the attributes.
-    """
-    kind, name, value = declaration["flags"], declaration["name"], declaration["value"]
-    if value is not None and _CHANGES_VALUE.search(kind):
-        shape = _NO_SHAPE.sub(b"", kind) or b"-"
-        line = b"declare -%s %s=%s; declare -%s %s\n" % (shape, name, value, kind, name)
-    else:
-        line = declaration[0]
-    if name == b"OLDPWD" and b"x" not in kind:
-        # Each bash exports it at its start, and a declaration does not change that.
-        line += b"declare +x OLDPWD\n"
-    if (value is None and name in SET_AT_START) or (name == b"OPTIND" and kind == b"-"):
-        # The command has unset the variable, but each bash sets it again.
-        line = b"unset -v %s; %s" % (name, line)
-    if name.startswith(CHECKED):
-        # Bash has already printed its error, in the command that set the variable.
-        return b"{ %s; } 2>/dev/null\n" % line[:-1]
-    return line
-
-
 def _attributes(line: bytes) -> tuple[bytes, bytes]:
     _, flags, name = line.split(b" ", 2)
     return flags, name
@@ -282,7 +254,7 @@ def _pushed(variable: bytes, listing: bytes) -> bytes:
     In that output, a name that contains a newline looks like two names. And DIRSTACK has another
     meaning once the command has unset it.
     """
-    stack = [unquote(element) for element in _ELEMENT.findall(variable)]
+    stack = [unquote(element) for element in ELEMENT.findall(variable)]
     if b"".join(name + b"\n" for name in stack) != listing:
         stack = listing.removesuffix(b"\n").split(b"\n")
     lines = [

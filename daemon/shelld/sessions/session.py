@@ -16,15 +16,7 @@ from msgspec.structs import replace
 from shelld.eventloop.threads import run_in_thread
 from shelld.process import faults
 from shelld.sessions.calls import Told, untouched, without_options_of_call
-from shelld.sessions.dump_parser import (
-    directory_of,
-    has_lost_functions,
-    hides_options,
-    is_readable,
-    is_whole,
-    parse_dump,
-    parse_readable_dump,
-)
+from shelld.sessions.dump_parser import has_lost_functions, hides_options, is_whole, parse_dump
 from shelld.sessions.dumps import DumpFiles
 from shelld.sessions.mounts import Mounts
 from shelld.sessions.state import CHECKED, ShellState, exported, passed_on, with_late_checked
@@ -34,8 +26,8 @@ from shelld_protocol.structs import Unkept
 # A larger state is not kept: parsing it would delay other requests.
 MAX_DUMP_BYTES: Final = 4 * 1024 * 1024
 
-# A thread parses longer dumps. A dump of this length takes a few tenths of a millisecond to check,
-# and one or two milliseconds to parse.
+# A thread parses longer dumps. A new dump of this length takes a millisecond or two. One that is much
+# like the last one takes a third of that.
 MAX_INLINE_BYTES: Final = 64 * 1024
 
 # Variables that are not reported: they belong to one process, or `cwd` is reported instead.
@@ -73,9 +65,6 @@ class Session:
         self._passed_on = passed_on(base.env)
         # The line for OLDPWD that repeats the value in the daemon's environment.
         self._usual_oldpwd = exported(b"OLDPWD", base.env.get(b"OLDPWD", b""))
-        # A dump that was checked, but not parsed. The next use of `state` parses it.
-        self._unread: Left | None = None
-        self._has_failed = False
         # The number of the last command that left a state, and of the last whose state was kept.
         self._ended = self._kept = 0
         # A remote directory in which a command could not start.
@@ -88,33 +77,17 @@ class Session:
     @property
     def state(self) -> ShellState:
         """The state of the next command. Every change creates a new object."""
-        if self._unread is not None:
-            self._read(self._unread)
         return self._state
-
-    def _read(self, left: Left) -> None:
-        try:
-            self._take(left, parse_readable_dump(left.dump), _untouched(left))
-        except Exception as error:
-            # A shortage may pass, so try again. Any other error is final the second time.
-            # Then the session keeps its previous state.
-            if faults.shortage(error) is None:
-                if self._has_failed:
-                    self._unread = None
-                self._has_failed = not self._has_failed
-            raise
-        self._unread = None
-        self._has_failed = False
 
     @property
     def next_cwd(self) -> str:
-        """The directory of the next command. Does not parse the rest of the last dump."""
-        return to_text(self._existing(*self._last_directory))
+        """The directory of the next command."""
+        return self.resolve(None)
 
     @property
     def cwd(self) -> str:
         """The session's directory after its last command. It may be deleted by now."""
-        return to_text(self._last_directory[0])
+        return to_text(self._state.cwd)
 
     @property
     def inherits_cwd(self) -> bool:
@@ -122,14 +95,7 @@ class Session:
 
         The path of that directory may have changed.
         """
-        return self._last_directory[1]
-
-    @property
-    def _last_directory(self) -> tuple[bytes, bool]:
-        left = self._unread
-        if left is None:
-            return self._state.cwd, self._state.inherits_cwd
-        return self._directory_after(left, *directory_of(left.dump))
+        return self._state.inherits_cwd
 
     def resolve(self, cwd: str | None) -> str:
         """Return the working directory of a command. `cwd` is relative to the session's directory.
@@ -140,7 +106,7 @@ class Session:
         """
         if cwd is not None:
             return os.path.join(self.cwd, cwd)
-        return to_text(self._existing(*self._last_directory))
+        return to_text(self._existing(self._state.cwd, self._state.inherits_cwd))
 
     def paths_of(self, cwd: str) -> tuple[bytes, ...]:
         """Return a path as given and, unless looking may block, also without symbolic links."""
@@ -150,8 +116,7 @@ class Session:
     @property
     def is_remote(self) -> bool:
         """Whether a system call on its directory may block for ever."""
-        cwd, is_inherited = self._last_directory
-        return not is_inherited and self._mounts.may_hang(cwd)
+        return not self.inherits_cwd and self._mounts.may_hang(self._state.cwd)
 
     def directory_failed(self, directory: str) -> None:
         """Note that no command could start in `directory`.
@@ -212,45 +177,29 @@ class Session:
         """Keep the state that a command has left.
 
         Returns None if the state is kept, the reason if it or a part of it cannot be kept, or a
-        long dump that `settle` must parse. The answer waits for this method, so this method does
-        not parse a short dump but only checks it. That takes a fifth of the time.
+        long dump that `settle` must parse.
         """
         if not is_whole(left.dump):
             return Unkept.INCOMPLETE if left.dump else Unkept.MISSING
         if left.changes and left.told:
             dump = without_options_of_call(left.dump, left.told, left.changes, self.state)
             left = left._replace(dump=dump)
-        is_long = len(left.dump) > MAX_INLINE_BYTES
-        if not is_long and not is_readable(left.dump):
-            return _why_unreadable(left.dump)
         self._ended += 1
         left = left._replace(number=self._ended)
-        if is_long:
+        if len(left.dump) > MAX_INLINE_BYTES:
             self._settling += 1
             return left
-        # Parse the dump of an earlier command before this one replaces it.
-        _ = self.state
-        self._unread, self._kept = left, left.number
-        return _what_is_lost(left.dump)
+        return self._keep(left, parse_dump(left.dump), _untouched(left))
 
     async def settle(self, left: Left) -> Unkept | None:
         """Parse a long dump in a thread; return why it or a part of it cannot be kept, or None."""
-        reason = _what_is_lost(left.dump)
         try:
-            state, names = await _parsed(left)
-            if state is None:
-                reason = _why_unreadable(left.dump)
-            elif left.number > self._kept:
-                # Otherwise the session has the state of a command that ended later.
-                _ = self.state
-                self._take(left, state, names)
-                self._kept = left.number
+            return self._keep(left, *await _parsed(left))
         finally:
             self._settling -= 1
             if self._when_settled is not None and not self._settling:
                 callback, self._when_settled = self._when_settled, None
                 callback()
-        return reason
 
     def when_settled(self, callback: Callable[[], None]) -> bool:
         """Return whether threads are parsing dumps. If so, call `callback` when they are done."""
@@ -258,11 +207,21 @@ class Session:
             self._when_settled = callback
         return self._settling > 0
 
-    def _take(self, left: Left, state: ShellState | None, names: list[bytes]) -> None:
-        """Continue from the state of a command, but keep the session's variables of these names."""
-        before = self._state
+    def _keep(self, left: Left, state: ShellState | None, names: list[bytes]) -> Unkept | None:
+        """Continue from the state of a command, but keep the session's variables of these names.
+
+        Returns why the state or a part of it cannot be kept, or None.
+        """
         if state is None:
-            return
+            return Unkept.LOCAL_OPTIONS if hides_options(left.dump) else Unkept.UNREADABLE
+        if left.number > self._kept:
+            # Otherwise the session has the state of a command that ended later.
+            self._kept = left.number
+            self._take(left, state, names)
+        return Unkept.FUNCTIONS if has_lost_functions(left.dump) else None
+
+    def _take(self, left: Left, state: ShellState, names: list[bytes]) -> None:
+        before = self._state
         if names:
             state = state.with_entries_of(before, names)
         if state.declarations.get(b"OLDPWD") == self._usual_oldpwd:
@@ -305,12 +264,3 @@ async def _parsed(left: Left) -> tuple[ShellState | None, list[bytes]]:
             raise
         # If no thread can start, parse it here, so that the state is not lost.
         return _parse(left)
-
-
-def _what_is_lost(dump: bytes) -> Unkept | None:
-    """Return the reason why a part of a readable dump cannot be kept, or None."""
-    return Unkept.FUNCTIONS if has_lost_functions(dump) else None
-
-
-def _why_unreadable(dump: bytes) -> Unkept:
-    return Unkept.LOCAL_OPTIONS if hides_options(dump) else Unkept.UNREADABLE
