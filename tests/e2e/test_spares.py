@@ -96,16 +96,46 @@ def test_long_command_gets_a_new_bash(daemon: RawDaemon, length: int, uses: int)
     assert used(daemon) == uses
 
 
-def test_outdated_spare_shell_is_not_used(daemon: RawDaemon, tmp_path: Path) -> None:
+def test_older_spare_shell_is_told_the_state(daemon: RawDaemon, tmp_path: Path) -> None:
     gate = Gate(tmp_path / "gate")
     daemon.bash("x=1")
-    slow = daemon.request("bash", {"command": f"{gate.wait}; x=2"})
+    slow = daemon.request("bash", {"command": f"{gate.wait}; x=2; cd {tmp_path}; set -u"})
     daemon.bash("true")
     waiting = daemon.wait_for_spare()
     gate.open()
     daemon.answer(slow)
-    assert daemon.bash("echo $x $$")["stdout"].split()[0] == "2"
+    shown = daemon.bash("echo $x $PWD $- $$")
+    assert shown["stdout"] == f"2 {tmp_path} huBc {waiting}\n"
+    assert shown["cwd"] == str(tmp_path)
+
+
+def test_spare_shell_that_cannot_be_told_the_state_ends(daemon: RawDaemon, tmp_path: Path) -> None:
+    gate = Gate(tmp_path / "gate")
+    daemon.bash("x=1")
+    slow = daemon.request("bash", {"command": f"{gate.wait}; f() {{ echo 2; }}"})
+    daemon.bash("true")
+    waiting = daemon.wait_for_spare()
+    gate.open()
+    daemon.answer(slow)
+    assert daemon.bash("f; echo $$")["stdout"].split()[0] == "2"
     wait_for(lambda: not is_alive(waiting), "its end")
+
+
+def test_new_sessions_share_spare_shells(daemon: RawDaemon) -> None:
+    daemon.bash("true", session=None)
+    waiting = daemon.wait_for_spare()
+    assert daemon.bash("x=1; echo $$", session="a")["stdout"] == f"{waiting}\n"
+    daemon.bash("true", session=None)
+    waiting = daemon.wait_for_spare()
+    assert daemon.bash("echo $x $$", session="a")["stdout"].startswith("1 ")
+
+
+def test_sessions_do_not_see_the_environment_of_others(daemon: RawDaemon) -> None:
+    daemon.bash("export SECRET=abc", session="a")
+    daemon.wait_for_spare()
+    for session in ("b", None):
+        shown = daemon.bash("cat /proc/$$/environ; cat /proc/self/environ", session=session)
+        assert "SECRET" not in shown["stdout"]
 
 
 def test_command_enters_replaced_directory(daemon: RawDaemon, tmp_path: Path) -> None:
@@ -240,10 +270,10 @@ def test_closed_session_leaves_no_spare_shell(daemon: RawDaemon) -> None:
 def test_spare_shells_stay_within_the_limit(limit: int) -> None:
     with raw_daemon("--spare-shells", str(limit)) as daemon:
         for number in range(4):
-            daemon.bash("true", session=str(number))
+            daemon.bash(f"f() {{ echo {number}; }}", session=str(number))
         wait_for(lambda: len(spares_of(daemon)) == limit, "those that may wait")
         for number in range(4):
-            assert daemon.bash(f"echo {number}", session=str(number))["stdout"] == f"{number}\n"
+            assert daemon.bash("f", session=str(number))["stdout"] == f"{number}\n"
         assert used(daemon) == limit
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import tempfile
 
@@ -12,7 +11,6 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from shelld.sessions.calls import Told
-from shelld.sessions.dump import dump_program
 from shelld.sessions.dump_parser import MAX_DIRECTORIES, parse_dump
 from shelld.sessions.dumps import DumpFiles
 from shelld.sessions.mounts import Mounts
@@ -27,35 +25,7 @@ from shelld.sessions.quoting import quote, unquote
 from shelld.sessions.session import Left, Session
 from shelld.sessions.side_effects import changes_nothing
 from shelld.sessions.state import ShellState, first_state
-
-BASE = ShellState(b"/", {b"PATH": os.environb[b"PATH"], b"LC_ALL": b"C.UTF-8"})
-
-
-def dump_of(command: str, state: ShellState = BASE) -> bytes:
-    """Return the dump of a bash that starts from `state` and runs `command`."""
-    descriptor = os.memfd_create("prelude")
-    try:
-        os.write(descriptor, prelude(state, descriptor, {}))
-        env = {name: value for name, value in state.env.items() if name not in state.later}
-        result = subprocess.run(
-            [b"bash", b"-c", command.encode() + b"\n{ " + dump_program(b".") + b"; } 2>/dev/null"],
-            env={**env, **state.functions, b"BASH_ENV": b"/proc/self/fd/%d" % descriptor},
-            cwd=state.cwd,
-            pass_fds=[descriptor],
-            capture_output=True,
-            check=False,
-        )
-    finally:
-        os.close(descriptor)
-    assert result.stderr == b""
-    return result.stdout
-
-
-def after(command: str, state: ShellState = BASE) -> ShellState:
-    parsed = parse_dump(dump_of(command, state))
-    assert parsed is not None
-    return parsed
-
+from states import BASE, after, dump_of
 
 EVERYTHING = r"""
 cd /tmp; pushd /usr >/dev/null; pushd /etc >/dev/null

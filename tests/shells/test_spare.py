@@ -70,7 +70,8 @@ def test_argument_address_is_unknown_during_execve() -> None:
 async def test_oldest_spare_shell_gives_way() -> None:
     async with Manager(ManagerOptions(spare_shells=2)) as manager:
         for session in ("a", "b", "c"):
-            await run(manager, "true", session)
+            # Spare shells of sessions in different states are not interchangeable.
+            await run(manager, f"{session}() {{ :; }}", session)
         await wait_for_waiting(2)
         await run(manager, "true", "c")
         assert manager.spares_used == 0
@@ -158,7 +159,7 @@ async def test_unwritable_memory_ends_spare_shells(
 async def test_spare_shell_without_command_runs_nothing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def fail(_launch: SpareLaunch, _request: StartRequest) -> None:
+    def fail(_launch: SpareLaunch, _session: Session, _request: StartRequest) -> None:
         raise OSError
 
     monkeypatch.setattr(SpareLaunch, "run", fail)

@@ -26,8 +26,8 @@ from shelld_protocol.structs import Unkept
 # A larger state is not kept: parsing it would delay other requests.
 MAX_DUMP_BYTES: Final = 4 * 1024 * 1024
 
-# A thread parses longer dumps. A new dump of this length takes a millisecond or two. One that is much
-# like the last one takes a third of that.
+# A thread parses longer dumps. A new dump of this length takes a millisecond or two, and one that
+# differs little from others takes a third of that.
 MAX_INLINE_BYTES: Final = 64 * 1024
 
 # Variables that are not reported: they belong to one process, or `cwd` is reported instead.

@@ -169,21 +169,20 @@ class Runtime:
         life, shell = spare.life, spare.life.shell
         self._check_open(session)
         launch = spare.launch
-        working_dir = launch.working_dir if request.cwd is None else session.resolve(request.cwd)
         shell.begin()
         try:
-            if not launch.is_in_place(request):
+            if not launch.is_in_place(session, request):
                 # Not a failure: the directory was replaced while the spare shell waited.
                 life.discard()
                 return False
-            launch.run(request)
+            launch.run(session, request)
         except OSError:
             # Somebody may have killed it.
             life.discard()
             self.spares.note_use(succeeded=False)
             return False
         # The command runs already.
-        shell.assign(self._ids.next(), request, working_dir)
+        shell.assign(self._ids.next(), request, session.resolve(request.cwd))
         life.command_runs(request)
         self.spares.note_use(succeeded=True)
         self._enter(life)

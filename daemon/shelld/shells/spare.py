@@ -4,6 +4,11 @@ Starts a spare shell and gives it its command. A spare shell restores the state 
 runs one command. It gets a supervisor when it starts. The same supervisor later supervises the
 command.
 
+If the session has changed since then, the spare shell is told what differs, together with its
+command. A spare shell that has restored the state of a new session can serve any session. Any other
+one serves its own session only: a command can read the environment with which its bash has started,
+and must not find that of another session there.
+
 A spare shell is ``bash -c PLACEHOLDER``. The last line of its startup file reads a pipe to its end,
 and so makes bash wait. Bash keeps a pointer to its argument, and reads the argument only after that
 line. So the daemon writes the command over the argument, where execve(2) has put it in memory
@@ -28,9 +33,11 @@ import time
 from typing import Final, NamedTuple
 
 from shelld.keeper.channel import write_all
+from shelld.sessions.differences import lines_between
 from shelld.sessions.prelude import last_lines, startable, waiting_prelude
 from shelld.sessions.session import Session
 from shelld.sessions.side_effects import changes_nothing
+from shelld.sessions.state import ShellState
 from shelld.sessions.text import to_bytes
 from shelld.shells.launch import Launch, StartRequest
 from shelld.shells.life import Life
@@ -81,11 +88,13 @@ class SpareLaunch(Launch):
     """The start of a spare shell, in the present state of its session."""
 
     is_waiting = True
-    working_dir: str
 
     def __init__(self, session: Session, bash: str) -> None:
         super().__init__(session, bash)
         self.state = session.state
+        # The state that was last asked for, and the lines that lead there; None: there are none.
+        self._asked = self.state
+        self._lines: bytes | None = b""
         # When it was started (time.monotonic()), and how long that took.
         self.since = time.monotonic()
         self.start_took = math.inf
@@ -111,7 +120,6 @@ class SpareLaunch(Launch):
         self._open_streams(None)
         self._argv = [*_ARGUMENTS, self._name.ljust(MAX_COMMAND_BYTES)]
         self._go_to(None)
-        self.working_dir = self._session.resolve(None)
         self._env, self._withheld = startable(self._session.environment(None))
         self._env[b"BASH_ENV"] = b"/proc/self/fd/%d" % _PRELUDE
         last_word = self._session.base.env.get(b"_", b"bash")
@@ -158,11 +166,23 @@ class SpareLaunch(Launch):
         self._theirs.append(descriptor)
         return descriptor
 
+    def can_become(self, state: ShellState) -> bool:
+        """Whether it can be told all that differs in this state of its session."""
+        if state is not self._asked:
+            self._lines = lines_between(self.state, state)
+            self._asked = state
+        return self._lines is not None
+
+    @property
+    def to_tell(self) -> int:
+        """How many bytes it must be told to have the state that was last asked for."""
+        return len(self._lines or b"")
+
     def suits(self, session: Session, request: StartRequest) -> bool:
         """Whether it is equivalent to a bash that would start for this request now."""
         return (
-            self.state is session.state
-            and self._session is session
+            (self._session is session or self.state is session.base)
+            and not session.is_remote
             and request.env is None
             and request.stdin is None
             and request.terminal is None
@@ -171,17 +191,21 @@ class SpareLaunch(Launch):
             and len(to_bytes(request.command)) <= MAX_COMMAND_BYTES
             # In a trap on EXIT, this variable is right only in a bash that has run nothing before.
             and "BASH_COMMAND" not in request.command
+            and self.can_become(session.state)
         )
 
-    def run(self, request: StartRequest) -> None:
+    def run(self, session: Session, request: StartRequest) -> None:
         """Let it run a command. Raises OSError if it does not run the command."""
         assert self._memory is not None
         assert self._status is not None
-        command = to_bytes(request.command)
+        assert self.can_become(session.state)
+        assert self._lines is not None
+        self._session = session
+        state, command = session.state, to_bytes(request.command)
         recording = b""
-        if not changes_nothing(request.command, self.state.names):
-            recording = self._record(request, self._session.state)
-        lines = last_lines(self.state, command, _PRELUDE, self._withheld, recording)
+        if not changes_nothing(request.command, state.names):
+            recording = self._record(request, state)
+        lines = last_lines(state, command, _PRELUDE, self._withheld, self._lines + recording)
         write_all(self._pipe, lines)
         text = command.ljust(MAX_COMMAND_BYTES, b"\0")
         if os.pwrite(self._memory, text, self._address) != MAX_COMMAND_BYTES:
@@ -192,19 +216,20 @@ class SpareLaunch(Launch):
         os.close(self._theirs.pop(self._theirs.index(self._pipe)))
         self.is_waiting = False
 
-    def is_in_place(self, request: StartRequest) -> bool:
-        """Whether the path of the request's directory leads to the directory of this bash.
+    def is_in_place(self, session: Session, request: StartRequest) -> bool:
+        """Whether the path of the request's directory leads to where this bash is, or can go.
 
         False once that directory was deleted, renamed or replaced. Raises OSError if the bash is
         gone.
         """
-        if not self._cwd and request.cwd is None:
+        if session.inherits_cwd and not self._cwd and request.cwd is None:
             return True
-        if self._session.is_remote:
-            return False
+        path = session.resolve(request.cwd)
+        if session.state.cwd != self.state.cwd:
+            return path == session.cwd and os.path.isdir(path) and os.access(path, os.X_OK)
         bash_is_in = os.stat(f"/proc/{self._pid}/cwd")
         try:
-            leads_to = os.stat(to_bytes(self._session.resolve(request.cwd)))
+            leads_to = os.stat(to_bytes(path))
         except OSError:
             return False
         return os.path.samestat(bash_is_in, leads_to)

@@ -13,6 +13,7 @@ from typing import Final
 
 import anyio
 
+from shelld.sessions.differences import takes_lines
 from shelld.sessions.dumps import CAN_RECORD
 from shelld.sessions.session import Session
 from shelld.shells.launch import StartRequest
@@ -22,10 +23,6 @@ from shelld.shells.spare_policy import SparePolicy
 
 # A command waits this long for a spare that has not started. Its timeout begins after that.
 MAX_START_WAIT_S: Final = 0.25
-# Words in the last lines. A function or alias with one of these names would break the lines.
-_NEEDED: Final = frozenset(
-    b"! [[ ]] { } builtin case do done elif else esac exec fi for if in then trap".split()
-)
 
 
 class Spares:
@@ -44,10 +41,9 @@ class Spares:
         self._waiting: list[Spare] = []
 
     def command_started(self, session: Session, spare: Spare) -> None:
-        """Start the next spare shell, unless this command may change the state."""
+        """Start the next spare shell. It is told what this command changes."""
         self.policy.command_comes(session.name, spare.launch.start_took)
-        if spare.launch.recorder is None:
-            self._provide(session, self.policy.wanted_meanwhile(session.name))
+        self._provide(session, self.policy.wanted_meanwhile(session.name))
 
     def command_ended(self, session: Session) -> None:
         """Start the next spare shells, now that there is time."""
@@ -57,7 +53,7 @@ class Spares:
 
     def _refill(self, session: Session) -> None:
         for spare in self._of(session.name):
-            if spare.launch.state is not session.state:
+            if not spare.launch.can_become(session.state):
                 self._end(spare)
         self._provide(session, self.policy.wanted(session.name))
 
@@ -86,14 +82,15 @@ class Spares:
 
     async def take(self, session: Session, request: StartRequest) -> Spare | None:
         """Return a spare shell that can run this request now. The caller owns it."""
-        for spare in self._waiting:
-            if spare.suits(session, request):
-                if spare.launch.is_ready or await self._becomes_ready(spare, session, request):
-                    self._waiting.remove(spare)
-                    return spare
-                self.policy.command_comes(session.name, math.inf)
-                return None
-        self.policy.command_comes(session.name)
+        suitable = [spare for spare in self._waiting if spare.suits(session, request)]
+        if not suitable:
+            self.policy.command_comes(session.name)
+            return None
+        spare = min(suitable, key=_rank)
+        if spare.launch.is_ready or await self._becomes_ready(spare, session, request):
+            self._waiting.remove(spare)
+            return spare
+        self.policy.command_comes(session.name, math.inf)
         return None
 
     async def _becomes_ready(self, spare: Spare, session: Session, request: StartRequest) -> bool:
@@ -152,6 +149,11 @@ class Spares:
             self._end(spare)
 
 
+def _rank(spare: Spare) -> tuple[bool, int]:
+    """Prefer a spare shell that is ready, and one that is told little."""
+    return not spare.launch.is_ready, spare.launch.to_tell
+
+
 def _look(launch: SpareLaunch) -> None:
     # The report of its start may have come while bash was still in execve(2).
     with contextlib.suppress(OSError):
@@ -161,11 +163,9 @@ def _look(launch: SpareLaunch) -> None:
 def _can_wait(session: Session) -> bool:
     """Whether the session's state can be restored ahead of its command.
 
-    A startup file of the user must not run ahead of the command. No function or alias may shadow
-    the words of the last lines. System calls on the session's directory must not block.
+    A startup file of the user must not run ahead of the command. System calls on the session's
+    directory must not block.
     """
     return (
-        b"BASH_ENV" not in session.base.env
-        and _NEEDED.isdisjoint(session.state.names)
-        and not session.is_remote
+        b"BASH_ENV" not in session.base.env and takes_lines(session.state) and not session.is_remote
     )

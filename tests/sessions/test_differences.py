@@ -1,0 +1,151 @@
+"""A bash that is told what differs has the same state as a new one."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from shelld.sessions.differences import lines_between
+from shelld.sessions.dump_parser import parse_dump
+from shelld.sessions.state import ShellState, with_late_checked
+from states import BASE, after, dump_of
+
+FIRST = "x=1 y='two words'; export E=1; declare -a list=(1 2); IFS=,; cd /usr; umask 027; alias a=b"
+FRESH = ":"
+
+
+def state_if_told(before: ShellState, now: ShellState) -> ShellState | None:
+    """Return the state of a bash that has restored `before`, and is told `now`."""
+    lines = lines_between(before, now)
+    if lines is None:
+        return None
+    return parse_dump(dump_of(":", replace(before, options=now.options), told=lines))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "x=2",
+        "x=$'new\\nline' y=\"it's\"",
+        "unset x y list",
+        "export x; E=2",
+        "export -n E; declare -x F=1",
+        "declare -x G",
+        "declare -i x; x=3+4",
+        "declare -l y=ABC; declare -u Z=abc",
+        "unset x; declare -A x=([a]=1 ['b c']=$'\\n')",
+        "list+=(3); list[7]=x",
+        "readonly x; declare -r new=1",
+        "declare -n ref=x",
+        "IFS=:; PS4='+++ '; OPTERR=0",
+        "unset IFS OPTERR HOSTNAME",
+        "PATH=/usr/bin",
+        "export TZ=UTC HOME=/; unset TERM",
+        "SHELLOPTS_=1; set -u -o pipefail; set +B",
+        "cd /tmp",
+        "cd /tmp; cd /usr; x=5",
+        "cd '/proc/self/../../tmp'; OLDPWD=/nowhere",
+        "unset OLDPWD; cd /",
+        "export -n OLDPWD",
+        "GLOBIGNORE=a; unset GLOBIGNORE",
+        "SECONDS=100; RANDOM=5; unset SRANDOM; export HISTCMD",
+    ],
+)
+@pytest.mark.parametrize("first", [FIRST, FRESH])
+def test_told_bash_has_the_same_state(first: str, command: str) -> None:
+    before = after(first)
+    now = after(command, before)
+    told = state_if_told(before, now)
+    assert told is not None
+    assert told == after(":", now)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "f() { :; }",
+        "f() { :; }; export -f f",
+        "alias b=c",
+        "umask 077",
+        "shopt -s nullglob",
+        "pushd /tmp",
+        "export LC_ALL=C",
+        "OPTIND=3",
+        "GLOBIGNORE=a",
+        "export BASH_ENV=/nowhere",
+        "export POSIXLY_CORRECT=1",
+        "big=$(printf '%20000s')",
+    ],
+)
+def test_some_changes_cannot_be_told(command: str) -> None:
+    before = after(FIRST)
+    assert lines_between(before, after(command, before)) is None
+
+
+@pytest.mark.parametrize("command", ["unset -n ref", "unset -n ref; ref=2", "ref=/tmp"])
+def test_permanent_variables_are_not_taken_back(command: str) -> None:
+    before = after("readonly ro=1; x=1; declare -n ref=x")
+    now = after("unset -n ref; ref=3")
+    assert lines_between(before, now) is None
+    # What they name can change.
+    named = after("ref=5; y=6", before)
+    assert state_if_told(before, named) == after(":", named)
+
+
+@pytest.mark.parametrize("name", ["declare", "unset"])
+def test_words_of_the_lines_may_not_be_shadowed(name: str) -> None:
+    before = after(f"{name}() {{ :; }}")
+    assert lines_between(before, after("x=1", before)) is None
+
+
+def test_new_session_can_be_told_a_whole_state() -> None:
+    script = "alias a=b; shopt -s nullglob; umask 077; cd /usr; x=1; export E=2; set -f; f[3]=4"
+    now = after(script)
+    assert state_if_told(BASE, now) == after(":", now)
+
+
+def test_a_changed_locale_is_told_once() -> None:
+    locale = with_late_checked(after("export LANG=C.UTF-8"), BASE.env)
+    assert state_if_told(after(":"), locale) == after(":", locale)
+    other = with_late_checked(after("export LANG=POSIX", locale), BASE.env)
+    assert lines_between(locale, other) is None
+
+
+def test_functions_are_not_told() -> None:
+    assert lines_between(BASE, after("f() { :; }")) is None
+    assert lines_between(after("f() { :; }"), after(":")) is None
+    with_functions = replace(
+        BASE, env={**BASE.env, b"BASH_FUNC_f%%": b"() { :; }"}, function_names=frozenset({b"f"})
+    )
+    assert lines_between(with_functions, after("unset -f f", with_functions)) is None
+
+
+STATEMENTS = st.lists(
+    st.sampled_from(
+        (
+            *("x=1", "x=2", "export x", "export -n x", "unset x", "declare -i x=7", "x+=1"),
+            *("y=$'\\n'", "declare -a y=(1 2)", "unset y", "declare -A y=([k]=v)", "declare -x y"),
+            *("cd /", "cd /usr", "cd /tmp", "cd -", "IFS=:", "unset IFS", "set -u", "set +u -f"),
+            *("unset OLDPWD", "export Z=1", "PATH=/bin:$PATH", "readonly r=1", "declare -n n=x"),
+        )
+    ),
+    max_size=6,
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(STATEMENTS, STATEMENTS, STATEMENTS)
+def test_any_told_bash_has_the_same_state(
+    first: list[str], second: list[str], third: list[str]
+) -> None:
+    def run(statements: list[str], state: ShellState) -> ShellState:
+        quiet = "; ".join(f"{{ {each}; }} 2>/dev/null >&2" for each in (*statements, ":"))
+        return after(quiet, state)
+
+    before = run(first, BASE)
+    now = run(third, run(second, before))
+    for start in (BASE, before):
+        told = state_if_told(start, now)
+        assert told is None or told == after(":", now)
