@@ -13,7 +13,9 @@ from shelld.sessions.state import ShellState
 BASE = ShellState(b"/", {b"PATH": os.environb[b"PATH"], b"LC_ALL": b"C.UTF-8"})
 
 
-def dump_of(command: str, state: ShellState = BASE, *, told: bytes = b"") -> bytes:
+def dump_of(
+    command: str, state: ShellState = BASE, *, told: bytes = b"", lists_options: bool = True
+) -> bytes:
     """Return the dump of a bash that starts from `state`, is `told` more, and runs `command`."""
     descriptor = os.memfd_create("prelude")
     try:
@@ -23,7 +25,10 @@ def dump_of(command: str, state: ShellState = BASE, *, told: bytes = b"") -> byt
             [
                 b"bash",
                 b"-c",
-                command.encode() + b"\n{ " + dump_program(b"/nowhere") + b"; } 2>/dev/null",
+                command.encode()
+                + b"\n{ "
+                + dump_program(b"/nowhere", lists_options=lists_options)
+                + b"; } 2>/dev/null",
             ],
             env={**env, **state.functions, b"BASH_ENV": b"/proc/self/fd/%d" % descriptor},
             cwd=state.cwd,

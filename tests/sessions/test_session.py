@@ -29,7 +29,7 @@ from shelld.sessions.session import (
     Left,
     Session,
 )
-from shelld.sessions.state import ShellState
+from shelld.sessions.state import OptionNames, ShellState
 from shelld_protocol.structs import Unkept
 
 BASE = ShellState(b"/", {b"PATH": b"/usr/bin:/bin"}, inherits_cwd=True)
@@ -133,9 +133,9 @@ def test_parsing_time_is_linear_in_functions() -> None:
 async def test_a_long_dump_is_read_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     readers: list[int] = []
 
-    def parse(dump: bytes) -> ShellState | None:
+    def parse(dump: bytes, known: OptionNames) -> ShellState | None:
         readers.append(threading.get_ident())
-        return parse_dump(dump)
+        return parse_dump(dump, known)
 
     monkeypatch.setattr(module, "parse_dump", parse)
     session = new_session(BASE)
@@ -199,7 +199,7 @@ async def test_later_command_wins_over_long_dump() -> None:
 
 
 def test_failed_parsing_keeps_the_previous_state(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(_dump: bytes) -> ShellState | None:
+    def fail(*_: object) -> ShellState | None:
         raise MemoryError
 
     session = new_session(BASE)

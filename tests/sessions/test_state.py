@@ -267,3 +267,14 @@ def test_long_command_is_assumed_to_set_traps() -> None:
     assert not may_trap(b"echo " + b"a " * 100, state)
     assert may_trap(b"echo " + b"a " * 100_000, state)
     assert not may_trap(b"echo " + b"a " * 100_000, BASE)
+
+
+def test_options_are_listed_once() -> None:
+    listed = dump_of("shopt -s dotglob nullglob; set -f -o posix")
+    short = dump_of("shopt -s dotglob nullglob; set -f -o posix", lists_options=False)
+    assert len(short) < len(listed) - 1_000
+    assert parse_dump(short) is None
+    state = parse_dump(listed)
+    assert state is not None
+    assert b"nullglob" in state.option_names.of_shopt
+    assert parse_dump(short, state.option_names) == state

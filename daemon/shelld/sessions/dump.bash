@@ -25,10 +25,10 @@ __shelld_posix=${POSIXLY_CORRECT+__shelld_posix}; _=${POSIXLY_CORRECT=};
 \builtin local __shelld_posix && (\builtin eval GLOBALS);
 \builtin printf "\0";
 
-\builtin set +o;
+SET_OPTIONS
 \builtin printf "\0";
 
-\builtin shopt -p;
+\builtin shopt -p SHOPT_OPTIONS;
 \builtin printf "\0";
 
 \builtin set +o posix;

@@ -37,6 +37,7 @@ def dump_program(
     globals_word: bytes = GLOBALS_WORD,
     before_functions: bytes = b"",
     checks_functions: bool = False,
+    lists_options: bool = True,
 ) -> bytes:
     """Return the program, in one line.
 
@@ -45,8 +46,12 @@ def dump_program(
     longer interfere. Each ends with "; ". Bash has left posix mode by then: in posix mode, it would
     exit if `eval` defined a function whose name is not an identifier. `checks_functions`: whether
     bash checks that it can parse what it has printed. Its standard output must then be a file.
+    `lists_options`: whether bash lists the names of all options. They are known after one dump.
     """
     program = _DUMP.replace(b"OWN_DIRECTORY", own_directory).replace(b"GLOBALS", globals_word)
     program = program.replace(b"CHECK_FUNCTIONS ", _CHECK if checks_functions else b"")
+    program = program.replace(b"SET_OPTIONS ", rb"\builtin set +o; " if lists_options else b"")
+    # This option cannot be told from BASHOPTS, see `dump_parser`.
+    program = program.replace(b" SHOPT_OPTIONS", b"" if lists_options else b" dotglob")
     # Replaced last, because these commands may contain anything.
     return program.replace(b"BEFORE_FUNCTIONS ", before_functions)

@@ -23,7 +23,7 @@ from shelld.sessions.functions import (
     without_export,
 )
 from shelld.sessions.quoting import quote, unquote
-from shelld.sessions.state import ShellState, exported
+from shelld.sessions.state import OptionNames, ShellState, exported
 from shelld.sessions.variables import NOT_IMPORTED, SET_AT_START
 
 _PARTS: Final = 9
@@ -51,6 +51,8 @@ _OPTIONS: Final = re.compile(rb'^(declare -\S+ %s=")([^"\n]*+)"$' % OPTIONS_VARI
 _UMASK: Final = re.compile(rb"[0-7]{1,5}\n")
 _ALIAS: Final = re.compile(rb"alias (?:-- )?+(([^=\n]++)=(?:'[^']*+'|\\')++\n)")
 _ALIASES: Final = re.compile(rb"(?:%s)*+" % _ALIAS.pattern)
+
+_UNKNOWN: Final = OptionNames()
 
 # The cache keeps the settings of this many dumps of at most this length.
 _MAX_CACHED: Final = 32
@@ -105,8 +107,11 @@ def _directory(told: bytes) -> tuple[bytes, bool]:
     return (cwd, is_daemons) if cwd.startswith(b"/") else (b"", False)
 
 
-def parse_dump(dump: bytes) -> ShellState | None:
-    """Return the state that a dump describes; None if it is incomplete or has another form."""
+def parse_dump(dump: bytes, known: OptionNames = _UNKNOWN) -> ShellState | None:
+    """Return the state that a dump describes; None if it is incomplete or has another form.
+
+    `known`: the names of options, for a dump without them.
+    """
     parts = _parts(dump)
     found = declarations_in(parts[0]) if parts else None
     if parts is None or found is None:
@@ -116,7 +121,7 @@ def parse_dump(dump: bytes) -> ShellState | None:
     if variables.enabled is None:
         return None
     read = _settings if len(dump) <= _MAX_CACHED_BYTES else _settings.__wrapped__
-    settings = read(variables.enabled, *parts[1:-2])
+    settings = read(known, variables.enabled, *parts[1:-2])
     if settings is None:
         return None
     directory, is_daemons = _directory(cwd)
@@ -137,6 +142,7 @@ def parse_dump(dump: bytes) -> ShellState | None:
         functions=defined.entries,
         private=defined.private,
         sets_traps=settings.sets_traps,
+        option_names=settings.option_names,
     )
 
 
@@ -193,10 +199,11 @@ class _Settings(Struct, frozen=True):
     names: frozenset[bytes]
     function_names: frozenset[bytes]
     sets_traps: bool
+    option_names: OptionNames
 
 
 @lru_cache(maxsize=_MAX_CACHED)
-def _settings(value: bytes, *parts: bytes) -> _Settings | None:
+def _settings(known: OptionNames, value: bytes, *parts: bytes) -> _Settings | None:
     """Parse these parts of a dump. Returns None if one has another form.
 
     `value` is that of `OPTIONS_VARIABLE`.
@@ -210,6 +217,9 @@ def _settings(value: bytes, *parts: bytes) -> _Settings | None:
         and _UMASK.fullmatch(umask)
     ):
         return None
+    listed = _option_names(flags, options) if flags else known
+    if not listed.is_known:
+        return None
     enabled = _enabled(value, options)
     names = [_attributes(line) for line in listing.split(b"\n")[:-1]]
     function_names = frozenset(name for _, name in names)
@@ -220,14 +230,19 @@ def _settings(value: bytes, *parts: bytes) -> _Settings | None:
             functions.removesuffix(_UNPARSABLE).removesuffix(b"\n"),
             by_environment=is_parsable and b"posix" not in enabled,
         ),
-        switches=_switches(options, enabled) + b"\\builtin umask %s" % umask,
+        switches=_switches(listed.of_shopt, enabled) + b"\\builtin umask %s" % umask,
         # A function or another alias may be named "alias".
         aliases=_ALIAS.sub(rb"\\builtin alias -- \1", aliases),
-        options=_set_options(flags, enabled),
+        options=_set_options(listed.of_set, enabled),
         names=function_names.union(found[2] for found in _ALIAS.finditer(aliases)),
         function_names=function_names,
         sets_traps=b"trap" in functions or b"trap" in aliases,
+        option_names=listed,
     )
+
+
+def _option_names(flags: bytes, options: bytes) -> OptionNames:
+    return OptionNames(frozenset(_OPTION.findall(flags)), frozenset(_OPTION.findall(options)))
 
 
 def _enabled(value: bytes, listing: bytes) -> frozenset[bytes]:
@@ -264,24 +279,16 @@ def _pushed(variable: bytes, listing: bytes) -> bytes:
     return b"{\n%s} >/dev/null\n" % b"".join(lines) if lines else b""
 
 
-def _switches(lines: bytes, enabled: frozenset[bytes]) -> bytes:
-    on, off = _sorted_options(lines, enabled)
+def _switches(names: frozenset[bytes], enabled: frozenset[bytes]) -> bytes:
     return b"".join(
-        b"\\builtin shopt -%s %s\n" % (letter, b" ".join(names))
-        for letter, names in ((b"s", on), (b"u", off))
-        if names
+        b"\\builtin shopt -%s %s\n" % (letter, b" ".join(sorted(chosen)))
+        for letter, chosen in ((b"s", names & enabled), (b"u", names - enabled))
+        if chosen
     )
 
 
-def _set_options(lines: bytes, enabled: frozenset[bytes]) -> bytes:
-    on, off = _sorted_options(lines, enabled)
+def _set_options(names: frozenset[bytes], enabled: frozenset[bytes]) -> bytes:
     # Posix mode comes first: it sets a variable, which allexport would export.
-    on.sort(key=lambda name: name != b"posix")
-    words = [b"-o " + name for name in on] + [b"+o " + name for name in off]
+    on = sorted(names & enabled, key=lambda name: (name != b"posix", name))
+    words = [b"-o " + name for name in on] + [b"+o " + name for name in sorted(names - enabled)]
     return b"\\builtin set %s\n" % b" ".join(words)
-
-
-def _sorted_options(lines: bytes, enabled: frozenset[bytes]) -> tuple[list[bytes], list[bytes]]:
-    """Return the options in `lines` that are on, and those that are off."""
-    names = frozenset(_OPTION.findall(lines))
-    return sorted(names & enabled), sorted(names - enabled)

@@ -60,13 +60,14 @@ def dump_at_exit(
     *,
     shares_trap: bool,
     checks_functions: bool = False,
+    lists_options: bool = True,
     before_dump: bytes = b"",
 ) -> bytes:
     """Return the lines that make bash write its state to `path` after its command.
 
     `own_directory` is a path to the daemon's directory. Bash writes `mark`, of letters and digits,
-    after its state. `shares_trap`: the command may set a trap on EXIT, too. `checks_functions`: see
-    `dump_program`. `before_dump`: see `before_functions` there.
+    after its state. `shares_trap`: the command may set a trap on EXIT, too. `checks_functions` and
+    `lists_options`: see `dump_program`. `before_dump`: see `before_functions` there.
     """
     # `set -e` and a trap on ERR also apply to the text of a trap. So this text is one command,
     # which both of them ignore. A restricted shell cannot write to a file; its error message goes
@@ -82,7 +83,10 @@ def dump_at_exit(
     redirections = rb"2>&- 2>/dev/null >>%s %s" % (file, trace)
     end = rb"; \builtin printf " + mark
     program = dump_program(
-        own_directory.encode(), before_functions=before_dump, checks_functions=checks_functions
+        own_directory.encode(),
+        before_functions=before_dump,
+        checks_functions=checks_functions,
+        lists_options=lists_options,
     )
     if not shares_trap:
         return _trap(program + end, redirections)
@@ -95,6 +99,7 @@ def dump_at_exit(
         globals_word=_in_table(b"GLOBALS"),
         before_functions=rb"\builtin eval %s; " % _in_table(b"BEFORE") if before_dump else b"",
         checks_functions=checks_functions,
+        lists_options=lists_options,
     )
     dump = begin + program + end
     wrapper = _WRAPPER.replace(b"REDIRECTIONS", quote(redirections))

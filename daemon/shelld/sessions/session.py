@@ -19,7 +19,14 @@ from shelld.sessions.calls import Told, untouched, without_options_of_call
 from shelld.sessions.dump_parser import has_lost_functions, hides_options, is_whole, parse_dump
 from shelld.sessions.dumps import DumpFiles
 from shelld.sessions.mounts import Mounts
-from shelld.sessions.state import CHECKED, ShellState, exported, passed_on, with_late_checked
+from shelld.sessions.state import (
+    CHECKED,
+    OptionNames,
+    ShellState,
+    exported,
+    passed_on,
+    with_late_checked,
+)
 from shelld.sessions.text import to_bytes, to_text
 from shelld_protocol.structs import Unkept
 
@@ -189,12 +196,13 @@ class Session:
         if len(left.dump) > MAX_INLINE_BYTES:
             self._settling += 1
             return left
-        return self._keep(left, parse_dump(left.dump), _untouched(left))
+        state = parse_dump(left.dump, self.state.option_names)
+        return self._keep(left, state, _untouched(left))
 
     async def settle(self, left: Left) -> Unkept | None:
         """Parse a long dump in a thread; return why it or a part of it cannot be kept, or None."""
         try:
-            return self._keep(left, *await _parsed(left))
+            return self._keep(left, *await _parsed(left, self.state.option_names))
         finally:
             self._settling -= 1
             if self._when_settled is not None and not self._settling:
@@ -252,15 +260,15 @@ def _untouched(left: Left) -> list[bytes]:
     return untouched(left.dump, left.told, left.changes) if left.changes and left.told else []
 
 
-def _parse(left: Left) -> tuple[ShellState | None, list[bytes]]:
-    return parse_dump(left.dump), _untouched(left)
+def _parse(left: Left, known: OptionNames) -> tuple[ShellState | None, list[bytes]]:
+    return parse_dump(left.dump, known), _untouched(left)
 
 
-async def _parsed(left: Left) -> tuple[ShellState | None, list[bytes]]:
+async def _parsed(left: Left, known: OptionNames) -> tuple[ShellState | None, list[bytes]]:
     try:
-        return await run_in_thread(_parse, left)
+        return await run_in_thread(_parse, left, known)
     except RuntimeError as error:
         if faults.shortage(error) is None:
             raise
         # If no thread can start, parse it here, so that the state is not lost.
-        return _parse(left)
+        return _parse(left, known)

@@ -22,6 +22,17 @@ CHECKED: Final = (b"LC_", b"LANG", b"BASH_COMPAT")
 _NAME: Final = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*")
 
 
+class OptionNames(Struct, frozen=True):
+    """The names of all options of `set` and `shopt`. They depend on the version of bash only."""
+
+    of_set: frozenset[bytes] = frozenset()
+    of_shopt: frozenset[bytes] = frozenset()
+
+    @property
+    def is_known(self) -> bool:
+        return bool(self.of_set)
+
+
 class ShellState(Struct, frozen=True):
     """`env` has the exported variables. `script` and `options` restore the rest.
 
@@ -53,6 +64,7 @@ class ShellState(Struct, frozen=True):
     # Whether a function or an alias has the word `trap` in it.
     sets_traps: bool = False
     inherits_cwd: bool = False
+    option_names: OptionNames = OptionNames()
 
     @property
     def variables(self) -> bytes:

@@ -219,6 +219,7 @@ class Launch:
             shares_trap=shares_trap,
             # What may set a trap may also run text from elsewhere.
             checks_functions=shares_trap or may_define_here_document(command),
+            lists_options=not state.option_names.is_known,
             before_dump=again,
         )
 
