@@ -103,42 +103,10 @@ async def test_spare_shells_of_unused_sessions_end(monkeypatch: pytest.MonkeyPat
 
 async def test_rapid_commands_get_two_spare_shells() -> None:
     async with Manager() as manager:
-        manager.runtime.spares.policy.in_a_row_s = 60
+        manager.runtime.spares.policy.starts_between = math.inf
         for _ in range(3):
             await run(manager, "true")
         await wait_for_waiting(2)
-
-
-async def start_slowly(manager: Manager) -> None:
-    """Make every start count as slow, until no spare shell is left."""
-    policy = manager.runtime.spares.policy
-    policy.slow_start_factor = policy.slow_start_s = policy.in_a_row_s = 0
-    policy.pause_s = policy.retry_s = 60
-    for _ in range(3 * policy.max_slow_starts):
-        await run(manager, "true")
-    await wait_for_waiting(0)
-
-
-async def test_slow_starts_pause_spare_shells() -> None:
-    async with Manager() as manager:
-        await start_slowly(manager)
-        # The number is lower if a spare shell was not ready in time.
-        assert 0 < manager.spares_used <= manager.runtime.spares.policy.max_slow_starts
-        manager.runtime.spares.policy.pause_s = 0
-        await run(manager, "true")
-        await wait_for_waiting(1)
-
-
-async def test_slow_starts_are_tried_again_later() -> None:
-    async with Manager() as manager:
-        await start_slowly(manager)
-        manager.runtime.spares.policy.retry_s = 0
-        await run(manager, "true")
-        await wait_for_waiting(1)
-        # The last start was slow again.
-        manager.runtime.spares.policy.retry_s = 60
-        await run(manager, "true")
-        await wait_for_waiting(0)
 
 
 async def test_unwritable_memory_ends_spare_shells(
@@ -231,8 +199,9 @@ async def test_replaced_directory_does_not_disable_spare_shells(tmp_path: Path) 
     directory.mkdir()
     async with Manager() as manager:
         policy = manager.runtime.spares.policy
-        policy.max_slow_starts = 1_000
-        await run(manager, f"cd {directory}")
+        policy.starts_between = 0
+        # The function keeps the spare shells of other sessions from serving this one.
+        await run(manager, f"f() {{ :; }}; cd {directory}")
         await wait_for_waiting(1)
         for _ in range(2 * policy.max_failures):
             directory.rmdir()

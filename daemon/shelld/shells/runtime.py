@@ -83,7 +83,8 @@ class Runtime:
         self._on_enter = on_enter
         self._on_end = on_end
         self._on_release = on_release
-        self.spares = Spares(self._start_spare, SparePolicy(time.monotonic, options.spare_shells))
+        policy = SparePolicy(time.monotonic, options.spare_shells, os.cpu_count() or 1)
+        self.spares = Spares(self._start_spare, policy, self.sessions.get(None))
         self._ids = ids
         self._starting = anyio.Semaphore(MAX_STARTING, fast_acquire=True)
         self._is_open = True
@@ -132,14 +133,16 @@ class Runtime:
         spare = await self._take_spare(session, request)
         try:
             if spare is not None and self._start_in(spare, request, session):
-                self._prepare_next(self.spares.command_started, session, spare)
+                self._prepare_next(self.spares.command_started, session, spare.life.shell)
                 return spare.life.shell
         except BaseException:
             if spare is not None:
                 spare.life.discard()
             raise
         await self._starting.acquire()
-        return self._start_new(request, session)
+        shell = self._start_new(request, session)
+        self._prepare_next(self.spares.command_started, session, shell)
+        return shell
 
     async def _take_spare(self, session: Session, request: StartRequest) -> Spare | None:
         try:
@@ -267,6 +270,7 @@ class Runtime:
     def _listen(self, life: Life, moment: Moment) -> None:
         """Follow the life of a command, or of a spare shell."""
         if moment is Moment.ENDED:
+            self.spares.command_ended(life.shell)
             self._on_end(life.shell)
         elif moment is Moment.STARTED:
             if not life.launch.is_waiting:
@@ -288,6 +292,8 @@ class Runtime:
 
     def _shell_is_empty(self, life: Life) -> None:
         shell = life.shell
+        # A command that could not start has not ended.
+        self.spares.command_ended(shell)
         try:
             self._lives.discard(life)
             if isinstance(shell.input, TerminalInput):
@@ -300,7 +306,7 @@ class Runtime:
         if is_open and shell.failure is not None and shell.failure[1] == "cwd":
             self.sessions.get(shell.session).directory_failed(shell.working_dir)
         if shell.in_foreground and shell.failure is None and is_open:
-            self._prepare_next(self.spares.command_ended, self.sessions.get(shell.session))
+            self._prepare_next(self.spares.command_is_over, self.sessions.get(shell.session))
 
     def _prepare_next(self, prepare: Callable[..., None], *args: object) -> None:
         try:

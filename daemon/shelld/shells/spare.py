@@ -134,7 +134,8 @@ class SpareLaunch(Launch):
 
     @property
     def session_name(self) -> str | None:
-        return self._session.name
+        """The only session that it can serve; None if it can serve any."""
+        return None if self.state is self._session.base else self._session.name
 
     def bash_runs(self, pid: int) -> None:
         self._pid = pid

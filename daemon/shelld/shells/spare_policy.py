@@ -1,13 +1,13 @@
 """Decides which sessions get spare shells, and whether these pay. Pure: the caller passes the time.
 
-A spare shell pays off if a processor is idle while it starts, between two commands. On busy
-processors, it slows the running command down. Slow starts show that the processors are busy. Then
-no more spare shells start. After a pause, or after `retry_s`, a single start tests the processors
-again.
+A spare shell starts while a processor would otherwise be idle: between two commands. It costs as
+much as any other start, only earlier. So it does no harm on a machine that is busy with other work.
+It does if it starts while shelld's own commands keep all processors busy: then it delays them.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, TypeVar
@@ -16,7 +16,7 @@ from msgspec import Struct
 
 
 class Waiting(Protocol):
-    """A spare shell: its session, and since when it has waited."""
+    """A spare shell: the session that it is for (None: any), and since when it has waited."""
 
     @property
     def session_name(self) -> str | None: ...
@@ -28,69 +28,48 @@ class Waiting(Protocol):
 W = TypeVar("W", bound=Waiting)
 
 
-class _Session(Struct):
-    # When its last command ended.
-    used_at: float = -math.inf
-    # Slow starts minus fast ones since the last pause, and when this number last changed.
-    slow_starts: int = 0
-    judged_at: float = -math.inf
-
-
 class SparePolicy(Struct, eq=False):
     """At most `limit` spare shells wait. Times are in seconds."""
 
     clock: Callable[[], float]
     limit: int
+    processors: int
     # A session that was not used for this long has no spare shells.
     idle_s: float = 300.0
     # Spare shells younger than this do not make room for others. Otherwise sessions that take turns
     # would end each other's spare shells before they are used.
     min_age_s: float = 15.0
-    # A start takes half a millisecond on a quiet machine. It is slow if it takes longer than
-    # `slow_start_s`, and longer than `slow_start_factor` times the fastest start.
-    slow_start_s: float = 0.004
-    slow_start_factor: float = 8
-    # No spare shells once slow starts outnumber fast ones by this many.
-    max_slow_starts: int = 4
-    # After this long without a command, forget slow starts.
-    pause_s: float = 0.1
-    # Without a pause, try one start again after this long.
-    retry_s: float = 1.0
-    # If commands follow one another within `in_a_row_s`, then `in_a_row` spare shells wait, and
-    # they start while a command runs. Otherwise none starts while a command runs.
-    in_a_row_s: float = 0.005
+    # Commands follow one another at once if the time between them is shorter than this many starts.
+    # Then `in_a_row` spare shells wait, and they start while a command runs. Otherwise none starts
+    # while a command runs.
+    starts_between: float = 10
     in_a_row: int = 2
+    # No spare shell starts while this many commands per processor run in the foreground.
+    max_running: float = 2
     # After this many consecutive failures, assume that the system forbids spare shells.
     max_failures: int = 3
-    _sessions: dict[str | None, _Session] = {}
-    _fastest_start_s: float = math.inf
+    # When the last command of each session ended, in this order.
+    _used_at: dict[str | None, float] = {}
+    _fastest_start_s: float | None = None
     _failures: int = 0
 
     # -- observations -----------------------------------------------------------------------
 
-    def command_ended(self, name: str | None) -> None:
-        self._session(name).used_at = self.clock()
+    def command_ended(self, name: str | None) -> bool:
+        """Note the end of a command. Return whether its session gets spare shells of its own.
 
-    def command_comes(self, name: str | None, start_took: float | None = None) -> None:
-        """Note that a session runs a command, and how long its spare shell took to start.
-
-        `start_took` is infinite for a spare shell that was not ready, and None if there was none.
-        After a pause, forgets all slow starts; without a pause, forgets one from time to time.
+        It does if it is one of the few that are used in turns. Otherwise, the spare shells of the
+        session would end before it uses them.
         """
-        session, now = self._session(name), self.clock()
-        if now - session.used_at > self.pause_s:
-            session.slow_starts = 0
-        elif now - session.judged_at > self.retry_s:
-            session.slow_starts = min(session.slow_starts, self.max_slow_starts - 1)
-        if start_took is not None:
-            change = 1 if self._is_slow(start_took) else -1
-            session.slow_starts = max(0, session.slow_starts + change)
-            session.judged_at = now
+        recent = itertools.islice(reversed(self._used_at), self.limit)
+        is_used_often = name in recent
+        self._used_at.pop(name, None)
+        self._used_at[name] = self.clock()
+        return is_used_often
 
-    def _is_slow(self, seconds: float) -> bool:
-        self._fastest_start_s = min(self._fastest_start_s, seconds)
-        limit = max(self.slow_start_s, self.slow_start_factor * self._fastest_start_s)
-        return seconds > limit or math.isinf(seconds)
+    def note_start(self, seconds: float) -> None:
+        """Note how long the start of a spare shell took."""
+        self._fastest_start_s = min(self._fastest_start_s or seconds, seconds)
 
     def note_use(self, *, succeeded: bool) -> bool:
         """Note whether a spare shell could be used. Return whether to try more."""
@@ -99,24 +78,22 @@ class SparePolicy(Struct, eq=False):
 
     def forget(self, name: str | None) -> None:
         """Forget a closed session."""
-        self._sessions.pop(name, None)
+        self._used_at.pop(name, None)
 
-    def _session(self, name: str | None) -> _Session:
-        session = self._sessions.get(name)
-        if session is None:
-            session = self._sessions[name] = _Session()
-        return session
+    # -- decisions --------------------------------------------------------------------------
 
-    # -- decisions -----------------------------------------------------------------
+    def wanted(self, running: int) -> int:
+        """Return how many spare shells should wait after a command of a session has ended.
 
-    def wanted(self, name: str | None) -> int:
-        """Return how many spare shells should wait after a command of the session has ended."""
-        return int(self._session(name).slow_starts < self.max_slow_starts)
+        `running`: how many commands run in the foreground.
+        """
+        return int(running < self.max_running * self.processors)
 
-    def wanted_meanwhile(self, name: str | None) -> int:
-        """Return how many spare shells should wait while a command of the session runs."""
-        follows_at_once = self.clock() - self._session(name).used_at < self.in_a_row_s
-        return self.in_a_row if follows_at_once and self.wanted(name) else 0
+    def wanted_meanwhile(self, name: str | None, running: int) -> int:
+        """Return how many spare shells should wait while a command of a session runs."""
+        pause = self.clock() - self._used_at.get(name, -math.inf)
+        follows_at_once = pause < self.starts_between * (self._fastest_start_s or 0)
+        return self.in_a_row if follows_at_once and self.wanted(running) else 0
 
     def one_that_gives_way(self, waiting: Sequence[W]) -> W | None:
         """Return the spare shell that may end to make room for a session without one."""

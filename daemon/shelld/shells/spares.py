@@ -7,17 +7,17 @@ get one.
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Callable
 from typing import Final
 
 import anyio
 
-from shelld.sessions.differences import takes_lines
+from shelld.sessions.differences import lines_between, takes_lines
 from shelld.sessions.dumps import CAN_RECORD
 from shelld.sessions.session import Session
 from shelld.shells.launch import StartRequest
 from shelld.shells.life import Life
+from shelld.shells.shell import Shell
 from shelld.shells.spare import Spare, SpareLaunch
 from shelld.shells.spare_policy import SparePolicy
 
@@ -31,34 +31,51 @@ class Spares:
     `start` starts one. Nothing here raises: without a spare shell, a command gets a new bash.
     """
 
-    def __init__(self, start: Callable[[Session], Spare], policy: SparePolicy) -> None:
+    def __init__(
+        self, start: Callable[[Session], Spare], policy: SparePolicy, any_session: Session
+    ) -> None:
         self._start = start
         self.policy = policy
+        # Its state is that of every new session.
+        self._any_session = any_session
         self._limit = policy.limit if CAN_RECORD else 0
         # The number of spare shells that have run a command.
         self.used = 0
         # In start order.
         self._waiting: list[Spare] = []
+        # The commands that run in the foreground.
+        self._running: set[Shell] = set()
 
-    def command_started(self, session: Session, spare: Spare) -> None:
-        """Start the next spare shell. It is told what this command changes."""
-        self.policy.command_comes(session.name, spare.launch.start_took)
-        self._provide(session, self.policy.wanted_meanwhile(session.name))
+    def command_started(self, session: Session, shell: Shell) -> None:
+        """Start the next spare shells, if commands follow one another at once."""
+        if shell.in_foreground:
+            self._running.add(shell)
+        if self._limit:
+            self._provide(
+                session, self.policy.wanted_meanwhile(session.name, self._count_running())
+            )
 
-    def command_ended(self, session: Session) -> None:
+    def command_ended(self, shell: Shell) -> None:
+        self._running.discard(shell)
+
+    def command_is_over(self, session: Session) -> None:
         """Start the next spare shells, now that there is time."""
-        self.policy.command_ended(session.name)
-        if not session.when_settled(lambda: self._refill(session)):
-            self._refill(session)
+        has_own = self.policy.command_ended(session.name)
+        if not session.when_settled(lambda: self._refill(session, has_own=has_own)):
+            self._refill(session, has_own=has_own)
 
-    def _refill(self, session: Session) -> None:
+    def _refill(self, session: Session, *, has_own: bool) -> None:
         for spare in self._of(session.name):
             if not spare.launch.can_become(session.state):
                 self._end(spare)
-        self._provide(session, self.policy.wanted(session.name))
+        has_own = has_own or lines_between(session.base, session.state) is None
+        count = self.policy.wanted(self._count_running())
+        self._provide(session if has_own else self._any_session, count)
 
     def _provide(self, session: Session, count: int) -> None:
         """Start spare shells until this many wait for a session, as far as the policy allows."""
+        if session.state is session.base:
+            session = self._any_session
         waiting = len(self._of(session.name))
         while waiting < count and self._has_room(waiting) and _can_wait(session):
             waiting += 1
@@ -68,6 +85,9 @@ class Spares:
 
     def _of(self, name: str | None) -> list[Spare]:
         return [spare for spare in self._waiting if spare.session_name == name]
+
+    def _count_running(self) -> int:
+        return sum(shell.is_in_foreground for shell in self._running)
 
     def _has_room(self, waiting: int) -> bool:
         """Whether a spare shell may start for a session that has `waiting` of them.
@@ -84,13 +104,12 @@ class Spares:
         """Return a spare shell that can run this request now. The caller owns it."""
         suitable = [spare for spare in self._waiting if spare.suits(session, request)]
         if not suitable:
-            self.policy.command_comes(session.name)
             return None
         spare = min(suitable, key=_rank)
         if spare.launch.is_ready or await self._becomes_ready(spare, session, request):
+            self.policy.note_start(spare.launch.start_took)
             self._waiting.remove(spare)
             return spare
-        self.policy.command_comes(session.name, math.inf)
         return None
 
     async def _becomes_ready(self, spare: Spare, session: Session, request: StartRequest) -> bool:
@@ -107,8 +126,6 @@ class Spares:
             # Otherwise the next command would wait for it, too.
             self._end(spare)
             return False
-        # It was not ready in time.
-        launch.start_took = math.inf
         _look(launch)
         return launch.is_ready
 
