@@ -132,10 +132,19 @@ def test_new_sessions_share_spare_shells(daemon: RawDaemon) -> None:
 
 def test_sessions_do_not_see_the_environment_of_others(daemon: RawDaemon) -> None:
     daemon.bash("export SECRET=abc", session="a")
-    daemon.wait_for_spare()
+    daemon.bash("true", session="a")
+    wait_for(lambda: any(b"SECRET" in environment_of(pid) for pid in spares_of(daemon)), "a's own")
     for session in ("b", None):
-        shown = daemon.bash("cat /proc/$$/environ; cat /proc/self/environ", session=session)
+        shown = daemon.bash("cat /proc/$$/environ", session=session)
         assert "SECRET" not in shown["stdout"]
+    assert any(b"SECRET" in environment_of(pid) for pid in spares_of(daemon))
+
+
+def environment_of(pid: int) -> bytes:
+    """Return the first environment of a process; b"" if it has ended."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/environ").read_bytes()
+    return b""
 
 
 def test_command_enters_replaced_directory(daemon: RawDaemon, tmp_path: Path) -> None:

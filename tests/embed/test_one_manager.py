@@ -630,8 +630,6 @@ from shelld.tools.base import ExecutionContext
 async def main():
     tool, context = BashTool(), ExecutionContext("")
     manager = await ShellManager().manager()
-    # On a busy machine none would be started.
-    manager.runtime.spares.policy.max_slow_starts = 1_000
     await tool.execute(context, command="x=1")
 
     async def is_ready():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -84,14 +86,67 @@ def test_some_changes_cannot_be_told(command: str) -> None:
     assert lines_between(before, after(command, before)) is None
 
 
-@pytest.mark.parametrize("command", ["unset -n ref", "unset -n ref; ref=2", "ref=/tmp"])
-def test_permanent_variables_are_not_taken_back(command: str) -> None:
-    before = after("readonly ro=1; x=1; declare -n ref=x")
-    now = after("unset -n ref; ref=3")
-    assert lines_between(before, now) is None
-    # What they name can change.
-    named = after("ref=5; y=6", before)
-    assert state_if_told(before, named) == after(":", named)
+@pytest.mark.parametrize(
+    ("first", "command"),
+    [
+        ("readonly v=1", "v=2"),
+        ("declare -ir v=1", "v=2"),
+        ("declare -ru v=a", "v=b"),
+        ("x=1; declare -n v=x", "v=y"),
+        ("unset HOSTNAME; readonly HOSTNAME", "HOSTNAME=2"),
+    ],
+)
+def test_permanent_variables_are_not_taken_back(first: str, command: str) -> None:
+    before = after(first)
+    assert lines_between(before, after(command)) is None
+    # Other variables can change.
+    now = after("other=6", before)
+    assert state_if_told(before, now) == after(":", now)
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        "cd /usr; readonly OLDPWD",
+        "cd /usr; declare -n OLDPWD=foo",
+        "cd /usr; declare -i OLDPWD",
+        "cd /usr; export -n OLDPWD",
+        "unset PWD",
+    ],
+)
+def test_nothing_but_oldpwd_changes_with_the_directory(first: str) -> None:
+    before = after(first)
+    assert lines_between(before, after("cd /tmp")) is None
+
+
+@pytest.mark.parametrize("command", ["cd /tmp; cd /usr; readonly OLDPWD", "cd /usr; unset OLDPWD"])
+def test_new_session_can_be_told_an_odd_oldpwd(command: str) -> None:
+    now = after(command)
+    assert state_if_told(BASE, now) == after(":", now)
+
+
+def test_only_the_path_of_the_daemons_directory_may_be_told() -> None:
+    own = replace(BASE, inherits_cwd=True)
+    elsewhere = after("cd /usr")
+    assert lines_between(own, elsewhere)
+    assert lines_between(elsewhere, own) is None
+    assert lines_between(BASE, own) is None
+    # The path can be the same if the daemon's directory was renamed.
+    assert b"cd -- '/'" in (lines_between(own, after("cd /usr; cd /")) or b"")
+
+
+def test_bash_that_cannot_change_its_directory_runs_nothing() -> None:
+    gone = replace(after("cd /usr"), cwd=b"/gone")
+    lines = lines_between(BASE, gone)
+    assert lines is not None
+    result = subprocess.run([b"bash", b"-c", lines + b"echo ran"], capture_output=True, check=False)
+    assert (result.stdout, result.returncode) == (b"", 1)
+
+
+def test_large_states_are_not_compared() -> None:
+    many = {b"v%d" % number: b"declare -- v=1\n" for number in range(3_000)}
+    large = replace(BASE, declarations=many)
+    assert lines_between(large, replace(large, env={**BASE.env, b"A": b"1"})) is None
 
 
 @pytest.mark.parametrize("name", ["declare", "unset"])
@@ -122,13 +177,30 @@ def test_functions_are_not_told() -> None:
     assert lines_between(with_functions, after("unset -f f", with_functions)) is None
 
 
+def test_functions_outside_the_environment_are_told_to_new_sessions() -> None:
+    # An extended pattern keeps the function from the environment.
+    now = after("shopt -s extglob; f() { [[ $1 == @(a|b) ]]; }; shopt -u extglob")
+    assert now.definitions
+    assert state_if_told(BASE, now) == after(":", now)
+    assert lines_between(after("x=1"), now) is None
+
+
 STATEMENTS = st.lists(
     st.sampled_from(
         (
             *("x=1", "x=2", "export x", "export -n x", "unset x", "declare -i x=7", "x+=1"),
             *("y=$'\\n'", "declare -a y=(1 2)", "unset y", "declare -A y=([k]=v)", "declare -x y"),
             *("cd /", "cd /usr", "cd /tmp", "cd -", "IFS=:", "unset IFS", "set -u", "set +u -f"),
-            *("unset OLDPWD", "export Z=1", "PATH=/bin:$PATH", "readonly r=1", "declare -n n=x"),
+            *(
+                "unset OLDPWD",
+                "unset PWD",
+                "export Z=1",
+                "PATH=/bin:$PATH",
+                "readonly r=1",
+                "declare -ir r=2",
+                "declare -n n=x",
+            ),
+            *("readonly OLDPWD", "declare -l y=A", "export -n OLDPWD", "alias a=b", "set -a"),
         )
     ),
     max_size=6,

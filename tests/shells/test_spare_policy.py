@@ -29,41 +29,28 @@ def clock() -> Clock:
 
 @pytest.fixture
 def policy(clock: Clock) -> SparePolicy:
-    return SparePolicy(clock, limit=4, processors=2)
+    return SparePolicy(clock, limit=4)
 
 
-def test_command_gets_one_spare_shell(policy: SparePolicy) -> None:
-    policy.command_ended("a")
-    assert policy.wanted(running=0) == 1
-
-
-def test_only_rapid_commands_want_more_spare_shells(policy: SparePolicy, clock: Clock) -> None:
-    assert policy.wanted_meanwhile("a", running=1) == 0
+def test_only_rapid_commands_follow_at_once(policy: SparePolicy, clock: Clock) -> None:
+    policy.command_is_over("a")
+    assert not policy.follows_at_once("a")
     policy.note_start(0.001)
     policy.note_start(0.1)
-    policy.command_ended("a")
     clock.now += 0.009
-    assert policy.wanted_meanwhile("a", running=1) == policy.in_a_row
-    assert policy.wanted_meanwhile("b", running=1) == 0
+    assert policy.follows_at_once("a")
+    assert not policy.follows_at_once("b")
     clock.now += 0.002
-    assert policy.wanted_meanwhile("a", running=1) == 0
-
-
-def test_busy_processors_get_no_spare_shells(policy: SparePolicy) -> None:
-    policy.note_start(1)
-    policy.command_ended("a")
-    assert (policy.wanted(running=3), policy.wanted(running=4)) == (1, 0)
-    assert policy.wanted_meanwhile("a", running=3) == policy.in_a_row
-    assert policy.wanted_meanwhile("a", running=4) == 0
+    assert not policy.follows_at_once("a")
 
 
 def test_only_sessions_used_in_turns_have_their_own(policy: SparePolicy) -> None:
     names = [str(number) for number in range(policy.limit)]
-    assert [policy.command_ended(name) for name in names] == [False] * policy.limit
-    assert [policy.command_ended(name) for name in names] == [True] * policy.limit
-    assert not policy.command_ended("another")
-    assert not policy.command_ended(names[0])
-    assert policy.command_ended(names[0])
+    assert [policy.command_is_over(name) for name in names] == [False] * policy.limit
+    assert [policy.command_is_over(name) for name in names] == [True] * policy.limit
+    assert not policy.command_is_over("another")
+    assert not policy.command_is_over(names[0])
+    assert policy.command_is_over(names[0])
 
 
 def test_unusable_spare_shells_are_given_up(policy: SparePolicy) -> None:
@@ -89,6 +76,6 @@ def test_long_waiting_spare_shells_are_not_needed(policy: SparePolicy, clock: Cl
 
 
 def test_a_closed_session_is_forgotten(policy: SparePolicy) -> None:
-    policy.command_ended("a")
+    policy.command_is_over("a")
     policy.forget("a")
-    assert not policy.command_ended("a")
+    assert not policy.command_is_over("a")

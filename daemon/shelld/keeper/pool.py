@@ -23,7 +23,7 @@ from shelld.keeper.orphan_reaper import KILL_INTERVAL_MS, REAPED_AT_ONCE, Orphan
 from shelld.keeper.tree import look, own_children, processes, session_of
 
 # Enough for a burst of short commands; an idle runner costs about 1.3 MiB.
-MAX_IDLE: Final = 8
+MAX_IDLE: Final = 64
 # Idle runners that `trim` keeps even if no command has needed them.
 SPARE: Final = 2
 

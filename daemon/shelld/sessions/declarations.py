@@ -35,8 +35,8 @@ _DECLARATION: Final = re.compile(
 )
 ELEMENT: Final = re.compile(rb"\[\d++\]=(%s)" % _STRING, re.VERBOSE | re.DOTALL)
 
-# The cache keeps this many lines of at most this length: less than 4 MB.
-_MAX_CACHED: Final = 4_096
+# The cache keeps this many lines of at most this length: a few MB at most.
+_MAX_CACHED: Final = 2_048
 _MAX_CACHED_BYTES: Final = 512
 
 

@@ -1,13 +1,14 @@
 """Tells a bash that has restored one state how another state differs. Pure.
 
-Bash runs these lines after the script of the first state. Then it has what the script of the second
-state would have made of a new bash. Variables and the directory can be told. What has an order or
-cannot be taken back cannot be told: functions, aliases, options of `shopt`, readonly variables.
+Bash runs these lines after the script of the first state. Then it has all that a new bash has after
+the script of the second state. The lines change variables and the directory. A bash in the state of
+a new session is also told aliases, options of `shopt`, and functions that are not in the
+environment; any other bash already has such things. A readonly variable cannot be taken back. If
+something differs that cannot be told, there are no lines.
 """
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 from shelld.sessions.quoting import quote
@@ -16,6 +17,8 @@ from shelld.sessions.variables import LIKE_OTHERS, OWN_VARIABLES
 
 # More lines would take longer than the start of another bash saves.
 _MAX_BYTES: Final = 16 * 1024
+# Comparing more variables would delay other requests: this many take less than a millisecond.
+_MAX_VARIABLES: Final = 2_000
 # A change of these variables has other effects: on bash's messages, its options or its start.
 _SPECIAL: Final = OWN_VARIABLES | {b"BASH_ENV", b"GLOBIGNORE", b"OPTIND", b"POSIXLY_CORRECT"}
 # Words in the lines that a spare shell is told. A function or alias with one of these names would
@@ -24,8 +27,9 @@ _WORDS: Final = frozenset(
     b"""! [[ ]] { } builtin case declare do done elif else esac exec fi for if in then trap
     unset""".split()
 )
-# A readonly variable, or one that names another.
-_PERMANENT: Final = re.compile(rb"declare -\S*[nr]")
+_OLDPWD: Final = b"OLDPWD"
+# The line for OLDPWD if there was no other directory before.
+_WITHOUT_VALUE: Final = b"unset -v OLDPWD; declare -x OLDPWD\n"
 
 _Value = tuple[bytes | None, bytes | None]
 _NOTHING: Final[_Value] = (None, None)
@@ -45,58 +49,74 @@ def lines_between(before: ShellState, after: ShellState) -> bytes | None:
         return b""
     if not (takes_lines(before) and takes_lines(after) and _has_same_functions(before, after)):
         return None
-    parts = [_directory(before, after), _variables(before, after)]
-    for old, new in (
-        (before.definitions, after.definitions),
-        (before.switches, after.switches),
-        (before.aliases, after.aliases),
-    ):
-        # The script of a bash that has started just now has none of these.
-        parts.append(b"" if old == new else None if old else new)
-    if before.cwd != after.cwd:
-        parts.append(_previous_directory(after))
-    told = [part for part in parts if part is not None]
-    lines = b"".join(told)
-    return lines if len(told) == len(parts) and len(lines) <= _MAX_BYTES else None
+    if max(_size(before), _size(after)) > _MAX_VARIABLES:
+        return None
+    directory, variables = _directory(before, after), _variables(before, after)
+    rest = _rest_of_script(before, after)
+    if directory is None or variables is None or rest is None:
+        return None
+    lines = directory + variables + rest
+    return lines if len(lines) <= _MAX_BYTES else None
+
+
+def _size(state: ShellState) -> int:
+    return len(state.env) + len(state.declarations)
 
 
 def _has_same_functions(before: ShellState, after: ShellState) -> bool:
-    return (
-        before.functions == after.functions
-        and before.private == after.private
-        and before.function_names == after.function_names
-    )
+    """Whether both have the same functions in their environments."""
+    # The daemon's own environment may have more.
+    has_listed = bool(before.definitions) or len(before.function_names) == len(before.functions)
+    is_same = before.functions == after.functions and before.private == after.private
+    return is_same and has_listed
+
+
+def goes_elsewhere(before: ShellState, after: ShellState) -> bool:
+    """Whether the lines change the directory."""
+    return (before.cwd, before.inherits_cwd) != (after.cwd, after.inherits_cwd)
 
 
 def _directory(before: ShellState, after: ShellState) -> bytes | None:
-    if (before.cwd, before.inherits_cwd) == (after.cwd, after.inherits_cwd):
+    """Return the line that changes the directory; None if it would change more."""
+    if not goes_elsewhere(before, after):
         return b""
-    # The path of the daemon's own directory may lead elsewhere by now.
-    return (
-        None if after.inherits_cwd or not after.cwd else b"\\builtin cd -- %s\n" % quote(after.cwd)
-    )
+    if b"PWD" in before.declarations or b"PWD" in after.declarations:
+        return None
+    usual = exported(_OLDPWD, before.env.get(_OLDPWD, b""))
+    if before.declarations.get(_OLDPWD) not in (None, usual, _WITHOUT_VALUE):
+        return None
+    if after.inherits_cwd or not after.cwd:
+        # The path of the daemon's own directory may lead elsewhere by now.
+        return None
+    # In the wrong directory, the command must not run.
+    return b"\\builtin cd -- %s || \\builtin exit 1\n" % quote(after.cwd)
 
 
-def _previous_directory(after: ShellState) -> bytes:
-    """Return the line that sets OLDPWD again, which `cd` has set."""
-    name = b"OLDPWD"
-    line = after.declarations.get(name)
-    if line is None and name in after.env:
-        line = exported(name, after.env[name])
-    return line or b"\\builtin unset -v OLDPWD\n"
+def _rest_of_script(before: ShellState, after: ShellState) -> bytes | None:
+    """Return what the second script has after its variables; b"" if the first has the same."""
+    old = before.definitions, before.switches, before.aliases
+    new = after.definitions, after.switches, after.aliases
+    if old == new:
+        return b""
+    return None if any(old) else b"".join(new)
 
 
 def _variables(before: ShellState, after: ShellState) -> bytes | None:
+    names = _changed(before, after)
+    if goes_elsewhere(before, after):
+        # `cd` has set it.
+        names.add(_OLDPWD)
     lines: list[bytes] = []
-    for name in _changed(before, after):
+    # In the order of the second script.
+    for name in sorted(names):
         old, new = _value(before, name), _value(after, name)
         value, declaration = new
         if name in _SPECIAL or name.startswith(CHECKED):
             if declaration is None or old != _NOTHING:
                 return None
+        elif name in before.permanent:
+            return None
         elif old != _NOTHING and not _is_plain(old, new):
-            if old[1] is not None and _PERMANENT.match(old[1]):
-                return None
             lines.append(b"\\builtin unset -v %s\n" % name)
         if declaration is not None:
             lines.append(declaration)
@@ -105,16 +125,16 @@ def _variables(before: ShellState, after: ShellState) -> bytes | None:
     return b"".join(lines)
 
 
-def _changed(before: ShellState, after: ShellState) -> list[bytes]:
-    """Return the names of variables that differ, sorted as in the second script."""
+def _changed(before: ShellState, after: ShellState) -> set[bytes]:
+    """Return the names of variables that differ."""
     differing = before.env.items() ^ after.env.items()
     differing |= before.declarations.items() ^ after.declarations.items()
-    names = sorted({name for name, _ in differing})
-    return [name for name in names if not _is_of_one_bash(name, before, after)]
+    names = {name for name, _ in differing}
+    return {name for name in names if not _is_of_one_bash(name, before, after)}
 
 
 def _is_of_one_bash(name: bytes, before: ShellState, after: ShellState) -> bool:
-    """Whether each bash sets this variable itself, and neither state says otherwise."""
+    """Whether a variable belongs to one bash, and neither script has a line for it."""
     in_scripts = name in before.declarations or name in after.declarations
     return name in OWN_VARIABLES - LIKE_OTHERS and not in_scripts
 

@@ -137,6 +137,7 @@ def parse_dump(dump: bytes, known: OptionNames = _UNKNOWN) -> ShellState | None:
         aliases=settings.aliases,
         options=settings.options,
         later=frozenset(variables.later),
+        permanent=frozenset(variables.permanent),
         names=settings.names,
         function_names=settings.function_names,
         functions=defined.entries,
@@ -152,6 +153,7 @@ class _Variables(NamedTuple):
     env: dict[bytes, bytes]
     declarations: dict[bytes, bytes]
     later: list[bytes]
+    permanent: list[bytes]
     enabled: bytes | None
     stack: bytes
 
@@ -160,6 +162,7 @@ def _variables(found: list[Declaration]) -> _Variables:
     env: dict[bytes, bytes] = {}
     declarations: dict[bytes, bytes] = {}
     later: list[bytes] = []
+    permanent: list[bytes] = []
     own: dict[bytes, bytes | None] = {}
     size = 0
     for each in found:
@@ -180,13 +183,15 @@ def _variables(found: list[Declaration]) -> _Variables:
             elif each.flags == b"x":
                 continue
         declarations[name] = each.line
+        if b"r" in each.flags or b"n" in each.flags:
+            permanent.append(name)
     missing = (NOT_IMPORTED & env.keys()) - declarations.keys()
     declarations.update((name, exported(name, env[name])) for name in missing)
     seen = {each.name for each in found}
     unset = [name for name in SET_AT_START if name not in seen]
     declarations.update((name, b"\\builtin unset -v %s\n" % name) for name in unset)
     stack = own.get(b"DIRSTACK") or b""
-    return _Variables(env, declarations, later, own.get(OPTIONS_VARIABLE), stack)
+    return _Variables(env, declarations, later, permanent, own.get(OPTIONS_VARIABLE), stack)
 
 
 class _Settings(Struct, frozen=True):

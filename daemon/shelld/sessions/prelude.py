@@ -171,8 +171,13 @@ def last_lines(
     descriptor: int,
     withheld: dict[bytes, bytes],
     recording: bytes = b"",
+    *,
+    differences: bytes = b"",
 ) -> bytes:
-    """Return the last lines of a spare shell whose prelude is on `descriptor`."""
+    """Return the last lines of a spare shell whose prelude is on `descriptor`.
+
+    `differences`: from `lines_between`.
+    """
     return b"".join(
         (
             # The prelude has used `set -e`, so that a bash that cannot open these lines exits.
@@ -183,6 +188,7 @@ def last_lines(
             # Reset SECONDS, unless the session has unset it. ([[ -v SECONDS ]] would make it an
             # integer.)
             b"" if b"SECONDS" in state.declarations else b"SECONDS=0\n",
+            differences,
             recording,
             _exported(withheld, b"POSIXLY_CORRECT"),
             state.options,

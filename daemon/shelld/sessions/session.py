@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from shelld.eventloop.threads import run_in_thread
 from shelld.process import faults
 from shelld.sessions.calls import Told, untouched, without_options_of_call
+from shelld.sessions.differences import lines_between
 from shelld.sessions.dump_parser import has_lost_functions, hides_options, is_whole, parse_dump
 from shelld.sessions.dumps import DumpFiles
 from shelld.sessions.mounts import Mounts
@@ -33,8 +34,8 @@ from shelld_protocol.structs import Unkept
 # A larger state is not kept: parsing it would delay other requests.
 MAX_DUMP_BYTES: Final = 4 * 1024 * 1024
 
-# A thread parses longer dumps. A new dump of this length takes a millisecond or two, and one that
-# differs little from others takes a third of that.
+# A thread parses longer dumps. Parsing this much takes one or two milliseconds, or a third of that
+# if most lines are in the cache.
 MAX_INLINE_BYTES: Final = 64 * 1024
 
 # Variables that are not reported: they belong to one process, or `cwd` is reported instead.
@@ -72,6 +73,8 @@ class Session:
         self._passed_on = passed_on(base.env)
         # The line for OLDPWD that repeats the value in the daemon's environment.
         self._usual_oldpwd = exported(b"OLDPWD", base.env.get(b"OLDPWD", b""))
+        # What leads from other states to this one, by the id of the other state.
+        self._lines: dict[int, tuple[ShellState, bytes | None]] = {}
         # The number of the last command that left a state, and of the last whose state was kept.
         self._ended = self._kept = 0
         # A remote directory in which a command could not start.
@@ -85,6 +88,13 @@ class Session:
     def state(self) -> ShellState:
         """The state of the next command. Every change creates a new object."""
         return self._state
+
+    def lines_from(self, before: ShellState) -> bytes | None:
+        """Return what a bash in another state must be told; None if it cannot have this state."""
+        known = self._lines.get(id(before))
+        if known is None:
+            known = self._lines[id(before)] = before, lines_between(before, self._state)
+        return known[1]
 
     @property
     def next_cwd(self) -> str:
@@ -224,8 +234,8 @@ class Session:
             return Unkept.LOCAL_OPTIONS if hides_options(left.dump) else Unkept.UNREADABLE
         if left.number > self._kept:
             # Otherwise the session has the state of a command that ended later.
-            self._kept = left.number
             self._take(left, state, names)
+            self._kept = left.number
         return Unkept.FUNCTIONS if has_lost_functions(left.dump) else None
 
     def _take(self, left: Left, state: ShellState, names: list[bytes]) -> None:
@@ -240,6 +250,7 @@ class Session:
         state = with_late_checked(state, self.base.env)
         if state != before:
             self._state = state
+            self._lines.clear()
 
     def changed_env(self) -> dict[str, str | None]:
         """Return the exported variables that differ from the daemon's; None for removed ones."""

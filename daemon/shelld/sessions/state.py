@@ -57,6 +57,8 @@ class ShellState(Struct, frozen=True):
     # The names of functions and aliases.
     names: frozenset[bytes] = frozenset()
     function_names: frozenset[bytes] = frozenset()
+    # Readonly variables, and those that name others: bash cannot replace them.
+    permanent: frozenset[bytes] = frozenset()
     # Functions that travel as environment entries and so are not in the script.
     functions: dict[bytes, bytes] = {}
     # Those of them that the session does not export.
@@ -87,6 +89,7 @@ class ShellState(Struct, frozen=True):
     def with_entries_of(self, other: ShellState, names: Iterable[bytes]) -> ShellState:
         """Return this state with these variables as they are in `other`."""
         env, declarations, later = {**self.env}, {**self.declarations}, set(self.later)
+        permanent = set(self.permanent)
         for name in names:
             for entries, others in ((env, other.env), (declarations, other.declarations)):
                 entries.pop(name, None)
@@ -94,7 +97,15 @@ class ShellState(Struct, frozen=True):
                     entries[name] = others[name]
             later.discard(name)
             later.update({name} & other.later)
-        return replace(self, env=env, declarations=declarations, later=frozenset(later))
+            permanent.discard(name)
+            permanent.update({name} & other.permanent)
+        return replace(
+            self,
+            env=env,
+            declarations=declarations,
+            later=frozenset(later),
+            permanent=frozenset(permanent),
+        )
 
 
 def exported(name: bytes, value: bytes) -> bytes:

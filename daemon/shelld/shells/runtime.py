@@ -83,7 +83,8 @@ class Runtime:
         self._on_enter = on_enter
         self._on_end = on_end
         self._on_release = on_release
-        policy = SparePolicy(time.monotonic, options.spare_shells, os.cpu_count() or 1)
+        policy = SparePolicy(time.monotonic, options.spare_shells)
+        policy.max_running = max(policy.max_running, 2 * _processors())
         self.spares = Spares(self._start_spare, policy, self.sessions.get(None))
         self._ids = ids
         self._starting = anyio.Semaphore(MAX_STARTING, fast_acquire=True)
@@ -178,14 +179,19 @@ class Runtime:
                 # Not a failure: the directory was replaced while the spare shell waited.
                 life.discard()
                 return False
+            working_dir = session.resolve(request.cwd)
             launch.run(session, request)
+        except BlockingIOError:
+            # Its pipe has too little room for its lines.
+            life.discard()
+            return False
         except OSError:
             # Somebody may have killed it.
             life.discard()
             self.spares.note_use(succeeded=False)
             return False
         # The command runs already.
-        shell.assign(self._ids.next(), request, session.resolve(request.cwd))
+        shell.assign(self._ids.next(), request, working_dir)
         life.command_runs(request)
         self.spares.note_use(succeeded=True)
         self._enter(life)
@@ -314,3 +320,10 @@ class Runtime:
         except Exception:
             # Without a spare shell, the next command starts a new bash.
             faults.report("the start of a spare shell")
+
+
+def _processors() -> int:
+    """Return how many processors this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

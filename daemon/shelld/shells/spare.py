@@ -33,11 +33,10 @@ import time
 from typing import Final, NamedTuple
 
 from shelld.keeper.channel import write_all
-from shelld.sessions.differences import lines_between
+from shelld.sessions.differences import goes_elsewhere
 from shelld.sessions.prelude import last_lines, startable, waiting_prelude
 from shelld.sessions.session import Session
 from shelld.sessions.side_effects import changes_nothing
-from shelld.sessions.state import ShellState
 from shelld.sessions.text import to_bytes
 from shelld.shells.launch import Launch, StartRequest
 from shelld.shells.life import Life
@@ -85,16 +84,13 @@ def has_signals(status: bytes) -> bool:
 
 
 class SpareLaunch(Launch):
-    """The start of a spare shell, in the present state of its session."""
+    """The start of a spare shell, in the present state of a session."""
 
     is_waiting = True
 
     def __init__(self, session: Session, bash: str) -> None:
         super().__init__(session, bash)
         self.state = session.state
-        # The state that was last asked for, and the lines that lead there; None: there are none.
-        self._asked = self.state
-        self._lines: bytes | None = b""
         # When it was started (time.monotonic()), and how long that took.
         self.since = time.monotonic()
         self.start_took = math.inf
@@ -167,24 +163,17 @@ class SpareLaunch(Launch):
         self._theirs.append(descriptor)
         return descriptor
 
-    def can_become(self, state: ShellState) -> bool:
-        """Whether it can be told all that differs in this state of its session."""
-        if state is not self._asked:
-            self._lines = lines_between(self.state, state)
-            self._asked = state
-        return self._lines is not None
-
-    @property
-    def to_tell(self) -> int:
-        """How many bytes it must be told to have the state that was last asked for."""
-        return len(self._lines or b"")
+    def can_serve(self, session: Session) -> bool:
+        """Whether a command may see the environment of this bash, and this bash can be told all
+        that differs in the session's present state.
+        """
+        is_own = self._session is session or self.state is session.base
+        return is_own and session.lines_from(self.state) is not None
 
     def suits(self, session: Session, request: StartRequest) -> bool:
         """Whether it is equivalent to a bash that would start for this request now."""
         return (
-            (self._session is session or self.state is session.base)
-            and not session.is_remote
-            and request.env is None
+            request.env is None
             and request.stdin is None
             and request.terminal is None
             and not request.open_stdin
@@ -192,21 +181,24 @@ class SpareLaunch(Launch):
             and len(to_bytes(request.command)) <= MAX_COMMAND_BYTES
             # In a trap on EXIT, this variable is right only in a bash that has run nothing before.
             and "BASH_COMMAND" not in request.command
-            and self.can_become(session.state)
+            and self.can_serve(session)
+            and (not goes_elsewhere(self.state, session.state) or _can_enter(session))
         )
 
     def run(self, session: Session, request: StartRequest) -> None:
         """Let it run a command. Raises OSError if it does not run the command."""
         assert self._memory is not None
         assert self._status is not None
-        assert self.can_become(session.state)
-        assert self._lines is not None
+        differences = session.lines_from(self.state)
+        assert differences is not None
         self._session = session
         state, command = session.state, to_bytes(request.command)
         recording = b""
         if not changes_nothing(request.command, state.names):
             recording = self._record(request, state)
-        lines = last_lines(state, command, _PRELUDE, self._withheld, self._lines + recording)
+        lines = last_lines(
+            state, command, _PRELUDE, self._withheld, recording, differences=differences
+        )
         write_all(self._pipe, lines)
         text = command.ljust(MAX_COMMAND_BYTES, b"\0")
         if os.pwrite(self._memory, text, self._address) != MAX_COMMAND_BYTES:
@@ -218,22 +210,29 @@ class SpareLaunch(Launch):
         self.is_waiting = False
 
     def is_in_place(self, session: Session, request: StartRequest) -> bool:
-        """Whether the path of the request's directory leads to where this bash is, or can go.
+        """Whether this bash is where the path of the request's directory leads, or will be told to
+        go there.
 
-        False once that directory was deleted, renamed or replaced. Raises OSError if the bash is
-        gone.
+        False once the directory of this bash was deleted, renamed or replaced. Raises OSError if
+        the bash is gone.
         """
-        if session.inherits_cwd and not self._cwd and request.cwd is None:
+        will_go = goes_elsewhere(self.state, session.state)
+        if not (will_go or self._cwd) and request.cwd is None:
             return True
-        path = session.resolve(request.cwd)
-        if session.state.cwd != self.state.cwd:
-            return path == session.cwd and os.path.isdir(path) and os.access(path, os.X_OK)
         bash_is_in = os.stat(f"/proc/{self._pid}/cwd")
+        if will_go:
+            # In a deleted directory, bash has printed errors at its start.
+            return bash_is_in.st_nlink > 0
         try:
-            leads_to = os.stat(to_bytes(path))
+            leads_to = os.stat(to_bytes(session.resolve(request.cwd)))
         except OSError:
             return False
         return os.path.samestat(bash_is_in, leads_to)
+
+
+def _can_enter(session: Session) -> bool:
+    """Whether the session's directory exists, and bash can change to it."""
+    return session.resolve(None) == session.cwd and os.access(session.cwd, os.X_OK)
 
 
 class Spare(NamedTuple):

@@ -1,8 +1,8 @@
-"""Decides which sessions get spare shells, and whether these pay. Pure: the caller passes the time.
+"""Decides which sessions get spare shells, and how many. Pure: the caller passes the time.
 
-A spare shell starts while a processor would otherwise be idle: between two commands. It costs as
-much as any other start, only earlier. So it does no harm on a machine that is busy with other work.
-It does if it starts while shelld's own commands keep all processors busy: then it delays them.
+A spare shell costs as much as any other start, only earlier. So work of other programs is no reason
+to start none. But while shelld's own commands keep all processors busy, a spare shell would delay
+them.
 """
 
 from __future__ import annotations
@@ -33,19 +33,18 @@ class SparePolicy(Struct, eq=False):
 
     clock: Callable[[], float]
     limit: int
-    processors: int
     # A session that was not used for this long has no spare shells.
     idle_s: float = 300.0
     # Spare shells younger than this do not make room for others. Otherwise sessions that take turns
     # would end each other's spare shells before they are used.
     min_age_s: float = 15.0
-    # Commands follow one another at once if the time between them is shorter than this many starts.
-    # Then `in_a_row` spare shells wait, and they start while a command runs. Otherwise none starts
-    # while a command runs.
+    # A command follows another at once if it comes sooner than this many times the fastest start of
+    # a spare shell. Then `in_a_row` spare shells wait, and they start while a command runs.
+    # Otherwise none starts while a command runs.
     starts_between: float = 10
     in_a_row: int = 2
-    # No spare shell starts while this many commands per processor run in the foreground.
-    max_running: float = 2
+    # No spare shell starts while this many commands run in the foreground.
+    max_running: int = 4
     # After this many consecutive failures, assume that the system forbids spare shells.
     max_failures: int = 3
     # When the last command of each session ended, in this order.
@@ -55,17 +54,17 @@ class SparePolicy(Struct, eq=False):
 
     # -- observations -----------------------------------------------------------------------
 
-    def command_ended(self, name: str | None) -> bool:
+    def command_is_over(self, name: str | None) -> bool:
         """Note the end of a command. Return whether its session gets spare shells of its own.
 
-        It does if it is one of the few that are used in turns. Otherwise, the spare shells of the
-        session would end before it uses them.
+        It does if it is among the `limit` sessions used last. If more sessions take turns, its
+        spare shell would have made room for others before its next command.
         """
         recent = itertools.islice(reversed(self._used_at), self.limit)
-        is_used_often = name in recent
+        is_frequent = name in recent
         self._used_at.pop(name, None)
         self._used_at[name] = self.clock()
-        return is_used_often
+        return is_frequent
 
     def note_start(self, seconds: float) -> None:
         """Note how long the start of a spare shell took."""
@@ -82,18 +81,10 @@ class SparePolicy(Struct, eq=False):
 
     # -- decisions --------------------------------------------------------------------------
 
-    def wanted(self, running: int) -> int:
-        """Return how many spare shells should wait after a command of a session has ended.
-
-        `running`: how many commands run in the foreground.
-        """
-        return int(running < self.max_running * self.processors)
-
-    def wanted_meanwhile(self, name: str | None, running: int) -> int:
-        """Return how many spare shells should wait while a command of a session runs."""
+    def follows_at_once(self, name: str | None) -> bool:
+        """Whether a command of this session that comes now follows another at once."""
         pause = self.clock() - self._used_at.get(name, -math.inf)
-        follows_at_once = pause < self.starts_between * (self._fastest_start_s or 0)
-        return self.in_a_row if follows_at_once and self.wanted(running) else 0
+        return pause < self.starts_between * (self._fastest_start_s or 0)
 
     def one_that_gives_way(self, waiting: Sequence[W]) -> W | None:
         """Return the spare shell that may end to make room for a session without one."""

@@ -7,18 +7,19 @@ get one.
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable
 from typing import Final
 
 import anyio
 
-from shelld.sessions.differences import lines_between, takes_lines
+from shelld.sessions.differences import takes_lines
 from shelld.sessions.dumps import CAN_RECORD
 from shelld.sessions.session import Session
 from shelld.shells.launch import StartRequest
 from shelld.shells.life import Life
 from shelld.shells.shell import Shell
-from shelld.shells.spare import Spare, SpareLaunch
+from shelld.shells.spare import Spare
 from shelld.shells.spare_policy import SparePolicy
 
 # A command waits this long for a spare that has not started. Its timeout begins after that.
@@ -50,30 +51,41 @@ class Spares:
         """Start the next spare shells, if commands follow one another at once."""
         if shell.in_foreground:
             self._running.add(shell)
-        if self._limit:
-            self._provide(
-                session, self.policy.wanted_meanwhile(session.name, self._count_running())
-            )
+        if self.policy.follows_at_once(session.name) and not self._is_busy:
+            self._provide(session, self.policy.in_a_row)
 
     def command_ended(self, shell: Shell) -> None:
+        """Learn that a command runs no more."""
         self._running.discard(shell)
 
     def command_is_over(self, session: Session) -> None:
-        """Start the next spare shells, now that there is time."""
-        has_own = self.policy.command_ended(session.name)
-        if not session.when_settled(lambda: self._refill(session, has_own=has_own)):
-            self._refill(session, has_own=has_own)
+        """Start the next spare shell, now that there is time."""
+        if not self._limit:
+            return
+        is_frequent = self.policy.command_is_over(session.name)
+        if not session.when_settled(lambda: self._refill(session, is_frequent)):
+            self._refill(session, is_frequent)
 
-    def _refill(self, session: Session, *, has_own: bool) -> None:
+    def _refill(self, session: Session, is_frequent: bool) -> None:
         for spare in self._of(session.name):
-            if not spare.launch.can_become(session.state):
+            if not spare.launch.can_serve(session):
                 self._end(spare)
-        has_own = has_own or lines_between(session.base, session.state) is None
-        count = self.policy.wanted(self._count_running())
-        self._provide(session if has_own else self._any_session, count)
+        if not self._is_busy:
+            can_share = not is_frequent and session.lines_from(session.base) is not None
+            self._provide(self._any_session if can_share else session, 1)
+
+    @property
+    def _is_busy(self) -> bool:
+        """Whether so many commands run that more spare shells would only delay them."""
+        running = (shell for shell in self._running if shell.is_in_foreground)
+        most = self.policy.max_running
+        return sum(1 for _ in itertools.islice(running, most)) == most
 
     def _provide(self, session: Session, count: int) -> None:
-        """Start spare shells until this many wait for a session, as far as the policy allows."""
+        """Start spare shells until this many wait for a session, as far as the policy allows.
+
+        Those in the state of a new session wait for any session.
+        """
         if session.state is session.base:
             session = self._any_session
         waiting = len(self._of(session.name))
@@ -85,9 +97,6 @@ class Spares:
 
     def _of(self, name: str | None) -> list[Spare]:
         return [spare for spare in self._waiting if spare.session_name == name]
-
-    def _count_running(self) -> int:
-        return sum(shell.is_in_foreground for shell in self._running)
 
     def _has_room(self, waiting: int) -> bool:
         """Whether a spare shell may start for a session that has `waiting` of them.
@@ -102,32 +111,40 @@ class Spares:
 
     async def take(self, session: Session, request: StartRequest) -> Spare | None:
         """Return a spare shell that can run this request now. The caller owns it."""
+        if not self._waiting or session.is_remote:
+            return None
         suitable = [spare for spare in self._waiting if spare.suits(session, request)]
         if not suitable:
             return None
-        spare = min(suitable, key=_rank)
-        if spare.launch.is_ready or await self._becomes_ready(spare, session, request):
-            self.policy.note_start(spare.launch.start_took)
-            self._waiting.remove(spare)
-            return spare
+
+        def rank(spare: Spare) -> tuple[bool, int]:
+            # Prefer a spare shell that is ready, and one that is told little.
+            return not spare.launch.is_ready, len(session.lines_from(spare.launch.state) or b"")
+
+        spare = min(suitable, key=rank)
+        # No other command waits for it.
+        self._waiting.remove(spare)
+        try:
+            if spare.launch.is_ready or await self._becomes_ready(spare, session, request):
+                self.policy.note_start(spare.launch.start_took)
+                return spare
+        except BaseException:
+            spare.life.discard()
+            raise
+        spare.life.discard()
         return None
 
     async def _becomes_ready(self, spare: Spare, session: Session, request: StartRequest) -> bool:
         launch, shell = spare.launch, spare.life.shell
-        _look(launch)
-        if launch.has_started:
-            return launch.is_ready
-        with anyio.move_on_after(MAX_START_WAIT_S) as wait:
+        with anyio.move_on_after(MAX_START_WAIT_S):
             await shell.wait_until(lambda: launch.has_started or shell.is_empty)
+        # The report of its start may have come while bash was still in execve(2).
+        with contextlib.suppress(OSError):
+            launch.look()
+        if shell.is_empty and shell.failure is None:
+            self.note_use(succeeded=False)
         # Other tasks have run meanwhile.
-        if spare not in self._waiting or not spare.suits(session, request):
-            return False
-        if wait.cancelled_caught:
-            # Otherwise the next command would wait for it, too.
-            self._end(spare)
-            return False
-        _look(launch)
-        return launch.is_ready
+        return launch.is_ready and spare.suits(session, request)
 
     def note_use(self, *, succeeded: bool) -> None:
         """Learn whether a spare shell could be used."""
@@ -164,17 +181,6 @@ class Spares:
         self._limit = 0
         for spare in list(self._waiting):
             self._end(spare)
-
-
-def _rank(spare: Spare) -> tuple[bool, int]:
-    """Prefer a spare shell that is ready, and one that is told little."""
-    return not spare.launch.is_ready, spare.launch.to_tell
-
-
-def _look(launch: SpareLaunch) -> None:
-    # The report of its start may have come while bash was still in execve(2).
-    with contextlib.suppress(OSError):
-        launch.look()
 
 
 def _can_wait(session: Session) -> bool:
