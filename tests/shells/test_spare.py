@@ -13,16 +13,18 @@ import anyio
 import pytest
 
 from shelld.sessions.prelude import last_lines, waiting_prelude
-from shelld.sessions.session import Session
+from shelld.sessions.session import Left, Session
 from shelld.sessions.state import ShellState
 from shelld.shells import manager as manager_module
 from shelld.shells import spare as spare_module
+from shelld.shells import spares as spares_module
 from shelld.shells.launch import StartRequest
 from shelld.shells.manager import Manager
 from shelld.shells.options import ManagerOptions
 from shelld.shells.shell import Shell
 from shelld.shells.spare import Spare, SpareLaunch, arguments_address, has_signals
 from shelld_protocol.errors import RpcError
+from shelld_protocol.structs import Unkept
 from support import running_below
 
 
@@ -248,6 +250,58 @@ async def test_hanging_start_of_spare_shell_is_not_awaited(
             while len(pids_of_waiting()) != 1 or pids_of_waiting() == before:
                 await anyio.sleep(0.005)
         assert manager.spares_used == 0
+
+
+async def test_slow_spare_shell_delays_one_command_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SpareLaunch, "bash_runs", lambda _launch, _pid: None)
+    monkeypatch.setattr(spares_module, "MAX_START_WAIT_S", 1_000)
+    async with Manager() as manager:
+        await run(manager, "true")
+        await wait_for_waiting(1)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run, manager, "true", "a")
+            await anyio.wait_all_tasks_blocked()
+            assert (await run(manager, "exit 3", "b")).exit_code == 3
+            tasks.cancel_scope.cancel()
+        # Nobody else takes the spare shell of the cancelled command.
+        assert manager.spares_used == 0
+
+
+async def test_command_runs_only_in_its_directory(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    directory, others = tmp_path / "here", tmp_path / "made"
+    directory.mkdir()
+    is_in_place = SpareLaunch.is_in_place
+
+    def remove(launch: SpareLaunch, session: Session, request: StartRequest) -> bool:
+        result = is_in_place(launch, session, request)
+        directory.rmdir()
+        return result
+
+    async with Manager() as manager:
+        # A session that was not used before shares a spare shell, which waits elsewhere.
+        await run(manager, f"cd {directory}", "b")
+        await wait_for_waiting(1)
+        monkeypatch.setattr(SpareLaunch, "is_in_place", remove)
+        shell = await run(manager, f"touch {others}", "b")
+        assert not directory.exists()
+        assert (shell.exit_code, others.exists()) == (1, False)
+
+
+async def test_options_of_bash_are_listed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    listed: list[bool] = []
+    keep = Session.keep
+
+    def note(session: Session, left: Left) -> Left | Unkept | None:
+        listed.append(b"set +o allexport\n" in left.dump)
+        return keep(session, left)
+
+    monkeypatch.setattr(Session, "keep", note)
+    async with Manager() as manager:
+        for session in ("a", "a", "a", "b"):
+            assert (await run(manager, "x=1; set -u", session)).exit_code == 0
+    assert listed == [True, False, False, True]
 
 
 async def test_elapsed_time_excludes_wait_of_spare_shell() -> None:

@@ -190,7 +190,7 @@ def option_parser() -> argparse.ArgumentParser:
         "--spare-shells",
         type=_integer(0, 256),
         metavar="N",
-        help="maximum number of spare shells, started ahead for the next command of a session",
+        help="maximum number of spare shells, started ahead for the next commands",
     )
     option("--max-retained", type=count, metavar="N", help="maximum number of ended shells to keep")
     option(

@@ -22,7 +22,8 @@ from shelld.keeper.channel import SPAWN_RUNNER, STOP_RUNNER, Channel
 from shelld.keeper.orphan_reaper import KILL_INTERVAL_MS, REAPED_AT_ONCE, OrphanReaper
 from shelld.keeper.tree import look, own_children, processes, session_of
 
-# Enough for a burst of short commands; an idle runner costs about 1.3 MiB.
+# Enough for a harness with 64 commands in flight, which would otherwise wait for new runners. An
+# idle runner costs about 1.3 MiB, until `trim` ends it.
 MAX_IDLE: Final = 64
 # Idle runners that `trim` keeps even if no command has needed them.
 SPARE: Final = 2
