@@ -122,6 +122,9 @@ def _line(match: re.Match[bytes]) -> bytes:
     if value is not None and _CHANGES_VALUE.search(flags):
         shape = _NO_SHAPE.sub(b"", flags) or b"-"
         line = b"declare -%s %s=%s; declare -%s %s\n" % (shape, name, value, flags, name)
+    elif flags == b"-" and value is not None:
+        # Half as long as with `declare`.
+        line = b"%s=%s\n" % (name, value)
     else:
         line = match[0]
     if name == b"OLDPWD" and b"x" not in flags:

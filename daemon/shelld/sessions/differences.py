@@ -116,7 +116,7 @@ def _variables(before: ShellState, after: ShellState) -> bytes | None:
                 return None
         elif name in before.permanent:
             return None
-        elif old != _NOTHING and not _is_plain(old, new):
+        elif old != _NOTHING and not _differ_in_value_only(name, old, new):
             lines.append(b"\\builtin unset -v %s\n" % name)
         if declaration is not None:
             lines.append(declaration)
@@ -143,6 +143,9 @@ def _value(state: ShellState, name: bytes) -> _Value:
     return state.env.get(name), state.declarations.get(name)
 
 
-def _is_plain(old: _Value, new: _Value) -> bool:
-    """Whether both are just values of environment variables."""
-    return old[1] is None and new[1] is None and new[0] is not None
+def _differ_in_value_only(name: bytes, old: _Value, new: _Value) -> bool:
+    """Whether both are strings, and both are exported or neither is."""
+    if old[1] is None or new[1] is None:
+        return old[1] is new[1] and new[0] is not None
+    assignment = name + b"="
+    return old[1].startswith(assignment) and new[1].startswith(assignment)
