@@ -122,6 +122,7 @@ bench-parts: $(READY) ## Measure the parts, one by one
 	$(BIN)/python benchmarks/containment.py
 	$(BIN)/python benchmarks/output.py
 	$(BIN)/python benchmarks/sessions.py
+	$(BIN)/python benchmarks/concurrency.py
 	$(BIN)/python benchmarks/tools.py
 	$(BIN)/python benchmarks/terminals.py
 	PYTHONPATH=tests/helpers $(BIN)/python benchmarks/prompts.py
