@@ -289,6 +289,22 @@ async def test_command_runs_only_in_its_directory(
         assert (shell.exit_code, others.exists()) == (1, False)
 
 
+async def test_no_spare_shell_starts_while_many_commands_run() -> None:
+    async with Manager() as manager:
+        most = manager.runtime.spares.policy.max_running
+        busy = [
+            await manager.start(StartRequest("sleep 300", session=None, in_foreground=True))
+            for _ in range(most)
+        ]
+        await run(manager, "true")
+        assert busy[0].release()
+        await busy[0].wait_until(lambda: busy[0].released)
+        await run(manager, "true")
+        # It would have used a spare shell.
+        assert manager.spares_used == 0
+        await wait_for_waiting(1)
+
+
 async def test_options_of_bash_are_listed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     listed: list[bool] = []
     keep = Session.keep

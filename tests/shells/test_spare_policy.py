@@ -29,7 +29,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def policy(clock: Clock) -> SparePolicy:
-    return SparePolicy(clock, limit=4)
+    return SparePolicy(clock, limit=4, processors=2)
 
 
 def test_only_rapid_commands_follow_at_once(policy: SparePolicy, clock: Clock) -> None:
@@ -42,6 +42,11 @@ def test_only_rapid_commands_follow_at_once(policy: SparePolicy, clock: Clock) -
     assert not policy.follows_at_once("b")
     clock.now += 0.002
     assert not policy.follows_at_once("a")
+
+
+def test_many_running_commands_keep_processors_busy(clock: Clock) -> None:
+    running = [SparePolicy(clock, 4, processors).max_running for processors in (1, 2, 8)]
+    assert running == [4, 4, 16]
 
 
 def test_only_sessions_used_in_turns_have_their_own(policy: SparePolicy) -> None:

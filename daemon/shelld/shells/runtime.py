@@ -83,8 +83,7 @@ class Runtime:
         self._on_enter = on_enter
         self._on_end = on_end
         self._on_release = on_release
-        policy = SparePolicy(time.monotonic, options.spare_shells)
-        policy.max_running = max(policy.max_running, 2 * _processors())
+        policy = SparePolicy(time.monotonic, options.spare_shells, _processors())
         self.spares = Spares(self._start_spare, policy, self.sessions.get(None))
         self._ids = ids
         self._starting = anyio.Semaphore(MAX_STARTING, fast_acquire=True)

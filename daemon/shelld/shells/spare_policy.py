@@ -33,6 +33,7 @@ class SparePolicy(Struct, eq=False):
 
     clock: Callable[[], float]
     limit: int
+    processors: int
     # A session that was not used for this long has no spare shells.
     idle_s: float = 300.0
     # Spare shells younger than this do not make room for others. Otherwise sessions that take turns
@@ -43,8 +44,6 @@ class SparePolicy(Struct, eq=False):
     # Otherwise none starts while a command runs.
     starts_between: float = 10
     in_a_row: int = 2
-    # No spare shell starts while this many commands run in the foreground.
-    max_running: int = 4
     # After this many consecutive failures, assume that the system forbids spare shells.
     max_failures: int = 3
     # When the last command of each session ended, in this order.
@@ -85,6 +84,11 @@ class SparePolicy(Struct, eq=False):
         """Whether a command of this session that comes now follows another at once."""
         pause = self.clock() - self._used_at.get(name, -math.inf)
         return pause < self.starts_between * (self._fastest_start_s or 0)
+
+    @property
+    def max_running(self) -> int:
+        """No spare shell starts while this many commands run in the foreground."""
+        return max(4, 2 * self.processors)
 
     def one_that_gives_way(self, waiting: Sequence[W]) -> W | None:
         """Return the spare shell that may end to make room for a session without one."""
