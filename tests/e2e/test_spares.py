@@ -314,6 +314,13 @@ def test_spare_shell_honours_session_options(
     assert used(daemon) == uses
 
 
+def test_posix_mode_costs_no_command(daemon: RawDaemon) -> None:
+    daemon.bash("POSIXLY_CORRECT=1; readonly POSIXLY_CORRECT; export POSIXLY_CORRECT")
+    for _ in range(2):
+        result = daemon.bash("trap 'echo bye' INT; echo kept")
+        assert (result["stdout"], result["exitCode"], result["stderr"]) == ("kept\n", 0, "")
+
+
 def test_an_alias_named_trap_costs_no_state(daemon: RawDaemon) -> None:
     daemon.bash("shopt -s expand_aliases; alias trap='trap --'")
     daemon.bash("trap 'echo bye' EXIT; x=5")

@@ -79,6 +79,8 @@ def test_told_bash_has_the_same_state(first: str, command: str) -> None:
         "export BASH_ENV=/nowhere",
         "export POSIXLY_CORRECT=1",
         "big=$(printf '%20000s')",
+        "BASH_COMPAT=44",
+        "declare -xi POSIXLY_CORRECT=1",
     ],
 )
 def test_some_changes_cannot_be_told(command: str) -> None:

@@ -15,6 +15,7 @@ from shelld.sessions.dump_parser import MAX_DIRECTORIES, parse_dump
 from shelld.sessions.dumps import DumpFiles
 from shelld.sessions.mounts import Mounts
 from shelld.sessions.prelude import (
+    last_lines,
     may_define_here_document,
     may_trap,
     prelude,
@@ -278,3 +279,12 @@ def test_options_are_listed_once() -> None:
     assert state is not None
     assert b"nullglob" in state.option_names.of_shopt
     assert parse_dump(short, state.option_names) == state
+
+
+def test_seconds_of_a_spare_shell_begin_again_unless_unset() -> None:
+    def lines(command: str) -> list[bytes]:
+        return last_lines(after(command), b":", 3, {}).splitlines()
+
+    assert b"SECONDS=0" in lines("SECONDS=7")
+    assert b"SECONDS=0" in lines("export SECONDS")
+    assert b"SECONDS=0" not in lines("unset SECONDS")

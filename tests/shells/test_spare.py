@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import anyio
@@ -289,6 +290,25 @@ async def test_command_runs_only_in_its_directory(
         assert (shell.exit_code, others.exists()) == (1, False)
 
 
+async def test_closed_session_gets_no_spare_shell(monkeypatch: pytest.MonkeyPatch) -> None:
+    callbacks: list[Callable[[], None]] = []
+
+    def is_settling(_session: Session, callback: Callable[[], None]) -> bool:
+        callbacks.append(callback)
+        return True
+
+    async with Manager() as manager:
+        monkeypatch.setattr(Session, "when_settled", is_settling)
+        await run(manager, "f() { :; }", "a")
+        await run(manager, "f() { :; }", "b")
+        await manager.close_session("a")
+        closed, other = callbacks
+        closed()
+        assert manager.runtime.spares.count == 0
+        other()
+        assert manager.runtime.spares.count == 1
+
+
 async def test_no_spare_shell_starts_while_many_commands_run() -> None:
     async with Manager() as manager:
         most = manager.runtime.spares.policy.max_running
@@ -297,12 +317,11 @@ async def test_no_spare_shell_starts_while_many_commands_run() -> None:
             for _ in range(most)
         ]
         await run(manager, "true")
+        assert manager.runtime.spares.count == 0
         assert busy[0].release()
         await busy[0].wait_until(lambda: busy[0].released)
         await run(manager, "true")
-        # It would have used a spare shell.
-        assert manager.spares_used == 0
-        await wait_for_waiting(1)
+        assert manager.runtime.spares.count == 1
 
 
 async def test_options_of_bash_are_listed_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,8 +36,11 @@ _NOTHING: Final[_Value] = (None, None)
 
 
 def takes_lines(state: ShellState) -> bool:
-    """Whether a bash in this state understands the lines that a spare shell is told."""
-    return _WORDS.isdisjoint(state.names)
+    """Whether a bash in this state understands the lines that a spare shell is told.
+
+    In posix mode, it would exit at the definition of the function `trap`.
+    """
+    return b"POSIXLY_CORRECT" not in state.declarations and _WORDS.isdisjoint(state.names)
 
 
 def lines_between(before: ShellState, after: ShellState) -> bytes | None:
@@ -111,6 +114,9 @@ def _variables(before: ShellState, after: ShellState) -> bytes | None:
     for name in sorted(names):
         old, new = _value(before, name), _value(after, name)
         value, declaration = new
+        if name == b"BASH_COMPAT":
+            # Bash updates BASHOPTS only when `shopt` runs next.
+            return None
         if name in _SPECIAL or name.startswith(CHECKED):
             if declaration is None or old != _NOTHING:
                 return None

@@ -134,7 +134,7 @@ def prelude(
     if startup_file:
         path = quote(startup_file if b"/" in startup_file else b"./" + startup_file)
         lines += b"if [[ -e %s ]]; then \\builtin . %s; fi\n" % (path, path)
-    lines += state.script + _exported(withheld, b"POSIXLY_CORRECT")
+    lines += state.script + _posix_mode(state, withheld)
     return lines + before_options + state.options
 
 
@@ -187,13 +187,22 @@ def last_lines(
             b"BASH_EXECUTION_STRING=%s\n" % quote(command),
             # Reset SECONDS, unless the session has unset it. ([[ -v SECONDS ]] would make it an
             # integer.)
-            b"" if b"SECONDS" in state.declarations else b"SECONDS=0\n",
+            b"" if b"unset" in state.declarations.get(b"SECONDS", b"") else b"SECONDS=0\n",
             differences,
             recording,
-            _exported(withheld, b"POSIXLY_CORRECT"),
+            _posix_mode(state, withheld),
             state.options,
         )
     )
+
+
+def _posix_mode(state: ShellState, withheld: dict[bytes, bytes]) -> bytes:
+    """Return the line that exports POSIXLY_CORRECT, unless the script has done so.
+
+    Posix mode forbids some names of functions, so the line comes after the functions.
+    """
+    is_done = b"POSIXLY_CORRECT" in state.declarations
+    return b"" if is_done else _exported(withheld, b"POSIXLY_CORRECT")
 
 
 def _first_lines(withheld: dict[bytes, bytes]) -> bytes:
@@ -201,10 +210,7 @@ def _first_lines(withheld: dict[bytes, bytes]) -> bytes:
 
 
 def _exported(withheld: dict[bytes, bytes], name: bytes) -> bytes:
-    """Return the line that sets a variable that was withheld from bash's environment.
-
-    Posix mode forbids some names of functions, so POSIXLY_CORRECT is set after the functions.
-    """
+    """Return the line that sets a variable that was withheld from bash's environment."""
     if name not in withheld:
         return b""
     return b"\\builtin export %s=%s\n" % (name, quote(withheld[name]))

@@ -311,7 +311,15 @@ class Runtime:
         if is_open and shell.failure is not None and shell.failure[1] == "cwd":
             self.sessions.get(shell.session).directory_failed(shell.working_dir)
         if shell.in_foreground and shell.failure is None and is_open:
-            self._prepare_next(self.spares.command_is_over, self.sessions.get(shell.session))
+            session = self.sessions.get(shell.session)
+            if not session.when_settled(lambda: self._prepare_after(session)):
+                self._prepare_after(session)
+
+    def _prepare_after(self, session: Session) -> None:
+        """Prepare for the next command of a session whose last one is over."""
+        # It may have been closed while a thread has parsed its state.
+        if self._is_open and self.sessions.is_current(session):
+            self._prepare_next(self.spares.command_is_over, session)
 
     def _prepare_next(self, prepare: Callable[..., None], *args: object) -> None:
         try:

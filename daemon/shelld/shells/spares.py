@@ -47,6 +47,11 @@ class Spares:
         # The commands that run in the foreground.
         self._running: set[Shell] = set()
 
+    @property
+    def count(self) -> int:
+        """How many spare shells wait."""
+        return len(self._waiting)
+
     def command_started(self, session: Session, shell: Shell) -> None:
         """Start the next spare shells, if commands follow one another at once."""
         if shell.in_foreground:
@@ -63,10 +68,6 @@ class Spares:
         if not self._limit:
             return
         is_frequent = self.policy.command_is_over(session.name)
-        if not session.when_settled(lambda: self._refill(session, is_frequent)):
-            self._refill(session, is_frequent)
-
-    def _refill(self, session: Session, is_frequent: bool) -> None:
         for spare in self._of(session.name):
             if not spare.launch.can_serve(session):
                 self._end(spare)
