@@ -13,7 +13,7 @@ from anyio.lowlevel import checkpoint
 from shelld.audit import InputRecord
 from shelld.methods.bash_output import preparing_read, result_of
 from shelld.methods.context import RequestContext
-from shelld.methods.typed_lines import TypedLines, without_quote
+from shelld.methods.typed_lines import TypedLines, without_secret
 from shelld.sessions.text import check_input, to_bytes
 from shelld.shells.shell import Shell
 from shelld.terminals.dialogue import pasted
@@ -102,10 +102,11 @@ async def _write(
     params: WriteStdinParams,
     is_wanted: Callable[[], bool] | None = None,
 ) -> int:
+    is_secret = params.secret or _open_input(shell).typed.has_secret
     try:
         typing = await _judged(context, shell, params)
     except RpcError as error:
-        raise without_quote(error) if params.secret else error from None
+        raise without_secret(error) if is_secret else error from None
     if is_wanted is not None and not is_wanted():
         return 0
     # The command may have ended while the guard judged the lines.
@@ -114,7 +115,7 @@ async def _write(
     if isinstance(target, TerminalInput):
         # No other task runs between this check and the write.
         _check_modes(shell, target, target.modes(), params, len(typing.data))
-    target.typed = typing.line
+    target.typed = typing.line._replace(has_secret=is_secret and typing.line.is_begun)
     target.write(typing.data)
     # Make the tasks that follow this shell's prompts look again.
     shell.notify()

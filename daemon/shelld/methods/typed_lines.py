@@ -13,7 +13,7 @@ from shelld.shells.shell import Shell
 from shelld.terminals.foreground import directory_of_reader, interrupt_is_ignored
 from shelld.terminals.input import PipeInput, TerminalInput
 from shelld.terminals.typed import readings
-from shelld_protocol.errors import RpcError
+from shelld_protocol.errors import ErrorKind, RpcError, blocked
 from shelld_protocol.session_methods import ExplainCommandParams
 
 # The maximum length of an incomplete command that is judged together with its next line.
@@ -156,11 +156,11 @@ class TypedLines:
             await checkpoint()
 
 
-def without_quote(error: RpcError) -> RpcError:
-    """Return the refusal of a secret, without the part that quotes the secret."""
-    if "segment" in error.data:
-        error.data["segment"] = ""
-    return error
+def without_secret(error: RpcError) -> RpcError:
+    """Return the refusal of a line with a secret in it, without any text of the line."""
+    if error.kind is not ErrorKind.BLOCKED:
+        return error
+    return blocked(error.data["rule"], "", "it is not shown, because a part of it is secret")
 
 
 def _continued(script: str) -> str:

@@ -33,7 +33,8 @@ class TypedLine(NamedTuple):
     line, if they are the beginning of a shell command that is not complete yet.
 
     `kernel_line`: the line as the kernel's line editor holds it. `was_in_line_mode`: whether the
-    terminal collected lines when input was last typed.
+    terminal collected lines when input was last typed. `has_secret`: whether a part of the line, or
+    of the lines before it, was typed as a secret.
     """
 
     keys: bytes = b""
@@ -42,6 +43,12 @@ class TypedLine(NamedTuple):
     script: str = ""
     kernel_line: Line = Line()
     was_in_line_mode: bool = True
+    has_secret: bool = False
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether the next line continues one that is known."""
+        return bool(self.keys or self.script or self.kernel_line.passed or self.kernel_line.text)
 
     def kernel_line_under(self, now: Modes) -> Line:
         """Return the line that the kernel's editor holds, given the current modes."""
