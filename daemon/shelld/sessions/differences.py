@@ -19,6 +19,7 @@ from shelld.sessions.variables import LIKE_OTHERS, OWN_VARIABLES
 _MAX_BYTES: Final = 16 * 1024
 # Comparing more variables would delay other requests: this many take less than a millisecond.
 _MAX_VARIABLES: Final = 2_000
+_OF_ONE_BASH: Final = OWN_VARIABLES - LIKE_OTHERS
 # A change of these variables has other effects: on bash's messages, its options or its start.
 _SPECIAL: Final = OWN_VARIABLES | {b"BASH_ENV", b"GLOBIGNORE", b"OPTIND", b"POSIXLY_CORRECT"}
 # Words in the lines that a spare shell is told. A function or alias with one of these names would
@@ -142,7 +143,7 @@ def _changed(before: ShellState, after: ShellState) -> set[bytes]:
 def _is_of_one_bash(name: bytes, before: ShellState, after: ShellState) -> bool:
     """Whether a variable belongs to one bash, and neither script has a line for it."""
     in_scripts = name in before.declarations or name in after.declarations
-    return name in OWN_VARIABLES - LIKE_OTHERS and not in_scripts
+    return name in _OF_ONE_BASH and not in_scripts
 
 
 def _value(state: ShellState, name: bytes) -> _Value:
