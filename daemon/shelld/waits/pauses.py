@@ -15,7 +15,7 @@ from shelld.shells.shell import Shell
 T = TypeVar("T")
 
 _FIRST_PAUSE_S: Final = 0.01
-_LAST_PAUSE_S: Final = 4.0
+_LAST_PAUSE_S: Final = 8.0
 # A pause is at least `_COST_SHARE` times the cost of the last look, and 1/`_QUIET_DIVISOR` of the
 # quiet time.
 _COST_SHARE: Final = 20
