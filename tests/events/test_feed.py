@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, cast
 
 import anyio
@@ -10,10 +11,14 @@ import anyio.lowlevel
 from msgspec import structs
 
 from shelld.events.feed import Feed
+from shelld.events.followers import ScreenFollower
 from shelld.events.subscription import MAX_QUEUED_BYTES, Subscription, SubscriptionOptions
+from shelld.screens.screen import View
 from shelld.shells.manager import Manager
 from shelld.shells.shell import Shell
-from shelld_protocol.event_methods import Event, ExitEvent, OutputEvent
+from shelld.terminals.input import TerminalInput
+from shelld.terminals.pty import Size
+from shelld_protocol.event_methods import Event, ExitEvent, OutputEvent, ScreenEvent
 
 OPTIONS = SubscriptionOptions(None, None, frozenset({"output", "exit"}), 0, 65_536, True)
 
@@ -151,3 +156,54 @@ async def test_subscription_is_over_before_its_last_event_is_sent() -> None:
         assert not any(isinstance(each, ExitEvent) for each in client.received)
         await tasks[0]()
     assert isinstance(client.received[-1], ExitEvent)
+
+
+class FakeScreens:
+    """A screen of two rows. Only the first row changes. Calls `on_look` during each look."""
+
+    def __init__(self, on_look: Callable[[int | None], None]) -> None:
+        self._on_look = on_look
+        self._version = 0
+
+    @contextmanager
+    def following(self, *_args: object) -> Generator[FakeScreens]:
+        yield self
+
+    async def look(self, since: int | None, **_limits: float) -> View:
+        self._on_look(since)
+        self._version += 1
+        rows = [f"counter {self._version}", "unchanged"]
+        changed = [0, 1] if since is None else [0]
+        lines = [rows[row] for row in changed]
+        return View(2, 80, lines, (0, 0, True), False, "", self._version, changed)
+
+
+async def test_screen_is_whole_if_the_subscription_is_continued_during_a_look() -> None:
+    shell, client = running_shell(), Client()
+    shell.input = TerminalInput(-1, Size(2, 80))
+    feed = feed_of(shell, client)
+    continued = False
+
+    def continue_once(since: int | None) -> None:
+        nonlocal continued
+        if since is not None and not continued:
+            continued = True
+            feed.subscription.continue_after(feed.subscription.seq, client, 2)
+
+    screens: Any = FakeScreens(continue_once)
+    feed.add_follower(ScreenFollower(screens, feed).run)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(feed.run)
+        for count in (1, 2):
+            write(shell, "draws")
+            while sum(isinstance(each, ScreenEvent) for each in client.received) < count:
+                await anyio.lowlevel.checkpoint()
+        end(shell)
+    first, second = [each for each in client.received if isinstance(each, ScreenEvent)]
+    assert continued
+    assert (first.request_id, first.changed) == (1, [0, 1])
+    assert (second.request_id, second.changed) == (2, [0, 1])
+    assert second.lines[1] == "unchanged"
+    shown = feed.subscription.shown_rows(shell)
+    assert shown is not None
+    assert shown.lines == second.lines

@@ -201,24 +201,27 @@ class Feed:
             self._publish(method, event_type, **facts)
 
     async def send_screen(
-        self, facts: Mapping[str, Any], lines: list[str], changed: list[int]
-    ) -> None:
+        self, facts: Mapping[str, Any], lines: list[str], changed: list[int], since: Rows | None
+    ) -> bool:
         """Send the rows that have changed, as `send_fact` does.
 
-        `changed`: their numbers; all rows if the client does not know the screen.
+        `changed`: their numbers; all rows if the client does not know the screen. `since`: what
+        `shown_rows` was before the look. Return False, and send nothing, if it is different now.
         """
         await self.send_output()
         if self.end_told.is_set():
-            return
-        # Do not await from here on: other rows may have been sent during the wait above.
-        shown = self.subscription.shown_rows(self.shell)
+            return True
+        # Do not await from here on.
+        if self.subscription.shown_rows(self.shell) is not since:
+            return False
         count = facts["rows"]
-        rows = ((shown.lines if shown is not None else []) + [""] * count)[:count]
+        rows = ((since.lines if since is not None else []) + [""] * count)[:count]
         for row, line in zip(changed, lines, strict=True):
             rows[row] = line
         self.subscription.publish_screen(
             self.shell, facts, Rows(facts["version"], rows), lines, changed
         )
+        return True
 
     def _publish(self, method: str, event_type: type[Event], **facts: object) -> None:
         shell = self.shell

@@ -160,14 +160,16 @@ class ScreenFollower:
 
 async def _look(screen: Screen, feed: Feed, least: int) -> bool:
     """Tell what has changed on the screen. Return False if it cannot be seen now."""
-    shown = feed.subscription.shown_rows(feed.shell)
-    version = None if shown is None else shown.version
     cut_at = anyio.current_time() + _SCREEN_LOOK_S
-    try:
-        view = await screen.look(version, least=least, cut_at=cut_at)
-    except RpcError:
-        return False
-    if view.version != version:
+    while True:
+        shown = feed.subscription.shown_rows(feed.shell)
+        version = None if shown is None else shown.version
+        try:
+            view = await screen.look(version, least=least, cut_at=cut_at)
+        except RpcError:
+            return False
+        if view.version == version:
+            return True
         facts = {
             "version": view.version,
             "rows": view.rows,
@@ -176,8 +178,9 @@ async def _look(screen: Screen, feed: Feed, least: int) -> bool:
             "alt_screen": view.is_alternate,
             "title": view.title,
         }
-        await feed.send_screen(facts, view.lines, view.changed)
-    return True
+        if await feed.send_screen(facts, view.lines, view.changed, shown):
+            return True
+        # The subscription was continued meanwhile, so the client needs all rows.
 
 
 def _drawn(terminal: TerminalInput, store: StreamStore) -> tuple[int, int]:
