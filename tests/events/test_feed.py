@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any, cast
 
 import anyio
@@ -18,14 +18,26 @@ from shelld.shells.manager import Manager
 from shelld.shells.shell import Shell
 from shelld.terminals.input import TerminalInput
 from shelld.terminals.pty import Size
-from shelld_protocol.event_methods import Event, ExitEvent, OutputEvent, ScreenEvent
+from shelld_protocol.event_methods import (
+    Event,
+    ExitEvent,
+    LeftoverEvent,
+    OutputEvent,
+    ScreenEvent,
+)
 
 OPTIONS = SubscriptionOptions(None, None, frozenset({"output", "exit"}), 0, 65_536, True)
 
 
 class FakeManager:
-    def reading(self, _shell: Shell) -> AbstractContextManager[None]:
-        return nullcontext()
+    def __init__(self) -> None:
+        self.is_reading = False
+
+    @contextmanager
+    def reading(self, _shell: Shell) -> Generator[None]:
+        self.is_reading = True
+        yield
+        self.is_reading = False
 
 
 class Client:
@@ -156,6 +168,35 @@ async def test_subscription_is_over_before_its_last_event_is_sent() -> None:
         assert not any(isinstance(each, ExitEvent) for each in client.received)
         await tasks[0]()
     assert isinstance(client.received[-1], ExitEvent)
+
+
+async def test_end_of_leftover_processes_is_told_if_it_comes_before_the_end_is_sent() -> None:
+    shell, client = running_shell(), Client()
+    options = structs.replace(
+        OPTIONS, bash_id="x", events=frozenset({"output", "exit", "leftover"})
+    )
+    tasks: list[Any] = []
+    subscription = Subscription("sub_1", options, client, 1, tasks.append)
+    feed = Feed(shell, subscription, cast("Manager", FakeManager()))
+    write(shell, "out")
+    await feed.send_output()
+    # From now on, the journal is being sent again.
+    subscription.continue_after(0, client, 2)
+    client.received.clear()
+    shell.leftover = [7]
+    shell.end(0, None)
+    async with anyio.create_task_group() as group:
+        group.start_soon(feed.run)
+        while subscription.seq < 2:
+            await anyio.lowlevel.checkpoint()
+        shell.become_empty()
+        await tasks[0]()
+    _, last, gone = client.received
+    assert isinstance(last, ExitEvent)
+    assert last.leftover == [7]
+    assert isinstance(gone, LeftoverEvent)
+    assert gone.leftover == []
+    assert subscription.is_over
 
 
 class FakeScreens:

@@ -62,8 +62,8 @@ class Feed:
         # How much had been written at the last look at the output.
         self._seen = sum(self._positions.values())
         self._sending = anyio.Lock()
-        # The processes that the client believes to be left.
-        self._told_leftover: list[int] = []
+        # The processes that were told to be left. None: only the end has named some.
+        self._told_leftover: list[int] | None = []
         # Set once the end was told, or can no longer be told.
         self.end_told = anyio.Event()
         self._is_closed = False
@@ -252,6 +252,9 @@ class Feed:
                 reason=shell.reason,
                 spool_error=shell.output.error,
             )
+        if leftover:
+            # They may be gone before they are told again. The client must then hear of that.
+            self._told_leftover = None
         self.end_told.set()
 
     def _note_last_event(self) -> None:
@@ -265,7 +268,7 @@ class Feed:
     @property
     def _may_tell_leftover(self) -> bool:
         wants = "leftover" in self._options.events and self.shell.has_ended
-        return wants and (bool(self._told_leftover) or not self.shell.is_empty)
+        return wants and (self._told_leftover != [] or not self.shell.is_empty)
 
     async def _follow_leftover(self) -> None:
         shell = self.shell
