@@ -199,6 +199,30 @@ async def test_end_of_leftover_processes_is_told_if_it_comes_before_the_end_is_s
     assert subscription.is_over
 
 
+async def test_shell_is_retained_until_its_last_event_was_sent() -> None:
+    shell, client = running_shell(), Client()
+    options = structs.replace(OPTIONS, bash_id="x", events=frozenset({"exit", "leftover"}))
+    tasks: list[Any] = []
+    subscription = Subscription("sub_1", options, client, 1, tasks.append)
+    manager = FakeManager()
+    feed = Feed(shell, subscription, cast("Manager", manager))
+    shell.leftover = [7]
+    shell.end(0, None)
+    async with anyio.create_task_group() as group:
+        group.start_soon(feed.run)
+        while subscription.seq < 2:
+            await anyio.lowlevel.checkpoint()
+        subscription.continue_after(0, client, 2)
+        shell.become_empty()
+        while subscription.seq < 3:
+            await anyio.lowlevel.checkpoint()
+        assert manager.is_reading
+        await tasks[0]()
+    told = [each.leftover for each in client.received if isinstance(each, LeftoverEvent)]
+    assert told == [[7], [7], []]
+    assert not manager.is_reading
+
+
 class FakeScreens:
     """A screen of two rows. Only the first row changes. Calls `on_look` during each look."""
 

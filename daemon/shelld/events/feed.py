@@ -96,6 +96,7 @@ class Feed:
             await self.subscription.flush()
             await self._follow_leftover()
             self._note_last_event()
+            await self.subscription.flush()
         self.close()
 
     def close(self) -> None:
