@@ -461,6 +461,37 @@ def test_subscription_of_an_expired_shell_is_gone() -> None:
         assert error["data"]["parameter"] == "subscription"
 
 
+@pytest.mark.parametrize(
+    ("args", "max_over"),
+    [(("--max-retained", "1"), 1_000), ((), 1)],
+    ids=["shells", "subscriptions"],
+)
+def test_all_events_of_a_continued_subscription_come_whatever_ends_meanwhile(
+    args: tuple[str, ...], max_over: int, tmp_path: Path
+) -> None:
+    constants = {
+        # The events wait until the client reads.
+        "shelld.events.subscription.PATIENCE_S": 60,
+        "shelld.events.subscriptions.MAX_OVER": max_over,
+    }
+    with raw_daemon(*args, command=altered_daemon(constants)) as daemon:
+        result = daemon.bash("head -c 4000000 /dev/zero | tr '\\0' x", notify=["output", "exit"])
+        count = events_to(daemon, "exited")[-1]["seq"]
+        again = {"subscription": result["subscription"], "from_seq": 0}
+        request = daemon.request("subscribe", again)
+        done = [tmp_path / str(number) for number in range(5)]
+        for file in done:
+            daemon.request("bash", {"command": f"touch {file}", "notify": ["exit"]})
+        # The client reads nothing until these have ended.
+        wait_for(lambda: all(file.exists() for file in done))
+        found: list[Json] = []
+        while len(found) < count:
+            event = next_event(daemon, of=result["subscription"])
+            found += [event] * (event["requestId"] == request)
+        assert [each["seq"] for each in found] == list(range(1, count + 1))
+        assert len(text_of(found)) == 4_000_000
+
+
 def test_old_number_names_what_is_available(events: RawDaemon) -> None:
     subscription = subscribe(events, "exit")
     events.bash("true")

@@ -5,7 +5,7 @@ subscription of a single shell is over once the last event of that shell was sen
 until the shell is forgotten, so that a client can continue it, and does not count towards
 `MAX_SUBSCRIPTIONS`. At most `MAX_OVER` subscriptions that are over are kept, with at most
 `MAX_OVER_EVENTS` events in all. Beyond these limits, the subscriptions that were over first are
-removed.
+removed. A subscription whose events are being sent again stays, and so does its shell.
 
 Invariant: a shell that starts has its feeds before it can write, end or be forgotten.
 """
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
+from contextlib import ExitStack
 from functools import partial
 from typing import Any, Final
 
@@ -42,7 +43,7 @@ class Subscriptions:
         # The feeds of subscriptions that are not over.
         self._feeds: dict[str, set[Feed]] = {}
         # The subscriptions that are over, in the order of their ends, and how many events each
-        # keeps.
+        # keeps. Those whose events are being sent again are not among them.
         self._over: dict[str, int] = {}
         self._over_events = 0
         # The names of the subscriptions of a single shell, by its id.
@@ -96,6 +97,27 @@ class Subscriptions:
             raise invalid_params("Invalid value for subscription: there is none", "subscription")
         return found
 
+    def continue_after(
+        self, subscription: Subscription, seq: int, recipient: Recipient, request_id: Any
+    ) -> None:
+        """Send the events after `seq` again. `seq` must be in the `available` range."""
+        if subscription.name in self._over:
+            shell = self._manager.get(subscription.options.bash_id or "")
+            pin = ExitStack()
+            pin.enter_context(self._manager.reading(shell))
+            try:
+                self._manager.attend(partial(self._keep_until_sent, subscription, pin))
+            except BaseException:
+                pin.close()
+                raise
+            self._over_events -= self._over.pop(subscription.name)
+        subscription.continue_after(seq, recipient, request_id)
+
+    async def _keep_until_sent(self, subscription: Subscription, pin: ExitStack) -> None:
+        await subscription.flush()
+        pin.close()
+        self._note_over(subscription)
+
     def remove(self, name: str) -> None:
         """End a subscription. Does nothing if there is none."""
         self._over_events -= self._over.pop(name, 0)
@@ -148,9 +170,14 @@ class Subscriptions:
     async def _run(self, subscription: Subscription, feed: Feed, feeds: set[Feed]) -> None:
         await feed.run()
         feeds.discard(feed)
-        if subscription.options.bash_id is not None and subscription.name in self._all:
+        if subscription.options.bash_id is not None:
             # There is nothing more to tell.
             self._feeds.pop(subscription.name, None)
+            self._note_over(subscription)
+
+    def _note_over(self, subscription: Subscription) -> None:
+        """Note that a subscription is over, unless it was removed."""
+        if subscription.name in self._all:
             self._over[subscription.name] = subscription.kept_events
             self._over_events += subscription.kept_events
             while len(self._over) > MAX_OVER or self._over_events > MAX_OVER_EVENTS:

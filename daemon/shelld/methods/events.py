@@ -85,7 +85,8 @@ def _no_subscription(_shell: Shell) -> None:
 
 
 def _continue(context: RequestContext, params: SubscribeParams, name: str) -> SubscribeResult:
-    found = context.daemon.subscriptions.get(name)
+    subscriptions = context.daemon.subscriptions
+    found = subscriptions.get(name)
     _check_same(found.options, params)
     oldest, newest = found.available
     seq = newest if params.from_seq is None else params.from_seq
@@ -95,7 +96,7 @@ def _continue(context: RequestContext, params: SubscribeParams, name: str) -> Su
         )
         error.data["available"] = {"from": oldest, "to": newest}
         raise error
-    found.continue_after(seq, context.recipient, _request_id(context))
+    subscriptions.continue_after(found, seq, context.recipient, _request_id(context))
     return _result(found)
 
 
