@@ -68,6 +68,15 @@ def test_screen_change_ends_the_wait(daemon: RawDaemon) -> None:
     assert changed["lines"] == ["readylater"]
 
 
+def test_new_width_is_a_change(daemon: RawDaemon) -> None:
+    screen = ScreenUser(daemon, "stty -echo; printf ready; sleep 300", rows=3, cols=20)
+    before = screen.until_line("ready")
+    daemon.call("resize_shell", {"bash_id": screen.bash_id, "rows": 3, "cols": 30})
+    changed = screen.read(since=before["version"], wait=600_000, until="change")
+    assert (changed["cols"], changed["changed"]) == (30, [])
+    assert changed["version"] > before["version"]
+
+
 def test_earlier_change_ends_wait_immediately(daemon: RawDaemon) -> None:
     screen = ScreenUser(daemon, "echo ready; sleep 300")
     screen.until_line("ready")

@@ -133,7 +133,7 @@ def test_scrollback_lines_can_be_read() -> None:
     assert view(emulator, emulator.version, scrollback=1).lines == ["5"]
 
 
-@pytest.mark.parametrize("size", [(1, 1), (1, 40), (40, 1), (1_000, 1_000)])
+@pytest.mark.parametrize("size", [(1, 1), (1, 40), (40, 1), (1_000, 1_000), (3, 11)])
 def test_new_size_changes_the_screen(size: tuple[int, int]) -> None:
     emulator = shown(b"one\r\ntwo")
     before = emulator.version

@@ -57,7 +57,7 @@ class Emulator:
         self._version = version
         self._rows: list[str] = [""] * rows
         self._versions = [version] * rows
-        self._rest: tuple[object, ...] = (self.cursor, "", False)
+        self._rest: tuple[object, ...] = (self.cursor, "", False, cols)
 
     def feed(self, data: bytes, stops: Iterable[int] = ()) -> list[tuple[int, int]]:
         """Show the next part of the output.
@@ -118,7 +118,7 @@ class Emulator:
         """Find out what has changed since the last look. On a large screen, this takes a while."""
         now: list[str] = [_shown(line.text) for line in self._vt.view()]
         before = self._rows + [""] * (len(now) - len(self._rows))
-        rest = (self.cursor, self.title, self.alternate)
+        rest = (self.cursor, self.title, self.alternate, self._cols)
         if now == self._rows and rest == self._rest:
             return
         self._version += 1
