@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary, ref
 
 from shelld.output.retention import StreamName
 from shelld.output.store import StreamStore
-from shelld.output.text import read_text
+from shelld.output.text import JoinedText, Piece, begins_within_line, read_text
 from shelld.shells.shell import Shell
 from shelld_protocol.event_methods import Event, OutputEvent, ScreenEvent
 
@@ -68,8 +68,8 @@ class FactEntry(NamedTuple):
 class OutputEntry(NamedTuple):
     """A range of a stream. `skipped` bytes before it were not sent.
 
-    `stop` and `final` are the arguments of the first read, so that a later read returns the same
-    text.
+    `strip`, `stop`, `max_bytes` and `final` are the arguments of the first read, so that a later
+    read returns the same text.
     """
 
     bash_id: str
@@ -81,6 +81,7 @@ class OutputEntry(NamedTuple):
     skipped: int
     strip: bool
     stop: int
+    max_bytes: int
     final: bool
 
     @property
@@ -88,7 +89,16 @@ class OutputEntry(NamedTuple):
         return "shell/output"
 
     def event(self, header: Header) -> Event:
-        text, position, dropped = "", self.start, 0
+        piece = self._read(self.start, self.max_bytes)
+        if piece.end != self.end:
+            piece = self._rest()
+        return self.with_text(header, piece.text, piece.dropped)
+
+    def _rest(self) -> Piece:
+        """Return what is left of the range after a loss of bytes in it, or just after it."""
+        continues = begins_within_line(self.store, self.start)
+        text = JoinedText(strip=self.strip, continues=continues)
+        position, dropped = self.start, 0
         while position < self.end:
             gap_end = min(self.end, self.store.read(position, 0).start)
             if gap_end > position:
@@ -96,14 +106,7 @@ class OutputEntry(NamedTuple):
                 dropped += gap_end - position
                 position = gap_end
                 continue
-            piece = read_text(
-                self.store,
-                position,
-                self.stop,
-                self.end - position,
-                strip=self.strip,
-                final=self.final,
-            )
+            piece = self._read(position, self.end - position)
             if piece.dropped:
                 # These bytes could not be read, and are a gap now.
                 continue
@@ -111,8 +114,14 @@ class OutputEntry(NamedTuple):
                 # Only a part of a unit is left: its beginning, or its end, was lost.
                 dropped += self.end - position
                 break
-            text, position = text + piece.text, piece.end
-        return self.with_text(header, text, dropped)
+            text.add(piece.text)
+            position = piece.end
+        return Piece(text.joined(is_end=False), self.end, dropped)
+
+    def _read(self, start: int, max_bytes: int) -> Piece:
+        return read_text(
+            self.store, start, self.stop, max_bytes, strip=self.strip, final=self.final
+        )
 
     def with_text(self, header: Header, text: str, dropped: int) -> Event:
         """Return the event with the text of its range."""

@@ -167,13 +167,14 @@ class Feed:
     async def _send_from(self, name: StreamName, stop: int, final: bool) -> bool:
         """Send or skip the next part of a stream up to `stop`. Return whether one was sent."""
         store, start, strip = self._streams[name].store, self._positions[name], self._options.strip
+        max_bytes = self._options.max_bytes
         if not await self.subscription.wait_for_room():
             end = stop if final else _newest_line(store, start, stop)
             self._positions[name] = end
             self._skipped[name] += end - start
             self._skipped_in_all += end - start
             return False
-        piece = read_text(store, start, stop, self._options.max_bytes, strip=strip, final=final)
+        piece = read_text(store, start, stop, max_bytes, strip=strip, final=final)
         if piece.end == start:
             return False
         entry = OutputEntry(
@@ -186,6 +187,7 @@ class Feed:
             self._skipped[name],
             strip,
             stop,
+            max_bytes,
             final,
         )
         make = partial(entry.with_text, text=piece.text, dropped=piece.dropped)
