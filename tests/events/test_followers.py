@@ -1,7 +1,8 @@
-"""How often a follower looks at the processes of a command."""
+"""When a follower looks at the processes of a command, and what it tells."""
 
 from __future__ import annotations
 
+import os
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,12 +10,13 @@ import pytest
 
 from shelld.eventloop.turns import Turns
 from shelld.events import followers
-from shelld.events.followers import PortFollower
+from shelld.events.followers import PortFollower, PromptFollower
 from shelld.inspection import sockets
 from shelld.inspection.sockets import Socket
 from shelld.shells.shell import Shell
+from shelld.terminals.input import PipeInput
 from shelld.waits.pauses import Pauses
-from shelld_protocol.structs import Listener
+from shelld_protocol.structs import Listener, Prompt
 
 FIRST, SECOND = Socket(1, 80, "::1"), Socket(2, 81, "::1")
 
@@ -53,3 +55,28 @@ async def test_ports_are_looked_for_when_sockets_change(
     await PortFollower(Turns(), feed).run()
     assert looked == expected
     assert [[each.port for each in found] for found in told] == [[80], [80, 81], [81]]
+
+
+async def test_prompt_ends_if_the_input_is_closed_while_it_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shell = Shell("shell_a")
+    shell.started()
+    readable, writable = os.pipe()
+    shell.input = target = PipeInput(writable)
+    asked = Prompt("proved", True, None, None, os.getpid(), "bash", 0, "Name?")
+    told: list[Prompt | None] = []
+
+    async def tell(_name: str, _type: type, *, prompt: Prompt | None) -> None:
+        told.append(prompt)
+        target.end()
+
+    def prompt_of(_shell: Shell) -> Prompt:
+        return asked
+
+    monkeypatch.setattr(followers, "settled_prompt_of", prompt_of)
+    feed: Any = SimpleNamespace(shell=shell, send_fact=tell)
+    await PromptFollower(Turns(), feed).run()
+    os.close(readable)
+    assert not shell.has_ended
+    assert told == [asked, None]

@@ -33,7 +33,7 @@ from shelld.waits.prompts import (
 from shelld_protocol.errors import RpcError
 from shelld_protocol.event_methods import ListeningEvent, PromptEvent
 from shelld_protocol.screen_methods import ScreenCursor
-from shelld_protocol.structs import Listener
+from shelld_protocol.structs import Listener, Prompt
 
 # After this time, look at the ports even if `basis_of_ports` has not changed, because a process may
 # have passed a socket on to another process.
@@ -75,8 +75,15 @@ class PromptFollower:
             if identity is not None and self._told is not None and identity.is_same(self._told):
                 identity = identity.since(self._told)
             elif identity is not None or self._told is not None:
-                await self._feed.send_fact("shell/prompt", PromptEvent, prompt=found)
+                await self._tell(found)
             self._told = identity
+        if self._told is not None and not shell.has_ended:
+            # The input was closed after the last look, such as while that was told.
+            await self._tell(None)
+            self._told = None
+
+    async def _tell(self, prompt: Prompt | None) -> None:
+        await self._feed.send_fact("shell/prompt", PromptEvent, prompt=prompt)
 
 
 async def _wait_for_activity(shell: Shell, seconds: float) -> bool:
