@@ -134,11 +134,14 @@ class AsyncEventStream(_Iteration):
     async def __anext__(self) -> Event:
         while not self._is_over and self._ongoing is not None:
             event = await self._ongoing.next_event()
-            self._is_over = event is None or self._is_last(event)
-            if event is not None:
-                self.seq = event.seq
-                if self._wanted is None or calls.EVENT_NAMES[type(event)] in self._wanted:
-                    return event
+            if event is None:
+                break
+            self.seq = event.seq
+            if self._is_last(event):
+                self._is_over = True
+                self._ongoing.stop_listening()
+            if self._wanted is None or calls.EVENT_NAMES[type(event)] in self._wanted:
+                return event
         raise StopAsyncIteration
 
     def _is_last(self, event: Event) -> bool:
@@ -363,9 +366,12 @@ class AsyncJob:
             if self._ongoing is None:
                 raise RuntimeError("the job has not started: use it with a with block")
             event = await self._ongoing.next_event()
-            self._is_over = event is None or isinstance(event, ExitEvent)
-            if event is not None:
-                return event
+            if event is None:
+                break
+            if isinstance(event, ExitEvent):
+                self._is_over = True
+                self._ongoing.stop_listening()
+            return event
         raise StopAsyncIteration
 
     def __del__(self) -> None:

@@ -95,18 +95,25 @@ class Ongoing:
                 return None
         return item
 
+    def stop_listening(self) -> None:
+        """Take no more events, and wake the callers that wait in `next`.
+
+        The subscription goes on, so that it can be continued.
+        """
+        self._connection.unlisten(self._id)
+        self._mailbox.end()
+
     def end(self) -> None:
-        """Stop listening, and wake the callers that wait in `next`.
+        """Stop listening.
 
         Cancels the request, unless it was answered. Ends its subscription, unless another request
         has continued it. If an interrupt stops this early, another call does the rest.
         """
-        self._connection.unlisten(self._id)
+        self.stop_listening()
         self._cancel()
         # Forget the request only now, when its cancellation was sent.
         self._connection.cancel(self._id)
         self._leave()
-        self._mailbox.end()
         self._has_ended = True
 
     def answered(self, answer: bytes | ShellError) -> None:
@@ -145,9 +152,8 @@ class Ongoing:
                     self.send_only(call)
 
         self._cancel()
-        self._connection.unlisten(self._id)
+        self.stop_listening()
         self._mailbox.abandon(undo)
-        self._mailbox.end()
         self._has_ended = True
 
     def _cancel(self) -> None:

@@ -131,11 +131,14 @@ class EventStream(_Iteration):
     def __next__(self) -> Event:
         while not self._is_over and self._ongoing is not None:
             event = self._ongoing.next_event()
-            self._is_over = event is None or self._is_last(event)
-            if event is not None:
-                self.seq = event.seq
-                if self._wanted is None or calls.EVENT_NAMES[type(event)] in self._wanted:
-                    return event
+            if event is None:
+                break
+            self.seq = event.seq
+            if self._is_last(event):
+                self._is_over = True
+                self._ongoing.stop_listening()
+            if self._wanted is None or calls.EVENT_NAMES[type(event)] in self._wanted:
+                return event
         raise StopIteration
 
     def _is_last(self, event: Event) -> bool:
@@ -360,9 +363,12 @@ class Job:
             if self._ongoing is None:
                 raise RuntimeError("the job has not started: use it with a with block")
             event = self._ongoing.next_event()
-            self._is_over = event is None or isinstance(event, ExitEvent)
-            if event is not None:
-                return event
+            if event is None:
+                break
+            if isinstance(event, ExitEvent):
+                self._is_over = True
+                self._ongoing.stop_listening()
+            return event
         raise StopIteration
 
     def __del__(self) -> None:

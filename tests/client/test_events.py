@@ -243,6 +243,37 @@ async def test_everyone_who_waits_learns_of_the_end(spawn: Spawn) -> None:
         assert ends[2:] == [DaemonExited, DaemonExited]
 
 
+async def test_everyone_who_iterates_learns_of_the_last_event(spawn: Spawn, tmp_path: Path) -> None:
+    async with spawn() as shell:
+
+        async def kinds_read_by_three(events: Any, gate: Gate) -> list[list[type]]:
+            found: list[list[type]] = []
+
+            async def read() -> None:
+                found.append([type(each) async for each in events])
+
+            with anyio.fail_after(40):
+                async with anyio.create_task_group() as tasks:
+                    for _ in range(3):
+                        tasks.start_soon(read)
+                    # By the time of the answer, all wait.
+                    await shell.ping()
+                    gate.open()
+            return sorted(found, key=len)
+
+        gate = Gate(tmp_path / "gate")
+        job = await shell.bash(gate.wait, run_in_background=True)
+        async with shell.events(bash_id=job.bash_id) as events:
+            assert await kinds_read_by_three(events, gate) == [[], [], [ExitEvent]]
+            # The subscription can still be continued.
+            options = {"subscription": events.subscription, "from_seq": 0}
+            async with shell.events(**options) as again:
+                assert [type(each) async for each in again] == [ExitEvent]
+        gate = Gate(tmp_path / "other")
+        async with shell.start(gate.wait) as started:
+            assert await kinds_read_by_three(started, gate) == [[], [], [ExitEvent]]
+
+
 async def test_left_events_end_in_the_daemon(spawn: Spawn) -> None:
     async with spawn() as shell:
         for _ in range(300):
