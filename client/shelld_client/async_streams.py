@@ -127,12 +127,13 @@ class AsyncEventStream(_Iteration):
         self._ongoing.abandon()
 
     def __aiter__(self) -> AsyncIterator[Event]:
-        if self._ongoing is None:
-            raise RuntimeError("enter the events with a with block before you iterate")
         return self
 
     async def __anext__(self) -> Event:
-        while not self._is_over and self._ongoing is not None:
+        while not self._is_over:
+            # During the entry, an iteration could take the answer.
+            if self._ongoing is None or self._subscribed is None:
+                raise RuntimeError("enter the events with a with block before you iterate")
             event = await self._ongoing.next_event()
             if event is None:
                 break
@@ -363,7 +364,8 @@ class AsyncJob:
 
     async def __anext__(self) -> Event:
         while not self._is_over:
-            if self._ongoing is None:
+            # During the start, an iteration could take the answer.
+            if self._ongoing is None or self._started is None:
                 raise RuntimeError("the job has not started: use it with a with block")
             event = await self._ongoing.next_event()
             if event is None:

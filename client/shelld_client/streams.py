@@ -124,12 +124,13 @@ class EventStream(_Iteration):
         self._ongoing.abandon()
 
     def __iter__(self) -> Iterator[Event]:
-        if self._ongoing is None:
-            raise RuntimeError("enter the events with a with block before you iterate")
         return self
 
     def __next__(self) -> Event:
-        while not self._is_over and self._ongoing is not None:
+        while not self._is_over:
+            # During the entry, an iteration could take the answer.
+            if self._ongoing is None or self._subscribed is None:
+                raise RuntimeError("enter the events with a with block before you iterate")
             event = self._ongoing.next_event()
             if event is None:
                 break
@@ -360,7 +361,8 @@ class Job:
 
     def __next__(self) -> Event:
         while not self._is_over:
-            if self._ongoing is None:
+            # During the start, an iteration could take the answer.
+            if self._ongoing is None or self._started is None:
                 raise RuntimeError("the job has not started: use it with a with block")
             event = self._ongoing.next_event()
             if event is None:

@@ -14,7 +14,7 @@ from typing import Any
 import anyio
 import pytest
 
-from both_clients import Shell, Spawn
+from both_clients import Shell, Spawn, peer
 from shelld_client import (
     AsyncClient,
     BackgroundResult,
@@ -317,10 +317,23 @@ async def test_events_must_be_entered_once(spawn: Spawn) -> None:
     async with spawn() as shell:
         events = shell.events()
         with pytest.raises(RuntimeError, match="with block"):
-            aiter(events)
+            await anext(events)
         async with events:
             with pytest.raises(RuntimeError, match="once"):
                 await events.__aenter__()
+
+
+async def test_nobody_can_iterate_before_the_entry_is_done() -> None:
+    silent = peer("while read -r; do :; done")
+    async with AsyncClient.spawn(silent) as shell:
+        for iterator in (shell.events(), shell.start("true")):
+            with anyio.fail_after(40):
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(iterator.__aenter__)
+                    await anyio.wait_all_tasks_blocked()
+                    with pytest.raises(RuntimeError, match="with block"):
+                        await anext(iterator)
+                    tasks.cancel_scope.cancel()
 
 
 async def test_end_of_the_daemon_ends_the_events(spawn: Spawn) -> None:
