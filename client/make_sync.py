@@ -34,6 +34,8 @@ _REPLACED = (
     (r"\b__a(enter|exit|iter|next)__", r"__\1__"),
     (r"\bStopAsyncIteration\b", "StopIteration"),
     (r"\bcall_async=", "call="),
+    (r"\banyio\.Lock\(.*\)", "threading.RLock()"),
+    (r"(?m)^import anyio$", "import threading"),
 )
 
 

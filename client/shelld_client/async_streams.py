@@ -15,6 +15,8 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Final, Literal, Protocol, Self, TypeAlias, TypeVar
 
+import anyio
+
 from shelld_client import calls
 from shelld_client.async_ongoing import AsyncOngoing, nothing_to_undo
 from shelld_client.calls import AnyBashResult, Call, Undo
@@ -178,6 +180,9 @@ class AsyncOutputStream(_Iteration):
         self._begin = begin
         self._request = request
         self._call = call
+        # Held while an item is taken and what was skipped before it is read. A signal handler of
+        # `Client` may iterate in the middle of that, so the lock of threads is reentrant.
+        self._taking = anyio.Lock(fast_acquire=True)
         self._failure: ShellError | None = None
         # Whether the last item was taken.
         self._is_finished = False
@@ -203,7 +208,8 @@ class AsyncOutputStream(_Iteration):
 
     async def __anext__(self) -> OutputEvent | BashResult | BackgroundResult:
         try:
-            return await self._next()
+            async with self._taking:
+                return await self._next()
         except BaseException:
             # Also if the iteration is cancelled or interrupted.
             self.end()

@@ -459,6 +459,50 @@ async def test_stream_fills_what_was_skipped(spawn: Spawn, monkeypatch: pytest.M
         assert text_of(items) == expected
 
 
+async def test_several_readers_of_a_stream_get_each_item_once(
+    spawn: Spawn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shelld_client.mailbox.MAX_HELD_CHARACTERS", 100_000)
+    async with spawn() as shell, shell.stream("seq 200000; printf end") as stream:
+        items = [await anext(stream)]
+        # Nothing is taken until the command has ended.
+        await is_over(shell, "seq 200000; printf end")
+
+        async def read() -> None:
+            own = [item async for item in stream]
+            items.extend(own)
+            starts = [each.start for each in own if isinstance(each, OutputEvent)]
+            assert starts == sorted(starts)
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(3):
+                tasks.start_soon(read)
+    (result,) = (each for each in items if isinstance(each, BashResult))
+    items.remove(result)
+    items.sort(key=lambda each: each.start)
+    ends = [0, *(each.end for each in items)]
+    assert [each.start for each in items] == ends[:-1]
+    assert text_of(items) == "".join(f"{number}\n" for number in range(1, 200_001)) + "end"
+
+
+async def test_last_item_of_a_stream_ends_all_its_readers(spawn: Spawn, tmp_path: Path) -> None:
+    gate = Gate(tmp_path / "gate")
+    async with spawn() as shell, shell.stream(gate.wait) as stream:
+        found: list[Any] = []
+
+        async def read() -> None:
+            found.append(await anext(stream, None))
+
+        with anyio.fail_after(40):
+            async with anyio.create_task_group() as tasks:
+                for _ in range(3):
+                    tasks.start_soon(read)
+                # By the time of the answer, all wait.
+                await shell.ping()
+                gate.open()
+        assert sorted(type(each).__name__ for each in found) == ["BashResult", *2 * ["NoneType"]]
+
+
 async def test_stream_counts_what_is_lost_once(
     spawn: Spawn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
