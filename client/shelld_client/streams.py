@@ -275,7 +275,8 @@ class OutputStream(_Iteration):
                 # The read has passed over the lost output and gone on beyond `end`.
                 part = calls.lost_output(event, stream, start, min(kept_from, end))
             if part.end == start:
-                return
+                # Leftover processes may still write the rest of a character, so no read returns it.
+                part = calls.lost_output(event, stream, start, end)
             self._ends[stream] = part.end
             self._ready.append(part)
 

@@ -523,6 +523,23 @@ async def test_stream_counts_what_is_lost_once(
     assert len(text_of(items)) + dropped == result.stdout_bytes
 
 
+async def test_stream_counts_a_skipped_part_of_a_character(
+    spawn: Spawn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # All output is skipped, and read again.
+    monkeypatch.setattr("shelld_client.mailbox.MAX_HELD_CHARACTERS", -1)
+    async with spawn() as shell:
+        # A process is left, so more may be written.
+        items = [item async for item in shell.stream(r"setsid sleep 300 & printf 'end\303'")]
+        *output, result = items
+        assert [(each.text, each.start, each.end, each.dropped) for each in output] == [
+            ("end", 0, 3, 0),
+            ("", 3, 4, 1),
+        ]
+        assert (result.stdout_bytes, len(result.leftover)) == (4, 1)
+        await shell.kill_shell(result.bash_id)
+
+
 @pytest.mark.parametrize("kind_of_box", [Mailbox, AsyncMailbox])
 def test_full_mailbox_keeps_events_and_counts_text(
     monkeypatch: pytest.MonkeyPatch, kind_of_box: type[Any]
