@@ -212,25 +212,23 @@ class OutputStream(_Iteration):
             raise
 
     def _next(self) -> OutputEvent | BashResult | BackgroundResult:
-        if self._is_over:
-            raise StopIteration
-        if self._ongoing is None:
-            self._ongoing = self._begin(self._call, partial(_kill, self._call))
-        while not self._ready:
+        ongoing = self._ongoing
+        if ongoing is None and not self._is_over:
+            self._ongoing = ongoing = self._begin(self._call, partial(_kill, self._call))
+        # Another task or thread can end the iteration at any time.
+        while ongoing is not None and not self._is_over:
+            if self._ready:
+                return self._ready.popleft()
             if self._is_complete:
                 self._is_over = self._is_finished = True
                 if self._failure is not None:
                     raise self._failure
                 assert self.result is not None
                 return self.result
-            item = self._ongoing.next()
-            if self._is_over:
-                # Another task has ended it.
-                raise StopIteration
-            self._take(item)
-            if self._is_over:
-                raise StopIteration
-        return self._ready.popleft()
+            item = ongoing.next()
+            if not self._is_over:
+                self._take(item)
+        raise StopIteration
 
     @property
     def _is_complete(self) -> bool:

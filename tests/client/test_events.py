@@ -386,6 +386,20 @@ async def test_left_stream_kills_its_command(spawn: Spawn) -> None:
             await is_over(shell, command)
 
 
+def test_stream_that_another_thread_ends_as_it_begins_stops() -> None:
+    with Client.spawn() as client:
+        stream = client.stream("sleep 300")
+        begin = vars(stream)["_begin"]
+
+        def end_and_begin(*args: Any) -> Any:
+            stream.end()
+            return begin(*args)
+
+        vars(stream)["_begin"] = end_and_begin
+        assert next(stream, None) is None
+        wait_for(lambda: not any(each.is_running for each in client.list_shells()))
+
+
 async def test_stream_of_a_timeout_has_the_output_first(spawn: Spawn) -> None:
     async with spawn() as shell:
         items: list[Any] = []
