@@ -51,6 +51,10 @@ async def wait_for_waiting(count: int) -> None:
             await anyio.sleep(0.005)
 
 
+def report_no_start(_launch: SpareLaunch, _pid: int) -> None:
+    """Take the place of `SpareLaunch.bash_runs`."""
+
+
 def stat(arguments: int, end: int) -> bytes:
     """Return a proc(5) stat line of a program whose name is as confusing as possible."""
     fields = [*["0"] * 44, str(arguments), "0", "0", str(end), "0"]
@@ -237,10 +241,7 @@ async def test_failed_start_of_spare_shell_is_no_error(monkeypatch: pytest.Monke
 async def test_hanging_start_of_spare_shell_is_not_awaited(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def ignore(_launch: SpareLaunch, _pid: int) -> None:
-        """Report no start."""
-
-    monkeypatch.setattr(SpareLaunch, "bash_runs", ignore)
+    monkeypatch.setattr(SpareLaunch, "bash_runs", report_no_start)
     async with Manager() as manager:
         await run(manager, "true")
         await wait_for_waiting(1)
@@ -254,7 +255,7 @@ async def test_hanging_start_of_spare_shell_is_not_awaited(
 
 
 async def test_slow_spare_shell_delays_one_command_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(SpareLaunch, "bash_runs", lambda _launch, _pid: None)
+    monkeypatch.setattr(SpareLaunch, "bash_runs", report_no_start)
     monkeypatch.setattr(spares_module, "MAX_START_WAIT_S", 1_000)
     async with Manager() as manager:
         await run(manager, "true")
