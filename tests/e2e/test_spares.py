@@ -276,6 +276,17 @@ def test_closed_session_leaves_no_spare_shell(daemon: RawDaemon) -> None:
     assert daemon.bash("echo on", session="short")["stdout"] == "on\n"
 
 
+def test_last_closed_session_leaves_no_shared_spare_shell(daemon: RawDaemon) -> None:
+    daemon.bash("true", session="a")
+    daemon.bash("true", session="b")
+    waiting = daemon.wait_for_spare()
+    daemon.call("close_session", {"session": "a"})
+    assert daemon.bash("echo $$", session="b")["stdout"] == f"{waiting}\n"
+    daemon.wait_for_spare()
+    daemon.call("close_session", {"session": "b"})
+    wait_for(lambda: spares_of(daemon) == [], "their end")
+
+
 @pytest.mark.parametrize("limit", [0, 2])
 def test_spare_shells_stay_within_the_limit(limit: int) -> None:
     with raw_daemon("--spare-shells", str(limit)) as daemon:

@@ -82,5 +82,8 @@ def test_long_waiting_spare_shells_are_not_needed(policy: SparePolicy, clock: Cl
 
 def test_a_closed_session_is_forgotten(policy: SparePolicy) -> None:
     policy.command_is_over("a")
-    policy.forget("a")
+    policy.command_is_over("b")
+    assert not policy.forget("a")
     assert not policy.command_is_over("a")
+    policy.forget("a")
+    assert policy.forget("b")

@@ -74,9 +74,10 @@ class SparePolicy(Struct, eq=False):
         self._failures = 0 if succeeded else self._failures + 1
         return self._failures < self.max_failures
 
-    def forget(self, name: str | None) -> None:
-        """Forget a closed session."""
+    def forget(self, name: str | None) -> bool:
+        """Forget a closed session. Return whether no session is left."""
         self._used_at.pop(name, None)
+        return not self._used_at
 
     # -- decisions --------------------------------------------------------------------------
 

@@ -167,10 +167,10 @@ class Spares:
         self._waiting.remove(spare)
 
     def close_session(self, name: str) -> None:
-        """End the spare shells of a session."""
-        for spare in self._of(name):
+        """End the spare shells of a session, and all of them if it was the last one in use."""
+        is_last = self.policy.forget(name)
+        for spare in list(self._waiting) if is_last else self._of(name):
             self._end(spare)
-        self.policy.forget(name)
 
     def trim(self) -> None:
         """End the spare shells that are no longer needed."""
