@@ -232,7 +232,8 @@ class SpareLaunch(Launch):
 
 def _can_enter(session: Session) -> bool:
     """Whether the session's directory exists, and bash can change to it."""
-    return session.resolve(None) == session.cwd and os.access(session.cwd, os.X_OK)
+    cwd = session.cwd
+    return session.resolve(None) == cwd and os.access(to_bytes(cwd), os.X_OK)
 
 
 class Spare(NamedTuple):

@@ -77,7 +77,7 @@ class SparePolicy(Struct, eq=False):
     def forget(self, name: str | None) -> bool:
         """Forget a closed session. Return whether no session is left."""
         self._used_at.pop(name, None)
-        return not self._used_at
+        return self._used_at.keys() <= {None}
 
     # -- decisions --------------------------------------------------------------------------
 
