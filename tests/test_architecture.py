@@ -137,6 +137,20 @@ def is_catch_all(handler: ast.AST) -> bool:
     return handler.type is None or not {"Exception", "BaseException"}.isdisjoint(caught)
 
 
+def test_no_pattern_repeats_a_group_possessively() -> None:
+    # Before 3.11.5, Python matches such a group wrongly. `(?>(?:...)*)` does the same, rightly.
+    # Single characters are not concerned.
+    possessive = re.compile(r"(?<!\\)\)(?:[*+?]|\{[\d,]+\})\+")
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in SOURCES
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, (str, bytes))
+        if possessive.search(repr(node.value).replace("\\\\", "\\"))
+    ]
+    assert found == []
+
+
 def test_exceptions_stop_only_at_documented_boundaries() -> None:
     text = (ROOT / "ARCHITECTURE.md").read_text()
     section = text.partition("## Where an unexpected exception stops")[2].partition("\n## ")[0]

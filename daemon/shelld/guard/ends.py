@@ -21,7 +21,7 @@ _BLANKS: Final = re.compile(r"[ \t]*")
 _QUOTE: Final = re.compile(r"['\"\\]")
 
 
-_NO_PARENTHESIS: Final = re.compile(r"""\\.|'[^']*+'|"(?:[^"\\]|\\.)*+"|[^()]""", re.S)
+_NO_PARENTHESIS: Final = re.compile(r"""\\.|'[^']*+'|"(?>(?:[^"\\]|\\.)*)"|[^()]""", re.S)
 
 
 def is_arithmetic(text: str) -> bool:

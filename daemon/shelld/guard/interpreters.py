@@ -71,7 +71,7 @@ _LONGEST_GROUP: Final = 5
 
 # These patterns take linear time. If a quotation has no end, all later quotes of its kind are
 # escaped, and no search begins at an escaped quote.
-_LITERAL: Final = r"""(?<!\\)'(?:[^'\\]|\\.)*+'|(?<!\\)"(?:[^"\\]|\\.)*+"|`[^`]*+`"""
+_LITERAL: Final = r"""(?<!\\)'(?>(?:[^'\\]|\\.)*)'|(?<!\\)"(?>(?:[^"\\]|\\.)*)"|`[^`]*+`"""
 _CALLS: Final = (
     r"(?:\b(?:os\.execute|io\.popen|system|popen\d?|exec\w*|spawn\w*|run|call|check_call"
     r"|check_output|getoutput|getstatusoutput|Popen|shell_exec|passthru|proc_open|pcntl_exec"

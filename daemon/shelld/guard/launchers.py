@@ -246,9 +246,10 @@ def _at(shell: Shell, _arguments: Sequence[str], stdin: str) -> str:
 
 
 _SED_RUNS: Final = r"(?:\d+|\$|/[^/]*/)?\s*e\s+(.+)"
-# The repetitions are possessive, so that text that does not match takes linear time.
+# The repetitions are atomic, so that text that does not match takes linear time.
 _SED_REPLACED: Final = re.compile(
-    r"(?:\d+|\$|/[^/]*/)?\s*s([^\\\n])(?:\\.|(?!\1)[^\\])*+\1((?:\\.|(?!\1)[^\\])*+)\1(\w*)", re.S
+    r"(?:\d+|\$|/[^/]*/)?\s*s([^\\\n])(?>(?:\\.|(?!\1)[^\\])*)\1((?>(?:\\.|(?!\1)[^\\])*))\1(\w*)",
+    re.S,
 )
 
 
@@ -315,11 +316,11 @@ def _mounts(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 _AWK_RUNS: Final = (
-    r'system\s*+\(\s*+"((?:[^"\\]|\\.)*+)"',
-    r'(?<!\\)"((?:[^"\\]|\\.)*+)"\s*+\|\s*+getline',
-    r'\bprintf?\b(?:(?!\bprintf?\b)[^"|;}])*+\|&?\s*+"((?:[^"\\]|\\.)*+)"',
+    r'system\s*+\(\s*+"((?>(?:[^"\\]|\\.)*))"',
+    r'(?<!\\)"((?>(?:[^"\\]|\\.)*))"\s*+\|\s*+getline',
+    r'\bprintf?\b(?>(?:(?!\bprintf?\b)[^"|;}])*)\|&?\s*+"((?>(?:[^"\\]|\\.)*))"',
 )
-_AWK_PIPED: Final = r'\bprintf?\b\s*+"((?:[^"\\]|\\.)*+)"\s*+\|&?\s*+"((?:[^"\\]|\\.)*+)"'
+_AWK_PIPED: Final = r'\bprintf?\b\s*+"((?>(?:[^"\\]|\\.)*))"\s*+\|&?\s*+"((?>(?:[^"\\]|\\.)*))"'
 
 
 def _awk(shell: Shell, arguments: Sequence[str], stdin: str) -> str:

@@ -213,9 +213,9 @@ def _tr(arguments: Sequence[str], inputs: Inputs) -> str | None:
     return text.translate({ord(a): b for a, b in zip(first, second, strict=False)})
 
 
-# The repetitions are possessive, so that text that does not match takes linear time.
+# The repetitions are atomic, so that text that does not match takes linear time.
 _SUBSTITUTE: Final = re.compile(
-    r"s([^\\\n])((?:\\.|(?!\1)[^\\])*+)\1((?:\\.|(?!\1)[^\\])*+)\1([gIi]*)", re.S
+    r"s([^\\\n])((?>(?:\\.|(?!\1)[^\\])*))\1((?>(?:\\.|(?!\1)[^\\])*))\1([gIi]*)", re.S
 )
 
 

@@ -24,9 +24,9 @@ _MAX_COMMANDS: Final = 32
 # Each search takes linear time: the repetitions are possessive, and a blank line belongs to no
 # match.
 _VI: Final = (
-    r"""^:*+[^\S\n]*+(?:sil\w*+!?[^\S\n]++)?+(?:exe\w*+[^\S\n]++["'])?+[\d.,$%]*+!++\s*+(.*)"""
+    r"""^:*+[^\S\n]*+(?>sil\w*+!?[^\S\n]++|)(?>exe\w*+[^\S\n]++["']|)[\d.,$%]*+!++\s*+(.*)"""
 )
-_CALLED: Final = r"""\b%s\s*+\(?+\s*+(?:"((?:[^"\\]|\\.)*+)"|'([^']*+)')"""
+_CALLED: Final = r"""\b%s\s*+\(?+\s*+(?:"((?>(?:[^"\\]|\\.)*))"|'([^']*+)')"""
 _GIT: Final = (
     r"(?is)^(?:alias\.[^=\n]*+=!|(?:core\.(?:pager|editor|sshcommand|fsmonitor|askpass|gitproxy)"
     r"|pager\.[^=\n]*+|(?:sequence\.|gui\.)?editor|sequence\.editor|diff\.external"
@@ -54,11 +54,11 @@ _COMMANDS: Final[dict[str, tuple[str, ...]]] = {
     "git": (_GIT,),
     "tar": (r"^exec=(.*)",),
     **dict.fromkeys(("ssh", "scp", "sftp"), _SSH),
-    "psql": (r"\\!\s*+(.*)", r"(?i)\bprogram\s++'((?:[^']|'')*+)'"),
+    "psql": (r"\\!\s*+(.*)", r"(?i)\bprogram\s++'((?>(?:[^']|'')*))'"),
     **dict.fromkeys(("mysql", "mariadb"), _MYSQL),
     "sqlite3": (r"^[^\S\n]*+\.(?:sh\w*+|sys\w*+)\s++(.*)",),
     "gdb": _GDB,
-    "lldb": (r"^[^\S\n]*+(?:platform\s++)?+shell\s++(.*)", _PYTHON),
+    "lldb": (r"^[^\S\n]*+(?>platform\s++|)shell\s++(.*)", _PYTHON),
     **dict.fromkeys(("expect", "tclsh"), (r"(?:^|[;{\[])[^\S\n]*+(?:spawn|exec|system)\s++(.*)",)),
     **dict.fromkeys(("make", "gmake"), _MAKE),
     # A dry run still runs ``$(shell ...)``.

@@ -26,10 +26,10 @@ _CHANGES_VALUE: Final = re.compile(rb"[cilu]")
 # All attributes but three: those of arrays, and that of a variable that names another.
 _NO_SHAPE: Final = re.compile(rb"[^aAn]+")
 
-_STRING: Final = rb""" "(?:[^"\\]++|\\.)*+" | \$'(?:[^'\\]++|\\.)*+' """
+_STRING: Final = rb""" "(?>(?:[^"\\]++|\\.)*)" | \$'(?>(?:[^'\\]++|\\.)*)' """
 _DECLARATION: Final = re.compile(
     rb"""declare\ -(?P<flags>\S++)\ (?P<name>[^-=\n]++)
-    (?:=(?P<value>%s|\((?:[^"'()$]++|\$(?!')|%s)*+\)))?+\n"""
+    (?>=(?P<value>%s|\((?>(?:[^"'()$]++|\$(?!')|%s)*)\))|)\n"""
     % (_STRING, _STRING),
     re.VERBOSE | re.DOTALL,
 )

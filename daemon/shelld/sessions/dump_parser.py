@@ -45,12 +45,12 @@ _OPTION: Final = re.compile(
     rb" (?!login_shell|restricted_shell|extdebug|compat|ignoreeof)([^ \n]++)\n"
 )
 
-_FUNCTIONS: Final = re.compile(rb"(?:declare -\S++ [^\n]++\n)*+")
-_SWITCHES: Final = re.compile(rb"(?:(?:shopt|set) [-+]\S++(?: \S++)?+\n)*+")
+_FUNCTIONS: Final = re.compile(rb"(?>(?:declare -\S++ [^\n]++\n)*)")
+_SWITCHES: Final = re.compile(rb"(?>(?:(?:shopt|set) [-+]\S++(?> \S++|)\n)*)")
 _OPTIONS: Final = re.compile(rb'^(declare -\S+ %s=")([^"\n]*+)"$' % OPTIONS_VARIABLE, re.MULTILINE)
 _UMASK: Final = re.compile(rb"[0-7]{1,5}\n")
-_ALIAS: Final = re.compile(rb"alias (?:-- )?+(([^=\n]++)=(?:'[^']*+'|\\')++\n)")
-_ALIASES: Final = re.compile(rb"(?:%s)*+" % _ALIAS.pattern)
+_ALIAS: Final = re.compile(rb"alias (?>-- |)(([^=\n]++)=(?>(?:'[^']*+'|\\')+)\n)")
+_ALIASES: Final = re.compile(rb"(?>(?:%s)*)" % _ALIAS.pattern)
 
 _UNKNOWN: Final = OptionNames()
 
