@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import io
 import os
 import resource
 import stat
@@ -90,6 +91,9 @@ def _claim() -> tuple[int, int]:
     os.dup2(2, 1)
     if null > 2:
         os.close(null)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # Tools may print. On a pipe, Python would keep the text until the daemon ends.
+        sys.stdout.reconfigure(line_buffering=True)
     for descriptor in _open_descriptors():
         with suppress(OSError):
             os.set_inheritable(descriptor, False)
