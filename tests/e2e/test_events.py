@@ -1,14 +1,21 @@
-"""Events of shells: who gets them, in which order, and what a slow client gets."""
+"""Events of shells: who gets them, and in which order."""
 
 from __future__ import annotations
 
 from collections.abc import Generator
 from pathlib import Path
-from typing import cast
 
 import pytest
 
-from support import Gate, Json, RawDaemon, altered_daemon, is_alive, raw_daemon, wait_for
+from event_reader import (
+    assert_continuous,
+    events_to,
+    events_to_answer,
+    next_event,
+    subscribe,
+    text_of,
+)
+from support import Gate, Json, RawDaemon, altered_daemon, is_alive, raw_daemon
 
 # Listens on a free port of this machine.
 SERVER = """exec python3 -c '
@@ -19,56 +26,9 @@ ALL = ["exit", "output", "prompt", "listening", "leftover", "screen"]
 
 
 @pytest.fixture
-def events() -> Generator[RawDaemon]:
-    with raw_daemon() as daemon:
-        yield daemon
-
-
-def subscribe(daemon: RawDaemon, *names: str, **params: object) -> str:
-    result = daemon.call("subscribe", {"events": list(names), **params})
-    return cast("str", result["subscription"])
-
-
-def next_event(daemon: RawDaemon, name: str = "", *, of: str = "") -> Json:
-    """Return the next notification, of this name and subscription. Drop answers and others."""
-    while True:
-        message = daemon.receive()
-        if "method" not in message:
-            continue
-        event = {"method": message["method"].removeprefix("shell/"), **message["params"]}
-        if name in ("", event["method"]) and of in ("", event["subscription"]):
-            return event
-
-
-def events_to(daemon: RawDaemon, last: str, *, of: str = "") -> list[Json]:
-    """Return all events up to one of this name."""
-    found = [next_event(daemon, of=of)]
-    while found[-1]["method"] != last:
-        found.append(next_event(daemon, of=of))
-    return found
-
-
-def events_to_answer(daemon: RawDaemon, request_id: object) -> list[Json]:
-    """Return all events that come before an answer."""
-    found: list[Json] = []
-    while (message := daemon.receive()).get("id") != request_id:
-        found.append({"method": message["method"].removeprefix("shell/"), **message["params"]})
-    return found
-
-
-def text_of(found: list[Json], stream: str = "stdout") -> str:
-    return "".join(each["text"] for each in found if each.get("stream") == stream)
-
-
-def assert_continuous(found: list[Json]) -> None:
-    """The output events of each stream leave out exactly what they say."""
-    ends: dict[tuple[str, str], int] = {}
-    for each in found:
-        if each["method"] == "output":
-            key = each["bash_id"], each["stream"]
-            assert each["start"] == ends.get(key, 0) + each["skipped"]
-            assert each["start"] <= each["end"]
-            ends[key] = each["end"]
+def events(new_daemon: RawDaemon) -> RawDaemon:
+    """A new daemon for each test, because a test takes all messages."""
+    return new_daemon
 
 
 # -- what is sent -----------------------------------------------------------------------------
@@ -400,119 +360,6 @@ def test_notify_outlives_a_move_to_the_background(events: RawDaemon, tmp_path: P
     assert text_of(events_to(events, "exited")) == "out\n"
 
 
-# -- continuing -------------------------------------------------------------------------------
-
-
-def test_journal_is_sent_again_from_a_number(events: RawDaemon) -> None:
-    subscription = subscribe(events, "output", "exit")
-    for number in range(3):
-        events.bash(f"echo {number}; printf '\\e[1m%s' \xe9")
-    found = list[Json]()
-    while sum(each["method"] == "exited" for each in found) < 3:
-        found.append(next_event(events))
-    for from_seq in (0, 1, 4, len(found)):
-        request = events.request("subscribe", {"subscription": subscription, "from_seq": from_seq})
-        assert events.receive() == {
-            "jsonrpc": "2.0",
-            "id": request,
-            "result": {
-                "subscription": subscription,
-                "seq": len(found),
-                "events": ["exit", "output"],
-            },
-        }
-        again = [next_event(events) for _ in found[from_seq:]]
-        assert [{**each, "requestId": 0} for each in again] == [
-            {**each, "requestId": 0} for each in found[from_seq:]
-        ]
-        assert {each["requestId"] for each in again} <= {request}
-    events.bash("true")
-    assert next_event(events)["seq"] == len(found) + 1
-
-
-def test_subscription_continues_without_a_number(events: RawDaemon) -> None:
-    subscription = subscribe(events, "exit")
-    events.bash("true")
-    next_event(events)
-    assert events.call("subscribe", {"subscription": subscription})["seq"] == 1
-    events.bash("true")
-    assert next_event(events)["seq"] == 2
-
-
-def test_subscription_of_an_ended_shell_can_be_continued(events: RawDaemon) -> None:
-    result = events.bash("echo out", notify=["output", "exit"])
-    found = events_to(events, "exited")
-    name, bash_id = result["subscription"], result["bash_id"]
-    again_params = {"subscription": name, "from_seq": 0, "bash_id": bash_id}
-    continued = events.call("subscribe", again_params)
-    assert (continued["bash_id"], continued["isOver"]) == (bash_id, True)
-    again = events_to(events, "exited")
-    assert [each["seq"] for each in again] == [each["seq"] for each in found] == [1, 2]
-    assert text_of(again) == "out\n"
-
-
-def test_subscription_of_an_expired_shell_is_gone() -> None:
-    with raw_daemon("--retain-seconds", "1") as daemon:
-        result = daemon.bash("true", notify=["exit"])
-        bash_id, name = result["bash_id"], result["subscription"]
-        read = {"bash_id": bash_id}
-        wait_for(lambda: "error" in daemon.answer(daemon.request("bash_output", read)))
-        error = daemon.fail("subscribe", {"subscription": name, "from_seq": 0})
-        assert error["data"]["parameter"] == "subscription"
-
-
-@pytest.mark.parametrize(
-    ("args", "max_over"),
-    [(("--max-retained", "1"), 1_000), ((), 1)],
-    ids=["shells", "subscriptions"],
-)
-def test_all_events_of_a_continued_subscription_come_whatever_ends_meanwhile(
-    args: tuple[str, ...], max_over: int, tmp_path: Path
-) -> None:
-    constants = {
-        # The events wait until the client reads.
-        "shelld.events.subscription.PATIENCE_S": 60,
-        "shelld.events.subscriptions.MAX_OVER": max_over,
-    }
-    with raw_daemon(*args, command=altered_daemon(constants)) as daemon:
-        result = daemon.bash("head -c 4000000 /dev/zero | tr '\\0' x", notify=["output", "exit"])
-        count = events_to(daemon, "exited")[-1]["seq"]
-        again = {"subscription": result["subscription"], "from_seq": 0}
-        request = daemon.request("subscribe", again)
-        done = [tmp_path / str(number) for number in range(5)]
-        for file in done:
-            daemon.request("bash", {"command": f"touch {file}", "notify": ["exit"]})
-        # The client reads nothing until these have ended.
-        wait_for(lambda: all(file.exists() for file in done))
-        found: list[Json] = []
-        while len(found) < count:
-            event = next_event(daemon, of=result["subscription"])
-            found += [event] * (event["requestId"] == request)
-        assert [each["seq"] for each in found] == list(range(1, count + 1))
-        assert len(text_of(found)) == 4_000_000
-
-
-def test_old_number_names_what_is_available(events: RawDaemon) -> None:
-    subscription = subscribe(events, "exit")
-    events.bash("true")
-    error = events.fail("subscribe", {"subscription": subscription, "from_seq": 2})
-    assert error["code"] == -32602
-    assert error["data"]["available"] == {"from": 0, "to": 1}
-
-
-def test_journal_keeps_the_last_events() -> None:
-    constants = {"shelld.events.subscription.JOURNAL_EVENTS": 10}
-    with raw_daemon(command=altered_daemon(constants)) as daemon:
-        subscription = subscribe(daemon, "exit")
-        for _ in range(12):
-            daemon.bash("true")
-        error = daemon.fail("subscribe", {"subscription": subscription, "from_seq": 1})
-        assert error["data"]["available"] == {"from": 2, "to": 12}
-        daemon.forget_answers()
-        daemon.call("subscribe", {"subscription": subscription, "from_seq": 2})
-        assert [next_event(daemon)["seq"] for _ in range(10)] == list(range(3, 13))
-
-
 # -- bad input --------------------------------------------------------------------------------
 
 
@@ -691,177 +538,3 @@ def test_client_that_leaves_in_the_middle_of_an_event_ends_the_daemon() -> None:
             daemon.process.stdout.close()
             daemon.process.stdout = None
             assert daemon.wait() == 0
-
-
-# -- slow clients -----------------------------------------------------------------------------
-
-
-def test_slow_client_loses_output_but_no_end(tmp_path: Path) -> None:
-    with raw_daemon(command=altered_daemon({"shelld.events.subscription.PATIENCE_S": 0})) as events:
-        lose_output(events, tmp_path)
-
-
-def lose_output(events: RawDaemon, tmp_path: Path) -> None:
-    subscribe(events, "output", "exit")
-    done = tmp_path / "done"
-    lines = "head -c 30000000 /dev/zero | tr '\\0' x | fold -w 99; echo; echo last"
-    # The command does not wait for the client, which reads nothing until the command has ended.
-    request = events.request("bash", {"command": f"{lines}; touch {done}"})
-    wait_for(done.exists)
-    found: list[Json] = []
-    while not found or found[-1]["method"] != "exited":
-        message = events.receive()
-        if message.get("id") != request:
-            found.append({"method": message["method"].removeprefix("shell/"), **message["params"]})
-    end = found[-1]
-    assert_continuous(found)
-    sent = sum(each["end"] - each["start"] for each in found if each["method"] == "output")
-    assert sent + end["skipped"] == end["stdoutBytes"]
-    assert end["skipped"] > 0
-    assert [each["seq"] for each in found] == list(range(1, len(found) + 1))
-    # What was skipped can be read.
-    outputs = [each for each in found if each["method"] == "output"]
-    start = next((each["start"] for each in outputs if each["skipped"]), end["stdoutBytes"])
-    skipped = {"bash_id": end["bash_id"], "stdout_offset": start - 200, "max_bytes": 100}
-    assert "x" * 40 in events.call("bash_output", skipped)["stdout"]
-
-
-@pytest.fixture
-def impatient() -> Generator[RawDaemon]:
-    """A daemon that skips output as soon as the client is slow."""
-    with raw_daemon(command=altered_daemon({"shelld.events.subscription.PATIENCE_S": 0})) as daemon:
-        yield daemon
-
-
-def test_output_goes_on_after_what_was_skipped(impatient: RawDaemon, tmp_path: Path) -> None:
-    subscribe(impatient, "output", "exit", interval_ms=0)
-    done, first, second = tmp_path / "done", Gate(tmp_path / "1"), Gate(tmp_path / "2")
-    lines = "yes 0123456789 | head -c 8000000"
-    later = f"{first.wait}; echo one; {second.wait}; echo two"
-    bash_id = impatient.background(f"{lines}; touch {done}; {later}")
-    wait_for(done.exists)
-    # Now the client reads. Once the daemon has all output, nothing more is queued.
-    all_of_it = {"bash_id": bash_id, "stdout_offset": 7_999_990, "wait": 60_000}
-    found = events_to_answer(impatient, impatient.request("bash_output", all_of_it))
-    found += events_to_answer(impatient, impatient.request("ping"))
-    first.open()
-    found.append(next_event(impatient))
-    while not found[-1]["text"].endswith("one\n"):
-        found.append(next_event(impatient))
-    second.open()
-    found += events_to(impatient, "exited")
-    assert_continuous(found)
-    assert text_of(found).endswith("one\ntwo\n")
-    skips = [each["skipped"] for each in found if each["method"] == "output"]
-    assert sum(skips) == found[-1]["skipped"] > 0
-    assert skips[-1] == 0
-    # It goes on at the beginning of a line.
-    assert all(
-        each["start"] % 11 == 0 for each in found if each["method"] == "output" and each["skipped"]
-    )
-    assert found[-1]["bash_id"] == bash_id
-
-
-def test_journal_for_a_slow_client_skips_text_but_no_event(
-    impatient: RawDaemon, tmp_path: Path
-) -> None:
-    name = subscribe(impatient, "output", "exit", interval_ms=0)
-    for _ in range(20):
-        impatient.background("head -c 400000 /dev/zero | tr '\\0' x")
-    found: list[Json] = []
-    while sum(each["method"] == "exited" for each in found) < 20:
-        found.append(next_event(impatient))
-    count = found[-1]["seq"]
-    impatient.request("subscribe", {"subscription": name, "from_seq": 0})
-    done = tmp_path / "done"
-    # The client reads nothing until another command has ended.
-    impatient.request("bash", {"command": f"touch {done}"})
-    wait_for(done.exists)
-    again = [next_event(impatient) for _ in range(count)]
-    assert [each["seq"] for each in again] == list(range(1, count + 1))
-    assert_continuous(again)
-    assert any(each["method"] == "output" and each["skipped"] for each in again)
-
-
-def test_slow_client_gets_no_more_screens(impatient: RawDaemon, tmp_path: Path) -> None:
-    pytest.importorskip("avt")
-    subscribe(impatient, "screen", "exit", interval_ms=0)
-    done = tmp_path / "done"
-    draw = "for n in $(seq 50); do printf '%0190d\\n' $RANDOM; done"
-    often = f"for m in $(seq 400); do {draw}; done"
-    bash_id = impatient.background(f"{often}; touch {done}; sleep 300", tty=True, rows=50, cols=200)
-    # The client reads nothing meanwhile.
-    wait_for(done.exists)
-    impatient.request("kill_shell", {"shell_id": bash_id, "grace": 0})
-    found = events_to(impatient, "exited")
-    size = sum(len(line) for each in found for line in each.get("lines", ()))
-    assert size < 3_000_000
-    assert [each["seq"] for each in found] == list(range(1, len(found) + 1))
-
-
-def test_screens_sent_again_are_whole_at_the_end(events: RawDaemon) -> None:
-    pytest.importorskip("avt")
-    name = subscribe(events, "screen", "exit", interval_ms=0)
-    bash_id = events.background("printf one; read x; printf two; read x", tty=True, rows=4, cols=20)
-    for text, row in (("one", 0), ("two", 1)):
-        while text not in (seen := next_event(events, "screen"))["lines"]:
-            pass
-        assert seen["lines"][seen["changed"].index(row)] == text
-        events.request("write_stdin", {"bash_id": bash_id, "text": "\n"})
-    events_to(events, "exited")
-    events.request("subscribe", {"subscription": name, "from_seq": 0})
-    *screens, _ = events_to(events, "exited")
-    assert screens[-1]["changed"] == [0, 1, 2, 3]
-    assert screens[-1]["lines"][:2] == ["one", "two"]
-    assert all(each["lines"] == [] for each in screens[:-1])
-
-
-def test_slow_client_gets_the_whole_screen_again(impatient: RawDaemon, tmp_path: Path) -> None:
-    pytest.importorskip("avt")
-    name = subscribe(impatient, "output", "screen", interval_ms=0)
-    for _ in range(5):
-        impatient.background("head -c 400000 /dev/zero | tr '\\0' x")
-    bash_id = impatient.background("printf one; read x; printf two; read x", tty=True)
-    while "one" not in next_event(impatient, "screen")["lines"]:
-        pass
-    done = tmp_path / "done"
-    impatient.request("subscribe", {"subscription": name, "from_seq": 0})
-    # The client reads nothing until another command has ended.
-    impatient.request("bash", {"command": f"touch {done}"})
-    wait_for(done.exists)
-    while "one" not in (seen := next_event(impatient, "screen"))["lines"]:
-        pass
-    assert seen["changed"] == list(range(30))
-    impatient.call("kill_shell", {"shell_id": bash_id})
-
-
-def test_journal_tells_what_is_no_longer_kept() -> None:
-    with raw_daemon("--retain-bytes", "200000", "--retain-total-bytes", "10M") as daemon:
-        name = subscribe(daemon, "output", "exit", max_bytes=8192)
-        result = daemon.bash("seq 300000 | tr '\\n' ' '")
-        count = events_to(daemon, "exited")[-1]["seq"]
-        daemon.forget_answers()
-        daemon.request("subscribe", {"subscription": name, "from_seq": 0})
-        again = [next_event(daemon) for _ in range(count)]
-        assert_continuous(again)
-        for each in again[:-1]:
-            assert len(each["text"]) == each["end"] - each["start"] - each["dropped"]
-        dropped = sum(each.get("dropped", 0) for each in again)
-        assert 0 < dropped < result["stdoutBytes"]
-
-
-def test_slow_client_delays_no_other_command(events: RawDaemon, tmp_path: Path) -> None:
-    subscribe(events, "output", "exit")
-    flood = events.background("yes")
-    files = [tmp_path / str(number) for number in range(20)]
-    for file in files:
-        events.request("bash", {"command": f"echo out; touch {file}"})
-    # They end although nobody reads the events, or the answers.
-    wait_for(lambda: all(file.exists() for file in files))
-    events.request("kill_shell", {"shell_id": flood, "grace": 0})
-    ends: set[str] = set()
-    while len(ends) < 21:
-        message = events.receive()
-        if message.get("method") == "shell/exited":
-            assert message["params"]["bash_id"] not in ends
-            ends.add(message["params"]["bash_id"])

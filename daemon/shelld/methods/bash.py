@@ -235,7 +235,7 @@ async def _foreground_result(
     stderr, stderr_cut = await head(shell.stderr) if shell.stderr.store.written else nothing
     session_cwd: str | None = None
     if shell.session is not None:
-        session_cwd = shown(context.daemon.manager.sessions.look_at(shell.session).next_cwd)
+        session_cwd = shown(context.daemon.manager.sessions.look_at(shell.session).resolve(None))
     state_reason = None if shell.recorder is None else shell.recorder.reason
     return BashResult(
         bash_id=shell.id,

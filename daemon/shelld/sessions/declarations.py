@@ -123,7 +123,7 @@ def _line(match: re.Match[bytes]) -> bytes:
         shape = _NO_SHAPE.sub(b"", flags) or b"-"
         line = b"declare -%s %s=%s; declare -%s %s\n" % (shape, name, value, flags, name)
     elif flags == b"-" and value is not None:
-        # Half as long as with `declare`.
+        # This takes bash half as long as `declare` does.
         line = b"%s=%s\n" % (name, value)
     else:
         line = match[0]

@@ -97,11 +97,6 @@ class Session:
         return known[1]
 
     @property
-    def next_cwd(self) -> str:
-        """The directory of the next command."""
-        return self.resolve(None)
-
-    @property
     def cwd(self) -> str:
         """The session's directory after its last command. It may be deleted by now."""
         return to_text(self._state.cwd)

@@ -57,7 +57,7 @@ class ShellState(Struct, frozen=True):
     # The names of functions and aliases.
     names: frozenset[bytes] = frozenset()
     function_names: frozenset[bytes] = frozenset()
-    # Readonly variables, and those that name others: bash cannot replace them.
+    # Readonly variables and namerefs. Bash cannot unset them.
     permanent: frozenset[bytes] = frozenset()
     # Functions that travel as environment entries and so are not in the script.
     functions: dict[bytes, bytes] = {}

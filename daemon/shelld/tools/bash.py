@@ -173,7 +173,7 @@ read it. Prefer commands that print little."""
             limit = min(self.MAX_OUTPUT_SIZE, context.max_output_size)
 
             def next_cwd() -> str:
-                return shown(manager.sessions.look_at(session).next_cwd)
+                return shown(manager.sessions.look_at(session).resolve(None))
 
             if bash_params.run_in_background:
                 result = started(shell, command, description, lines)
