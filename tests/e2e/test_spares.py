@@ -131,13 +131,30 @@ def test_new_sessions_share_spare_shells(daemon: RawDaemon) -> None:
 
 
 def test_sessions_do_not_see_the_environment_of_others(daemon: RawDaemon) -> None:
+    # A spare shell of "a" could be told the state of "b".
+    daemon.bash("x=1", session="b")
     daemon.bash("export SECRET=abc", session="a")
     daemon.bash("true", session="a")
     wait_for(lambda: any(b"SECRET" in environment_of(pid) for pid in spares_of(daemon)), "a's own")
     for session in ("b", None):
-        shown = daemon.bash("cat /proc/$$/environ", session=session)
+        # With `cat` alone, bash would be replaced.
+        shown = daemon.bash("cat /proc/$$/environ; true", session=session)
+        assert "PATH=" in shown["stdout"]
         assert "SECRET" not in shown["stdout"]
     assert any(b"SECRET" in environment_of(pid) for pid in spares_of(daemon))
+
+
+def test_spare_shell_in_a_deleted_directory_serves_nobody_elsewhere(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    with raw_daemon(cwd=gone) as daemon:
+        daemon.call("ping")
+        gone.rmdir()
+        daemon.bash("cd /usr")
+        daemon.wait_for_spare()
+        # At its start there, bash has printed errors.
+        result = daemon.bash("pwd")
+        assert (result["stdout"], result["stderr"]) == ("/usr\n", "")
 
 
 def environment_of(pid: int) -> bytes:
