@@ -15,12 +15,6 @@ from event_reader import (
 from support import Json, RawDaemon, altered_daemon, raw_daemon, wait_for
 
 
-@pytest.fixture
-def events(new_daemon: RawDaemon) -> RawDaemon:
-    """A new daemon for each test, because a test takes all messages."""
-    return new_daemon
-
-
 def test_journal_is_sent_again_from_a_number(events: RawDaemon) -> None:
     subscription = subscribe(events, "output", "exit")
     for number in range(3):

@@ -25,12 +25,6 @@ time.sleep(300)'"""
 ALL = ["exit", "output", "prompt", "listening", "leftover", "screen"]
 
 
-@pytest.fixture
-def events(new_daemon: RawDaemon) -> RawDaemon:
-    """A new daemon for each test, because a test takes all messages."""
-    return new_daemon
-
-
 # -- what is sent -----------------------------------------------------------------------------
 
 

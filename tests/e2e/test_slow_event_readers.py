@@ -18,12 +18,6 @@ from event_reader import (
 from support import Gate, Json, RawDaemon, altered_daemon, raw_daemon, wait_for
 
 
-@pytest.fixture
-def events(new_daemon: RawDaemon) -> RawDaemon:
-    """A new daemon for each test, because a test takes all messages."""
-    return new_daemon
-
-
 def test_slow_client_loses_output_but_no_end(tmp_path: Path) -> None:
     with raw_daemon(command=altered_daemon({"shelld.events.subscription.PATIENCE_S": 0})) as events:
         lose_output(events, tmp_path)
