@@ -15,7 +15,7 @@ import resource
 import stat
 import sys
 from contextlib import suppress
-from typing import Final
+from typing import Final, cast
 
 from shelld.keeper.tree import proc_is_usable
 
@@ -91,9 +91,8 @@ def _claim() -> tuple[int, int]:
     os.dup2(2, 1)
     if null > 2:
         os.close(null)
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        # Tools may print. On a pipe, Python would keep the text until the daemon ends.
-        sys.stdout.reconfigure(line_buffering=True)
+    # Tools may print. On a pipe, Python would keep the text until the daemon ends.
+    cast("io.TextIOWrapper", sys.stdout).reconfigure(line_buffering=True)
     for descriptor in _open_descriptors():
         with suppress(OSError):
             os.set_inheritable(descriptor, False)
