@@ -44,6 +44,8 @@ def own_temporary_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterato
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TMPDIR", directory)
         patch.setattr(tempfile, "tempdir", None)
+        # Otherwise npm leaves one there.
+        patch.setenv("NODE_DISABLE_COMPILE_CACHE", "1")
         yield
 
 
