@@ -33,7 +33,8 @@ curses.wrapper(main)
 
 def test_screen_of_a_program_that_draws(daemon: RawDaemon) -> None:
     screen = ScreenUser(daemon, f"python3 -c '{CURSES}'; echo done", rows=5, cols=40)
-    shown = screen.until_line("5x40")
+    # It has drawn everything once it waits for a key.
+    shown = screen.read(wait=600_000, until="prompt")
     assert (shown["rows"], shown["cols"], shown["lines"]) == (5, 40, ["5x40", "", "", "", ""])
     assert (shown["altScreen"], shown["isRunning"]) == (True, True)
     assert shown["cursor"]["visible"] is False

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -119,3 +122,37 @@ def test_parser_that_cannot_be_loaded_judges_nothing(
     # Each thread loads a parser of its own. No verdict: the command must not run.
     with ThreadPoolExecutor(1) as thread, pytest.raises(MemoryError):
         thread.submit(judge, "rm -rf /", StartState("/", {})).result()
+
+
+# Parses texts of growing length while 8 MiB of addresses are left. Prints what happened.
+_PARSE_WITHOUT_MEMORY = """
+import resource
+from pathlib import Path
+
+from shelld.guard import parse
+
+parse.load()
+parse.parse("true")
+in_use = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (in_use + (8 << 20), resource.RLIM_INFINITY))
+refused = 0
+for length in range(1_000, 100_000, 500):
+    try:
+        parse.parse("(" * length)
+    except MemoryError:
+        refused += 1
+print(refused)
+"""
+
+
+def test_parser_without_memory_does_not_crash() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", _PARSE_WITHOUT_MEMORY],
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert ended.returncode == 0, ended
+    assert 50 < int(ended.stdout) < 198

@@ -8,6 +8,7 @@ depth.
 from __future__ import annotations
 
 import math
+import mmap
 import re
 import threading
 import time
@@ -20,6 +21,13 @@ Node = Any
 
 # Bytes. The parser takes at most a few milliseconds for any text of this size.
 _MAX_SHORT: Final = 1024
+
+# Bytes of memory that must be free to parse a text: so much in any case, and so much for each byte
+# of the text, which is twice what the parser takes for any text that we know. A very long text runs
+# out of time before it takes more than `_MAX_MEMORY`.
+_LEAST_MEMORY: Final = 256 * 1024
+_MEMORY_PER_BYTE: Final = 512
+_MAX_MEMORY: Final = 256 * 1024 * 1024
 
 
 @cache
@@ -64,12 +72,14 @@ def parse(text: str, seconds: float = math.inf) -> Node:
     """Return the root of the syntax tree, with error nodes where the text is invalid.
 
     The parser blocks all other threads, and on invalid text its time grows with the square of the
-    length. Raises `TooSlow` after `seconds`, unless the text is short.
+    length. Raises `TooSlow` after `seconds`, unless the text is short, and MemoryError if memory is
+    short.
     """
     if "\n\\" in text:
         # The parser reads a newline before a backslash as a blank, as in "ls\n\\rm x".
         text = text.replace("\n\\", "\n \\")
     parser, data = _parsers().parser, text.encode("utf-8", "replace")
+    _require_memory_for(len(data))
     if len(data) <= _MAX_SHORT:
         return parser.parse(data).root_node
     # CPU time of this thread, so that a busy machine does not change a verdict.
@@ -89,6 +99,19 @@ def parse(text: str, seconds: float = math.inf) -> Node:
         parser.reset()
         raise TooSlow from error
     return tree.root_node
+
+
+def _require_memory_for(length: int) -> None:
+    """Raise MemoryError unless there is memory to parse a text of `length` bytes.
+
+    The parser crashes when it gets no memory.
+    """
+    size = min(_LEAST_MEMORY + _MEMORY_PER_BYTE * length, _MAX_MEMORY)
+    try:
+        # Only the addresses are needed. No other thread takes them: the parser blocks all threads.
+        mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS).close()
+    except OSError as error:
+        raise MemoryError from error
 
 
 def text_of(node: Node) -> str:
