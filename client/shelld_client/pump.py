@@ -261,7 +261,15 @@ class Pump:
 
     def _woken(self) -> None:
         assert self._wakeup is not None
+        # Write first: the caller waits, and each system call here may hand the interpreter's lock
+        # to another thread.
+        self._write_some()
         self._wakeup.clear()
+        # Its wake-up may just have been cleared.
+        if not self._outbox.empty():
+            self._write_some()
+
+    def _write_some(self) -> None:
         if not self._child.stdin.closed:
             self._write()
 
