@@ -5,18 +5,30 @@ from __future__ import annotations
 import os
 import subprocess
 
-from shelld.sessions.dump import dump_program
+from shelld.sessions.dump import dump_program, short_dump_program
 from shelld.sessions.dump_parser import parse_dump
 from shelld.sessions.prelude import prelude
+from shelld.sessions.side_effects import Effect
 from shelld.sessions.state import ShellState
 
 BASE = ShellState(b"/", {b"PATH": os.environb[b"PATH"], b"LC_ALL": b"C.UTF-8"})
 
 
 def dump_of(
-    command: str, state: ShellState = BASE, *, told: bytes = b"", lists_options: bool = True
+    command: str,
+    state: ShellState = BASE,
+    *,
+    told: bytes = b"",
+    lists_options: bool = True,
+    effect: Effect | None = None,
 ) -> bytes:
-    """Return the dump of a bash that starts from `state`, is `told` more, and runs `command`."""
+    """Return the dump of a bash that starts from `state`, is `told` more, and runs `command`.
+
+    With `effect`, it is a short dump.
+    """
+    program = dump_program(b"/nowhere", lists_options=lists_options)
+    if effect is not None:
+        program = short_dump_program(effect.variables, b"/nowhere", has_directory=effect.directory)
     descriptor = os.memfd_create("prelude")
     try:
         os.write(descriptor, prelude(state, descriptor, {}, before_options=told))
@@ -25,10 +37,7 @@ def dump_of(
             [
                 b"bash",
                 b"-c",
-                command.encode()
-                + b"\n{ "
-                + dump_program(b"/nowhere", lists_options=lists_options)
-                + b"; } 2>/dev/null",
+                command.encode() + b"\n{ " + program + b"; } 2>/dev/null",
             ],
             env={**env, **state.functions, b"BASH_ENV": b"/proc/self/fd/%d" % descriptor},
             cwd=state.cwd,

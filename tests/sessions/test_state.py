@@ -24,7 +24,6 @@ from shelld.sessions.prelude import (
 )
 from shelld.sessions.quoting import quote, unquote
 from shelld.sessions.session import Left, Session
-from shelld.sessions.side_effects import changes_nothing
 from shelld.sessions.state import ShellState, first_state
 from states import BASE, after, dump_of
 
@@ -132,99 +131,6 @@ def test_quoted_word_stays_one_word(value: bytes) -> None:
 )
 def test_quoting_of_bash_is_understood(word: bytes, value: bytes) -> None:
     assert unquote(word) == value
-
-
-HARMLESS = r"""
-true
-ls -la /tmp
-/bin/ls
-ls | wc -l
-make -j4 2>&1 | tail -5 > out.txt
-echo $HOME "x $USER" 'a;b' $?
-git commit -m "it's $X"
-sleep 1 &
-exit 3
-python -c 'x = 1; print(x)'
-ls >&2 && ls &>/dev/null || kill -9 $$
-ls $X=1
-test -n "$X"
-test "$X" = "$HOME" && ls
-test $? -eq 0
-test -v X; ls "$X" 'a[y=7]'
-""".strip().splitlines()
-HARMFUL = r"""
-cd x
-ls; cd /
-A=1
-A=1 ls
-x+=1
-a[1]=2
-export A
-unset A
-f() { :; }
-( cd / )
-{ cd /; }
-! true
-[[ a == b ]]
-echo $(ls)
-echo `ls`
-echo ${X:=1}
-echo $((x=1))
-cat <<X
-cat <(ls)
-ls > >(cat)
-source x
-. x
-eval ls
-exec ls
-read x
-printf -v x y
-set -e
-shopt -s extglob
-alias x=y
-umask 077
-command cd /
-builtin cd /
-\cd /
-'cd' /
-"cd" /
-$X foo
-mine
-if true; then cd /; fi
-for x in 1; do ls; done
-wait
-trap 'cd /' EXIT
-test -v 'a[y=7]'
-[ -v "a[y=7]" ]
-test x = x -a -'v' 'a[y=7]'
-true; test "$X" 'a[y=7]'
-test "$X" "$Y"
-test -v "$X"
-test $X
-test *
-: x=1
-true; : a "$X" x+=1
-exit 0 x=1
-times x=1
-""".strip().splitlines()
-
-
-@pytest.mark.parametrize("command", HARMLESS)
-def test_starting_programs_changes_nothing(command: str) -> None:
-    assert changes_nothing(command, ())
-
-
-@pytest.mark.parametrize("command", HARMFUL)
-def test_possible_changes_are_never_missed(command: str) -> None:
-    assert not changes_nothing(command, {b"mine"})
-
-
-@pytest.mark.parametrize("command", HARMLESS)
-def test_command_changing_nothing_keeps_the_state(command: str) -> None:
-    # Leave out commands that end bash or run for long.
-    if not any(word in command for word in ("exit", "kill", "make", "git", "python", "sleep")):
-        dump = dump_of(f"{{ {command}; }} >/dev/null 2>&1")
-        assert parse_dump(dump) == after(":")
 
 
 def test_environment_functions_are_known_at_start() -> None:

@@ -2,11 +2,13 @@
 
 A dump holds the variables (exported or not) with their attributes, the functions, the aliases, the
 options of `shopt` and `set`, the umask, the directory stack and the working directory. `dump.bash`
-is the program, with two parts in `globals.bash` and `functions.bash`.
+is the program, with two parts in `globals.bash` and `functions.bash`. `variables.bash` is a program
+for commands that can change little.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from shelld.sessions.quoting import quote
@@ -24,6 +26,8 @@ LOCAL_OPTIONS: Final = b"declare -- -\n"
 
 GLOBALS: Final = b"\n".join(lines_of("globals.bash"))
 _DUMP: Final = b" ".join(lines_of("dump.bash"))
+_DIRECTORY: Final = rb"\builtin pwd; \builtin test . -ef OWN_DIRECTORY && \builtin printf .; "
+_SHORT: Final = b" ".join(lines_of("variables.bash"))
 _CHECK: Final = b" ".join(lines_of("functions.bash")) + b" "
 
 
@@ -55,3 +59,15 @@ def dump_program(
     program = program.replace(b" SHOPT_OPTIONS", b"" if lists_options else b" dotglob")
     # Replaced last, because these commands may contain anything.
     return program.replace(b"BEFORE_FUNCTIONS ", before_functions)
+
+
+def short_dump_program(
+    names: Iterable[bytes], own_directory: bytes, *, has_directory: bool
+) -> bytes:
+    """Return the program that reports the variables `names`, and the directory if `has_directory`.
+
+    It is one line. `own_directory`: a path to the daemon's directory.
+    """
+    program = _SHORT.replace(b"NAMES", b" ".join(sorted(names)))
+    directory = _DIRECTORY.replace(b"OWN_DIRECTORY", own_directory) if has_directory else b""
+    return program.replace(b"DIRECTORY ", directory)

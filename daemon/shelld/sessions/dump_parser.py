@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from shelld.sessions.declarations import ELEMENT, Declaration, declarations_in, declared
 from shelld.sessions.dump import LOCAL_OPTIONS, OPTIONS_VARIABLE
@@ -23,10 +24,12 @@ from shelld.sessions.functions import (
     without_export,
 )
 from shelld.sessions.quoting import quote, unquote
+from shelld.sessions.side_effects import Effect
 from shelld.sessions.state import OptionNames, ShellState, exported
 from shelld.sessions.variables import NOT_IMPORTED, SET_AT_START
 
 _PARTS: Final = 9
+_SHORT_PARTS: Final = 2
 # The part with the output of `shopt -p`, counted from the end. A dump ends with two more NULs.
 _SHOPT: Final = 2 - _PARTS - 2
 _FUNCTIONS_PART: Final = 4
@@ -59,8 +62,10 @@ _MAX_CACHED: Final = 32
 _MAX_CACHED_BYTES: Final = 64 * 1024
 
 
-def is_whole(dump: bytes) -> bool:
+def is_whole(dump: bytes, *, is_short: bool = False) -> bool:
     """Whether bash has finished its dump."""
+    if is_short:
+        return dump.count(b"\0") == _SHORT_PARTS + 1
     return dump.endswith(_END) and dump.count(b"\0") >= _PARTS + 2
 
 
@@ -147,6 +152,35 @@ def parse_dump(dump: bytes, known: OptionNames = _UNKNOWN) -> ShellState | None:
     )
 
 
+def parse_short_dump(dump: bytes, before: ShellState, effect: Effect) -> ShellState | None:
+    """Return the state after a command that could change only `effect` in the state `before`.
+
+    Returns None if the dump is incomplete or has another form.
+    """
+    if not is_whole(dump, is_short=True):
+        return None
+    _, told, cwd, _ = dump.split(b"\0")
+    found = declarations_in(told)
+    if found is None or not effect.variables.issuperset(each.name for each in found):
+        return None
+    in_env = sum(
+        len(name) + len(value) for name, value in before.env.items() if name not in before.later
+    )
+    told_of = _variables(found, in_env)
+    changed = ShellState(
+        b"",
+        told_of.env,
+        declarations=told_of.declarations,
+        later=frozenset(told_of.later),
+        permanent=frozenset(told_of.permanent),
+    )
+    state = before.with_entries_of(changed, effect.variables)
+    if not effect.directory:
+        return state
+    directory, is_daemons = _directory(cwd)
+    return replace(state, cwd=directory, inherits_cwd=is_daemons)
+
+
 class _Variables(NamedTuple):
     """What `declare -p` says. `enabled`, `stack`: the values of `OPTIONS_VARIABLE` and DIRSTACK."""
 
@@ -158,13 +192,13 @@ class _Variables(NamedTuple):
     stack: bytes
 
 
-def _variables(found: list[Declaration]) -> _Variables:
+def _variables(found: list[Declaration], size: int = 0) -> _Variables:
+    """`size`: bytes that the environment has already."""
     env: dict[bytes, bytes] = {}
     declarations: dict[bytes, bytes] = {}
     later: list[bytes] = []
     permanent: list[bytes] = []
     own: dict[bytes, bytes | None] = {}
-    size = 0
     for each in found:
         name = each.name
         if each.is_own:

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from shelld.sessions.quoting import quote
-from shelld.sessions.side_effects import BUILTINS
+from shelld.sessions.words import BUILTINS
 
 # execve(2) takes only strings shorter than 128 KiB. All strings together may take a quarter of the
 # stack's size, usually 2 MiB.

@@ -13,9 +13,10 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from shelld.sessions.dump import GLOBALS_WORD, TRAPS_VARIABLE, dump_program
+from shelld.sessions.dump import GLOBALS_WORD, TRAPS_VARIABLE, dump_program, short_dump_program
 from shelld.sessions.quoting import quote
 from shelld.sessions.scripts import lines_of
+from shelld.sessions.side_effects import Effect
 from shelld.sessions.state import ShellState
 
 # Matches every command that may set a trap. Other commands have no word that can stand for `trap`.
@@ -69,18 +70,7 @@ def dump_at_exit(
     after its state. `shares_trap`: the command may set a trap on EXIT, too. `checks_functions` and
     `lists_options`: see `dump_program`. `before_dump`: see `before_functions` there.
     """
-    # `set -e` and a trap on ERR also apply to the text of a trap. So this text is one command,
-    # which both of them ignore. A restricted shell cannot write to a file; its error message goes
-    # to the closed stderr. Traces go to /dev/null. An expansion redirects them, because a command
-    # that did so would be traced itself. When the expansion sets BASH_XTRACEFD, the descriptor must
-    # be open, or bash does not accept it. The redirection to the file appends, because the
-    # file may hold what bash has reported before its command.
-    trace = rb'2>"/dev/null${BASH_XTRACEFD:+${-:$((BASH_XTRACEFD=2)):0}}"'
-    # If a signal ends a child between fork and exec, the child runs its parent's trap on EXIT. In a
-    # child, the path below names no descriptor, so the trap writes nothing.
-    directory, _, descriptor = path.encode().rpartition(b"/")
-    file = rb'"%s/$((${BASHPID-$$}==$$?%s:-1))"' % (directory, descriptor)
-    redirections = rb"2>&- 2>/dev/null >>%s %s" % (file, trace)
+    redirections = _to_file(path)
     end = rb"; \builtin printf " + mark
     program = dump_program(
         own_directory.encode(),
@@ -105,6 +95,30 @@ def dump_at_exit(
     wrapper = _WRAPPER.replace(b"REDIRECTIONS", quote(redirections))
     wrapper = wrapper.replace(b"DUMP", quote(dump)).replace(b"TEXTS", table)
     return b"%s\n%s" % (wrapper, line)
+
+
+def short_dump_at_exit(path: str, own_directory: str, mark: bytes, *, effect: Effect) -> bytes:
+    """Return lines like those of `dump_at_exit`, for a command that can change only `effect`."""
+    program = short_dump_program(
+        effect.variables, own_directory.encode(), has_directory=effect.directory
+    )
+    return _trap(program + rb"; \builtin printf " + mark, _to_file(path))
+
+
+def _to_file(path: str) -> bytes:
+    """Return the redirections with which a trap on EXIT writes to `path`."""
+    # `set -e` and a trap on ERR also apply to the text of a trap. So this text is one command,
+    # which both of them ignore. A restricted shell cannot write to a file; its error message goes
+    # to the closed stderr. Traces go to /dev/null. An expansion redirects them, because a command
+    # that did so would be traced itself. When the expansion sets BASH_XTRACEFD, the descriptor must
+    # be open, or bash does not accept it. The redirection to the file appends, because the
+    # file may hold what bash has reported before its command.
+    trace = rb'2>"/dev/null${BASH_XTRACEFD:+${-:$((BASH_XTRACEFD=2)):0}}"'
+    # If a signal ends a child between fork and exec, the child runs its parent's trap on EXIT. In a
+    # child, the path below names no descriptor, so the trap writes nothing.
+    directory, _, descriptor = path.encode().rpartition(b"/")
+    file = rb'"%s/$((${BASHPID-$$}==$$?%s:-1))"' % (directory, descriptor)
+    return rb"2>&- 2>/dev/null >>%s %s" % (file, trace)
 
 
 def _trap(dump: bytes, redirections: bytes) -> bytes:

@@ -9,7 +9,7 @@ import anyio
 from shelld.process import faults
 from shelld.sessions.calls import split_told
 from shelld.sessions.dumps import CAN_RECORD
-from shelld.sessions.session import MAX_DUMP_BYTES, Left, Session
+from shelld.sessions.session import MAX_DUMP_BYTES, Left, Session, Start
 from shelld_protocol.structs import Unkept
 
 
@@ -27,6 +27,8 @@ class Recorder:
         self._session = session
         self._started_in = () if cwd is None else session.paths_of(cwd)
         self._changes = changes
+        # Set if bash writes a short dump.
+        self.start: Start | None = None
         self._files = session.dump_files
         self.mark = self._files.next_mark()
         # After this step, nothing here can fail.
@@ -68,7 +70,7 @@ class Recorder:
         told = None
         if self._changes:
             told, dump = split_told(dump)
-        return self._session.keep(Left(dump, self._started_in, self._changes, told))
+        return self._session.keep(Left(dump, self._started_in, self._changes, told, self.start))
 
     def give_up(self) -> None:
         """Note that the state could not be kept."""

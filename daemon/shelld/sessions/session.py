@@ -17,9 +17,16 @@ from shelld.eventloop.threads import run_in_thread
 from shelld.process import faults
 from shelld.sessions.calls import Told, untouched, without_options_of_call
 from shelld.sessions.differences import lines_between
-from shelld.sessions.dump_parser import has_lost_functions, hides_options, is_whole, parse_dump
+from shelld.sessions.dump_parser import (
+    has_lost_functions,
+    hides_options,
+    is_whole,
+    parse_dump,
+    parse_short_dump,
+)
 from shelld.sessions.dumps import DumpFiles
 from shelld.sessions.mounts import Mounts
+from shelld.sessions.side_effects import Effect
 from shelld.sessions.state import (
     CHECKED,
     OptionNames,
@@ -42,6 +49,13 @@ MAX_INLINE_BYTES: Final = 64 * 1024
 _NOT_TOLD: Final = frozenset({b"_", b"SHLVL", b"PWD", b"OLDPWD"})
 
 
+class Start(NamedTuple):
+    """What is known when a command starts: the session's state, and what the command can change."""
+
+    state: ShellState
+    effect: Effect
+
+
 class Left(NamedTuple):
     """The dump of a command, and what its call had set for it.
 
@@ -55,6 +69,8 @@ class Left(NamedTuple):
     changes: dict[str, str | None] | None = None
     # What bash reported before it ran the command, if the call had an `env`.
     told: Told | None = None
+    # Set if the dump is a short one.
+    start: Start | None = None
     # Counts commands in the order in which they ended.
     number: int = 0
 
@@ -191,7 +207,7 @@ class Session:
         Returns None if the state is kept, the reason if it or a part of it cannot be kept, or a
         long dump that `settle` must parse.
         """
-        if not is_whole(left.dump):
+        if not is_whole(left.dump, is_short=left.start is not None):
             return Unkept.INCOMPLETE if left.dump else Unkept.MISSING
         if left.changes and left.told:
             dump = without_options_of_call(left.dump, left.told, left.changes, self.state)
@@ -201,8 +217,7 @@ class Session:
         if len(left.dump) > MAX_INLINE_BYTES:
             self._settling += 1
             return left
-        state = parse_dump(left.dump, self.state.option_names)
-        return self._keep(left, state, _untouched(left))
+        return self._keep(left, *_parse(left, self.state.option_names))
 
     async def settle(self, left: Left) -> Unkept | None:
         """Parse a long dump in a thread; return why it or a part of it cannot be kept, or None."""
@@ -267,6 +282,8 @@ def _untouched(left: Left) -> list[bytes]:
 
 
 def _parse(left: Left, known: OptionNames) -> tuple[ShellState | None, list[bytes]]:
+    if left.start is not None:
+        return parse_short_dump(left.dump, *left.start), []
     return parse_dump(left.dump, known), _untouched(left)
 
 

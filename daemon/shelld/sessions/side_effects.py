@@ -1,4 +1,4 @@
-"""Recognises commands that cannot change their session.
+"""Recognises commands that cannot change their session, or only a part of it.
 
 Pure and conservative. This module looks at the words of a command, knows the common ones, and
 assumes that every other word may change something. A wrong guess only costs time.
@@ -7,8 +7,13 @@ assumes that every other word may change something. A wrong guess only costs tim
 from __future__ import annotations
 
 import re
-from collections.abc import Container
 from typing import Final
+
+from msgspec import Struct
+
+from shelld.sessions.state import CHECKED, ShellState
+from shelld.sessions.variables import NOT_IMPORTED, OWN_VARIABLES, SET_AT_START
+from shelld.sessions.words import BUILTINS
 
 # Plain words and variables, redirections to them, and operators.
 _NAME: Final = r"\$(?:[A-Za-z_][A-Za-z0-9_]*|[$?#!0-9])"
@@ -22,13 +27,35 @@ _TOKEN: Final = re.compile(
     | (?P<operator> && | \|\| | [;|&\n] )""",
     re.VERBOSE,
 )
+# Assignments. A value may contain the output of plain words, which another process runs, and sums.
+_OUTPUT: Final = r"\$\((?!\()[A-Za-z0-9_./:=,@%+*?~|;& \t-]*\)"
+_SUM: Final = r"\$\(\([A-Za-z0-9_ +*/%<>-]*\)\)"
+_VALUE: Final = (
+    rf"""(?:[A-Za-z0-9_./:=,@%+*?~-]|\\[^\n]|'[^']*'|{_NAME}|{_OUTPUT}|{_SUM}"""
+    rf"""|"(?:[^"$`\\!]|{_NAME}|{_OUTPUT}|{_SUM})*")*"""
+)
+_END: Final = r"(?=[ \t\n;|&]|\Z)"
+_ASSIGNMENT: Final = re.compile(rf"(?P<name>[A-Za-z_][A-Za-z0-9_]*)\+?=(?P<value>{_VALUE}){_END}")
+_VARIABLE: Final = re.compile(rf"(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<value>){_END}")
+_SUMS: Final = re.compile(_SUM)
+_IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# A number, or a sum, which results in one.
+_NUMBER: Final = re.compile(rf"-?[0-9]{{1,18}}|{_SUM}")
+_NUMBER_VALUE: Final = re.compile(rb"-?[0-9]{1,18}")
+# The line of a state that gives a variable a number.
+_NUMBER_LINE: Final = re.compile(rb'\w+="-?[0-9]{1,18}"\n')
+# Variables that are more than a string: bash uses, changes or checks them itself.
+_NOT_PLAIN: Final = (
+    OWN_VARIABLES | NOT_IMPORTED | frozenset(b"GLOBIGNORE OPTIND OPTARG POSIXLY_CORRECT".split())
+)
+_NOT_PLAIN_STARTS: Final = (b"BASH", b"COMP_", *CHECKED)
 _COMMAND: Final = re.compile(r"[A-Za-z0-9_./:+-]+|\[")
 # The builtins and reserved words that do not change bash.
 _HARMLESS: Final = frozenset(
     ("[", ":", "echo", "exit", "false", "kill", "pwd", "test", "times", "true", "type")
 )
-# Those of them that POSIX calls special: with `set -k` in posix mode, bash keeps assignments among
-# their arguments.
+# Those of the harmless ones that POSIX calls special: with `set -k` in posix mode, bash keeps
+# assignments among their arguments.
 _SPECIAL: Final = frozenset((":", "exit", "times"))
 _QUOTED: Final = re.compile(r"""\\.|'[^']*'|"[^"]*\"""")
 _QUOTES: Final = str.maketrans("", "", "'\"\\")
@@ -37,58 +64,149 @@ _SPLIT: Final = re.compile(r"(?<!\$)[*?]|\$[A-Za-z0-9_]")
 # Longer commands would delay other requests. Few commands that only start programs are longer than
 # this.
 _MAX_CHARACTERS: Final = 4 * 1024
-BUILTINS: Final = frozenset(
-    (
-        *(".", ":", "[", "alias", "bg", "bind", "break", "builtin", "caller", "case", "cd"),
-        *("command", "compgen", "complete", "compopt", "continue", "coproc", "declare", "dirs"),
-        *("disown", "do", "done", "echo", "elif", "else", "enable", "esac", "eval", "exec"),
-        *("exit", "export", "false", "fc", "fg", "fi", "for", "function", "getopts", "hash"),
-        *("help", "history", "if", "in", "jobs", "kill", "let", "local", "logout", "mapfile"),
-        *("popd", "printf", "pushd", "pwd", "read", "readarray", "readonly", "return", "select"),
-        *("set", "shift", "shopt", "source", "suspend", "test", "then", "time", "times", "trap"),
-        *("true", "type", "typeset", "ulimit", "umask", "unalias", "unset", "until", "wait"),
-        "while",
-    )
-)
 
 
-def changes_nothing(command: str, names: Container[bytes]) -> bool:
-    """Whether a command cannot change the state of its session.
+class Effect(Struct, frozen=True):
+    """What a command can change in the bash that runs it: these variables, and the directory."""
 
-    `names`: the functions and aliases of the session, which may do anything.
+    variables: frozenset[bytes] = frozenset()
+    directory: bool = False
+
+
+NOTHING: Final = Effect()
+
+
+def effect_of(command: str, state: ShellState) -> Effect | None:
+    """Return what a command can change in its session, or None if that may be anything.
+
+    `state`: the state from which the command starts.
 
     Most commands only start programs, one after the other or in pipelines. For such a command, bash
     need not report its state. So bash does what it does under ``bash -c``: it becomes the last
-    program. A signal that ends that program thus ends bash.
+    program. A signal that ends that program thus ends bash. Most others only assign variables or
+    change the directory, and bash reports only those.
     """
     if len(command) > _MAX_CHARACTERS:
-        return False
-    position = 0
-    is_first = True
-    before = ""
-    is_test = is_special = False
-    while position < len(command):
-        token = _TOKEN.match(command, position)
-        if token is None:
+        return None
+    reader = _Reader(command, state)
+    if not reader.read():
+        return None
+    effect = reader.effect
+    return None if effect != NOTHING and _has_odd_words(state) else effect
+
+
+def _has_odd_words(state: ShellState) -> bool:
+    """Whether the text of a command may mean something else: aliases, or posix mode."""
+    is_posix = b"-o posix" in state.options or b"POSIXLY_CORRECT" in state.env
+    return is_posix or bool(state.aliases) or bool(state.names - state.function_names)
+
+
+class _Reader:
+    """Reads a command, word by word."""
+
+    def __init__(self, command: str, state: ShellState) -> None:
+        self._command = command
+        self._state = state
+        self._position = 0
+        # The variables that the command assigns. Whether their values are numbers.
+        self._assigned: dict[bytes, bool] = {}
+        self._has_directory = False
+
+    @property
+    def effect(self) -> Effect:
+        return Effect(frozenset(self._assigned), self._has_directory)
+
+    def read(self) -> bool:
+        """Read the command. Return False if it may change anything."""
+        is_first = True
+        # The command whose arguments are being read, and its last argument.
+        name = before = ""
+        while self._position < len(self._command):
+            is_argument = name == "export" and not is_first
+            if (is_first or is_argument) and self._assigns(_ASSIGNMENT):
+                continue
+            if is_argument and self._assigns(_VARIABLE):
+                continue
+            token = _TOKEN.match(self._command, self._position)
+            if token is None:
+                return False
+            self._position = token.end()
+            word = token["word"]
+            if token["operator"]:
+                is_first = True
+            elif word and is_first:
+                is_first, name, before = False, word, ""
+                if not self._is_known(word):
+                    return False
+            elif word:
+                if not _is_plain(name, before, word):
+                    return False
+                before = word
+        return True
+
+    def _is_known(self, name: str) -> bool:
+        """Whether it is known what a command of this name changes."""
+        if not _COMMAND.fullmatch(name) or name.encode() in self._state.names:
             return False
-        position = token.end()
-        word = token["word"]
-        if token["operator"]:
-            is_first = True
-        elif word and is_test and not is_first:
-            if _may_assign(before, word):
-                return False
-            before = word
-        elif word and is_special and not is_first:
-            if "=" in word:
-                return False
-        elif word and is_first:
-            is_first = False
-            is_test, is_special, before = word in ("test", "["), word in _SPECIAL, ""
-            known = word in BUILTINS and word not in _HARMLESS
-            if known or "=" in word or not _COMMAND.fullmatch(word) or word.encode() in names:
-                return False
-    return True
+        if name == "cd":
+            self._has_directory = True
+            return self._may_assign(b"OLDPWD")
+        return name not in BUILTINS or name in _HARMLESS or name == "export"
+
+    def _assigns(self, form: re.Pattern[str]) -> bool:
+        """Read an assignment, or the name of a variable. Return False if there is none, or if it
+        can do more.
+        """
+        found = form.match(self._command, self._position)
+        if found is None:
+            return False
+        name, value = found["name"].encode(), found["value"]
+        numbers = (word for each in _SUMS.findall(value) for word in _IDENTIFIER.findall(each))
+        if name in _NOT_PLAIN or name.startswith(_NOT_PLAIN_STARTS):
+            return False
+        if not all(self._is_number(word.encode()) for word in numbers):
+            return False
+        is_number = self._is_number(name)
+        if form is _ASSIGNMENT:
+            is_sum = "+=" not in found[0].removesuffix(value) and _NUMBER.fullmatch(value)
+            is_number = is_sum is not None and bool(is_sum)
+        self._position = found.end()
+        return self._may_assign(name, is_number=is_number)
+
+    def _may_assign(self, name: bytes, *, is_number: bool = False) -> bool:
+        """Note that a variable changes. Return False if it is more than a string in the session."""
+        line = self._state.declarations.get(name)
+        if line is not None and not line.startswith((name + b"=", b"\\builtin export " + name)):
+            return False
+        self._assigned[name] = is_number
+        return name not in self._state.permanent
+
+    def _is_number(self, name: bytes) -> bool:
+        """Whether a variable holds a number, or nothing. A sum evaluates any other value, which may
+        assign other variables.
+        """
+        if name in self._assigned:
+            return self._assigned[name]
+        if name in _NOT_PLAIN or name.startswith(_NOT_PLAIN_STARTS):
+            return False
+        line = self._state.declarations.get(name)
+        if line is not None:
+            return _NUMBER_LINE.fullmatch(line) is not None
+        value = self._state.env.get(name)
+        return name not in SET_AT_START if value is None else _is_number(value)
+
+
+def _is_number(value: bytes) -> bool:
+    return _NUMBER_VALUE.fullmatch(value) is not None
+
+
+def _is_plain(name: str, before: str, word: str) -> bool:
+    """Whether an argument of a command is no more than that. `before` is the one before it."""
+    if name == "export":
+        return False
+    if name in ("test", "["):
+        return not _may_assign(before, word)
+    return name not in _SPECIAL or "=" not in word
 
 
 def _may_assign(before: str, word: str) -> bool:

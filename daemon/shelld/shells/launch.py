@@ -20,11 +20,12 @@ from shelld.sessions.prelude import (
     may_define_here_document,
     may_trap,
     prelude,
+    short_dump_at_exit,
     startable,
 )
 from shelld.sessions.recorder import Recorder
-from shelld.sessions.session import Session
-from shelld.sessions.side_effects import changes_nothing
+from shelld.sessions.session import Session, Start
+from shelld.sessions.side_effects import NOTHING, Effect, effect_of
 from shelld.sessions.state import ShellState
 from shelld.sessions.text import to_bytes
 from shelld.terminals.input import PipeInput, TerminalInput
@@ -196,11 +197,17 @@ class Launch:
             self._cwd = to_bytes(self._session.resolve(cwd))
 
     def _record(
-        self, request: StartRequest, state: ShellState, *, has_startup_file: bool = False
+        self,
+        request: StartRequest,
+        state: ShellState,
+        effect: Effect | None,
+        *,
+        has_startup_file: bool = False,
     ) -> bytes:
         """Return the lines that make bash report its state, or none if nobody keeps it.
 
-        `state`: the state from which the command starts.
+        `state`: the state from which the command starts. `effect`: what the command can change;
+        None if that may be anything.
         """
         session = self._session
         if not request.in_foreground or session.name is None:
@@ -209,6 +216,14 @@ class Launch:
         recorder = self.recorder = Recorder(session, cwd, request.env)
         if not recorder.is_open:
             return b""
+        if effect is not None and not request.env:
+            if cwd is not None:
+                # The call's directory is not the session's.
+                effect = replace(effect, directory=True)
+            recorder.start = Start(state, effect)
+            return short_dump_at_exit(
+                recorder.path, recorder.own_directory, recorder.mark, effect=effect
+            )
         command = to_bytes(request.command)
         shares_trap = has_startup_file or may_trap(command, state)
         again = functions_again(request.env, session.state) if request.env else b""
@@ -263,8 +278,9 @@ class CommandLaunch(Launch):
         startup_file = self._env.get(b"BASH_ENV", b"") if is_for_bash else b""
         recording = b""
         # A startup file may define functions.
-        if startup_file or not changes_nothing(request.command, state.names):
-            recording = self._record(request, state, has_startup_file=bool(startup_file))
+        effect = None if startup_file else effect_of(request.command, state)
+        if effect != NOTHING:
+            recording = self._record(request, state, effect, has_startup_file=bool(startup_file))
         if recording or self._session.state is not base:
             lines = b""
             if changes:

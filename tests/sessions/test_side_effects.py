@@ -1,0 +1,269 @@
+"""What a command can change in its session."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from shelld.sessions.dump_parser import is_whole, parse_dump, parse_short_dump
+from shelld.sessions.side_effects import NOTHING, Effect, effect_of
+from shelld.sessions.state import ShellState
+from states import BASE, after, dump_of
+
+HARMLESS = r"""
+true
+ls -la /tmp
+/bin/ls
+ls | wc -l
+make -j4 2>&1 | tail -5 > out.txt
+echo $HOME "x $USER" 'a;b' $?
+git commit -m "it's $X"
+sleep 1 &
+exit 3
+python -c 'x = 1; print(x)'
+ls >&2 && ls &>/dev/null || kill -9 $$
+ls $X=1
+test -n "$X"
+test "$X" = "$HOME" && ls
+test $? -eq 0
+test -v X; ls "$X" 'a[y=7]'
+""".strip().splitlines()
+HARMFUL = r"""
+cd x
+ls; cd /
+A=1
+A=1 ls
+x+=1
+a[1]=2
+export A
+unset A
+f() { :; }
+( cd / )
+{ cd /; }
+! true
+[[ a == b ]]
+echo $(ls)
+echo `ls`
+echo ${X:=1}
+echo $((x=1))
+cat <<X
+cat <(ls)
+ls > >(cat)
+source x
+. x
+eval ls
+exec ls
+read x
+printf -v x y
+set -e
+shopt -s extglob
+alias x=y
+umask 077
+command cd /
+builtin cd /
+\cd /
+'cd' /
+"cd" /
+$X foo
+mine
+if true; then cd /; fi
+for x in 1; do ls; done
+wait
+trap 'cd /' EXIT
+test -v 'a[y=7]'
+[ -v "a[y=7]" ]
+test x = x -a -'v' 'a[y=7]'
+true; test "$X" 'a[y=7]'
+test "$X" "$Y"
+test -v "$X"
+test $X
+test *
+: x=1
+true; : a "$X" x+=1
+exit 0 x=1
+times x=1
+""".strip().splitlines()
+
+
+@pytest.mark.parametrize("command", HARMLESS)
+def test_starting_programs_changes_nothing(command: str) -> None:
+    assert effect_of(command, BASE) == NOTHING
+
+
+@pytest.mark.parametrize("command", HARMFUL)
+def test_possible_changes_are_never_missed(command: str) -> None:
+    mine = frozenset({b"mine"})
+    assert effect_of(command, replace(BASE, names=mine, function_names=mine)) != NOTHING
+
+
+@pytest.mark.parametrize("command", HARMLESS)
+def test_command_changing_nothing_keeps_the_state(command: str) -> None:
+    # Leave out commands that end bash or run for long.
+    if not any(word in command for word in ("exit", "kill", "make", "git", "python", "sleep")):
+        dump = dump_of(f"{{ {command}; }} >/dev/null 2>&1")
+        assert parse_dump(dump) == after(":")
+
+
+# A session that has been used.
+USED = after(
+    "f() { :; }; umask 027; set -f; shopt -s nullglob; n=5; declare -i i=3; export e=8 s=abc;"
+    " readonly r=1; declare -n ref=s; a=(1 2); declare -u up=X; cd /usr; pushd -n /tmp >/dev/null"
+)
+
+VARIABLES = r"""
+x=1
+x=
+x+=1
+x=1 y=2
+x=1; y=$x
+x='a b' && y="$x c"
+x=$((x + 1))
+x=$((n * 2 - e))
+x=$((1)); y=$((x + 1)); x=7; y=$((x))
+x="$((n + 1)) $HOME"
+x=$(git rev-parse HEAD)
+x="$(ls | wc -l)"
+x=1 ls
+x=$(ls) make -j4 > out.txt
+cd
+cd /usr
+cd -P /usr && ls
+cd "$HOME"; ls | wc -l
+export x
+export x=1 y="$HOME" s
+export x=$((n + 1)) > out.txt && ls
+ls; x=1
+""".strip().splitlines()
+ANYTHING = r"""
+x=$((s))
+x=$((HOSTTYPE))
+x=$((i))
+i=1
+r=1
+ref=1
+a=1
+up=x
+IFS=,
+LC_ALL=C
+OPTIND=1
+SECONDS=1
+export RANDOM
+PS4=x
+OLDPWD=/
+x=$((x=5))
+x=$((_))
+x=$((BASH_COMMAND))
+x=abc; y=$((x))
+n+=1; y=$((n))
+x=$(($n))
+x=$((a[1]))
+x=$(( (1) ))
+x=$(echo $(ls))
+x=$(f) y=`ls`
+x=(1 2)
+x[1]=2
+x=${y:=1}
+x="${y}"
+x=<(ls)
+BASH_ALIASES=x
+BASH_COMPAT=42
+BASH_ENV=/x
+POSIXLY_CORRECT=1
+export POSIXLY_CORRECT
+GLOBIGNORE=a
+export -f f
+export -n e
+export "$x"
+export $x
+export 'x=1'
+export x[1]=2
+f
+x=1 f
+x=1; alias a=b
+cd / && unset x
+cd / && . x
+cd / && eval ls
+cd / && exec ls
+cd /; umask 077
+cd / # home
+pushd /
+declare x=1
+readonly x=1
+unset x
+read x
+let x=1
+""".strip().splitlines()
+
+
+@pytest.mark.parametrize("command", VARIABLES)
+@pytest.mark.parametrize("state", [BASE, USED], ids=["new", "used"])
+def test_short_dump_leads_to_the_state_of_a_whole_dump(command: str, state: ShellState) -> None:
+    effect = effect_of(command, state)
+    assert effect is not None
+    assert effect != NOTHING
+    quiet = f"{{ {command}; }} >/dev/null 2>&1"
+    told = parse_short_dump(dump_of(quiet, state, effect=effect), state, effect)
+    whole = after(quiet, state)
+    assert told is not None
+    # The next bash cannot tell the two states apart.
+    assert after(":", told) == after(":", whole)
+    assert effect.directory is ("cd" in command)
+
+
+@pytest.mark.parametrize("command", ANYTHING)
+def test_more_than_assignments_is_never_missed(command: str) -> None:
+    assert effect_of(command, USED) is None
+
+
+@pytest.mark.parametrize("before", ["alias a=b", "set -o posix", "export POSIXLY_CORRECT=1"])
+def test_text_that_may_mean_something_else_is_not_trusted(before: str) -> None:
+    state = after(before)
+    assert effect_of("x=1", state) is None
+    assert effect_of("ls", state) == NOTHING
+
+
+EFFECT = Effect(frozenset({b"x"}), directory=True)
+WHOLE = b'\0declare -- x="1"\n\0/usr\n\0'
+
+
+def test_short_dump_is_read() -> None:
+    state = parse_short_dump(WHOLE, USED, EFFECT)
+    assert state == replace(
+        USED,
+        declarations={**USED.declarations, b"x": b'x="1"\n'},
+        cwd=b"/usr",
+        inherits_cwd=False,
+    )
+
+
+@pytest.mark.parametrize("cut", range(len(WHOLE)))
+def test_part_of_a_short_dump_is_refused(cut: int) -> None:
+    assert not is_whole(WHOLE[:cut], is_short=True)
+    assert parse_short_dump(WHOLE[:cut], USED, EFFECT) is None
+
+
+@pytest.mark.parametrize(
+    "dump",
+    [
+        b'\0declare -- x="1"\ndeclare -- y="1"\n\0/usr\n\0',
+        b'\0declare -- x="1\n\0/usr\n\0',
+        b'\0x="1"\n\0/usr\n\0',
+        b'\0\0declare -- x="1"\n\0/usr\n\0',
+    ],
+)
+def test_short_dump_of_another_form_is_refused(dump: bytes) -> None:
+    assert parse_short_dump(dump, USED, EFFECT) is None
+
+
+def test_variables_that_the_environment_cannot_hold_are_set_later() -> None:
+    state = BASE
+    value = "x" * 50_000
+    for number in range(30):
+        name = f"v{number}"
+        effect = Effect(frozenset({name.encode()}))
+        dump = b'\0declare -x %s="%s"\n\0\0' % (name.encode(), value.encode())
+        state = parse_short_dump(dump, state, effect) or pytest.fail("it was not read")
+    assert sum(len(state.env[name]) for name in state.env if name not in state.later) < 1 << 20
+    assert set(state.declarations) == state.later
+    assert b"v29" in state.later
+    assert b"v0" not in state.later
