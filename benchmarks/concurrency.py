@@ -22,7 +22,7 @@ from collections.abc import Awaitable, Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from measure import family_of, report, resident_mb
+from measure import family_of, proportional_mb, report
 from shelld_client import AsyncClient
 
 TRUE: Final = "true"
@@ -133,8 +133,8 @@ async def memory() -> None:
 
         await in_flight(16, SESSIONS, run)
         assert shell.pid is not None
-        family = [resident_mb(pid) for pid in family_of(shell.pid)]
-        report(f"{SESSIONS} sessions", daemon_rss_mb=family[0], family_rss_mb=sum(family))
+        family = [proportional_mb(pid) for pid in family_of(shell.pid)]
+        report(f"{SESSIONS} sessions", daemon_mb=family[0], family_mb=sum(family))
 
 
 @contextlib.contextmanager

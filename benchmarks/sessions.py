@@ -15,9 +15,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
-from measure import family_of, milliseconds, report, resident_mb
+from measure import family_of, milliseconds, proportional_mb, report
 from shelld_client import Client
 
 BASH_TRUE = ["/bin/bash", "-c", "true"]
@@ -77,16 +78,18 @@ def latency(rounds: int) -> None:
             compare(f"{name}, in a row", action, rounds // 10, gap=0, in_a_row=20)
         counters = shell.server_info().counters
         report("run by a bash that waited", share=counters.spares_used / counters.shells_started)
-        family = [resident_mb(pid) for pid in family_of(shell.pid)]
-        report("at rest", daemon_rss_mb=family[0], family_rss_mb=sum(family))
+        family = [proportional_mb(pid) for pid in family_of(shell.pid)]
+        report("at rest", daemon_mb=family[0], family_mb=sum(family))
 
 
 def cpu_seconds(pids: list[int]) -> float:
     """Return the user and system time of processes and their reaped children."""
     ticks = 0
     for pid in pids:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        ticks += sum(map(int, fields[11:15]))
+        # A process may have ended. Its parent counts its time, once it has reaped it.
+        with suppress(FileNotFoundError, ProcessLookupError):
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            ticks += sum(map(int, fields[11:15]))
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
