@@ -86,10 +86,18 @@ def _end_quietly(_number: int, _frame: FrameType | None) -> None:
     os._exit(0)
 
 
+def _do_nothing(_number: int, _frame: FrameType | None) -> None:
+    pass
+
+
 def _start(options: Options, streams: tuple[int, int]) -> int:
     undo_locale_coercion()
     # The parent may have blocked the signals that stop the daemon.
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    # The system sends this signal at the soft limit of processor time. A handler, unlike SIG_IGN,
+    # is not inherited by commands.
+    if signal.getsignal(signal.SIGXCPU) is signal.SIG_DFL:
+        signal.signal(signal.SIGXCPU, _do_nothing)
     # As a subreaper, this process adopts the orphans of a keeper or runner that a command has
     # killed.
     adopts = options.containment != "process-group" and become_subreaper()

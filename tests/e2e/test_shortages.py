@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import resource
+import signal
 from collections.abc import Generator
 from pathlib import Path
 
@@ -52,6 +53,15 @@ def test_shortage_of_threads_fails_requests_needing_one() -> None:
             assert daemon.bash("echo short")["stdout"] == "short\n"
         assert daemon.call("bash", LONG_COMMAND)["dryRun"] is True
         assert daemon.call("server_info")["counters"]["internalErrors"] == 0
+
+
+def test_soft_limit_of_processor_time_is_survived() -> None:
+    with raw_daemon() as daemon:
+        assert daemon.call("ping") == {}
+        os.kill(daemon.pid, signal.SIGXCPU)
+        assert daemon.bash("echo on")["stdout"] == "on\n"
+        # Commands are not protected.
+        assert daemon.bash("kill -XCPU $$")["signal"] == "SIGXCPU"
 
 
 def test_shortage_of_files_while_loading_is_survived() -> None:
