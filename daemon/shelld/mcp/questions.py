@@ -157,11 +157,10 @@ class Questions:
             return True
         if time_left(prompt) > 0:
             return False
-        self._last = question
-        self._number += 1
-        self._key, self._is_declined = None, False
-        if _may_be_asked(prompt):
-            self._key = f"prompt_{self._number}"
+        number = self._number + 1
+        key = f"prompt_{number}" if _may_be_asked(prompt) else None
+        # In one step: a question that is noted without its key would never be asked.
+        self._last, self._number, self._key, self._is_declined = question, number, key, False
         return True
 
 
