@@ -74,6 +74,10 @@ FAILURES: Final[dict[str, tuple[int, ...]]] = {
 # has no handler for it, or has removed the handler because the process is ending.
 COLLECT: Final = signal.SIGURG
 
+# The parser crashes if these raise. They catch what they do themselves, but not what is raised at
+# the line of `try`.
+_CALLED_BY_THE_PARSER: Final = frozenset(("Reading.read", "Reading.is_over"))
+
 # The originals, before any replacement.
 _open, _write = os.open, os.write
 _start_new_thread = _thread.start_new_thread
@@ -182,6 +186,8 @@ class Injector:
     # -- lines ------------------------------------------------------------------------------
 
     def name_of(self, code: CodeType) -> str | None:
+        if code.co_qualname in _CALLED_BY_THE_PARSER:
+            return None
         name = code.co_filename
         return name[len(self._folder) + 1 :] if name.startswith(self._folder) else None
 

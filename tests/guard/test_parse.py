@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -156,3 +158,39 @@ def test_parser_without_memory_does_not_crash() -> None:
     )
     assert ended.returncode == 0, ended
     assert 50 < int(ended.stdout) < 198
+
+
+class Unreadable(bytes):
+    def __getitem__(self, _key: object) -> Any:
+        raise MemoryError
+
+
+def test_text_that_cannot_be_read_ends() -> None:
+    reading = parse.Reading(Unreadable(b"ls"), math.inf)
+    assert not reading.is_over(0, False)
+    assert reading.read(0, None) == b""
+    assert isinstance(reading.error, MemoryError)
+    assert reading.is_over(0, False)
+    assert reading.read(0, None) == b""
+
+
+@pytest.mark.parametrize("calls", [1, 2, 50])
+def test_failed_look_at_the_clock_ends_the_parsing(
+    calls: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = calls
+
+    def thread_time() -> float:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise MemoryError
+        return 0.0
+
+    with monkeypatch.context() as patch:
+        patch.setattr("shelld.guard.parse.time.thread_time", thread_time)
+        with pytest.raises(MemoryError):
+            parse.parse("echo a; " * 2_000, 1.0)
+    assert left == -1
+    # The parser has forgotten that text.
+    assert str(parse.parse("ls")) == str(parse.parse("rm"))

@@ -83,22 +83,46 @@ def parse(text: str, seconds: float = math.inf) -> Node:
     if len(data) <= _MAX_SHORT:
         return parser.parse(data).root_node
     # CPU time of this thread, so that a busy machine does not change a verdict.
-    stop_at = time.thread_time() + seconds
-
-    def read(offset: int, _point: object) -> bytes:
-        return data[offset:]
-
-    def is_too_slow(_offset: int, _has_error: bool) -> bool:
-        return time.thread_time() > stop_at
-
+    reading = Reading(data, time.thread_time() + seconds)
     try:
         # Parsing can only be cancelled if the parser reads the text through a callback.
-        tree = parser.parse(read, progress_callback=is_too_slow)
-    except ValueError as error:
-        # Without a reset, the next call would resume parsing the cancelled text.
+        tree = parser.parse(reading.read, progress_callback=reading.is_over)
+    except Exception as error:
+        # Without a reset, the next call would resume parsing this text.
         parser.reset()
-        raise TooSlow from error
+        if reading.error is None and isinstance(error, ValueError):
+            raise TooSlow from error
+        raise reading.error or error from None
+    if reading.error is not None:
+        raise reading.error
     return tree.root_node
+
+
+class Reading:
+    """What the parser calls while it reads a long text.
+
+    The parser crashes if one of these methods raises. So they keep the exception, and end the text.
+    """
+
+    def __init__(self, data: bytes, stop_at: float) -> None:
+        self._data = data
+        self._stop_at = stop_at
+        self.error: BaseException | None = None
+
+    def read(self, offset: int, _point: object) -> bytes:
+        try:
+            return self._data[offset:] if self.error is None else b""
+        except BaseException as error:
+            self.error = error
+            return b""
+
+    def is_over(self, _offset: int, _has_error: bool) -> bool:
+        """Whether the parser is to stop."""
+        try:
+            return self.error is not None or time.thread_time() > self._stop_at
+        except BaseException as error:
+            self.error = error
+            return True
 
 
 def _require_memory_for(length: int) -> None:
