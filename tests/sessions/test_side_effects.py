@@ -215,6 +215,11 @@ def test_more_than_assignments_is_never_missed(command: str) -> None:
     assert effect_of(command, USED) is None
 
 
+def test_variables_that_every_bash_sets_may_be_words() -> None:
+    assert effect_of("x=$((HOSTTYPE))", BASE) is None
+    assert effect_of("x=$((y))", BASE) is not None
+
+
 @pytest.mark.parametrize("before", ["alias a=b", "set -o posix", "export POSIXLY_CORRECT=1"])
 def test_text_that_may_mean_something_else_is_not_trusted(before: str) -> None:
     state = after(before)

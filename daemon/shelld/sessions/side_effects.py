@@ -179,7 +179,7 @@ class _Reader:
         if line is not None and not line.startswith((name + b"=", b"\\builtin export " + name)):
             return False
         self._assigned[name] = is_number
-        return name not in self._state.permanent
+        return True
 
     def _is_number(self, name: bytes) -> bool:
         """Whether a variable holds a number, or nothing. A sum evaluates any other value, which may

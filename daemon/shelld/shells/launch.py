@@ -217,9 +217,6 @@ class Launch:
         if not recorder.is_open:
             return b""
         if effect is not None and not request.env:
-            if cwd is not None:
-                # The call's directory is not the session's.
-                effect = replace(effect, directory=True)
             recorder.start = Start(state, effect)
             return short_dump_at_exit(
                 recorder.path, recorder.own_directory, recorder.mark, effect=effect
