@@ -336,6 +336,23 @@ def test_shell_in_other_session_is_guarded(guarded: RawDaemon) -> None:
     assert typing.refused("forbidden\n")["code"] == 1002
 
 
+@pytest.mark.parametrize("params", [{"tty": True}, {"tty": False, "open_stdin": True}])
+@pytest.mark.parametrize("command", ["(bash <&0 &)", "setsid -f bash <&0"])
+def test_shell_whose_parent_has_ended_is_guarded(
+    guarded: RawDaemon, command: str, params: Json
+) -> None:
+    typing = Session(guarded, f"{command}; exec sleep 300", **params)
+    prompt = wait_for_prompt(typing)
+    assert (prompt["certainty"], prompt["program"]) == ("proved", "bash")
+    assert typing.refused("forbidden\n")["code"] == 1002
+
+
+def wait_for_prompt(typing: Session) -> Json:
+    wait = {"bash_id": typing.bash_id, "wait": 20_000, "until": "prompt"}
+    prompt: Json = typing.daemon.call("bash_output", wait)["prompt"]
+    return prompt
+
+
 def test_other_programs_on_a_terminal_get_any_line(guarded: RawDaemon, typing: Session) -> None:
     typing.write("cat\n")
     typing.until("cat\r\n")

@@ -7,10 +7,10 @@ from typing import Final
 
 from anyio.lowlevel import checkpoint
 
+from shelld.inspection.shell_reader import directory_of_reader, interrupt_is_ignored
 from shelld.methods.context import RequestContext
 from shelld.methods.guard import MAX_PARSING_S, admit
 from shelld.shells.shell import Shell
-from shelld.terminals.foreground import directory_of_reader, interrupt_is_ignored
 from shelld.terminals.input import PipeInput, TerminalInput
 from shelld.terminals.typed import readings
 from shelld_protocol.errors import ErrorKind, RpcError, blocked

@@ -21,7 +21,6 @@ import anyio
 from shelld.keeper.transient import TRANSIENT
 from shelld.process.faults import answer_for
 from shelld.terminals.dialogue import MAX_ANSWERS, Dialogue, position_report
-from shelld.terminals.foreground import Source, file_of
 from shelld.terminals.line_editor import edit, received
 from shelld.terminals.pty import (
     Modes,
@@ -33,6 +32,7 @@ from shelld.terminals.pty import (
     resize,
     unread_bytes,
 )
+from shelld.terminals.source import Source, file_of
 from shelld.terminals.typed import NOTHING_TYPED
 
 # The maximum number of bytes that may wait for one program.

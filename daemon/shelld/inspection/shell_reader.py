@@ -11,12 +11,14 @@ import os
 import platform
 import re
 import signal
-import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from itertools import islice
 from typing import Final, NamedTuple
 
 from shelld.guard import vocabulary
-from shelld.keeper.tree import lister, look
+from shelld.inspection.kernel import process
+from shelld.inspection.members import members
+from shelld.terminals.source import OWN_TERMINAL, Source, file_of
 
 # Includes programs that the guard does not judge as shells, because they may read lines too.
 SHELLS: Final = vocabulary.SHELLS | {"busybox", "csh", "tcsh"}
@@ -29,25 +31,7 @@ _WAITS: Final = {
     "x86_64": frozenset(["61", "247", "130"]),
     "aarch64": frozenset(["260", "95", "133"]),
 }.get(platform.machine())
-# The device of /dev/tty: the terminal of the process that opens it.
-OWN_TERMINAL: Final = os.makedev(5, 0)
 _IGNORED: Final = re.compile(rb"^SigIgn:\s*([0-9a-f]+)", re.MULTILINE)
-
-
-class Source(NamedTuple):
-    """Where input goes. `group`: only this process group can read it; None on a pipe.
-
-    `file`: the device number of a terminal, or device and inode of a pipe.
-    """
-
-    group: int | None
-    file: tuple[int, ...]
-
-
-def file_of(descriptor: int | str) -> tuple[int, ...]:
-    """Return the value of `Source.file` for a descriptor or a path. Raises OSError."""
-    found = os.stat(descriptor)
-    return (found.st_rdev,) if stat.S_ISCHR(found.st_mode) else (found.st_dev, found.st_ino)
 
 
 class _Shell(NamedTuple):
@@ -55,17 +39,17 @@ class _Shell(NamedTuple):
 
     pid: int
     waits: bool
-    children: list[int]
 
 
 def directory_of_reader(top: int, source: Source) -> str | None:
     """Return the working directory of a shell that reads the input; None if no shell reads it.
 
-    The search starts from the process `top`. A shell reads input unless it waits for a child that
-    has the same input. Returns "/" if the directory cannot be read.
+    The search goes through the command whose bash is `top`. A shell reads input unless it waits for
+    a child that has the same input. Returns "/" if the directory cannot be read.
     """
-    for shell in _shells(top, source):
-        readers = (child for child in _alive(shell.children) if _may_read(child, source))
+    children: dict[int, list[int]] = {}
+    for shell in list(_shells(top, source, children)):
+        readers = (child for child in children.get(shell.pid, ()) if _may_read(child, source))
         if not (shell.waits and any(readers)):
             return _directory(shell.pid)
     return None
@@ -73,35 +57,27 @@ def directory_of_reader(top: int, source: Source) -> str | None:
 
 def interrupt_is_ignored(top: int, source: Source) -> bool:
     """Whether a shell that can read the input ignores SIGINT, and so keeps its line."""
-    return any(_ignores_interrupt(shell.pid) for shell in _shells(top, source))
+    return any(_ignores_interrupt(shell.pid) for shell in _shells(top, source, {}))
 
 
-def _shells(top: int, source: Source) -> Iterator[_Shell]:
-    """Yield the shells that may read the input, among `top` and its descendants.
+def _shells(top: int, source: Source, children: dict[int, list[int]]) -> Iterator[_Shell]:
+    """Yield the shells that may read the input. Add the living children of each process.
 
     A process whose children cannot be listed counts as childless.
     """
-    list_children = lister() or _no_children
-    waiting = [top]
-    for _ in range(_MAX_PROCESSES):
-        if not waiting:
-            return
-        pid = waiting.pop()
+    found = (pid for pid in members(top) if pid is not None)
+    for pid in islice(found, _MAX_PROCESSES):
         with contextlib.suppress(OSError, ValueError):
             is_shell = _program(pid) in SHELLS
-            # Check this before listing the children: a waiting shell starts no new child, so the
-            # list is then complete.
+            # Check this now, before `members` lists the children: a waiting shell starts no new
+            # child, so the list is then complete.
             waits = is_shell and _waits(pid)
-            children = list[int]()
-            with contextlib.suppress(OSError, ValueError):
-                children = list_children(pid)
-            waiting += children
-            if is_shell and not look(pid).is_dead and _is_near(pid, top, source):
-                yield _Shell(pid, waits, children)
-
-
-def _no_children(_pid: int) -> list[int]:
-    return []
+            about = process(pid)
+            if about.is_dead:
+                continue
+            children.setdefault(about.parent, []).append(pid)
+            if is_shell and _is_near(pid, top, source):
+                yield _Shell(pid, waits)
 
 
 def _is_near(pid: int, top: int, source: Source) -> bool:
@@ -111,13 +87,6 @@ def _is_near(pid: int, top: int, source: Source) -> bool:
     if source.group is None or os.getpgid(pid) == source.group:
         return True
     return os.getsid(pid) != os.getsid(top) and _may_read(pid, source)
-
-
-def _alive(pids: Iterable[int]) -> Iterator[int]:
-    for pid in pids:
-        with contextlib.suppress(OSError, ValueError):
-            if not look(pid).is_dead:
-                yield pid
 
 
 def _may_read(pid: int, source: Source) -> bool:

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from shelld.inspection import members
+from shelld.inspection.shell_reader import directory_of_reader
 from shelld.keeper.tree import children_of
-from shelld.terminals import foreground
-from shelld.terminals.foreground import Source, directory_of_reader, file_of
+from shelld.terminals.source import Source, file_of
 from support import wait_for
 
 
@@ -50,7 +51,7 @@ def test_shell_that_starts_another_during_the_search_is_found(
                 call = Path(f"/proc/{pid}/syscall").read_text().split()[0]
                 return call in {"61", "247", "260", "95"}
 
-            monkeypatch.setattr(foreground, "lister", lambda: list_too_early)
+            monkeypatch.setattr(members, "lister", lambda: list_too_early)
             assert directory_of_reader(top.pid, source) == str(tmp_path)
         finally:
             for child in children_of(top.pid):
