@@ -135,6 +135,42 @@ def test_keys_do_not_hide_a_forbidden_line(typing: Session, writes: list[Json]) 
     assert_refused(typing, writes)
 
 
+def paste(text: str, *names: str) -> Json:
+    return {"text": text, "paste": True, "keys": list(names)}
+
+
+@pytest.mark.parametrize(
+    "writes",
+    [
+        [paste("forbiddenx\n"), keys("BSpace", "BSpace", "Enter")],
+        [paste("#forbidden\n"), keys("C-a", "C-d", "Enter")],
+        [paste("echo forbidden\necho x"), keys("C-a", "M-d", "Enter")],
+        [paste("forb\nidden", *["Left"] * 5, "BSpace", "Enter")],
+        [paste("forb"), paste("\nidden"), keys(*["Left"] * 5, "BSpace", "Enter")],
+        [*text("forbiddenx"), keys("C-v", "C-j"), keys("BSpace", "BSpace", "Enter")],
+        # Not every program keeps these lines until the end.
+        [paste("echo\nforbidden\n")],
+        [paste("x=forbidden\n$x\n")],
+    ],
+)
+def test_keys_after_pasted_lines_do_not_hide_a_forbidden_line(
+    typing: Session, writes: list[Json]
+) -> None:
+    assert_refused(typing, writes)
+
+
+def test_pasted_lines_continue_earlier_lines(typing: Session) -> None:
+    typing.write("for x in forbidden; do\n")
+    typing.until("more> ")
+    assert_refused(typing, [paste("#$x\n"), keys("C-a", "C-d", "Enter")])
+
+
+def test_pasted_lines_are_edited(typing: Session) -> None:
+    typing.write(**paste("echo harmless\necho forbidden\n", *["BSpace"] * 4, "Enter"))
+    typing.until("harmless\r\n")
+    typing.until("forbid\r\n")
+
+
 @pytest.mark.parametrize(
     "command",
     [

@@ -61,9 +61,7 @@ class TypedLines:
         """
         if not lines and not edited:
             return
-        if not self._has_looked:
-            self._has_looked = True
-            self._directory = self._find_directory()
+        self._look()
         if self._directory is None:
             # No shell reads the typed text now.
             self._script = ""
@@ -74,6 +72,14 @@ class TypedLines:
         for text in edited:
             if (shown := text.decode("utf-8", "replace")) not in likely:
                 await self._admit(shown, self._script)
+
+    async def judge_parts(self, parts: Iterable[bytes]) -> None:
+        """Judge parts of a line that is not complete. A program may take them for lines."""
+        for part in parts:
+            self._look()
+            if self._directory is not None:
+                for text in readings(part):
+                    await self._admit(text, self._script)
 
     async def judge_suffixes(self, line: bytes | None, starts: Iterable[int]) -> None:
         """Judge the rest of a line from each start on: a program may have read the part before."""
@@ -91,6 +97,11 @@ class TypedLines:
             # An earlier line may change what a later one does.
             await self._admit_alone("\n".join(self._lines)[:_MAX_SCRIPT])
         return self._script
+
+    def _look(self) -> None:
+        if not self._has_looked:
+            self._has_looked = True
+            self._directory = self._find_directory()
 
     def a_shell_reads(self) -> bool:
         """Whether a shell reads the input now."""

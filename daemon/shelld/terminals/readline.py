@@ -10,9 +10,10 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Final
 
-# Escape sequences, Escape with the character after it, and all control characters except tabs.
+# Escape sequences, Escape with the character after it, and all control characters except tabs and
+# newlines.
 KEY: Final = re.compile(
-    r"(\x1b(?:\[[0-?]*[ -/]*[@-~]|O[ -~]|.)?|[\x00-\x08\x0a-\x1f\x7f])", re.DOTALL
+    r"(\x1b(?:\[[0-?]*[ -/]*[@-~]|O[ -~]|.)?|[\x00-\x08\x0b-\x1f\x7f])", re.DOTALL
 )
 
 
