@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from shelld.inspection import members
-from shelld.inspection.shell_reader import directory_of_reader
+from shelld.inspection import members, shell_reader
+from shelld.inspection.shell_reader import directory_of_reader, interrupt_is_ignored
 from shelld.keeper.tree import children_of
 from shelld.terminals.source import Source, file_of
 from support import wait_for
@@ -97,3 +97,21 @@ def test_shell_is_found_although_files_of_proc_are_missing(
             for child in children_of(top.pid):
                 os.kill(child, 9)
             top.kill()
+
+
+def test_shell_may_be_among_the_processes_that_are_not_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = ["timeout", "300", "bash", "-c", "trap '' INT; cat; true"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, cwd=tmp_path) as top:
+        try:
+            wait_for(lambda: "bash" in names_below(top.pid), "the shell")
+            (shell,) = children_of(top.pid)
+            wait_for(lambda: names_below(shell) == ["cat"], "its child")
+            source = Source(None, file_of(f"/proc/{top.pid}/fd/0"))
+            wait_for(lambda: directory_of_reader(top.pid, source) is None, "its wait")
+            monkeypatch.setattr(shell_reader, "_MAX_PROCESSES", 1)
+            assert directory_of_reader(top.pid, source) == "/"
+            assert interrupt_is_ignored(top.pid, source)
+        finally:
+            top.terminate()

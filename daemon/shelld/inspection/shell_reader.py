@@ -12,7 +12,6 @@ import platform
 import re
 import signal
 from collections.abc import Iterator
-from itertools import islice
 from typing import Final, NamedTuple
 
 from shelld.guard import vocabulary
@@ -23,8 +22,8 @@ from shelld.terminals.source import OWN_TERMINAL, Source, file_of
 # Includes programs that the guard does not judge as shells, because they may read lines too.
 SHELLS: Final = vocabulary.SHELLS | {"busybox", "csh", "tcsh"}
 
-# Enough for a pipeline in a shell in a shell. More processes are not looked at.
-_MAX_PROCESSES: Final = 256
+# To look at this many processes takes some 15 ms. Among more, there may be a shell that reads.
+_MAX_PROCESSES: Final = 500
 
 # The system calls in which a shell waits for a child: wait4, waitid and rt_sigsuspend.
 _WAITS: Final = {
@@ -35,9 +34,12 @@ _IGNORED: Final = re.compile(rb"^SigIgn:\s*([0-9a-f]+)", re.MULTILINE)
 
 
 class _Shell(NamedTuple):
-    """A shell that may read the input. `waits`: whether it waits for one of its children."""
+    """A shell that may read the input. `waits`: whether it waits for one of its children.
 
-    pid: int
+    `pid` is None if there may be such a shell among the processes that were not looked at.
+    """
+
+    pid: int | None
     waits: bool
 
 
@@ -45,19 +47,23 @@ def directory_of_reader(top: int, source: Source) -> str | None:
     """Return the working directory of a shell that reads the input; None if no shell reads it.
 
     The search goes through the command whose bash is `top`. A shell reads input unless it waits for
-    a child that has the same input. Returns "/" if the directory cannot be read.
+    a child that has the same input. Returns "/" if the directory is not known.
     """
     children: dict[int, list[int]] = {}
-    for shell in list(_shells(top, source, children)):
-        readers = (child for child in children.get(shell.pid, ()) if _may_read(child, source))
-        if not (shell.waits and any(readers)):
-            return _directory(shell.pid)
+    for pid, waits in list(_shells(top, source, children)):
+        if pid is None:
+            return "/"
+        readers = (child for child in children.get(pid, ()) if _may_read(child, source))
+        if not (waits and any(readers)):
+            return _directory(pid)
     return None
 
 
 def interrupt_is_ignored(top: int, source: Source) -> bool:
     """Whether a shell that can read the input ignores SIGINT, and so keeps its line."""
-    return any(_ignores_interrupt(shell.pid) for shell in _shells(top, source, {}))
+    return any(
+        shell.pid is None or _ignores_interrupt(shell.pid) for shell in _shells(top, source, {})
+    )
 
 
 def _shells(top: int, source: Source, children: dict[int, list[int]]) -> Iterator[_Shell]:
@@ -66,7 +72,10 @@ def _shells(top: int, source: Source, children: dict[int, list[int]]) -> Iterato
     A process whose children cannot be listed counts as childless.
     """
     found = (pid for pid in members(top) if pid is not None)
-    for pid in islice(found, _MAX_PROCESSES):
+    for number, pid in enumerate(found):
+        if number == _MAX_PROCESSES:
+            yield _Shell(None, waits=False)
+            return
         with contextlib.suppress(OSError, ValueError):
             is_shell = _program(pid) in SHELLS
             # Check this now, before `members` lists the children: a waiting shell starts no new
