@@ -6,8 +6,10 @@ The rules block a program that does not exist, so a line that gets through does 
 from __future__ import annotations
 
 import base64
+import os
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -133,6 +135,21 @@ def test_forbidden_line_is_not_typed_into_a_shell(typing: Session, lines: list[s
 )
 def test_keys_do_not_hide_a_forbidden_line(typing: Session, writes: list[Json]) -> None:
     assert_refused(typing, writes)
+
+
+@pytest.mark.parametrize("shell", [BASH, DASH])
+def test_answer_of_the_terminal_does_not_hide_a_forbidden_line(
+    guarded: RawDaemon, shell: str, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    typing = at_prompt(guarded, shell)
+    typing.write(f"(read -r _ < {gate}; printf '\\033[5n%sed' ask) &\n")
+    typing.until("ready> ")
+    typing.write("forbidden")
+    gate.write_text("go\n")
+    typing.until("asked")
+    assert_refused(typing, text("-not\n"))
 
 
 def paste(text: str, *names: str) -> Json:

@@ -277,12 +277,15 @@ class TerminalInput(Input):
             now = self.modes()
         except OSError:
             return
+        content = received(report, now)
         line = self.typed.kernel_line_under(now)
         if now.line_mode:
-            line = edit(line, received(report, now), now).line
+            line = edit(line, content, now).line
             if len(line.text) > _MAX_ANSWERED_LINE:
                 return
-        self.typed = self.typed._replace(kernel_line=line, was_in_line_mode=now.line_mode)
+        self.typed = self.typed.followed_by(content)._replace(
+            kernel_line=line, was_in_line_mode=now.line_mode
+        )
         self.write(report)
 
     def write(self, data: bytes) -> None:

@@ -51,6 +51,13 @@ class TypedLine(NamedTuple):
         """Whether the next line continues one that is known."""
         return bool(self.keys or self.script or self.kernel_line.passed or self.kernel_line.text)
 
+    def followed_by(self, answer: bytes) -> TypedLine:
+        """Return the line with an answer of the terminal behind its keys."""
+        keys = (self.keys + answer)[-MAX_KEPT:]
+        dropped = len(self.keys) + len(answer) - len(keys)
+        starts = tuple(each - dropped for each in self.starts if each >= dropped)
+        return self._replace(keys=keys, starts=starts)
+
     def kernel_line_under(self, now: Modes) -> Line:
         """Return the line that the kernel's editor holds, given the current modes."""
         # Before line mode began, the program could read all that was typed, unedited.
