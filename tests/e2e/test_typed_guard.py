@@ -400,6 +400,17 @@ def test_shell_whose_parent_has_ended_is_guarded(
     assert typing.refused("forbidden\n")["code"] == 1002
 
 
+@pytest.mark.parametrize("params", [{"tty": True}, {"tty": False, "open_stdin": True}])
+def test_line_is_judged_in_the_directory_of_each_shell_that_may_read_it(
+    guarded: RawDaemon, params: Json
+) -> None:
+    # No line can do harm here.
+    command = 'rm() { :; }; PATH=/nonexistent; x=$(cd / && read -r line && eval "$line"); true'
+    typing = Session(guarded, command, **params)
+    assert wait_for_prompt(typing)["program"] == "bash"
+    assert typing.refused("rm -rf *\n")["code"] == 1002
+
+
 def wait_for_prompt(typing: Session) -> Json:
     wait = {"bash_id": typing.bash_id, "wait": 20_000, "until": "prompt"}
     prompt: Json = typing.daemon.call("bash_output", wait)["prompt"]

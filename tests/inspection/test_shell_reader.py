@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from shelld.inspection import members, shell_reader
-from shelld.inspection.shell_reader import directory_of_reader, interrupt_is_ignored
+from shelld.inspection.shell_reader import directories_of_readers, interrupt_is_ignored
 from shelld.keeper.tree import children_of
 from shelld.terminals.source import Source, file_of
 from support import wait_for
@@ -52,7 +52,7 @@ def test_shell_that_starts_another_during_the_search_is_found(
                 return call in {"61", "247", "260", "95"}
 
             monkeypatch.setattr(members, "lister", lambda: list_too_early)
-            assert directory_of_reader(top.pid, source) == str(tmp_path)
+            assert directories_of_readers(top.pid, source) == [str(tmp_path)]
         finally:
             for child in children_of(top.pid):
                 os.kill(child, 9)
@@ -92,7 +92,7 @@ def test_shell_is_found_although_files_of_proc_are_missing(
                 patch.setattr("os.path.exists", exists_now)
                 patch.setattr("os.open", without(os.open))
                 patch.setattr("os.listdir", without(os.listdir))
-                assert directory_of_reader(top.pid, source) == str(tmp_path)
+                assert directories_of_readers(top.pid, source) == [str(tmp_path)]
         finally:
             for child in children_of(top.pid):
                 os.kill(child, 9)
@@ -109,9 +109,24 @@ def test_shell_may_be_among_the_processes_that_are_not_looked_at(
             (shell,) = children_of(top.pid)
             wait_for(lambda: names_below(shell) == ["cat"], "its child")
             source = Source(None, file_of(f"/proc/{top.pid}/fd/0"))
-            wait_for(lambda: directory_of_reader(top.pid, source) is None, "its wait")
+            wait_for(lambda: directories_of_readers(top.pid, source) == [], "its wait")
             monkeypatch.setattr(shell_reader, "_MAX_PROCESSES", 1)
-            assert directory_of_reader(top.pid, source) == "/"
+            assert directories_of_readers(top.pid, source) == ["/"]
             assert interrupt_is_ignored(top.pid, source)
         finally:
             top.terminate()
+
+
+def test_shell_that_reads_from_another_shell_is_no_better_candidate(tmp_path: Path) -> None:
+    script = "x=$(cd /; bash; true); true"
+    with subprocess.Popen(["bash", "-c", script], stdin=subprocess.PIPE, cwd=tmp_path) as top:
+        try:
+            source = Source(None, file_of(f"/proc/{top.pid}/fd/0"))
+
+            def found() -> bool:
+                return directories_of_readers(top.pid, source) == [str(tmp_path), "/"]
+
+            wait_for(found, "both shells")
+        finally:
+            assert top.stdin is not None
+            top.stdin.close()

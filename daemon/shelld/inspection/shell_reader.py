@@ -43,20 +43,22 @@ class _Shell(NamedTuple):
     waits: bool
 
 
-def directory_of_reader(top: int, source: Source) -> str | None:
-    """Return the working directory of a shell that reads the input; None if no shell reads it.
+def directories_of_readers(top: int, source: Source) -> list[str]:
+    """Return the working directories of the shells that may read the input, each once.
 
-    The search goes through the command whose bash is `top`. A shell reads input unless it waits for
-    a child that has the same input. Returns "/" if the directory is not known.
+    The search goes through the command whose bash is `top`. A shell may read input unless it waits
+    for a child that has the same input. A directory that is not known is "/".
     """
     children: dict[int, list[int]] = {}
+    directories = dict[str, None]()
     for pid, waits in list(_shells(top, source, children)):
         if pid is None:
-            return "/"
+            directories["/"] = None
+            break
         readers = (child for child in children.get(pid, ()) if _may_read(child, source))
         if not (waits and any(readers)):
-            return _directory(pid)
-    return None
+            directories[_directory(pid)] = None
+    return list(directories)
 
 
 def interrupt_is_ignored(top: int, source: Source) -> bool:
