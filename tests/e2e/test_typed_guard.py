@@ -417,6 +417,22 @@ def wait_for_prompt(typing: Session) -> Json:
     return prompt
 
 
+RELAY = """python3 -c 'import pty; pty.spawn(["bash", "--norc", "-i"])'; true"""
+
+
+def test_shell_behind_a_program_that_passes_the_terminal_on_is_guarded(
+    guarded: RawDaemon, tmp_path: Path
+) -> None:
+    typing = Session(guarded, RELAY)
+    assert wait_for_prompt(typing)["program"] == "bash"
+    assert typing.refused("forbidden\n")["code"] == 1002
+    typing.write(keys=["C-c"])
+    # Its child reads now.
+    typing.write(f"touch {tmp_path}/begun; cat\n")
+    wait_for((tmp_path / "begun").exists, "the command")
+    assert_taken_by_cat(guarded, typing)
+
+
 def test_other_programs_on_a_terminal_get_any_line(guarded: RawDaemon, typing: Session) -> None:
     typing.write("cat\n")
     typing.until("cat\r\n")

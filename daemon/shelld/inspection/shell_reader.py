@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from shelld.guard import vocabulary
-from shelld.inspection.kernel import process
+from shelld.inspection.kernel import Process, process
 from shelld.inspection.members import members
 from shelld.terminals.source import OWN_TERMINAL, Source, file_of
 
@@ -37,10 +37,13 @@ class _Shell(NamedTuple):
     """A shell that may read the input. `waits`: whether it waits for one of its children.
 
     `pid` is None if there may be such a shell among the processes that were not looked at.
+    `source`: from where the shell reads. This is its own terminal if a program such as sudo or tmux
+    passes the input on to that.
     """
 
     pid: int | None
     waits: bool
+    source: Source
 
 
 def directories_of_readers(top: int, source: Source) -> list[str]:
@@ -51,11 +54,11 @@ def directories_of_readers(top: int, source: Source) -> list[str]:
     """
     children: dict[int, list[int]] = {}
     directories = dict[str, None]()
-    for pid, waits in list(_shells(top, source, children)):
+    for pid, waits, own in list(_shells(top, source, children)):
         if pid is None:
             directories["/"] = None
             break
-        readers = (child for child in children.get(pid, ()) if _may_read(child, source))
+        readers = (child for child in children.get(pid, ()) if _may_read(child, own))
         if not (waits and any(readers)):
             directories[_directory(pid)] = None
     return list(directories)
@@ -76,7 +79,7 @@ def _shells(top: int, source: Source, children: dict[int, list[int]]) -> Iterato
     found = (pid for pid in members(top) if pid is not None)
     for number, pid in enumerate(found):
         if number == _MAX_PROCESSES:
-            yield _Shell(None, waits=False)
+            yield _Shell(None, False, source)
             return
         with contextlib.suppress(OSError, ValueError):
             is_shell = _program(pid) in SHELLS
@@ -87,17 +90,22 @@ def _shells(top: int, source: Source, children: dict[int, list[int]]) -> Iterato
             if about.is_dead:
                 continue
             children.setdefault(about.parent, []).append(pid)
-            if is_shell and _is_near(pid, top, source):
-                yield _Shell(pid, waits)
+            if is_shell and (own := _source_of(pid, about, top, source)) is not None:
+                yield _Shell(pid, waits, own)
 
 
-def _is_near(pid: int, top: int, source: Source) -> bool:
-    """Whether a process may read the input now. A terminal stops reads by the background groups of
-    its own session, but not by other sessions.
+def _source_of(pid: int, about: Process, top: int, source: Source) -> Source | None:
+    """Return from where a process may read the input now; None if it may not.
+
+    A terminal stops reads by the background groups of its own session, but not by other sessions.
     """
-    if source.group is None or os.getpgid(pid) == source.group:
-        return True
-    return os.getsid(pid) != os.getsid(top) and _may_read(pid, source)
+    if source.group is None or about.group == source.group:
+        return source
+    if os.getsid(pid) != os.getsid(top) and _may_read(pid, source):
+        return source
+    if about.terminal not in (0, *source.file) and about.is_in_foreground:
+        return Source(about.group, (about.terminal,))
+    return None
 
 
 def _may_read(pid: int, source: Source) -> bool:
