@@ -130,3 +130,16 @@ def test_shell_that_reads_from_another_shell_is_no_better_candidate(tmp_path: Pa
         finally:
             assert top.stdin is not None
             top.stdin.close()
+
+
+def test_shell_of_another_user_is_found_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    def deny(_path: str) -> str:
+        raise PermissionError
+
+    with subprocess.Popen(["bash"], stdin=subprocess.PIPE) as top:
+        assert top.stdin is not None
+        wait_for(lambda: name_of(top.pid) == "bash", "the shell")
+        source = Source(None, file_of(f"/proc/{top.pid}/fd/0"))
+        monkeypatch.setattr("os.readlink", deny)
+        assert directories_of_readers(top.pid, source) == ["/"]
+        top.stdin.close()

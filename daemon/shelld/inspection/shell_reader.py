@@ -1,7 +1,7 @@
 """Finds out whether the program that reads typed input is a shell.
 
-Looks only at processes, because the text on a terminal is not reliable. A process that cannot be
-inspected, such as a process of another user, does not count as a shell.
+Looks only at processes, because the text on a terminal is not reliable. If the program of a process
+is hidden, as it is for another user, the name of the process counts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from shelld.guard import vocabulary
-from shelld.inspection.kernel import Process, process
+from shelld.inspection.kernel import Process, name_of, process
 from shelld.inspection.members import members
 from shelld.terminals.source import OWN_TERMINAL, Source, file_of
 
@@ -143,6 +143,8 @@ def _program(pid: int) -> str:
     try:
         # A package may have been upgraded since the start.
         return os.path.basename(os.readlink(f"/proc/{pid}/exe").removesuffix(" (deleted)"))
+    except PermissionError:
+        return name_of(pid)
     except OSError:
         return ""
 
