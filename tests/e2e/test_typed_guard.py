@@ -123,6 +123,7 @@ def test_forbidden_line_is_not_typed_into_a_shell(typing: Session, lines: list[s
         [*text("idden"), keys("C-a"), *text("forb"), keys("Enter")],
         [*text("forbiddxen"), keys("Left", "Left", "BSpace", "Enter")],
         [*text("xforbidden"), keys("Home", "Delete", "Enter")],
+        [*text("echo forbidden"), keys(*["Left"] * 1_000, "M-d", "Enter")],
         [*text("FORBIDDEN"), keys("M-b", "M-l", "Enter")],
         # These keys pass on the line without a line end.
         [*text("$(forbidden)"), keys("Escape", "C-e")],

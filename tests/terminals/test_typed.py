@@ -116,6 +116,7 @@ def test_readings_leave_out_keys(line: bytes, expected: list[str]) -> None:
         b"word " * 12_000 + b"\x01\x05" * 2_000,
         b"a" * 60_000 + b"\x01\x1bu" * 2_000,
         b"word " * 100 + b"\x1bb\x1b[A" * 2_000,
+        b"a" * 60_000 + b"\x1b[D\x1b[C" * 2_000,
     ],
 )
 def test_hostile_keys_take_little_time(line: bytes) -> None:

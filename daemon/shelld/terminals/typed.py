@@ -13,14 +13,14 @@ from typing import Final, NamedTuple
 from shelld.terminals.dialogue import PASTE_END, PASTE_START
 from shelld.terminals.line_editor import MAX_KEPT, Line
 from shelld.terminals.pty import Modes
-from shelld.terminals.readline import KEY, edited, edits, longest_line
+from shelld.terminals.readline import KEY, edited, edits, work
 
 # Ctrl-D passes on a line before its end. So do the GNU readline keys that accept the line, expand
 # it, open it in an editor, or turn it into a comment or back into a command.
 _PASSING_ON: Final = re.compile(rb"[\x04\x0f]|\x1b\x05|\x18\x05|\x1b#")
 _TOGGLES_COMMENT: Final = "\x1b#"
-# The maximum of keys times characters. Above it, a line is read as if its keys did nothing. A key
-# takes up to 0.1 us for each character.
+# The maximum of `work`. Above it, a line is read as if its keys did nothing. A unit takes up to 0.1
+# us.
 _MAX_WORK: Final = 1_000_000
 _MAX_PARTS: Final = 100
 
@@ -138,7 +138,7 @@ def readings(line: bytes) -> Iterator[str]:
     whole = "".join(pieces[::2])
     texts = [whole, *_limited(pieces[::2])]
     # Following many keys in a long line would take too long.
-    if len(pieces) * longest_line(pieces) <= _MAX_WORK:
+    if work(pieces) <= _MAX_WORK:
         texts[1:1] = _limited(_between_unknown(pieces))
         followed = [edited(pieces), edited(pieces, is_typed_ahead=True)]
         texts[:0] = [text for text in followed if text is not None]
