@@ -314,6 +314,16 @@ def test_long_line_in_pieces_is_judged_as_a_whole(guarded: RawDaemon) -> None:
     assert typing.refused("; forbidden\n")["code"] == 1002
 
 
+@pytest.mark.parametrize(
+    "place", ["forbidden #", "ls; forbidden; x=", "x" * 100_000 + "; forbidden "]
+)
+def test_beginning_of_a_long_line_is_judged(guarded: RawDaemon, place: str) -> None:
+    typing = Session(guarded, "bash", tty=False, open_stdin=True)
+    assert typing.refused(place + "x" * 100_000 + "\n")["code"] == 1002
+    typing.write("echo " + "x" * 100_000)
+    typing.write("\n")
+
+
 def test_refusal_does_not_quote_a_secret(guarded: RawDaemon) -> None:
     typing = at_prompt(guarded, f"stty -echo; {DASH}")
     error = typing.refused("forbidden # swordfish\n", secret=True)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shelld.terminals.line_editor import MAX_KEPT
 from shelld.terminals.typed import Typed, readings, typed
 
 
@@ -63,6 +64,12 @@ def test_pasted_and_quoted_newlines_stay_in_the_line(
     expected = [None if line is None else bracketed(line) for line in lines]
     whole = Typed(expected, bracketed(rest), is_passed_on=False, parts=[*map(bracketed, parts)])
     assert found == whole
+
+
+def test_beginning_of_a_long_line_is_shown_before_it_is_dropped() -> None:
+    kept = b"x" * MAX_KEPT
+    assert typed(b"", kept) == Typed([], kept, is_passed_on=False, parts=[])
+    assert typed(b"ls", kept) == Typed([], kept, is_passed_on=False, parts=[b"ls" + kept])
 
 
 def test_interrupt_without_effect_stays_in_the_line() -> None:

@@ -73,7 +73,8 @@ class Typed(NamedTuple):
 
     `is_passed_on`: the program may read the rest before the line ends. `parts`: texts before a
     pasted or quoted newline. Readline adds this newline to its line, but another program may end
-    its line there. The last text is the rest up to its last newline.
+    its line there. The last text is the rest up to its last newline. If the beginning of the rest
+    is dropped, because the rest is too long, `parts` also has the whole rest.
     """
 
     lines: list[bytes | None]
@@ -122,7 +123,10 @@ def typed(before: bytes, data: bytes, *, interrupt: bytes = b"", lnext: bytes = 
             is_pasting = False
     if part > start:
         parts.append(whole[start:part])
-    return Typed(lines, whole[start:][-MAX_KEPT:], bool(_PASSING_ON.search(data)), parts)
+    rest = whole[start:]
+    if len(rest) > MAX_KEPT:
+        parts.append(rest)
+    return Typed(lines, rest[-MAX_KEPT:], bool(_PASSING_ON.search(data)), parts)
 
 
 def readings(line: bytes) -> Iterator[str]:
