@@ -6,8 +6,10 @@ The rules block a program that does not exist, so a line that gets through does 
 from __future__ import annotations
 
 import base64
+import os
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -121,6 +123,7 @@ def test_forbidden_line_is_not_typed_into_a_shell(typing: Session, lines: list[s
         [*text("idden"), keys("C-a"), *text("forb"), keys("Enter")],
         [*text("forbiddxen"), keys("Left", "Left", "BSpace", "Enter")],
         [*text("xforbidden"), keys("Home", "Delete", "Enter")],
+        [*text("echo forbidden"), keys(*["Left"] * 1_000, "M-d", "Enter")],
         [*text("FORBIDDEN"), keys("M-b", "M-l", "Enter")],
         # These keys pass on the line without a line end.
         [*text("$(forbidden)"), keys("Escape", "C-e")],
@@ -133,6 +136,57 @@ def test_forbidden_line_is_not_typed_into_a_shell(typing: Session, lines: list[s
 )
 def test_keys_do_not_hide_a_forbidden_line(typing: Session, writes: list[Json]) -> None:
     assert_refused(typing, writes)
+
+
+@pytest.mark.parametrize("shell", [BASH, DASH])
+def test_answer_of_the_terminal_does_not_hide_a_forbidden_line(
+    guarded: RawDaemon, shell: str, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    typing = at_prompt(guarded, shell)
+    typing.write(f"(read -r _ < {gate}; printf '\\033[5n%sed' ask) &\n")
+    typing.until("ready> ")
+    typing.write("forbidden")
+    gate.write_text("go\n")
+    typing.until("asked")
+    assert_refused(typing, text("-not\n"))
+
+
+def paste(text: str, *names: str) -> Json:
+    return {"text": text, "paste": True, "keys": list(names)}
+
+
+@pytest.mark.parametrize(
+    "writes",
+    [
+        [paste("forbiddenx\n"), keys("BSpace", "BSpace", "Enter")],
+        [paste("#forbidden\n"), keys("C-a", "C-d", "Enter")],
+        [paste("echo forbidden\necho x"), keys("C-a", "M-d", "Enter")],
+        [paste("forb\nidden", *["Left"] * 5, "BSpace", "Enter")],
+        [paste("forb"), paste("\nidden"), keys(*["Left"] * 5, "BSpace", "Enter")],
+        [*text("forbiddenx"), keys("C-v", "C-j"), keys("BSpace", "BSpace", "Enter")],
+        # Not every program keeps these lines until the end.
+        [paste("echo\nforbidden\n")],
+        [paste("x=forbidden\n$x\n")],
+    ],
+)
+def test_keys_after_pasted_lines_do_not_hide_a_forbidden_line(
+    typing: Session, writes: list[Json]
+) -> None:
+    assert_refused(typing, writes)
+
+
+def test_pasted_lines_continue_earlier_lines(typing: Session) -> None:
+    typing.write("for x in forbidden; do\n")
+    typing.until("more> ")
+    assert_refused(typing, [paste("#$x\n"), keys("C-a", "C-d", "Enter")])
+
+
+def test_pasted_lines_are_edited(typing: Session) -> None:
+    typing.write(**paste("echo harmless\necho forbidden\n", *["BSpace"] * 4, "Enter"))
+    typing.until("harmless\r\n")
+    typing.until("forbid\r\n")
 
 
 @pytest.mark.parametrize(
@@ -260,6 +314,16 @@ def test_long_line_in_pieces_is_judged_as_a_whole(guarded: RawDaemon) -> None:
     assert typing.refused("; forbidden\n")["code"] == 1002
 
 
+@pytest.mark.parametrize(
+    "place", ["forbidden #", "ls; forbidden; x=", "x" * 100_000 + "; forbidden "]
+)
+def test_beginning_of_a_long_line_is_judged(guarded: RawDaemon, place: str) -> None:
+    typing = Session(guarded, "bash", tty=False, open_stdin=True)
+    assert typing.refused(place + "x" * 100_000 + "\n")["code"] == 1002
+    typing.write("echo " + "x" * 100_000)
+    typing.write("\n")
+
+
 def test_refusal_does_not_quote_a_secret(guarded: RawDaemon) -> None:
     typing = at_prompt(guarded, f"stty -echo; {DASH}")
     error = typing.refused("forbidden # swordfish\n", secret=True)
@@ -334,6 +398,50 @@ def test_shell_on_a_pipe_is_guarded_too(guarded: RawDaemon, command: str) -> Non
 def test_shell_in_other_session_is_guarded(guarded: RawDaemon) -> None:
     typing = at_prompt(guarded, f"env {DASH.replace('dash', 'setsid -w dash')}")
     assert typing.refused("forbidden\n")["code"] == 1002
+
+
+@pytest.mark.parametrize("params", [{"tty": True}, {"tty": False, "open_stdin": True}])
+@pytest.mark.parametrize("command", ["(bash <&0 &)", "setsid -f bash <&0"])
+def test_shell_whose_parent_has_ended_is_guarded(
+    guarded: RawDaemon, command: str, params: Json
+) -> None:
+    typing = Session(guarded, f"{command}; exec sleep 300", **params)
+    prompt = wait_for_prompt(typing)
+    assert (prompt["certainty"], prompt["program"]) == ("proved", "bash")
+    assert typing.refused("forbidden\n")["code"] == 1002
+
+
+@pytest.mark.parametrize("params", [{"tty": True}, {"tty": False, "open_stdin": True}])
+def test_line_is_judged_in_the_directory_of_each_shell_that_may_read_it(
+    guarded: RawDaemon, params: Json
+) -> None:
+    # No line can do harm here.
+    command = 'rm() { :; }; PATH=/nonexistent; x=$(cd / && read -r line && eval "$line"); true'
+    typing = Session(guarded, command, **params)
+    assert wait_for_prompt(typing)["program"] == "bash"
+    assert typing.refused("rm -rf *\n")["code"] == 1002
+
+
+def wait_for_prompt(typing: Session) -> Json:
+    wait = {"bash_id": typing.bash_id, "wait": 20_000, "until": "prompt"}
+    prompt: Json = typing.daemon.call("bash_output", wait)["prompt"]
+    return prompt
+
+
+RELAY = """python3 -c 'import pty; pty.spawn(["bash", "--norc", "-i"])'; true"""
+
+
+def test_shell_behind_a_program_that_passes_the_terminal_on_is_guarded(
+    guarded: RawDaemon, tmp_path: Path
+) -> None:
+    typing = Session(guarded, RELAY)
+    assert wait_for_prompt(typing)["program"] == "bash"
+    assert typing.refused("forbidden\n")["code"] == 1002
+    typing.write(keys=["C-c"])
+    # Its child reads now.
+    typing.write(f"touch {tmp_path}/begun; cat\n")
+    wait_for((tmp_path / "begun").exists, "the command")
+    assert_taken_by_cat(guarded, typing)
 
 
 def test_other_programs_on_a_terminal_get_any_line(guarded: RawDaemon, typing: Session) -> None:

@@ -15,8 +15,8 @@ from shelld.inspection import input_reader
 from shelld.inspection.input_reader import Found, InputState, look
 from shelld.inspection.kernel import Wait, name_of, process
 from shelld.inspection.sockets import Socket, listening
-from shelld.terminals.foreground import Source
 from shelld.terminals.pty import NEW_MODES, Modes, Size, open_pty
+from shelld.terminals.source import Source
 from support import children, wait_for
 
 LINES = NEW_MODES

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import pytest
 
 from shelld.inspection.kernel import Wait, file_behind, inner_terminals, name_of, process, waits
-from shelld.terminals.foreground import file_of
+from shelld.terminals.source import file_of
 from support import wait_for
 
 # `r` is an end of a pipe without data.

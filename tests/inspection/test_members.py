@@ -43,6 +43,6 @@ def test_descendants_are_listed(
                 os.kill(pid, 9)
 
 
-def test_no_process_is_listed_where_none_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_bash_is_listed_where_no_children_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "lister", no_list)
-    assert [pid for pid in members(os.getpid()) if pid is not None] == []
+    assert [pid for pid in members(os.getpid()) if pid is not None] == [os.getpid()]

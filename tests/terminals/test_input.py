@@ -9,7 +9,9 @@ from collections.abc import Iterator
 import pytest
 
 from shelld.terminals.input import TerminalInput
+from shelld.terminals.line_editor import MAX_KEPT
 from shelld.terminals.pty import NEW_MODES, Pty, Size, open_pty
+from shelld.terminals.typed import TypedLine
 
 ASK = b"\x1b[c"
 ANSWER = b"\x1b[?1;2c"
@@ -37,6 +39,17 @@ def test_answers_leave_room_in_line(pty: Pty) -> None:
     assert answers == ANSWER * (len(answers) // len(ANSWER))
     target.write(b"x\n")
     assert os.read(pty.slave, 10_000) == answers + b"x\n"
+
+
+def test_answers_are_among_the_keys_of_the_line(pty: Pty) -> None:
+    target = TerminalInput(pty.master, Size(24, 80))
+    target.typed = TypedLine(b"ls", starts=(1,))
+    ask(target, 1)
+    assert (target.typed.keys, target.typed.starts) == (b"ls" + ANSWER, (1,))
+    kept = b"x" * (MAX_KEPT - len(ANSWER))
+    target.typed = TypedLine(b"ls" + kept, starts=(1, 5))
+    ask(target, 1)
+    assert (target.typed.keys, target.typed.starts) == (kept + ANSWER, (3,))
 
 
 def test_bytes_count_as_untaken_until_program_has_all(pty: Pty) -> None:

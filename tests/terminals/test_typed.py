@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shelld.terminals.line_editor import MAX_KEPT
 from shelld.terminals.typed import Typed, readings, typed
 
 
@@ -31,7 +32,44 @@ def test_line_ends_and_interrupts_are_followed(
     before: bytes, data: bytes, lines: list[bytes | None], rest: bytes
 ) -> None:
     found = typed(before, data, interrupt=b"\x03", lnext=b"Q")
-    assert found == Typed(lines, rest, is_passed_on=False)
+    assert found == Typed(lines, rest, is_passed_on=False, parts=[])
+
+
+@pytest.mark.parametrize(
+    ("before", "data", "lines", "rest", "parts"),
+    [
+        (b"", b"<a\nb>", [], b"<a\nb>", [b"<a", b"<a\n"]),
+        (b"", b"<a\n>b\nc\n", [b"<a\n>b", b"c"], b"", [b"<a"]),
+        (b"", b"<a\rb\r\nc>\r", [b"<a\rb\r\nc>"], b"", [b"<a", b"b"]),
+        (b"<a\nb", b"c\nd", [], b"<a\nbc\nd", [b"bc", b"<a\nbc\n"]),
+        (b"<a\nb>", b"c", [], b"<a\nb>c", [b"<a\n"]),
+        (b"<a\nb>", b"c\n", [b"<a\nb>c"], b"", []),
+        # A write may end within a bracket.
+        (b"\x1b[20", b"0~a\n", [], b"<a\n", [b"<a", b"<a\n"]),
+        (b"<a\n\x1b[201", b"~\n", [b"<a\n>"], b"", []),
+        # An interrupt ends a paste.
+        (b"", b"<a\n\x03b\n", [None, b"b"], b"", [b"<a"]),
+        # Quoted.
+        (b"", b"a\x16\nb", [], b"a\x16\nb", [b"a\x16", b"a\x16\n"]),
+        (b"aQ", b"\nb\n", [b"aQ\nb"], b"", [b"aQ"]),
+    ],
+)
+def test_pasted_and_quoted_newlines_stay_in_the_line(
+    before: bytes, data: bytes, lines: list[bytes | None], rest: bytes, parts: list[bytes]
+) -> None:
+    def bracketed(text: bytes) -> bytes:
+        return text.replace(b"<", b"\x1b[200~").replace(b">", b"\x1b[201~")
+
+    found = typed(bracketed(before), bracketed(data), interrupt=b"\x03", lnext=b"Q")
+    expected = [None if line is None else bracketed(line) for line in lines]
+    whole = Typed(expected, bracketed(rest), is_passed_on=False, parts=[*map(bracketed, parts)])
+    assert found == whole
+
+
+def test_beginning_of_a_long_line_is_shown_before_it_is_dropped() -> None:
+    kept = b"x" * MAX_KEPT
+    assert typed(b"", kept) == Typed([], kept, is_passed_on=False, parts=[])
+    assert typed(b"ls", kept) == Typed([], kept, is_passed_on=False, parts=[b"ls" + kept])
 
 
 def test_interrupt_without_effect_stays_in_the_line() -> None:
@@ -70,6 +108,7 @@ def test_unfinished_line_is_readable_once_it_is_passed_on(
         (b"\x1b[200~ls\x1b[201~", ["ls"]),
         (b"a\tb", ["a\tb"]),
         (b"\xff", ["\ufffd"]),
+        (b"\x1b[200~one\rtwo\x1b[201~\x01x", ["xone\ntwo", "one\ntwox", "one\ntwo", "x"]),
         (b"\x7f" * 5_000 + b"a", ["a"]),
     ],
 )
@@ -84,6 +123,7 @@ def test_readings_leave_out_keys(line: bytes, expected: list[str]) -> None:
         b"word " * 12_000 + b"\x01\x05" * 2_000,
         b"a" * 60_000 + b"\x01\x1bu" * 2_000,
         b"word " * 100 + b"\x1bb\x1b[A" * 2_000,
+        b"a" * 60_000 + b"\x1b[D\x1b[C" * 2_000,
     ],
 )
 def test_hostile_keys_take_little_time(line: bytes) -> None:
@@ -98,7 +138,10 @@ def test_line_parts_form_one_reading() -> None:
     assert parts.splitlines() == [str(number) for number in range(1_000)]
 
 
-@given(st.lists(st.sampled_from([b"a", b"b", b"\n", b"\x15", b"\x03", b"ls"]), max_size=30))
+PIECES = [b"a", b"b", b"\n", b"\x15", b"\x03", b"ls", b"\x1b[200~", b"\x1b[20", b"1~", b"\x16"]
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=30))
 def test_pieces_give_the_same_lines(pieces: list[bytes]) -> None:
     lines, rest = list[bytes | None](), b""
     for piece in pieces:

@@ -29,8 +29,8 @@ from shelld.inspection.kernel import (
 from shelld.inspection.members import members
 from shelld.inspection.sockets import listening
 from shelld.keeper.tree import exists
-from shelld.terminals.foreground import Source
 from shelld.terminals.pty import Modes
+from shelld.terminals.source import Source
 
 # The processor time of one look. Other requests wait during a look. The time is enough for some
 # hundred processes.

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from shelld.keeper.tree import read_file, stat_fields
-from shelld.terminals.foreground import OWN_TERMINAL, file_of
+from shelld.terminals.source import OWN_TERMINAL, file_of
 
 # Further threads, and further descriptors of one set, are ignored. The main thread is listed first.
 _MAX_THREADS: Final = 256
@@ -59,6 +59,11 @@ class Process(NamedTuple):
     @property
     def is_stopped(self) -> bool:
         return self.state in "Tt"
+
+    @property
+    def is_dead(self) -> bool:
+        # In state Z, more than one thread means that only the first thread has ended.
+        return self.state == "X" or (self.state == "Z" and self.threads <= 1)
 
     @property
     def is_in_foreground(self) -> bool:

@@ -16,18 +16,18 @@ def members(top: int) -> Iterator[int | None]:
     `top` is the command's bash. Looks for a process only when the caller asks for the next item.
     """
     with contextlib.suppress(OSError, ValueError):
-        # Processes whose parent has ended belong to the runner.
-        waiting = [process(top).parent]
-        is_runner = True
+        # Processes whose parent has ended belong to the runner, so its children come last: a parent
+        # may end during the search.
+        runner = process(top).parent
+        waiting = [runner, top]
         list_children = lister() or _no_children
         while waiting:
             pid = waiting.pop()
-            if not is_runner:
+            if pid != runner:
                 yield pid
-            is_runner = False
             by_threads = list_children is children_of
             for child in _children(pid) if by_threads else list_children(pid):
-                if child is not None:
+                if child not in (None, top):
                     waiting.append(child)
                 yield None
 

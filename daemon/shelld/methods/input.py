@@ -181,6 +181,7 @@ async def _send(
     for piece in _pieces(data):
         found = typed(rest, piece)
         await lines.judge(found.lines, ())
+        await lines.judge_parts(found.parts)
         await lines.judge_suffixes(found.first, starts)
         starts = _later(starts, found, len(rest) + len(piece))
         rest = found.rest
@@ -207,6 +208,7 @@ async def _type(
             check_length(edited, "text", target.typed.kernel_line.text)
         found = typed(rest, content, interrupt=interrupt, lnext=modes.lnext)
         await lines.judge(found.readable, edited.texts)
+        await lines.judge_parts(found.parts)
         await lines.judge_suffixes(found.first, starts)
         starts = _later(starts, found, len(rest) + len(content))
         rest, line = found.rest, edited.line

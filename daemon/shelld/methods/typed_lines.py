@@ -7,10 +7,10 @@ from typing import Final
 
 from anyio.lowlevel import checkpoint
 
+from shelld.inspection.shell_reader import directories_of_readers, interrupt_is_ignored
 from shelld.methods.context import RequestContext
 from shelld.methods.guard import MAX_PARSING_S, admit
 from shelld.shells.shell import Shell
-from shelld.terminals.foreground import directory_of_reader, interrupt_is_ignored
 from shelld.terminals.input import PipeInput, TerminalInput
 from shelld.terminals.typed import readings
 from shelld_protocol.errors import ErrorKind, RpcError, blocked
@@ -42,8 +42,8 @@ class TypedLines:
         self._context = context
         self._shell = shell
         self._target = target
-        self._directory: str | None = None
-        self._has_looked = False
+        # Where a shell may read the text; None before the first look.
+        self._found: list[str] | None = None
         # All lines of this write, to judge them as one command.
         self._lines: list[str] = []
         # The lines so far of a command that is not complete.
@@ -61,10 +61,7 @@ class TypedLines:
         """
         if not lines and not edited:
             return
-        if not self._has_looked:
-            self._has_looked = True
-            self._directory = self._find_directory()
-        if self._directory is None:
+        if not self._directories():
             # No shell reads the typed text now.
             self._script = ""
             return
@@ -75,9 +72,15 @@ class TypedLines:
             if (shown := text.decode("utf-8", "replace")) not in likely:
                 await self._admit(shown, self._script)
 
+    async def judge_parts(self, parts: Iterable[bytes]) -> None:
+        """Judge parts of a line that is not complete. A program may take them for lines."""
+        for part in parts:
+            for text in readings(part) if self._directories() else ():
+                await self._admit(text, self._script)
+
     async def judge_suffixes(self, line: bytes | None, starts: Iterable[int]) -> None:
         """Judge the rest of a line from each start on: a program may have read the part before."""
-        if line is None or self._directory is None:
+        if line is None or not self._found:
             return
         for start in starts:
             for text in readings(line[start:]):
@@ -92,23 +95,28 @@ class TypedLines:
             await self._admit_alone("\n".join(self._lines)[:_MAX_SCRIPT])
         return self._script
 
+    def _directories(self) -> list[str]:
+        if self._found is None:
+            self._found = self._find_directories()
+        return self._found
+
     def a_shell_reads(self) -> bool:
         """Whether a shell reads the input now."""
-        return self._shell.pid is not None and self._find_directory() is not None
+        return self._shell.pid is not None and bool(self._find_directories())
 
     def interrupt_is_ignored(self) -> bool:
         """Whether a shell that can read the input ignores SIGINT, and so keeps its line."""
         pid = self._shell.pid
         return pid is not None and interrupt_is_ignored(pid, self._target.source())
 
-    def _find_directory(self) -> str | None:
+    def _find_directories(self) -> list[str]:
         if self._shell.pid is None:
             # The shell's bash is about to start, and may read the typed text.
-            return self._shell.working_dir
+            return [self._shell.working_dir]
         try:
-            return directory_of_reader(self._shell.pid, self._target.source())
+            return directories_of_readers(self._shell.pid, self._target.source())
         except OSError:
-            return None
+            return []
 
     async def _judge_line(self, line: bytes | None) -> str:
         """Judge a line. Return its likeliest reading."""
@@ -144,10 +152,11 @@ class TypedLines:
             await self._admit_alone(start + text)
 
     async def _admit_alone(self, text: str) -> None:
-        self._cost += _MIN_COST + len(text)
-        if text.strip():
-            params = ExplainCommandParams(text, self._shell.session, cwd=self._directory)
-            await admit(self._context, params)
+        for directory in self._directories():
+            self._cost += _MIN_COST + len(text)
+            if text.strip():
+                params = ExplainCommandParams(text, self._shell.session, cwd=directory)
+                await admit(self._context, params)
         await self._give_way()
 
     async def _give_way(self) -> None:

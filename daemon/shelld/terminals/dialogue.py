@@ -28,8 +28,8 @@ _OF_INTEREST: Final = re.compile(
 # The beginning of such a sequence, at the end of the output so far.
 _UNFINISHED: Final = re.compile(rb"\x1b(?:\[(?:>?0?|[56]|\?[\d;]{0,64}|!)?)?\Z")
 
-_PASTE_START: Final = b"\x1b[200~"
-_PASTE_END: Final = b"\x1b[201~"
+PASTE_START: Final = b"\x1b[200~"
+PASTE_END: Final = b"\x1b[201~"
 
 # A file full of queries must not fill the queue.
 MAX_ANSWERS: Final = 400
@@ -88,6 +88,6 @@ def pasted(data: bytes) -> bytes:
     for part in data.split(b"~"):
         # After a removal, the remaining bytes may close the brackets, so check the end each time.
         kept += part + b"~"
-        if kept.endswith(_PASTE_END):
-            del kept[-len(_PASTE_END) :]
-    return b"%s%s%s" % (_PASTE_START, kept[:-1], _PASTE_END)
+        if kept.endswith(PASTE_END):
+            del kept[-len(PASTE_END) :]
+    return b"%s%s%s" % (PASTE_START, kept[:-1], PASTE_END)

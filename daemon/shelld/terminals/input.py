@@ -21,7 +21,6 @@ import anyio
 from shelld.keeper.transient import TRANSIENT
 from shelld.process.faults import answer_for
 from shelld.terminals.dialogue import MAX_ANSWERS, Dialogue, position_report
-from shelld.terminals.foreground import Source, file_of
 from shelld.terminals.line_editor import edit, received
 from shelld.terminals.pty import (
     Modes,
@@ -33,6 +32,7 @@ from shelld.terminals.pty import (
     resize,
     unread_bytes,
 )
+from shelld.terminals.source import Source, file_of
 from shelld.terminals.typed import NOTHING_TYPED
 
 # The maximum number of bytes that may wait for one program.
@@ -277,12 +277,15 @@ class TerminalInput(Input):
             now = self.modes()
         except OSError:
             return
+        content = received(report, now)
         line = self.typed.kernel_line_under(now)
         if now.line_mode:
-            line = edit(line, received(report, now), now).line
+            line = edit(line, content, now).line
             if len(line.text) > _MAX_ANSWERED_LINE:
                 return
-        self.typed = self.typed._replace(kernel_line=line, was_in_line_mode=now.line_mode)
+        self.typed = self.typed.followed_by(content)._replace(
+            kernel_line=line, was_in_line_mode=now.line_mode
+        )
         self.write(report)
 
     def write(self, data: bytes) -> None:

@@ -10,9 +10,10 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Final
 
-# Escape sequences, Escape with the character after it, and all control characters except tabs.
+# Escape sequences, Escape with the character after it, and all control characters except tabs and
+# newlines.
 KEY: Final = re.compile(
-    r"(\x1b(?:\[[0-?]*[ -/]*[@-~]|O[ -~]|.)?|[\x00-\x08\x0a-\x1f\x7f])", re.DOTALL
+    r"(\x1b(?:\[[0-?]*[ -/]*[@-~]|O[ -~]|.)?|[\x00-\x08\x0b-\x1f\x7f])", re.DOTALL
 )
 
 
@@ -153,6 +154,17 @@ _EDITS: Final[dict[str, Callable[[_Line], None]]] = {
 }
 
 
+# These keys take the same time whatever the length of the line.
+_STEPS: Final = frozenset((_Line.left, _Line.right, _Line.erase, _Line.delete))
+
+
+def work(pieces: Sequence[str]) -> int:
+    """Return the maximum of keys times characters in `edited`. A step counts as one character."""
+    longest = longest_line(pieces)
+    edits = (_EDITS.get(key) for key in pieces[1::2])
+    return sum(1 if edit is None or edit in _STEPS else longest for edit in edits)
+
+
 def edits(key: str) -> bool:
     """Whether readline changes the line, or the place of the cursor, at this key."""
     return key in _EDITS
@@ -185,4 +197,4 @@ def edited(pieces: Sequence[str], *, is_typed_ahead: bool = False) -> str | None
 
 def longest_line(pieces: Sequence[str]) -> int:
     """Return the length up to which keys that insert text again may extend a line."""
-    return 1_000 + 2 * sum(map(len, pieces))
+    return 1_000 + 2 * sum(map(len, pieces[::2]))

@@ -10,16 +10,17 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
+from shelld.terminals.dialogue import PASTE_END, PASTE_START
 from shelld.terminals.line_editor import MAX_KEPT, Line
 from shelld.terminals.pty import Modes
-from shelld.terminals.readline import KEY, edited, edits, longest_line
+from shelld.terminals.readline import KEY, edited, edits, work
 
 # Ctrl-D passes on a line before its end. So do the GNU readline keys that accept the line, expand
 # it, open it in an editor, or turn it into a comment or back into a command.
 _PASSING_ON: Final = re.compile(rb"[\x04\x0f]|\x1b\x05|\x18\x05|\x1b#")
 _TOGGLES_COMMENT: Final = "\x1b#"
-# The maximum of keys times characters. Above it, a line is read as if its keys did nothing. A key
-# takes up to 0.1 us for each character.
+# The maximum of `work`. Above it, a line is read as if its keys did nothing. A unit takes up to 0.1
+# us.
 _MAX_WORK: Final = 1_000_000
 _MAX_PARTS: Final = 100
 
@@ -50,6 +51,13 @@ class TypedLine(NamedTuple):
         """Whether the next line continues one that is known."""
         return bool(self.keys or self.script or self.kernel_line.passed or self.kernel_line.text)
 
+    def followed_by(self, answer: bytes) -> TypedLine:
+        """Return the line with an answer of the terminal behind its keys."""
+        keys = (self.keys + answer)[-MAX_KEPT:]
+        dropped = len(self.keys) + len(answer) - len(keys)
+        starts = tuple(each - dropped for each in self.starts if each >= dropped)
+        return self._replace(keys=keys, starts=starts)
+
     def kernel_line_under(self, now: Modes) -> Line:
         """Return the line that the kernel's editor holds, given the current modes."""
         # Before line mode began, the program could read all that was typed, unedited.
@@ -63,12 +71,16 @@ class Typed(NamedTuple):
     """`lines`: the lines that are complete now; None for an interrupt, which drops the line before
     it and all that a shell has collected. `rest`: the beginning of the next line.
 
-    `is_passed_on`: the program may read the rest before the line ends.
+    `is_passed_on`: the program may read the rest before the line ends. `parts`: texts before a
+    pasted or quoted newline. Readline adds this newline to its line, but another program may end
+    its line there. The last text is the rest up to its last newline. If the beginning of the rest
+    is dropped, because the rest is too long, `parts` also has the whole rest.
     """
 
     lines: list[bytes | None]
     rest: bytes
     is_passed_on: bool
+    parts: list[bytes]
 
     @property
     def first(self) -> bytes | None:
@@ -86,16 +98,35 @@ def typed(before: bytes, data: bytes, *, interrupt: bytes = b"", lnext: bytes = 
 
     `interrupt`: a key that makes the program drop the line, unless the key `lnext` quotes it.
     """
-    end = rb"\r\n?|\n"
+    quotes = b"\x16" + lnext
+    ends = rb"\r\n?|\n|\x1b\[20[01]~"
     if interrupt:
-        end += rb"|(?<![\x16%s])%s" % (re.escape(lnext), re.escape(interrupt))
-    lines: list[bytes | None] = []
-    whole, start = before + data, 0
-    # An interrupt in `before` had no effect.
-    for match in re.compile(end).finditer(whole, len(before)):
-        lines.append(None if match[0] == interrupt else whole[start : match.start()])
-        start = match.end()
-    return Typed(lines, whole[start:][-MAX_KEPT:], bool(_PASSING_ON.search(data)))
+        ends += rb"|(?<![%s])%s" % (re.escape(quotes), re.escape(interrupt))
+    lines, parts = list[bytes | None](), list[bytes]()
+    is_pasting = before.rfind(PASTE_START) > before.rfind(PASTE_END)
+    start, part = 0, 1 + max(before.rfind(b"\n"), before.rfind(b"\r"))
+    whole = before + data
+    # The first bytes of a bracket may be in `before`.
+    for match in re.compile(ends).finditer(whole, max(0, len(before) - len(PASTE_START) + 1)):
+        found, at = match[0], match.start()
+        if found in (PASTE_START, PASTE_END):
+            is_pasting = found == PASTE_START
+        elif at < len(before):
+            # A newline in `before` is a part of the line, and an interrupt there had no effect.
+            continue
+        elif found != interrupt and (is_pasting or (at > start and whole[at - 1] in quotes)):
+            parts.append(whole[part:at])
+            part = match.end()
+        else:
+            lines.append(None if found == interrupt else whole[start:at])
+            start = part = match.end()
+            is_pasting = False
+    if part > start:
+        parts.append(whole[start:part])
+    rest = whole[start:]
+    if len(rest) > MAX_KEPT:
+        parts.append(rest)
+    return Typed(lines, rest[-MAX_KEPT:], bool(_PASSING_ON.search(data)), parts)
 
 
 def readings(line: bytes) -> Iterator[str]:
@@ -106,11 +137,12 @@ def readings(line: bytes) -> Iterator[str]:
     `_MAX_PARTS` parts are joined into one reading, a command of several lines. Only the first
     reading may be empty.
     """
-    pieces = KEY.split(line.decode("utf-8", "replace"))
+    shown = line.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
+    pieces = KEY.split(shown)
     whole = "".join(pieces[::2])
     texts = [whole, *_limited(pieces[::2])]
     # Following many keys in a long line would take too long.
-    if len(pieces) * longest_line(pieces) <= _MAX_WORK:
+    if work(pieces) <= _MAX_WORK:
         texts[1:1] = _limited(_between_unknown(pieces))
         followed = [edited(pieces), edited(pieces, is_typed_ahead=True)]
         texts[:0] = [text for text in followed if text is not None]

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from shelld.inspection import members, shell_reader
+from shelld.inspection.shell_reader import directories_of_readers, interrupt_is_ignored
 from shelld.keeper.tree import children_of
-from shelld.terminals import foreground
-from shelld.terminals.foreground import Source, directory_of_reader, file_of
+from shelld.terminals.source import Source, file_of
 from support import wait_for
 
 
@@ -50,8 +51,8 @@ def test_shell_that_starts_another_during_the_search_is_found(
                 call = Path(f"/proc/{pid}/syscall").read_text().split()[0]
                 return call in {"61", "247", "260", "95"}
 
-            monkeypatch.setattr(foreground, "lister", lambda: list_too_early)
-            assert directory_of_reader(top.pid, source) == str(tmp_path)
+            monkeypatch.setattr(members, "lister", lambda: list_too_early)
+            assert directories_of_readers(top.pid, source) == [str(tmp_path)]
         finally:
             for child in children_of(top.pid):
                 os.kill(child, 9)
@@ -91,8 +92,54 @@ def test_shell_is_found_although_files_of_proc_are_missing(
                 patch.setattr("os.path.exists", exists_now)
                 patch.setattr("os.open", without(os.open))
                 patch.setattr("os.listdir", without(os.listdir))
-                assert directory_of_reader(top.pid, source) == str(tmp_path)
+                assert directories_of_readers(top.pid, source) == [str(tmp_path)]
         finally:
             for child in children_of(top.pid):
                 os.kill(child, 9)
             top.kill()
+
+
+def test_shell_may_be_among_the_processes_that_are_not_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = ["timeout", "300", "bash", "-c", "trap '' INT; cat; true"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, cwd=tmp_path) as top:
+        try:
+            wait_for(lambda: "bash" in names_below(top.pid), "the shell")
+            (shell,) = children_of(top.pid)
+            wait_for(lambda: names_below(shell) == ["cat"], "its child")
+            source = Source(None, file_of(f"/proc/{top.pid}/fd/0"))
+            wait_for(lambda: directories_of_readers(top.pid, source) == [], "its wait")
+            monkeypatch.setattr(shell_reader, "_MAX_PROCESSES", 1)
+            assert directories_of_readers(top.pid, source) == ["/"]
+            assert interrupt_is_ignored(top.pid, source)
+        finally:
+            top.terminate()
+
+
+def test_shell_that_reads_from_another_shell_is_no_better_candidate(tmp_path: Path) -> None:
+    script = "x=$(cd /; bash; true); true"
+    with subprocess.Popen(["bash", "-c", script], stdin=subprocess.PIPE, cwd=tmp_path) as top:
+        try:
+            source = Source(None, file_of(f"/proc/{top.pid}/fd/0"))
+
+            def found() -> bool:
+                return directories_of_readers(top.pid, source) == [str(tmp_path), "/"]
+
+            wait_for(found, "both shells")
+        finally:
+            assert top.stdin is not None
+            top.stdin.close()
+
+
+def test_shell_of_another_user_is_found_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    def deny(_path: str) -> str:
+        raise PermissionError
+
+    with subprocess.Popen(["bash"], stdin=subprocess.PIPE) as top:
+        assert top.stdin is not None
+        wait_for(lambda: name_of(top.pid) == "bash", "the shell")
+        source = Source(None, file_of(f"/proc/{top.pid}/fd/0"))
+        monkeypatch.setattr("os.readlink", deny)
+        assert directories_of_readers(top.pid, source) == ["/"]
+        top.stdin.close()

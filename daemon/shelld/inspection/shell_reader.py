@@ -1,0 +1,156 @@
+"""Finds out whether the program that reads typed input is a shell.
+
+Looks only at processes, because the text on a terminal is not reliable. If the program of a process
+is hidden, as it is for another user, the name of the process counts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import re
+import signal
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from shelld.guard import vocabulary
+from shelld.inspection.kernel import Process, name_of, process
+from shelld.inspection.members import members
+from shelld.terminals.source import OWN_TERMINAL, Source, file_of
+
+# Includes programs that the guard does not judge as shells, because they may read lines too.
+SHELLS: Final = vocabulary.SHELLS | {"busybox", "csh", "tcsh"}
+
+# To look at this many processes takes some 15 ms. Among more, there may be a shell that reads.
+_MAX_PROCESSES: Final = 500
+
+# The system calls in which a shell waits for a child: wait4, waitid and rt_sigsuspend.
+_WAITS: Final = {
+    "x86_64": frozenset(["61", "247", "130"]),
+    "aarch64": frozenset(["260", "95", "133"]),
+}.get(platform.machine())
+_IGNORED: Final = re.compile(rb"^SigIgn:\s*([0-9a-f]+)", re.MULTILINE)
+
+
+class _Shell(NamedTuple):
+    """A shell that may read the input. `waits`: whether it waits for one of its children.
+
+    `pid` is None if there may be such a shell among the processes that were not looked at.
+    `source`: from where the shell reads. This is its own terminal if a program such as sudo or tmux
+    passes the input on to that.
+    """
+
+    pid: int | None
+    waits: bool
+    source: Source
+
+
+def directories_of_readers(top: int, source: Source) -> list[str]:
+    """Return the working directories of the shells that may read the input, each once.
+
+    The search goes through the command whose bash is `top`. A shell may read input unless it waits
+    for a child that has the same input. A directory that is not known is "/".
+    """
+    children: dict[int, list[int]] = {}
+    directories = dict[str, None]()
+    for pid, waits, own in list(_shells(top, source, children)):
+        if pid is None:
+            directories["/"] = None
+            break
+        readers = (child for child in children.get(pid, ()) if _may_read(child, own))
+        if not (waits and any(readers)):
+            directories[_directory(pid)] = None
+    return list(directories)
+
+
+def interrupt_is_ignored(top: int, source: Source) -> bool:
+    """Whether a shell that can read the input ignores SIGINT, and so keeps its line."""
+    return any(
+        shell.pid is None or _ignores_interrupt(shell.pid) for shell in _shells(top, source, {})
+    )
+
+
+def _shells(top: int, source: Source, children: dict[int, list[int]]) -> Iterator[_Shell]:
+    """Yield the shells that may read the input. Add the living children of each process.
+
+    A process whose children cannot be listed counts as childless.
+    """
+    found = (pid for pid in members(top) if pid is not None)
+    for number, pid in enumerate(found):
+        if number == _MAX_PROCESSES:
+            yield _Shell(None, False, source)
+            return
+        with contextlib.suppress(OSError, ValueError):
+            is_shell = _program(pid) in SHELLS
+            # Check this now, before `members` lists the children: a waiting shell starts no new
+            # child, so the list is then complete.
+            waits = is_shell and _waits(pid)
+            about = process(pid)
+            if about.is_dead:
+                continue
+            children.setdefault(about.parent, []).append(pid)
+            if is_shell and (own := _source_of(pid, about, top, source)) is not None:
+                yield _Shell(pid, waits, own)
+
+
+def _source_of(pid: int, about: Process, top: int, source: Source) -> Source | None:
+    """Return from where a process may read the input now; None if it may not.
+
+    A terminal stops reads by the background groups of its own session, but not by other sessions.
+    """
+    if source.group is None or about.group == source.group:
+        return source
+    if os.getsid(pid) != os.getsid(top) and _may_read(pid, source):
+        return source
+    if about.terminal not in (0, *source.file) and about.is_in_foreground:
+        return Source(about.group, (about.terminal,))
+    return None
+
+
+def _may_read(pid: int, source: Source) -> bool:
+    """Whether a process has the input as its standard input, as far as can be seen."""
+    try:
+        found = file_of(f"/proc/{pid}/fd/0")
+    except FileNotFoundError:
+        return False
+    except OSError:
+        # A program of another user, such as sudo.
+        return True
+    return found == source.file or (source.group is not None and found == (OWN_TERMINAL,))
+
+
+def _waits(pid: int) -> bool:
+    """Whether a shell waits for a child, as far as can be seen."""
+    try:
+        with open(f"/proc/{pid}/syscall", "rb") as file:
+            number = file.read().split(b" ", 1)[0].decode()
+    except OSError:
+        return True
+    return _WAITS is None or number in _WAITS
+
+
+def _ignores_interrupt(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/status", "rb") as file:
+            found = _IGNORED.search(file.read())
+    except OSError:
+        return False
+    return found is not None and bool(int(found[1], 16) >> (signal.SIGINT - 1) & 1)
+
+
+def _program(pid: int) -> str:
+    try:
+        # A package may have been upgraded since the start.
+        return os.path.basename(os.readlink(f"/proc/{pid}/exe").removesuffix(" (deleted)"))
+    except PermissionError:
+        return name_of(pid)
+    except OSError:
+        return ""
+
+
+def _directory(pid: int) -> str:
+    try:
+        return os.readlink(f"/proc/{pid}/cwd")
+    except OSError:
+        return "/"
