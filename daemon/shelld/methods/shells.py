@@ -103,12 +103,15 @@ def _kill_message(shell_id: str, stopped: bool, survivors: list[int]) -> str:
 async def get_session(context: RequestContext, params: GetSessionParams) -> GetSessionResult:
     manager = context.daemon.manager
     session = manager.sessions.known(params.session)
+    await session.settle_all()
     shells = [shell.id for shell in manager.list_running() if shell.session == params.session]
     return GetSessionResult(params.session, shown(session.cwd), session.changed_env(), shells)
 
 
 async def list_sessions(context: RequestContext, _params: NoParams) -> ListSessionsResult:
     manager = context.daemon.manager
+    for session in list(manager.sessions.all().values()):
+        await session.settle_all()
     running = Counter(shell.session for shell in manager.list_running())
     return ListSessionsResult(
         [
