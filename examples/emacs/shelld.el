@@ -173,6 +173,11 @@ If a command writes faster than Emacs reads, the daemon skips some."
             shelld--in-foreground nil
             shelld--prompt nil))))
 
+(defun shelld--name ()
+  "Return the params that name the command of this buffer, which runs.
+A foreground call that has sent no event yet is known by its request only."
+  (if shelld--id (list :bash_id shelld--id) (list :request_id shelld--request)))
+
 (defun shelld--on-shutdown (_connection)
   "Say that the daemon has ended, and all commands with it."
   (dolist (buffer (hash-table-values shelld--tasks))
@@ -252,9 +257,10 @@ If a command writes faster than Emacs reads, the daemon skips some."
 (defun shelld-type (keys)
   "Type KEYS, named as in tmux, into the command of this buffer."
   (interactive "sKeys, such as y or Down Enter: ")
-  (unless shelld--id
+  (unless shelld--request
     (user-error "Nothing runs in this buffer"))
-  (shelld--request :write_stdin (list :bash_id shelld--id :keys (vconcat (split-string keys)))))
+  (shelld--request :write_stdin
+                   (append (shelld--name) (list :keys (vconcat (split-string keys))))))
 
 ;;; Output
 
@@ -364,16 +370,19 @@ If a command writes faster than Emacs reads, the daemon skips some."
 (define-advice term-send-raw-string (:around (send keys) shelld)
   "Pass KEYS to the daemon in one of our terminals; otherwise call SEND."
   (if (derived-mode-p 'shelld-terminal-mode)
-      (when shelld--id
+      (when shelld--request
         (shelld--request :write_stdin
-                         (list :bash_id shelld--id :text (decode-coding-string keys 'utf-8))))
+                         (append (shelld--name)
+                                 (list :text (decode-coding-string keys 'utf-8)))))
     (funcall send keys)))
 
 (defun shelld--resize (size)
   "Tell the daemon SIZE, the columns and rows of the terminal, and return it."
-  (when (and size shelld--id)
+  (when (and size shelld--request)
     (shelld--request :resize_shell
-                     (list :bash_id shelld--id :rows (cdr size) :cols (car size))))
+                     (append (shelld--name) (list :rows (cdr size) :cols (car size)))
+                     ;; The command may end meanwhile.
+                     nil #'ignore))
   size)
 
 (provide 'shelld)

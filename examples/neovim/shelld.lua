@@ -108,6 +108,17 @@ local function request(method, params, on_result, on_failure)
   return id
 end
 
+-- Send a request about the command of a task. A foreground call that has sent no event yet is known
+-- by its request only.
+local function request_about(task, method, params, on_failure)
+  if task.id then
+    params.bash_id = task.id
+  else
+    params.request_id = task.request
+  end
+  request(method, params, nil, on_failure)
+end
+
 -- Ask the user what the commands ask, one question after the other.
 local function ask()
   local function next_task()
@@ -237,8 +248,8 @@ local function open_terminal(command)
   task.channel = vim.api.nvim_open_term(task.buffer, {
     on_input = function(_, _, _, keys)
       -- The daemon answers what programs ask their terminal, so Neovim's own answers are dropped.
-      if task.id and not task.is_showing then
-        request("write_stdin", { bash_id = task.id, text = keys })
+      if tasks[task.request] and not task.is_showing then
+        request_about(task, "write_stdin", { text = keys })
       end
     end,
   })
@@ -252,9 +263,10 @@ local function open_terminal(command)
     group = task.autocmds,
     callback = function()
       local window = vim.fn.bufwinid(task.buffer)
-      if window ~= -1 and task.id then
+      if window ~= -1 and tasks[task.request] then
         local rows, cols = size_of(window)
-        request("resize_shell", { bash_id = task.id, rows = rows, cols = cols })
+        -- The command may end meanwhile.
+        request_about(task, "resize_shell", { rows = rows, cols = cols }, function() end)
       end
     end,
   })
@@ -279,6 +291,7 @@ local function start(command, call)
   end, function(message)
     finish(id, message)
   end)
+  task.request = id
   tasks[id] = task
   vim.api.nvim_create_autocmd("BufDelete", {
     group = task.autocmds,

@@ -65,8 +65,7 @@ export class Task {
   }
 
   setDimensions(dimensions) {
-    if (!this.#bashId) return;
-    const params = { bash_id: this.#bashId, ...sizes(dimensions) };
+    const params = { ...this.#name(), ...sizes(dimensions) };
     this.#daemon.request("resize_shell", params).catch(endedMeanwhile);
   }
 
@@ -117,9 +116,13 @@ export class Task {
     this.#end(`${how} after ${(durationMs / 1000).toFixed(1)} s`, exitCode ?? 1);
   }
 
+  // A foreground call that has sent no event yet is known by its request only.
+  #name() {
+    return this.#bashId ? { bash_id: this.#bashId } : { request_id: this.#requestId };
+  }
+
   #write(what) {
-    if (!this.#bashId) return;
-    const params = { bash_id: this.#bashId, ...what };
+    const params = { ...this.#name(), ...what };
     // For example, the guard refuses to type a command.
     this.#daemon.request("write_stdin", params).catch((error) => {
       if (!this.#hasEnded) this.#note(error.message);

@@ -8,13 +8,16 @@ from msgspec import Meta
 
 from shelld_protocol.shell_methods import BashOutputResult
 from shelld_protocol.structs import (
+    DEFAULT_COLS,
     DEFAULT_QUIET_MS,
+    DEFAULT_ROWS,
     Cols,
     IsRunning,
     Params,
     Pattern,
     Port,
     QuietMs,
+    RequestId,
     Result,
     Rows,
     ShellId,
@@ -25,11 +28,11 @@ from shelld_protocol.structs import (
 
 
 class WriteStdinParams(Params):
-    """At least one of `text`, `keys`, `base64` and `eof` is given; they are written in this
-    order.
+    """Either `bash_id` or `request_id` is given, and at least one of `text`, `keys`, `base64` and
+    `eof`; they are written in this order.
     """
 
-    bash_id: Annotated[str, Meta(description="The id that bash returned.")]
+    bash_id: Annotated[str, Meta(description="The id that bash returned.")] | None = None
     text: Annotated[str, Meta(description="Text to write, as it is.")] | None = None
     keys: (
         Annotated[
@@ -58,6 +61,7 @@ class WriteStdinParams(Params):
     pattern: Pattern | None = None
     quiet_ms: QuietMs = DEFAULT_QUIET_MS
     port: Port | None = None
+    request_id: RequestId | None = None
 
 
 class WriteStdinResult(BashOutputResult, kw_only=True):
@@ -70,9 +74,12 @@ class WriteStdinResult(BashOutputResult, kw_only=True):
 
 
 class ResizeShellParams(Params):
-    bash_id: Annotated[str, Meta(description="The id that bash returned.")]
-    rows: Rows
-    cols: Cols
+    """Either `bash_id` or `request_id` is given."""
+
+    bash_id: Annotated[str, Meta(description="The id that bash returned.")] | None = None
+    rows: Rows = DEFAULT_ROWS
+    cols: Cols = DEFAULT_COLS
+    request_id: RequestId | None = None
 
 
 class ResizeShellResult(Result):

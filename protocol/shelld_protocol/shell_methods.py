@@ -42,6 +42,7 @@ from shelld_protocol.structs import (
     Reached,
     ReadReason,
     Reason,
+    RequestId,
     Result,
     Rows,
     ShellId,
@@ -330,11 +331,7 @@ class BashOutputResult(Result):
 class BackgroundParams(Params):
     """Give exactly one of the two."""
 
-    request_id: (
-        Annotated[int, Meta(description="The id of a request in flight that runs a command.")]
-        | str
-        | None
-    ) = None
+    request_id: RequestId | None = None
     bash_id: Annotated[str, Meta(description="The id of a shell in the foreground.")] | None = None
 
 

@@ -129,6 +129,13 @@ Port: TypeAlias = Annotated[
 ]
 StripAnsi: TypeAlias = Annotated[bool, Meta(description="Remove terminal escape sequences.")]
 ShellId: TypeAlias = Annotated[str, Meta(description="The shell's id.")]
+RequestId: TypeAlias = (
+    Annotated[
+        int,
+        Meta(description="In place of bash_id: the id of a request in flight that runs a command."),
+    ]
+    | str
+)
 Command: TypeAlias = Annotated[str, Meta(description="The command as given.")]
 KeptCommand: TypeAlias = Annotated[
     str,

@@ -171,6 +171,33 @@ def test_many_writes_keep_their_order(daemon: RawDaemon) -> None:
     assert typing.output == "".join(lines)
 
 
+def test_request_names_a_silent_command_in_the_foreground(daemon: RawDaemon) -> None:
+    wait = "until [[ $(stty size) == '30 100' ]]; do sleep 0.05; done"
+    call = daemon.request("bash", {"command": f"{wait}; read -r x; echo got $x", "tty": True})
+    resized = daemon.call("resize_shell", {"request_id": call, "rows": 30, "cols": 100})
+    written = daemon.call("write_stdin", {"request_id": call, "text": "hello\n"})
+    result = daemon.answer(call)["result"]
+    assert result["stdout"].endswith("got hello\r\n")
+    assert resized["bash_id"] == written["bash_id"] == result["bash_id"]
+
+
+@pytest.mark.parametrize("method", ["write_stdin", "resize_shell"])
+def test_input_is_for_one_shell_that_exists(daemon: RawDaemon, method: str) -> None:
+    more: Json = {"text": "x"} if method == "write_stdin" else {"rows": 30, "cols": 100}
+    bash_id = daemon.background("cat", tty=True)
+    ended = daemon.request("bash", {"command": "true", "tty": True})
+    daemon.answer(ended)
+    for name, code in (
+        ({}, -32602),
+        ({"bash_id": None}, -32602),
+        ({"bash_id": bash_id, "request_id": 1}, -32602),
+        ({"bash_id": "shell_unknown"}, 1003),
+        ({"request_id": ended}, -32602),
+        ({"request_id": "unknown"}, -32602),
+    ):
+        assert daemon.fail(method, {**name, **more})["code"] == code, name
+
+
 def test_notification_consumes_no_output(daemon: RawDaemon) -> None:
     typing = Session(daemon, "echo first; cat", tty=False, open_stdin=True)
     daemon.notify("write_stdin", {"bash_id": typing.bash_id, "text": "second\n", "wait": 20_000})
@@ -493,6 +520,8 @@ def test_program_learns_its_new_size(daemon: RawDaemon) -> None:
     size = {"bash_id": typing.bash_id, "rows": 7, "cols": 9}
     assert daemon.call("resize_shell", size) == {**size, "isRunning": True}
     typing.until("7 9\r\n")
+    daemon.call("resize_shell", {"bash_id": typing.bash_id})
+    typing.until("30 120\r\n")
 
 
 def test_ended_shell_is_not_resized(daemon: RawDaemon) -> None:
@@ -506,7 +535,7 @@ def test_shell_without_terminal_has_no_size(daemon: RawDaemon) -> None:
     bash_id = daemon.background("sleep 300")
     error = daemon.fail("resize_shell", {"bash_id": bash_id, "rows": 7, "cols": 9})
     assert (error["code"], error["data"]["what"]) == (1009, "tty")
-    for bad in ({"rows": 0, "cols": 9}, {"rows": 9, "cols": 1_001}, {"rows": 9}):
+    for bad in ({"rows": 0, "cols": 9}, {"rows": 9, "cols": 1_001}):
         assert daemon.fail("resize_shell", {"bash_id": bash_id, **bad})["code"] == -32602
 
 

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 import anyio
 import anyio.lowlevel
 import pytest
 
 from shelld.methods.bash import bash, is_answerable, run_for_answer
 from shelld.methods.context import Daemon, LargeAnswers, RequestContext
+from shelld.methods.shells import get_session
 from shelld.output.retention import ShellOutput
 from shelld.process.options import Options
+from shelld.sessions import session as session_module
+from shelld.sessions.session import Left
+from shelld.sessions.state import OptionNames
 from shelld.shells.manager import Manager
 from shelld.shells.shell import Shell
 from shelld_protocol.errors import RpcError, resource_exhausted
+from shelld_protocol.session_methods import GetSessionParams
 from shelld_protocol.shell_methods import BashParams, BashResult
 from support import DEADLINE_S
 
@@ -44,6 +51,45 @@ async def test_output_is_pinned_until_the_answer_is_made() -> None:
         with pytest.raises(RpcError, match="no room"):
             await run_for_answer(context, BashParams("true"), fail)
         assert [output.is_pinned for output in outputs] == [False, False]
+
+
+async def test_command_sent_at_the_end_of_the_last_one_starts_in_its_state(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    is_parsing, may_parse = anyio.Event(), anyio.Event()
+    outputs: list[str] = []
+
+    parsed: Callable[[Left, OptionNames], Awaitable[object]] = vars(session_module)["_parsed"]
+
+    async def parse_later(left: Left, names: OptionNames) -> object:
+        is_parsing.set()
+        await may_parse.wait()
+        return await parsed(left, names)
+
+    monkeypatch.setattr(session_module, "_parsed", parse_later)
+    async with Manager() as manager:
+        daemon = Daemon(Options(), manager)
+
+        async def run(command: str) -> None:
+            result = await bash(RequestContext(daemon), BashParams(command))
+            assert isinstance(result, BashResult)
+            outputs.append(result.stdout)
+
+        async def look() -> None:
+            session = await get_session(RequestContext(daemon), GetSessionParams())
+            outputs.append(session.cwd)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run, "cd /usr; long=$(printf %0100000d 0)")
+            await is_parsing.wait()
+            # The first command has ended, which its events tell, but was not answered yet.
+            assert [shell.has_ended for shell in manager.list_shells()] == [True]
+            tasks.start_soon(run, "echo $PWD ${#long}; z=1")
+            tasks.start_soon(look)
+            await anyio.wait_all_tasks_blocked()
+            may_parse.set()
+        await run("echo ${#long} $z")
+    assert sorted(outputs) == ["", "/usr", "/usr 100000\n", "100000 1\n"]
 
 
 async def test_cancelled_background_call_leaves_no_command(

@@ -204,6 +204,24 @@ async def test_writes_keep_their_order(first: WriteStdinParams, is_notification:
         assert output_of(shell) == b"end\n"
 
 
+async def test_writes_to_a_call_that_begins_keep_their_order() -> None:
+    async with Manager() as manager:
+        daemon = Daemon(Options(), manager)
+        call = RequestContext(daemon)
+        shell, _ = await started(RequestContext(daemon), "head -n 2", open_stdin=True)
+        context = RequestContext(daemon, find_requests=lambda _id: [call])
+        async with anyio.create_task_group() as tasks:
+            first = WriteStdinParams(request_id=1, text="first\n")
+            tasks.start_soon(write_stdin, context, first)
+            await anyio.wait_all_tasks_blocked()
+            second = WriteStdinParams(request_id=1, text="second\n")
+            tasks.start_soon(write_stdin, context, second)
+            # The command starts before the second write runs, and before the first one goes on.
+            call.runs(shell)
+        await shell.wait_until(lambda: shell.has_ended)
+        assert output_of(shell) == b"first\nsecond\n"
+
+
 class ShortPoller:
     """A poller that has no memory to wait for room, so many times."""
 

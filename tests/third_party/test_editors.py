@@ -35,6 +35,16 @@ echo resized
 # Runs until somebody writes to the pipe `gate`.
 WAITING = "exec 3<>gate; echo first; touch begun; read -r line <&3; echo $line"
 
+# Writes nothing until its terminal has another size and a line. It does not wait by reading.
+SILENT = """
+stty -echo
+columns=$(tput cols)
+touch begun
+until (( $(tput cols) > columns )) && read -t 0; do sleep 0.1; done
+read -r word
+echo "got $word"
+"""
+
 # Asks once somebody writes to the pipe $1.
 ASKING_LATER = """
 exec 3<>$1
@@ -179,6 +189,23 @@ def test_a_key_hands_the_command_over_to_the_background(
     screen.until_text("nothing runs in the foreground")
     open_gate(tmp_path / "gate")
     screen.until_text("second")
+    screen.until_text("exit code 0 after")
+
+
+@pytest.mark.parametrize(
+    ("editor", "keys"), [(neovim, "iword\r"), (emacs, "\x03\x13w o r d Enter\n")]
+)
+def test_command_in_the_foreground_that_has_written_nothing_gets_keys(
+    daemon: RawDaemon, tmp_path: Path, editor: Editor, keys: str
+) -> None:
+    # Only in Neovim does a command in the foreground learn that its window has changed.
+    script = SILENT if editor is neovim else SILENT.replace("> columns", ">= columns")
+    (tmp_path / "silent").write_text(script)
+    screen = use(daemon, tmp_path, editor, "foreground", "silent")
+    wait_for((tmp_path / "begun").exists, "the command")
+    daemon.call("resize_shell", {"bash_id": screen.bash_id, "rows": 30, "cols": 100})
+    screen.type(keys)
+    screen.until_text("got word")
     screen.until_text("exit code 0 after")
 
 

@@ -66,6 +66,7 @@ def test_the_example_runs_several_tasks(tmp_path: Path) -> None:
             name: f"{value}\n" if isinstance(value, str) else value
             for name, value in example_tasks.EXPECTED.items()
         },
+        "quiet": "word\ngot word\n[exit code 0 after N s]\n",
         "asked": "Password: Name: Ada\n\n8 Ada\n[exit code 0 after N s]\n",
         "questions": [["Password:", True], ["Password: Name:", False]],
         "late": 0,
@@ -74,4 +75,4 @@ def test_the_example_runs_several_tasks(tmp_path: Path) -> None:
     }
     records = [json.loads(line) for line in (tmp_path / "audit").read_text().splitlines()]
     typed = [each["secret"] for each in records if each.get("event") == "input"]
-    assert typed == [True, False, False, False]
+    assert typed == [False, True, False, False, False]

@@ -96,6 +96,15 @@ await silent.task.close();
 
 [report.blocked] = await new Terminal("rm -rf /").end();
 
+// A foreground command that writes nothing, and waits for the size and a line.
+const quiet = new Terminal(
+  "until [[ $(stty size) == '30 100' ]] && read -t 0; do sleep 0.05; done; read -r x; echo got $x",
+  {},
+);
+quiet.task.setDimensions({ rows: 30, columns: 100 });
+quiet.task.handleInput("word\r");
+[report.quiet] = await quiet.end();
+
 const questions = [];
 const asking = new Terminal("read -rsp 'Password: ' a; read -rp 'Name: ' b; echo; echo ${#a} $b", {
   ask: async (question, isSecret) => {

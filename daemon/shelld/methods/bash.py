@@ -299,6 +299,7 @@ async def _admitted(context: RequestContext, params: BashParams) -> tuple[Verdic
     Raises `RpcError` (invalid_params, blocked).
     """
     check_text(params.command, params.cwd, params.env, params.stdin)
+    await context.daemon.manager.sessions.look_at(params.session).settle_all()
     typed = NOTHING_TYPED if params.stdin is None else await typed_first(params)
     try:
         return await admit(context, params), typed

@@ -162,6 +162,7 @@ class RequestContext(Struct, eq=False):
     deferral: Deferral | None = None
     result_at_stop: object = None
     _progress: anyio.Event | None = None
+    _turns: anyio.Lock | None = None
 
     def runs(self, shell: Shell) -> None:
         """Note the shell that this request has started."""
@@ -179,10 +180,15 @@ class RequestContext(Struct, eq=False):
         self._tell_of_progress()
 
     async def wait_for_command(self) -> Shell | None:
-        """Wait until this request has started a shell. Return it, or None if there is none."""
-        while self.shell is None and not self.is_over:
-            self._progress = self._progress or anyio.Event()
-            await self._progress.wait()
+        """Wait until this request has started a shell. Return it, or None if there is none.
+
+        Calls return in their order, so what several of them type is not mixed up.
+        """
+        self._turns = self._turns or anyio.Lock()
+        async with self._turns:
+            while self.shell is None and not self.is_over:
+                self._progress = self._progress or anyio.Event()
+                await self._progress.wait()
         return self.command
 
     def _tell_of_progress(self) -> None:

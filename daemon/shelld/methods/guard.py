@@ -117,6 +117,7 @@ async def explain_command(
     context: RequestContext, params: ExplainCommandParams
 ) -> ExplainCommandResult:
     check_text(params.command, params.cwd, params.env)
+    await context.daemon.manager.sessions.look_at(params.session).settle_all()
     verdict = await verdict_on(context, params, traces=True)
     return ExplainCommandResult(
         verdict.verdict, verdict.rule, verdict.segment, verdict.reason, verdict.trace

@@ -13,6 +13,7 @@ from anyio.lowlevel import checkpoint
 from shelld.audit import InputRecord
 from shelld.methods.bash_output import preparing_read, result_of
 from shelld.methods.context import RequestContext
+from shelld.methods.shells import shell_named_by
 from shelld.methods.typed_lines import TypedLines, without_secret
 from shelld.sessions.text import check_input, to_bytes
 from shelld.shells.shell import Shell
@@ -57,9 +58,9 @@ _TURN_KEYS: Final = 10_000
 
 async def write_stdin(context: RequestContext, params: WriteStdinParams) -> WriteStdinResult:
     manager = context.daemon.manager
-    shell = context.looks_at(manager.get(params.bash_id))
+    shell = context.looks_at(await shell_named_by(context, params))
     reading = BashOutputParams(
-        params.bash_id,
+        shell.id,
         wait=params.wait,
         until=params.until,
         pattern=params.pattern,
@@ -349,7 +350,7 @@ async def typed_first(params: BashParams) -> TypedLine:
 
 
 async def resize_shell(context: RequestContext, params: ResizeShellParams) -> ResizeShellResult:
-    shell = context.daemon.manager.get(params.bash_id)
+    shell = await shell_named_by(context, params)
     if not shell.has_terminal:
         raise not_possible("tty", f"Shell {shell.id} has no terminal")
     if isinstance(target := shell.open_input, TerminalInput):

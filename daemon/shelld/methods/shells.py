@@ -15,6 +15,7 @@ from shelld.shells.shell import Shell
 from shelld.shells.starting import raise_failure
 from shelld.waits.prompts import state_of
 from shelld_protocol.errors import invalid_params
+from shelld_protocol.input_methods import ResizeShellParams, WriteStdinParams
 from shelld_protocol.session_methods import (
     CloseSessionParams,
     CloseSessionResult,
@@ -62,7 +63,7 @@ async def kill_shell(context: RequestContext, params: KillShellParams) -> KillSh
 async def background(context: RequestContext, params: BackgroundParams) -> HandOverResult:
     """Answer a foreground call now. Raises `RpcError` (shell_not_found, invalid_params)."""
     name = "request_id" if params.bash_id is None else "bash_id"
-    shell = await _command_named_by(context, params)
+    shell = await shell_named_by(context, params)
     if not (shell.has_ended or shell.is_in_foreground):
         raise invalid_params(f"Shell {shell.id} is in the background already", name)
     if not shell.release():
@@ -75,7 +76,14 @@ async def background(context: RequestContext, params: BackgroundParams) -> HandO
     return HandOverResult(shell.id)
 
 
-async def _command_named_by(context: RequestContext, params: BackgroundParams) -> Shell:
+async def shell_named_by(
+    context: RequestContext, params: BackgroundParams | WriteStdinParams | ResizeShellParams
+) -> Shell:
+    """Return the shell with the `bash_id`, or the command of the request with the `request_id`.
+
+    Waits until that request has started its command. Raises `RpcError` (shell_not_found,
+    invalid_params).
+    """
     if params.bash_id is not None and params.request_id is None:
         return context.daemon.manager.get(params.bash_id)
     if params.request_id is None or params.bash_id is not None:
@@ -95,12 +103,15 @@ def _kill_message(shell_id: str, stopped: bool, survivors: list[int]) -> str:
 async def get_session(context: RequestContext, params: GetSessionParams) -> GetSessionResult:
     manager = context.daemon.manager
     session = manager.sessions.known(params.session)
+    await session.settle_all()
     shells = [shell.id for shell in manager.list_running() if shell.session == params.session]
     return GetSessionResult(params.session, shown(session.cwd), session.changed_env(), shells)
 
 
 async def list_sessions(context: RequestContext, _params: NoParams) -> ListSessionsResult:
     manager = context.daemon.manager
+    for session in list(manager.sessions.all().values()):
+        await session.settle_all()
     running = Counter(shell.session for shell in manager.list_running())
     return ListSessionsResult(
         [

@@ -34,6 +34,7 @@ class Recorder:
         # After this step, nothing here can fail.
         self._descriptor = self._files.take() if CAN_RECORD else None
         self._unsettled: Left | None = None
+        self._turn: anyio.Lock | None = None
         # Why the state was not kept, if it was not.
         self.reason: Unkept | None = None
 
@@ -58,6 +59,7 @@ class Recorder:
             kept = Unkept.UNAVAILABLE if self._descriptor is None else self._keep(self._descriptor)
         if isinstance(kept, Left):
             self._unsettled = kept
+            self._session.unsettled.append(self.settle)
         else:
             self.reason = kept
 
@@ -77,11 +79,14 @@ class Recorder:
         self.reason = Unkept.UNREADABLE
 
     async def settle(self) -> None:
-        """Wait until the session has the command's state. Await this before the answer.
+        """Wait until the session has the command's state. Await this before the answer."""
+        if self._unsettled is not None:
+            self._turn = self._turn or anyio.Lock()
+            async with self._turn:
+                await self._settle()
 
-        A second call does nothing.
-        """
-        left, self._unsettled = self._unsettled, None
+    async def _settle(self) -> None:
+        left = self._unsettled
         if left is not None:
             with anyio.CancelScope(shield=True):
                 try:
@@ -89,6 +94,8 @@ class Recorder:
                 except Exception:
                     faults.report("the state of a session")
                     self.give_up()
+                self._unsettled = None
+                self._session.unsettled.remove(self.settle)
 
     def close(self) -> None:
         """Give the file back. From now on, nothing is recorded."""

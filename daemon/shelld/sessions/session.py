@@ -8,7 +8,7 @@ concurrent commands never mix their states: the one that ends last wins.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
@@ -99,6 +99,8 @@ class Session:
         # unchanged.
         self._settling = 0
         self._when_settled: Callable[[], None] | None = None
+        # What settles these dumps.
+        self.unsettled: list[Callable[[], Awaitable[None]]] = []
 
     @property
     def state(self) -> ShellState:
@@ -228,6 +230,14 @@ class Session:
             if self._when_settled is not None and not self._settling:
                 callback, self._when_settled = self._when_settled, None
                 callback()
+
+    async def settle_all(self) -> None:
+        """Wait until the session has the states of all commands that have ended.
+
+        Await this before a look at the state: the end of a command can be seen before.
+        """
+        for settle in list(self.unsettled):
+            await settle()
 
     def when_settled(self, callback: Callable[[], None]) -> bool:
         """Return whether threads are parsing dumps. If so, call `callback` when they are done."""

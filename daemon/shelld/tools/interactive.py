@@ -97,6 +97,14 @@ class BashInputTool(_TerminalTool):
     }
     default_wait = DEFAULT_INPUT_WAIT_MS
 
+    @cached_property
+    def _parameters(self) -> Sequence[ToolParameter]:
+        # A model knows no ids of requests.
+        return [
+            replace(each, required=True) if each.name == "bash_id" else each
+            for each in super()._parameters
+        ]
+
     @property
     def name(self) -> str:
         return "BashInput"
@@ -113,7 +121,7 @@ class BashInputTool(_TerminalTool):
             return ToolResult.fail("Nothing to type: give text or keys")
         wait_s = min(write_params.wait / 1000, context.timeout)
         manager = request.daemon.manager
-        shell = request.looks_at(manager.get(write_params.bash_id))
+        shell = request.looks_at(manager.get(params["bash_id"]))
         readers = excerpt_readers(shell, min(MAX_OUTPUT_SIZE, context.max_output_size))
         with manager.reading(shell):
             before = shell.output.written
