@@ -37,6 +37,8 @@ BEFORE_FUNCTIONS
 \builtin printf "\0";
 
 \builtin declare -f;
+\builtin printf "\0";
+
 CHECK_FUNCTIONS
 \builtin printf "\0";
 
