@@ -393,6 +393,18 @@ UNSET = (
 )
 
 
+def test_physical_keeps_the_logical_directory(
+    daemon: RawDaemon, session: str, tmp_path: Path
+) -> None:
+    (tmp_path / "there").mkdir()
+    link = tmp_path / "link"
+    link.symlink_to("there")
+    daemon.bash(f"cd {link}", session=session)
+    assert daemon.bash("set -P", session=session)["sessionCwd"] == str(link)
+    shown = daemon.bash("echo $PWD; cd .; pwd", session=session)["stdout"]
+    assert shown == f"{link}\n{tmp_path}/there\n"
+
+
 def test_unset_bash_variables_stay_unset(daemon: RawDaemon, session: str) -> None:
     daemon.bash(f"unset {UNSET}", session=session)
     command = f"for name in {UNSET}; do declare -p $name; done 2>/dev/null"

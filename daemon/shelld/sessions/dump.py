@@ -26,7 +26,7 @@ LOCAL_OPTIONS: Final = b"declare -- -\n"
 
 GLOBALS: Final = b"\n".join(lines_of("globals.bash"))
 _DUMP: Final = b" ".join(lines_of("dump.bash"))
-_DIRECTORY: Final = rb"\builtin pwd; \builtin test . -ef OWN_DIRECTORY && \builtin printf .; "
+_DIRECTORY: Final = rb"\builtin pwd -L; \builtin test . -ef OWN_DIRECTORY && \builtin printf .; "
 _SHORT: Final = b" ".join(lines_of("variables.bash"))
 
 # Two programs, each as one word of bash.
