@@ -8,9 +8,7 @@ from msgspec import Meta
 
 from shelld_protocol.shell_methods import BashOutputResult
 from shelld_protocol.structs import (
-    DEFAULT_COLS,
     DEFAULT_QUIET_MS,
-    DEFAULT_ROWS,
     Cols,
     IsRunning,
     Params,
@@ -74,11 +72,11 @@ class WriteStdinResult(BashOutputResult, kw_only=True):
 
 
 class ResizeShellParams(Params):
-    """Either `bash_id` or `request_id` is given."""
+    """Either `bash_id` or `request_id` is given, and both `rows` and `cols`."""
 
     bash_id: Annotated[str, Meta(description="The id that bash returned.")] | None = None
-    rows: Rows = DEFAULT_ROWS
-    cols: Cols = DEFAULT_COLS
+    rows: Rows | None = None
+    cols: Cols | None = None
     request_id: RequestId | None = None
 
 

@@ -322,3 +322,14 @@ def test_function_of_call_ends_despite_alias(
     daemon.bash("alias B=x")
     daemon.bash("y=1", env={"BASH_FUNC_B%%": "() { echo env; }"})
     assert daemon.bash("declare -F B; alias B; echo $y")["stdout"] == "alias B='x'\n1\n"
+
+
+@pytest.mark.parametrize("before", ["", "; BASH_XTRACEFD=2", "; export BASH_XTRACEFD"])
+def test_trace_descriptor_of_call_is_not_kept(before: str) -> None:
+    with raw_daemon("--spare-shells", "0") as daemon:
+        shown = "x=1; declare -p BASH_XTRACEFD"
+        daemon.bash(f"x=1{before}")
+        expected = daemon.bash(shown)
+        daemon.bash("y=1", env={"BASH_XTRACEFD": "5"})
+        result = daemon.bash(shown)
+        assert (result["stdout"], result["stderr"]) == (expected["stdout"], expected["stderr"])

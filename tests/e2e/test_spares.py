@@ -79,6 +79,21 @@ def test_differing_call_gets_a_new_bash(
     assert used(daemon) == 0
 
 
+@pytest.mark.parametrize("command", ["-x echo hi", "--", "-", "+x", "-ic true"])
+def test_command_that_bash_takes_as_options_gets_a_new_bash(
+    daemon: RawDaemon, command: str
+) -> None:
+    daemon.bash("true")
+    waiting = daemon.wait_for_spare()
+    plain = subprocess.run(
+        ["bash", "-c", command], capture_output=True, check=False, stdin=subprocess.DEVNULL
+    )
+    result = daemon.bash(command)
+    assert (result["exitCode"], result["stderr"]) == (plain.returncode, plain.stderr.decode())
+    assert is_alive(waiting)
+    assert used(daemon) == 0
+
+
 def test_cwd_of_session_still_uses_spare_shell(daemon: RawDaemon) -> None:
     daemon.bash("cd /usr")
     daemon.wait_for_spare()

@@ -227,6 +227,9 @@ def test_answer_reports_state_not_kept(
 # Bash 5.2 prints this function in a form that it cannot parse.
 UNPARSABLE = "f() {\n  true && cat <<X && echo b\ntext\nX\n}"
 
+# Bash 5.2 prints this function as another one, which it can parse: `then` is in the here-document.
+CHANGING = "f() {\n  true && if cat <<X\ntext\nX\n  then\n  echo b\n  return\n  fi\n}"
+
 
 @pytest.mark.parametrize(
     ("definition", "name"),
@@ -244,6 +247,15 @@ UNPARSABLE = "f() {\n  true && cat <<X && echo b\ntext\nX\n}"
         (f"function {UNPARSABLE[3:].replace('{', 'f-2 {', 1)}", "f-2"),
         ("f() (\n  true && cat <<X && echo b\ntext\nX\n)", "f"),
         ("f() {\nfalse || if cat <<X; then echo b; else :; fi\ntext\nX\n}", "f"),
+        ("f() { case $1 in (esac) ;; *) echo text; echo b;; esac; }", "f"),
+        ("f() { case $1 in ( \\\nesac | x) ;; *) echo text; echo b;; esac; }", "f"),
+        ("f() { echo text; coproc echo; echo b; }", "f"),
+        (CHANGING, "f"),
+        (f"{CHANGING}; readonly -f f", "f"),
+        (f"{CHANGING}; readonly IFS", "f"),
+        (f"{CHANGING}; function g=2 {{ :; }}; unset -f g=2", "f"),
+        (f"{CHANGING}; trap : DEBUG; set -T", "f"),
+        (f"eval '{CHANGING}'", "f"),
     ],
 )
 def test_session_loses_only_the_function_bash_cannot_read(
@@ -258,6 +270,34 @@ def test_session_loses_only_the_function_bash_cannot_read(
         result = daemon.bash(command, session=session)
         assert result["stdout"] == "here\n1\ndeclare -f here\ndeclare -f last\ndeclare -f long\n"
         assert (result["stderr"], result["cwd"], reason_of(result)) == ("", "/usr", None)
+
+
+def test_checking_a_function_runs_nothing_of_its_text(
+    daemon: RawDaemon, session: str, tmp_path: Path
+) -> None:
+    # As bash prints it, this function ends in its second here-document.
+    inner = f"echo a\nfi\n}}\n(touch {tmp_path}/f)\ntouch {tmp_path}/f; false || {{\nif :; then\n"
+    text = f"cat >/dev/null <<X\n{inner}X\n"
+    command = f"f() {{\ntrue && if cat <<X\ntext\nX\nthen\n{text}fi\n}}"
+    assert reason_of(daemon.bash(command, session=session)) == "functions"
+    assert daemon.bash(f"f; ls {tmp_path}", session=session)["stdout"] == ""
+
+
+def test_functions_with_here_documents_are_kept(daemon: RawDaemon, session: str) -> None:
+    # This line looks like the beginning of a function as bash prints it.
+    head = "f () "
+    commands = [
+        f"f() {{ cat <<X; }}\n{head}\n$1\nX\n",
+        f"f() {{ cat; }} <<X\n{head}\n1\nX\n",
+        "f() { if cat <<X; then echo; fi; }\nf () \n1\nX\nexport -f f; readonly -f f",
+    ]
+    for number, command in enumerate(commands):
+        name = f"{session} {number}"
+        assert reason_of(daemon.bash(f"{command}; y=1", session=name)) is None
+        for _ in range(2):
+            shown = daemon.bash("y=$((y + 1)); f 1; eval :", session=name)
+            assert (shown["stdout"].rstrip(), shown["stderr"]) == (f"{head}\n1", "")
+        daemon.call("close_session", {"session": name})
 
 
 @pytest.mark.parametrize(
@@ -351,6 +391,18 @@ UNSET = (
     " GROUPS SHLVL SRANDOM TERM LINENO HISTCMD EPOCHSECONDS EPOCHREALTIME COMP_WORDBREAKS"
     " DIRSTACK BASH_ARGV0 BASH_CMDS BASH_COMMAND BASH_LOADABLES_PATH BASH_SUBSHELL BASHPID"
 )
+
+
+def test_physical_keeps_the_logical_directory(
+    daemon: RawDaemon, session: str, tmp_path: Path
+) -> None:
+    (tmp_path / "there").mkdir()
+    link = tmp_path / "link"
+    link.symlink_to("there")
+    daemon.bash(f"cd {link}", session=session)
+    assert daemon.bash("set -P", session=session)["sessionCwd"] == str(link)
+    shown = daemon.bash("echo $PWD; cd .; pwd", session=session)["stdout"]
+    assert shown == f"{link}\n{tmp_path}/there\n"
 
 
 def test_unset_bash_variables_stay_unset(daemon: RawDaemon, session: str) -> None:

@@ -38,6 +38,15 @@ echo / | xargs -tI{} rm -rf {}
 printf '/\0' | xargs -0rI% rm -rf %
 echo / | xargs -rL1 rm -rf
 echo / | xargs --max-args 1 rm -rf
+echo / > f; xargs -a f rm -rf
+echo / > f; xargs -n1 -af rm -rf
+xargs -a <(echo /) rm -rf
+xargs --arg-file=<(echo /) rm -rf
+xargs -a /dev/stdin rm -rf <<< /
+echo / > f; parallel -a f rm -rf
+echo / > f; parallel --arg-file f rm -rf
+echo / > f; parallel rm -rf :::: f
+parallel rm -rf :::: /dev/stdin <<< /
 /usr/bin/time -vo t.txt rm -rf /
 strace -fo t rm -rf /
 strace -ffe trace=file rm -rf /
@@ -76,6 +85,10 @@ timeout -sKILL 5 sleep 100
 timeout --help
 echo a | xargs -0rn1 rm -rf
 echo / | xargs -0rn1 ls -d
+echo / > f; xargs -a f ls -d
+echo build > f; xargs -a f rm -rf
+echo build > f; parallel -a f rm -rf
+echo build > f; parallel rm -rf :::: f
 echo / | xargs -rn1 echo rm -rf
 printf '%s\n' a b | xargs -tI{} rm -rf build/{}
 /usr/bin/time -vo t.txt make

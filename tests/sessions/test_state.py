@@ -16,7 +16,7 @@ from shelld.sessions.dumps import DumpFiles
 from shelld.sessions.mounts import Mounts
 from shelld.sessions.prelude import (
     last_lines,
-    may_define_here_document,
+    may_define_misprinted,
     may_trap,
     prelude,
     startable,
@@ -163,10 +163,11 @@ def test_waiting_bash_with_broken_state_exits(line: str) -> None:
 
 
 @pytest.mark.parametrize("start", ["f() {", "f ( ) {", "f(\\\n) {", "function f {", "f() ("])
-def test_definitions_with_here_documents_are_recognised(start: str) -> None:
-    assert may_define_here_document(start.encode() + b" cat <<X\nx\nX\n}")
-    assert not may_define_here_document(start.encode() + b" cat; }")
-    assert not may_define_here_document(b"cat <<X\nx\nX")
+def test_functions_that_bash_may_misprint_are_recognised(start: str) -> None:
+    for text in ("cat <<X\nx\nX\n", "case $1 in ( esac) ;; esac;", "coproc cat;"):
+        assert may_define_misprinted(f"{start} {text} }}".encode())
+        assert not may_define_misprinted(text.encode())
+    assert not may_define_misprinted(start.encode() + b" case x in y) ;; esac; }")
 
 
 def test_long_command_is_assumed_to_set_traps() -> None:

@@ -101,6 +101,8 @@ def _xargs(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
             separator = "\0"
         elif name in ("d", "delimiter"):
             separator = ansi_c(value or "") or None
+        elif name in ("a", "arg-file"):
+            stdin = shell.content_of(value or "", stdin)
     if not command:
         return stdin
     if separator is not None and UNKNOWN not in stdin:
@@ -120,7 +122,17 @@ def _xargs(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
 
 def _parallel(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
     separator = "\0" if {"-0", "--null"} & set(arguments) else "\n"
-    names = ("jobs", "delay", "timeout", "wd", "workdir", "joblog", "retries", "max-args")
+    names = (
+        "jobs",
+        "delay",
+        "timeout",
+        "wd",
+        "workdir",
+        "joblog",
+        "retries",
+        "max-args",
+        "arg-file",
+    )
     options, rest = leading_options(
         [f"./{each}" if each.startswith(":::") else each for each in arguments], "jPNnSaI", names
     )
@@ -129,6 +141,12 @@ def _parallel(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
     for name, value in options:
         if name in ("wd", "workdir") and value:
             shell.cwd = rules.normalized(value, shell.cwd)
+        elif name in ("a", "arg-file"):
+            stdin = shell.content_of(value or "", stdin)
+    if "::::" in rest:
+        index = rest.index("::::")
+        rest, files = rest[:index], rest[index + 1 :]
+        stdin = "\n".join(shell.content_of(each, stdin) for each in files)
     # `_find` always returns lines, even for ``-print0``.
     items = [item for item in re.split(f"[\n{separator}]", stdin) if item]
     shell.is_for_each = UNKNOWN in items

@@ -350,10 +350,13 @@ async def typed_first(params: BashParams) -> TypedLine:
 
 
 async def resize_shell(context: RequestContext, params: ResizeShellParams) -> ResizeShellResult:
+    rows, cols = params.rows, params.cols
+    if rows is None or cols is None:
+        raise invalid_params("rows and cols are both needed", "rows" if rows is None else "cols")
     shell = await shell_named_by(context, params)
     if not shell.has_terminal:
         raise not_possible("tty", f"Shell {shell.id} has no terminal")
     if isinstance(target := shell.open_input, TerminalInput):
-        target.resize(Size(params.rows, params.cols), shell.stdout.store.written)
+        target.resize(Size(rows, cols), shell.stdout.store.written)
         shell.notify()
-    return ResizeShellResult(shell.id, params.rows, params.cols, not shell.has_ended)
+    return ResizeShellResult(shell.id, rows, cols, not shell.has_ended)

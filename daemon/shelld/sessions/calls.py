@@ -169,9 +169,9 @@ def without_options_of_call(dump: bytes, told: Told, changes: Changes, state: Sh
 def untouched(dump: bytes, told: Told, changes: Changes) -> list[bytes]:
     """Return the names of the call's variables that its command has not changed."""
     before, after = declared(told.variables), declared_in(dump)
-    # SHELLOPTS and BASHOPTS change with every option, and options are compared elsewhere. So these
-    # two variables always count as untouched.
-    for name in _OPTION_VARIABLES:
+    # SHELLOPTS and BASHOPTS change with every option, and options are compared elsewhere. The dump
+    # itself sets BASH_XTRACEFD. So these variables always count as untouched.
+    for name in (*_OPTION_VARIABLES, b"BASH_XTRACEFD"):
         after.pop(name, None)
         before.pop(name, None)
     names = [to_bytes(name) for name in changes]

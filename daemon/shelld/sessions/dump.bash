@@ -9,16 +9,17 @@
 #
 # shellcheck shell=bash disable=SC2168
 
-# `${DIRSTACK+}` expands to nothing, but naming DIRSTACK makes `declare -p` show it.
-__shelld_options=$BASHOPTS:$SHELLOPTS${DIRSTACK+};
+__shelld_options=$BASHOPTS:$SHELLOPTS;
 # Unset POSIXLY_CORRECT again if it was not set before.
 __shelld_posix=${POSIXLY_CORRECT+__shelld_posix}; _=${POSIXLY_CORRECT=};
-\unset -f builtin; \builtin set +x;
+\unset -f builtin; \builtin set +xP;
 \unset -v "${__shelld_posix:-POSIXLY_CORRECT}";
 \builtin enable alias builtin declare dirs eval local mapfile printf pwd set shopt test trap ulimit umask unset;
 \builtin trap - CHLD DEBUG ERR RETURN; \builtin trap "" XFSZ;
 \builtin ulimit -S -f hard;
-\builtin printf "\0";
+# `${DIRSTACK+}` expands to nothing, but naming DIRSTACK makes `declare -p` show it. With `set -P`,
+# that would resolve the symbolic links in bash's directory.
+\builtin printf "\0${DIRSTACK+}";
 
 # `local` fails outside functions.
 \builtin local __shelld_posix || \builtin declare -p;
@@ -37,6 +38,8 @@ BEFORE_FUNCTIONS
 \builtin printf "\0";
 
 \builtin declare -f;
+\builtin printf "\0";
+
 CHECK_FUNCTIONS
 \builtin printf "\0";
 

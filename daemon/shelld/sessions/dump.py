@@ -26,34 +26,35 @@ LOCAL_OPTIONS: Final = b"declare -- -\n"
 
 GLOBALS: Final = b"\n".join(lines_of("globals.bash"))
 _DUMP: Final = b" ".join(lines_of("dump.bash"))
-_DIRECTORY: Final = rb"\builtin pwd; \builtin test . -ef OWN_DIRECTORY && \builtin printf .; "
+_DIRECTORY: Final = rb"\builtin pwd -L; \builtin test . -ef OWN_DIRECTORY && \builtin printf .; "
 _SHORT: Final = b" ".join(lines_of("variables.bash"))
-_CHECK: Final = b" ".join(lines_of("functions.bash")) + b" "
 
-
-# `GLOBALS` as one word of bash.
+# Two programs, each as one word of bash.
 GLOBALS_WORD: Final = quote(GLOBALS)
+FUNCTIONS_WORD: Final = quote(b"\n".join(lines_of("functions.bash")))
 
 
 def dump_program(
     own_directory: bytes,
     *,
     globals_word: bytes = GLOBALS_WORD,
+    functions_word: bytes = b"",
     before_functions: bytes = b"",
-    checks_functions: bool = False,
     lists_options: bool = True,
 ) -> bytes:
     """Return the program, in one line.
 
     `own_directory`: a path to the daemon's directory. `globals_word` replaces `GLOBALS`.
-    `before_functions`: commands that run before bash reports its functions, when the command can no
-    longer interfere. Each ends with "; ". Bash has left posix mode by then: in posix mode, it would
-    exit if `eval` defined a function whose name is not an identifier. `checks_functions`: whether
-    bash checks that it can parse what it has printed. Its standard output must then be a file.
-    `lists_options`: whether bash lists the names of all options. They are known after one dump.
+    `functions_word`: the program in `functions.bash`, as a word, or b"" for no check. It needs a
+    file as its standard output. `before_functions`: commands that run before bash reports its
+    functions, when the command can no longer interfere. Each ends with "; ". Bash has left posix
+    mode by then: in posix mode, it would exit if `eval` defined a function whose name is not an
+    identifier. `lists_options`: whether bash lists the names of all options. They are known after
+    one dump.
     """
     program = _DUMP.replace(b"OWN_DIRECTORY", own_directory).replace(b"GLOBALS", globals_word)
-    program = program.replace(b"CHECK_FUNCTIONS ", _CHECK if checks_functions else b"")
+    check = rb"\builtin eval %s; " % functions_word if functions_word else b""
+    program = program.replace(b"CHECK_FUNCTIONS ", check)
     program = program.replace(b"SET_OPTIONS ", rb"\builtin set +o; " if lists_options else b"")
     # This option cannot be told from BASHOPTS, see `dump_parser`.
     program = program.replace(b" SHOPT_OPTIONS", b"" if lists_options else b" dotglob")

@@ -28,18 +28,16 @@ from shelld.sessions.side_effects import Effect
 from shelld.sessions.state import OptionNames, ShellState, exported
 from shelld.sessions.variables import NOT_IMPORTED, SET_AT_START
 
-_PARTS: Final = 9
+_PARTS: Final = 10
 _SHORT_PARTS: Final = 2
 # The part with the output of `shopt -p`, counted from the end. A dump ends with two more NULs.
 _SHOPT: Final = 2 - _PARTS - 2
-_FUNCTIONS_PART: Final = 4
+_LOST: Final = 5
 _DOTGLOB: Final = b"shopt -s dotglob\n"
 # Only the newest entries of the directory stack are kept: bash prints the whole stack for each
 # entry that it adds.
 MAX_DIRECTORIES: Final = 200
 _END: Final = b"\0\0"
-# Follows functions that bash cannot parse. Otherwise their text ends with a newline.
-_UNPARSABLE: Final = b"!"
 
 # Finds the names of options in the output of `shopt -p` and `set +o`. It skips options that bash
 # sets only at its start, and options that follow the variables BASH_COMPAT and IGNOREEOF. It also
@@ -87,12 +85,9 @@ def hides_options(dump: bytes) -> bool:
 
 
 def has_lost_functions(dump: bytes) -> bool:
-    """Whether bash has found that it cannot parse a function in a readable dump.
-
-    `parse_dump` does not know which function that is. The next bash defines the others.
-    """
+    """Whether bash cannot read a function as it has printed it in a readable dump."""
     parts = _parts(dump)
-    return parts is not None and parts[_FUNCTIONS_PART].endswith(_UNPARSABLE)
+    return parts is not None and parts[_LOST] != b""
 
 
 def declared_in(dump: bytes) -> dict[bytes, bytes]:
@@ -247,7 +242,7 @@ def _settings(known: OptionNames, value: bytes, *parts: bytes) -> _Settings | No
 
     `value` is that of `OPTIONS_VARIABLE`.
     """
-    flags, options, listing, functions, aliases, umask = parts
+    flags, options, listing, functions, lost, aliases, umask = parts
     if not (
         _SWITCHES.fullmatch(flags)
         and _SWITCHES.fullmatch(options)
@@ -261,13 +256,14 @@ def _settings(known: OptionNames, value: bytes, *parts: bytes) -> _Settings | No
         return None
     enabled = _enabled(value, options)
     names = [_attributes(line) for line in listing.split(b"\n")[:-1]]
-    function_names = frozenset(name for _, name in names)
-    is_parsable = not functions.endswith(_UNPARSABLE)
+    is_lost = frozenset(lost.split(b"\n")[:-1])
+    function_names = frozenset(name for _, name in names) - is_lost
     return _Settings(
         definitions(
             names,
-            functions.removesuffix(_UNPARSABLE).removesuffix(b"\n"),
-            by_environment=is_parsable and b"posix" not in enabled,
+            functions.removesuffix(b"\n"),
+            is_lost,
+            by_environment=b"posix" not in enabled,
         ),
         switches=_switches(listed.of_shopt, enabled) + b"\\builtin umask %s" % umask,
         # A function or another alias may be named "alias".

@@ -45,9 +45,13 @@ class Definitions(NamedTuple):
 
 
 def definitions(
-    names: list[tuple[bytes, bytes]], text: bytes, *, by_environment: bool
+    names: list[tuple[bytes, bytes]],
+    text: bytes,
+    lost: frozenset[bytes] = frozenset(),
+    *,
+    by_environment: bool,
 ) -> Definitions:
-    """Return what defines the functions in `text`, the output of `declare -f`.
+    """Return what defines the functions in `text`, the output of `declare -f`, but the `lost` ones.
 
     `names`: the attributes ("-f", perhaps with more letters) and the name of each function, in the
     same order, from `declare -F`. `by_environment`: whether bash imports functions unchanged.
@@ -59,12 +63,16 @@ def definitions(
     found = [head for head in _HEAD.finditer(text) if not head.start() or head[1] in known]
     if [head[1] for head in found] != [name for _, name in names]:
         # A line of a here-document looks like a head, so the ends of functions are unclear.
-        return Definitions({}, _script([_evaluated(_with_keywords(text, found))]) if text else b"")
+        lines = [_evaluated(_with_keywords(text, found))]
+        lines += [b"\\builtin unset -f -- %s\n" % quote(name) for name in sorted(lost)]
+        return Definitions({}, _script(lines) if text else b"")
     entries: dict[bytes, bytes] = {}
     script: list[bytes] = []
     private: list[bytes] = []
     size = 0
     for index, (flags, name) in enumerate(names):
+        if name in lost:
+            continue
         end = found[index + 1].start() - 1 if index + 1 < len(found) else len(text)
         source = text[found[index].start() : end]
         if flags != b"-f":

@@ -13,7 +13,13 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from shelld.sessions.dump import GLOBALS_WORD, TRAPS_VARIABLE, dump_program, short_dump_program
+from shelld.sessions.dump import (
+    FUNCTIONS_WORD,
+    GLOBALS_WORD,
+    TRAPS_VARIABLE,
+    dump_program,
+    short_dump_program,
+)
 from shelld.sessions.quoting import quote
 from shelld.sessions.scripts import lines_of
 from shelld.sessions.side_effects import Effect
@@ -23,6 +29,8 @@ from shelld.sessions.state import ShellState
 _MAY_TRAP: Final = re.compile(rb"trap|eval|source|(?:^|[\s;&|(){}!])\.[ \t]")
 # Matches every command with the definition of a function in it.
 _DEFINES: Final = re.compile(rb"\([\s\\]*\)|function")
+# Matches every command with something that bash may print as something else, see functions.bash.
+_MISPRINTED: Final = re.compile(rb"<<|\((?:[ \t]|\\\n)*esac|coproc")
 _WORD: Final = re.compile(rb"[^\s;&|<>(){}$`'\"\\]+")
 # Splitting a longer command into words would delay other requests.
 _MAX_WORDS_BYTES: Final = 64 * 1024
@@ -49,9 +57,9 @@ def may_trap(command: bytes, state: ShellState) -> bool:
     return len(command) > _MAX_WORDS_BYTES or not state.names.isdisjoint(_WORD.findall(command))
 
 
-def may_define_here_document(command: bytes) -> bool:
-    """Whether the text of a command may define a function that contains a here-document."""
-    return b"<<" in command and _DEFINES.search(command) is not None
+def may_define_misprinted(command: bytes) -> bool:
+    """Whether the text of a command may define a function that bash prints as another one."""
+    return _MISPRINTED.search(command) is not None and _DEFINES.search(command) is not None
 
 
 def dump_at_exit(
@@ -67,28 +75,33 @@ def dump_at_exit(
     """Return the lines that make bash write its state to `path` after its command.
 
     `own_directory` is a path to the daemon's directory. Bash writes `mark`, of letters and digits,
-    after its state. `shares_trap`: the command may set a trap on EXIT, too. `checks_functions` and
-    `lists_options`: see `dump_program`. `before_dump`: see `before_functions` there.
+    after its state. `shares_trap`: the command may set a trap on EXIT, too. `checks_functions`:
+    whether bash checks that it can read the functions that it prints. `lists_options`: see
+    `dump_program`. `before_dump`: see `before_functions` there.
     """
     redirections = _to_file(path)
     end = rb"; \builtin printf " + mark
     program = dump_program(
         own_directory.encode(),
+        functions_word=FUNCTIONS_WORD if checks_functions else b"",
         before_functions=before_dump,
-        checks_functions=checks_functions,
         lists_options=lists_options,
     )
     if not shares_trap:
         return _trap(program + end, redirections)
     begin = rb"\builtin unset -f trap; "
     line = _trap(begin + program + end, redirections)
-    texts = {b"GLOBALS": GLOBALS_WORD, b"BEFORE": quote(before_dump)}
+    texts = {
+        b"GLOBALS": GLOBALS_WORD,
+        b"FUNCTIONS": FUNCTIONS_WORD,
+        b"BEFORE": quote(before_dump),
+    }
     table = b" ".join(b"[%s]=%s" % item for item in texts.items())
     program = dump_program(
         own_directory.encode(),
         globals_word=_in_table(b"GLOBALS"),
+        functions_word=_in_table(b"FUNCTIONS") if checks_functions else b"",
         before_functions=rb"\builtin eval %s; " % _in_table(b"BEFORE") if before_dump else b"",
-        checks_functions=checks_functions,
         lists_options=lists_options,
     )
     dump = begin + program + end

@@ -17,7 +17,7 @@ from shelld.keeper.channel import RUN, Channel, anonymous_file
 from shelld.sessions.calls import functions_again, lines_of_call, state_of_call, withhold
 from shelld.sessions.prelude import (
     dump_at_exit,
-    may_define_here_document,
+    may_define_misprinted,
     may_trap,
     prelude,
     short_dump_at_exit,
@@ -230,7 +230,7 @@ class Launch:
             recorder.mark,
             shares_trap=shares_trap,
             # What may set a trap may also run text from elsewhere.
-            checks_functions=shares_trap or may_define_here_document(command),
+            checks_functions=shares_trap or may_define_misprinted(command),
             lists_options=not state.option_names.is_known,
             before_dump=again,
         )

@@ -179,6 +179,8 @@ class SpareLaunch(Launch):
             and not request.open_stdin
             and (request.cwd is None or request.cwd == session.cwd)
             and len(to_bytes(request.command)) <= MAX_COMMAND_BYTES
+            # A bash that starts with such a command takes it as options.
+            and not request.command.startswith(("-", "+"))
             # In a trap on EXIT, this variable is right only in a bash that has run nothing before.
             and "BASH_COMMAND" not in request.command
             and self.can_serve(session)
