@@ -107,6 +107,7 @@ ctypes.CDLL(None).syscall(60 if os.uname().machine == "x86_64" else 93, 0)
 """
     with running(code) as (pid, read, _):
         wait_for(lambda: process(pid).state == "Z", "the end of the first thread")
+        wait_for(lambda: list(waits(pid)) != [], "the second thread")
         (wait,) = waits(pid)
         assert wait.descriptors == {read}
         assert file_behind(wait.place, read, 0) == file_of(f"{wait.place}/fd/{read}")
