@@ -7,7 +7,7 @@
 # few lines are traced. Each part ends with NUL, which no value in bash can hold. Text before the
 # first NUL comes from a DEBUG trap; the parser ignores it.
 #
-# shellcheck shell=bash disable=SC2168
+# shellcheck shell=bash disable=SC2059,SC2168
 
 __shelld_options=$BASHOPTS:$SHELLOPTS;
 # Unset POSIXLY_CORRECT again if it was not set before.
