@@ -300,6 +300,16 @@ def test_functions_with_here_documents_are_kept(daemon: RawDaemon, session: str)
         daemon.call("close_session", {"session": name})
 
 
+@pytest.mark.parametrize("option", list("abefhkmptuvxBCHPT"))
+def test_option_does_not_disturb_the_check_of_functions(
+    daemon: RawDaemon, session: str, option: str
+) -> None:
+    command = "f() { cat <<X; }\nhere\nX\ng() { :; }"
+    result = daemon.bash(f"set -{option}\n{command}", session=session)
+    assert reason_of(result) is None
+    assert daemon.bash("f; declare -F g", session=session)["stdout"] == "here\ng\n"
+
+
 @pytest.mark.parametrize(
     "command", ["true", "ls / >/dev/null", "kill -KILL $$", "sh -c 'kill -KILL $$'"]
 )

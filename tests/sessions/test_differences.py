@@ -76,6 +76,7 @@ def test_told_bash_has_the_same_state(first: str, command: str) -> None:
         "export LC_ALL=C",
         "OPTIND=3",
         "GLOBIGNORE=a",
+        "GLOBIGNORE=a; shopt -u dotglob",
         "export BASH_ENV=/nowhere",
         "export POSIXLY_CORRECT=1",
         "big=$(printf '%20000s')",

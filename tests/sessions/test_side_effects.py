@@ -173,6 +173,11 @@ export POSIXLY_CORRECT
 GLOBIGNORE=a
 export -f f
 export -n e
+export x=1 i=2 y
+export i y
+y=1 i=2
+i=1 y=2
+i=1 ls
 export "$x"
 export $x
 export 'x=1'

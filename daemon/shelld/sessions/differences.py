@@ -115,8 +115,9 @@ def _variables(before: ShellState, after: ShellState) -> bytes | None:
     for name in sorted(names):
         old, new = _value(before, name), _value(after, name)
         value, declaration = new
-        if name == b"BASH_COMPAT":
-            # Bash updates BASHOPTS only when `shopt` runs next.
+        if name in (b"BASH_COMPAT", b"GLOBIGNORE"):
+            # They set options of `shopt`, which may be off again. After BASH_COMPAT, bash updates
+            # BASHOPTS only when `shopt` runs next.
             return None
         if name in _SPECIAL or name.startswith(CHECKED):
             if declaration is None or old != _NOTHING:

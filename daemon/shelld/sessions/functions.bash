@@ -15,7 +15,7 @@
 
 \builtin shopt -u expand_aliases nocasematch
 \builtin shopt -s extglob
-\builtin set +eu -fT
+\builtin set +eku -fT
 # One pattern such as *@(a|b)* would take bash quadratic time.
 __shelld_is_suspect() {
   [[ $1 == *"<<"* || $1 == *"esac)"* || $1 == *"esac |"* || $1 == *"coproc "* ]]

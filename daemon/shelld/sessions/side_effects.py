@@ -170,8 +170,10 @@ class _Reader:
         if form is _ASSIGNMENT:
             is_sum = "+=" not in found[0].removesuffix(value) and _NUMBER.fullmatch(value)
             is_number = is_sum is not None and bool(is_sum)
+        if not self._may_assign(name, is_number=is_number):
+            return False
         self._position = found.end()
-        return self._may_assign(name, is_number=is_number)
+        return True
 
     def _may_assign(self, name: bytes, *, is_number: bool = False) -> bool:
         """Note that a variable changes. Return False if it is more than a string in the session."""
