@@ -263,18 +263,16 @@ class Pump:
         assert self._wakeup is not None
         # Write first: the caller waits, and each system call here may hand the interpreter's lock
         # to another thread.
-        self._write_some()
+        self._write()
         self._wakeup.clear()
-        # Its wake-up may just have been cleared.
+        # The wake-up of a message that was queued meanwhile may just have been cleared.
         if not self._outbox.empty():
-            self._write_some()
-
-    def _write_some(self) -> None:
-        if not self._child.stdin.closed:
             self._write()
 
     def _write(self) -> None:
         """Write the next part of the queued messages; poll for writability if more is left."""
+        if self._child.stdin.closed:
+            return
         stdin = self._child.stdin.fileno()
         if not self._unwritten:
             with suppress(queue.Empty):

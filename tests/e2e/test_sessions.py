@@ -27,6 +27,10 @@ def out(daemon: RawDaemon, command: str, **params: Any) -> str:
     return str(result["stdout"])
 
 
+def count_running(daemon: RawDaemon) -> int:
+    return sum(shell["isRunning"] for shell in daemon.call("list_shells")["shells"])
+
+
 @pytest.mark.parametrize(
     ("before", "after", "shown"),
     [
@@ -234,6 +238,8 @@ def test_last_concurrent_command_to_end_wins(daemon: RawDaemon, tmp_path: Path) 
     first, second = Gate(tmp_path / "first"), Gate(tmp_path / "second")
     one = daemon.request("bash", {"command": f"a=1; {first.wait}; b=1"})
     two = daemon.request("bash", {"command": f"a=2; c=2; {second.wait}"})
+    # On a busy machine, the second could otherwise end before the first starts.
+    wait_for(lambda: count_running(daemon) == 2, "the start of both")
     second.open()
     daemon.answer(two)
     assert out(daemon, "echo $a$b$c") == "202\n"

@@ -74,8 +74,8 @@ FAILURES: Final[dict[str, tuple[int, ...]]] = {
 # has no handler for it, or has removed the handler because the process is ending.
 COLLECT: Final = signal.SIGURG
 
-# The parser crashes if these raise. They catch what they do themselves, but not what is raised at
-# the line of `try`.
+# The parser calls these, and crashes if they raise. They catch every exception of their work, but
+# an exception that is injected at the line of `try` is raised before that.
 _CALLED_BY_THE_PARSER: Final = frozenset(("Reading.read", "Reading.is_over"))
 
 # The originals, before any replacement.

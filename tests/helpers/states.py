@@ -8,7 +8,6 @@ import subprocess
 from shelld.sessions.dump import dump_program, short_dump_program
 from shelld.sessions.dump_parser import parse_dump
 from shelld.sessions.prelude import prelude
-from shelld.sessions.side_effects import Effect
 from shelld.sessions.state import ShellState
 
 BASE = ShellState(b"/", {b"PATH": os.environb[b"PATH"], b"LC_ALL": b"C.UTF-8"})
@@ -20,15 +19,15 @@ def dump_of(
     *,
     told: bytes = b"",
     lists_options: bool = True,
-    effect: Effect | None = None,
+    only: frozenset[bytes] | None = None,
 ) -> bytes:
     """Return the dump of a bash that starts from `state`, is `told` more, and runs `command`.
 
-    With `effect`, it is a short dump.
+    With `only`, it is a short dump of these variables.
     """
     program = dump_program(b"/nowhere", lists_options=lists_options)
-    if effect is not None:
-        program = short_dump_program(effect.variables, b"/nowhere", has_directory=effect.directory)
+    if only is not None:
+        program = short_dump_program(only, b"/nowhere")
     descriptor = os.memfd_create("prelude")
     try:
         os.write(descriptor, prelude(state, descriptor, {}, before_options=told))

@@ -22,9 +22,9 @@ Node = Any
 # Bytes. The parser takes at most a few milliseconds for any text of this size.
 _MAX_SHORT: Final = 1024
 
-# Bytes of memory that must be free to parse a text: so much in any case, and so much for each byte
-# of the text, which is twice what the parser takes for any text that we know. A very long text runs
-# out of time before it takes more than `_MAX_MEMORY`.
+# Bytes of memory that must be free to parse a text: a minimum, and more for each byte of the text.
+# The second is twice what the parser took for the worst of the texts that we tried. The time for
+# parsing ends before a very long text can take more than `_MAX_MEMORY`.
 _LEAST_MEMORY: Final = 256 * 1024
 _MEMORY_PER_BYTE: Final = 512
 _MAX_MEMORY: Final = 256 * 1024 * 1024
@@ -132,7 +132,8 @@ def _require_memory_for(length: int) -> None:
     """
     size = min(_LEAST_MEMORY + _MEMORY_PER_BYTE * length, _MAX_MEMORY)
     try:
-        # Only the addresses are needed. No other thread takes them: the parser blocks all threads.
+        # This only checks that there is room, and gives it back. Other threads have hardly time to
+        # take it, because the parser blocks them.
         mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS).close()
     except OSError as error:
         raise MemoryError from error

@@ -2,8 +2,8 @@
 
 A dump holds the variables (exported or not) with their attributes, the functions, the aliases, the
 options of `shopt` and `set`, the umask, the directory stack and the working directory. `dump.bash`
-is the program, with two parts in `globals.bash` and `functions.bash`. `variables.bash` is a program
-for commands that can change little.
+is the program, with two parts in `globals.bash` and `functions.bash`. After a command that can have
+changed only some variables and the directory, `variables.bash` takes its place: a short dump.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ LOCAL_OPTIONS: Final = b"declare -- -\n"
 
 GLOBALS: Final = b"\n".join(lines_of("globals.bash"))
 _DUMP: Final = b" ".join(lines_of("dump.bash"))
-_DIRECTORY: Final = rb"\builtin pwd -L; \builtin test . -ef OWN_DIRECTORY && \builtin printf .; "
 _SHORT: Final = b" ".join(lines_of("variables.bash"))
 
 # Two programs, each as one word of bash.
@@ -62,13 +61,10 @@ def dump_program(
     return program.replace(b"BEFORE_FUNCTIONS ", before_functions)
 
 
-def short_dump_program(
-    names: Iterable[bytes], own_directory: bytes, *, has_directory: bool
-) -> bytes:
-    """Return the program that reports the variables `names`, and the directory if `has_directory`.
+def short_dump_program(names: Iterable[bytes], own_directory: bytes) -> bytes:
+    """Return the program that reports only these variables and the directory, in one line.
 
-    It is one line. `own_directory`: a path to the daemon's directory.
+    `own_directory`: a path to the daemon's directory.
     """
-    program = _SHORT.replace(b"NAMES", b" ".join(sorted(names)))
-    directory = _DIRECTORY.replace(b"OWN_DIRECTORY", own_directory) if has_directory else b""
-    return program.replace(b"DIRECTORY ", directory)
+    program = _SHORT.replace(b"OWN_DIRECTORY", own_directory)
+    return program.replace(b"NAMES", b" ".join(sorted(names)))

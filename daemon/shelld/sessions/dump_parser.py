@@ -24,7 +24,6 @@ from shelld.sessions.functions import (
     without_export,
 )
 from shelld.sessions.quoting import quote, unquote
-from shelld.sessions.side_effects import Effect
 from shelld.sessions.state import OptionNames, ShellState, exported
 from shelld.sessions.variables import NOT_IMPORTED, SET_AT_START
 
@@ -147,16 +146,17 @@ def parse_dump(dump: bytes, known: OptionNames = _UNKNOWN) -> ShellState | None:
     )
 
 
-def parse_short_dump(dump: bytes, before: ShellState, effect: Effect) -> ShellState | None:
-    """Return the state after a command that could change only `effect` in the state `before`.
+def parse_short_dump(dump: bytes, before: ShellState, names: frozenset[bytes]) -> ShellState | None:
+    """Return the state after a command that could change only these variables and the directory.
 
-    Returns None if the dump is incomplete or has another form.
+    `before`: the state from which it started. Returns None if the dump is incomplete or has another
+    form.
     """
     if not is_whole(dump, is_short=True):
         return None
     _, told, cwd, _ = dump.split(b"\0")
     found = declarations_in(told)
-    if found is None or not effect.variables.issuperset(each.name for each in found):
+    if found is None or not names.issuperset(each.name for each in found):
         return None
     in_env = sum(
         len(name) + len(value) for name, value in before.env.items() if name not in before.later
@@ -169,10 +169,8 @@ def parse_short_dump(dump: bytes, before: ShellState, effect: Effect) -> ShellSt
         later=frozenset(told_of.later),
         permanent=frozenset(told_of.permanent),
     )
-    state = before.with_entries_of(changed, effect.variables)
-    if not effect.directory:
-        return state
     directory, is_daemons = _directory(cwd)
+    state = before.with_entries_of(changed, names)
     return replace(state, cwd=directory, inherits_cwd=is_daemons)
 
 

@@ -22,7 +22,6 @@ from shelld.sessions.dump import (
 )
 from shelld.sessions.quoting import quote
 from shelld.sessions.scripts import lines_of
-from shelld.sessions.side_effects import Effect
 from shelld.sessions.state import ShellState
 
 # Matches every command that may set a trap. Other commands have no word that can stand for `trap`.
@@ -110,11 +109,13 @@ def dump_at_exit(
     return b"%s\n%s" % (wrapper, line)
 
 
-def short_dump_at_exit(path: str, own_directory: str, mark: bytes, *, effect: Effect) -> bytes:
-    """Return lines like those of `dump_at_exit`, for a command that can change only `effect`."""
-    program = short_dump_program(
-        effect.variables, own_directory.encode(), has_directory=effect.directory
-    )
+def short_dump_at_exit(
+    path: str, own_directory: str, mark: bytes, *, names: frozenset[bytes]
+) -> bytes:
+    """Return lines like those of `dump_at_exit`, which report only these variables and the
+    directory.
+    """
+    program = short_dump_program(names, own_directory.encode())
     return _trap(program + rb"; \builtin printf " + mark, _to_file(path))
 
 

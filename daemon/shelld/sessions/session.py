@@ -26,7 +26,6 @@ from shelld.sessions.dump_parser import (
 )
 from shelld.sessions.dumps import DumpFiles
 from shelld.sessions.mounts import Mounts
-from shelld.sessions.side_effects import Effect
 from shelld.sessions.state import (
     CHECKED,
     OptionNames,
@@ -50,10 +49,12 @@ _NOT_TOLD: Final = frozenset({b"_", b"SHLVL", b"PWD", b"OLDPWD"})
 
 
 class Start(NamedTuple):
-    """What is known when a command starts: the session's state, and what the command can change."""
+    """What is known when a command starts: the session's state, and the variables that the command
+    can change. It can also change the directory, but nothing else.
+    """
 
     state: ShellState
-    effect: Effect
+    names: frozenset[bytes]
 
 
 class Left(NamedTuple):

@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from msgspec import Struct
-
 from shelld.sessions.state import CHECKED, ShellState
 from shelld.sessions.variables import NOT_IMPORTED, OWN_VARIABLES, SET_AT_START
 from shelld.sessions.words import BUILTINS
@@ -35,8 +33,9 @@ _VALUE: Final = (
     rf"""|"(?:[^"$`\\!]|{_NAME}|{_OUTPUT}|{_SUM})*")*"""
 )
 _END: Final = r"(?=[ \t\n;|&]|\Z)"
-_ASSIGNMENT: Final = re.compile(rf"(?P<name>[A-Za-z_][A-Za-z0-9_]*)\+?=(?P<value>{_VALUE}){_END}")
-_VARIABLE: Final = re.compile(rf"(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<value>){_END}")
+_VARIABLE: Final = re.compile(
+    rf"(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?:(?P<sign>\+?=)(?P<value>{_VALUE}))?{_END}"
+)
 _SUMS: Final = re.compile(_SUM)
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # A number, or a sum, which results in one.
@@ -45,10 +44,10 @@ _NUMBER_VALUE: Final = re.compile(rb"-?[0-9]{1,18}")
 # The line of a state that gives a variable a number.
 _NUMBER_LINE: Final = re.compile(rb'\w+="-?[0-9]{1,18}"\n')
 # Variables that are more than a string: bash uses, changes or checks them itself.
-_NOT_PLAIN: Final = (
+_SPECIAL_NAMES: Final = (
     OWN_VARIABLES | NOT_IMPORTED | frozenset(b"GLOBIGNORE OPTIND OPTARG POSIXLY_CORRECT".split())
 )
-_NOT_PLAIN_STARTS: Final = (b"BASH", b"COMP_", *CHECKED)
+_SPECIAL_STARTS: Final = (b"BASH", b"COMP_", *CHECKED)
 _COMMAND: Final = re.compile(r"[A-Za-z0-9_./:+-]+|\[")
 # The builtins and reserved words that do not change bash.
 _HARMLESS: Final = frozenset(
@@ -66,20 +65,15 @@ _SPLIT: Final = re.compile(r"(?<!\$)[*?]|\$[A-Za-z0-9_]")
 _MAX_CHARACTERS: Final = 4 * 1024
 
 
-class Effect(Struct, frozen=True):
-    """What a command can change in the bash that runs it: these variables, and the directory."""
-
-    variables: frozenset[bytes] = frozenset()
-    directory: bool = False
+NOTHING: Final[frozenset[bytes]] = frozenset()
 
 
-NOTHING: Final = Effect()
+def changes_of(command: str, state: ShellState) -> frozenset[bytes] | None:
+    """Return the variables that a command can change in its session, `NOTHING` if there are none,
+    or None if it may change anything.
 
-
-def effect_of(command: str, state: ShellState) -> Effect | None:
-    """Return what a command can change in its session, or None if that may be anything.
-
-    `state`: the state from which the command starts.
+    A command that can change a variable may also change the directory. `state`: the state from
+    which the command starts.
 
     Most commands only start programs, one after the other or in pipelines. For such a command, bash
     need not report its state. So bash does what it does under ``bash -c``: it becomes the last
@@ -88,17 +82,14 @@ def effect_of(command: str, state: ShellState) -> Effect | None:
     """
     if len(command) > _MAX_CHARACTERS:
         return None
-    reader = _Reader(command, state)
-    if not reader.read():
-        return None
-    effect = reader.effect
-    return None if effect != NOTHING and _has_odd_words(state) else effect
+    names = _Reader(command, state).read()
+    return None if names and _has_odd_words(state) else names
 
 
 def _has_odd_words(state: ShellState) -> bool:
     """Whether the text of a command may mean something else: aliases, or posix mode."""
     is_posix = b"-o posix" in state.options or b"POSIXLY_CORRECT" in state.env
-    return is_posix or bool(state.aliases) or bool(state.names - state.function_names)
+    return is_posix or state.names != state.function_names
 
 
 class _Reader:
@@ -110,26 +101,19 @@ class _Reader:
         self._position = 0
         # The variables that the command assigns. Whether their values are numbers.
         self._assigned: dict[bytes, bool] = {}
-        self._has_directory = False
 
-    @property
-    def effect(self) -> Effect:
-        return Effect(frozenset(self._assigned), self._has_directory)
-
-    def read(self) -> bool:
-        """Read the command. Return False if it may change anything."""
+    def read(self) -> frozenset[bytes] | None:
+        """Return the variables that the command can change; None if it may change anything."""
         is_first = True
         # The command whose arguments are being read, and its last argument.
         name = before = ""
         while self._position < len(self._command):
             is_argument = name == "export" and not is_first
-            if (is_first or is_argument) and self._assigns(_ASSIGNMENT):
-                continue
-            if is_argument and self._assigns(_VARIABLE):
+            if (is_first or is_argument) and self._assigns(needs_value=is_first):
                 continue
             token = _TOKEN.match(self._command, self._position)
             if token is None:
-                return False
+                return None
             self._position = token.end()
             word = token["word"]
             if token["operator"]:
@@ -137,39 +121,36 @@ class _Reader:
             elif word and is_first:
                 is_first, name, before = False, word, ""
                 if not self._is_known(word):
-                    return False
+                    return None
             elif word:
                 if not _is_plain(name, before, word):
-                    return False
+                    return None
                 before = word
-        return True
+        return frozenset(self._assigned)
 
     def _is_known(self, name: str) -> bool:
         """Whether it is known what a command of this name changes."""
         if not _COMMAND.fullmatch(name) or name.encode() in self._state.names:
             return False
         if name == "cd":
-            self._has_directory = True
             return self._may_assign(b"OLDPWD")
         return name not in BUILTINS or name in _HARMLESS or name == "export"
 
-    def _assigns(self, form: re.Pattern[str]) -> bool:
-        """Read an assignment, or the name of a variable. Return False if there is none, or if it
-        can do more.
+    def _assigns(self, *, needs_value: bool) -> bool:
+        """Read an assignment, or the name of a variable unless it `needs_value`. Return False if
+        there is none, or if it can do more.
         """
-        found = form.match(self._command, self._position)
-        if found is None:
+        found = _VARIABLE.match(self._command, self._position)
+        if found is None or (needs_value and found["value"] is None):
             return False
-        name, value = found["name"].encode(), found["value"]
-        numbers = (word for each in _SUMS.findall(value) for word in _IDENTIFIER.findall(each))
-        if name in _NOT_PLAIN or name.startswith(_NOT_PLAIN_STARTS):
+        name, value = found["name"].encode(), found["value"] or ""
+        operands = (word for each in _SUMS.findall(value) for word in _IDENTIFIER.findall(each))
+        if _is_special(name) or not all(self._is_number(word.encode()) for word in operands):
             return False
-        if not all(self._is_number(word.encode()) for word in numbers):
-            return False
-        is_number = self._is_number(name)
-        if form is _ASSIGNMENT:
-            is_sum = "+=" not in found[0].removesuffix(value) and _NUMBER.fullmatch(value)
-            is_number = is_sum is not None and bool(is_sum)
+        if found["sign"]:
+            is_number = found["sign"] == "=" and _NUMBER.fullmatch(value) is not None
+        else:
+            is_number = self._is_number(name)
         if not self._may_assign(name, is_number=is_number):
             return False
         self._position = found.end()
@@ -189,13 +170,17 @@ class _Reader:
         """
         if name in self._assigned:
             return self._assigned[name]
-        if name in _NOT_PLAIN or name.startswith(_NOT_PLAIN_STARTS):
+        if _is_special(name):
             return False
         line = self._state.declarations.get(name)
         if line is not None:
             return _NUMBER_LINE.fullmatch(line) is not None
         value = self._state.env.get(name)
         return name not in SET_AT_START if value is None else _is_number(value)
+
+
+def _is_special(name: bytes) -> bool:
+    return name in _SPECIAL_NAMES or name.startswith(_SPECIAL_STARTS)
 
 
 def _is_number(value: bytes) -> bool:

@@ -1,5 +1,5 @@
-# A short form of the program in `dump.bash`, after a command that can have changed only the
-# variables NAMES, and with `DIRECTORY` the directory. Posix mode is off, and no trap is set.
+# A short form of the program in `dump.bash`, for a command that can have changed only the variables
+# NAMES and the directory. Posix mode is off, and no trap is set.
 #
 # shellcheck shell=bash
 
@@ -9,5 +9,6 @@
 \builtin declare -p NAMES;
 \builtin printf "\0";
 
-DIRECTORY
+# A dot follows the path if that is the daemon's own directory.
+\builtin pwd -L; \builtin test . -ef OWN_DIRECTORY && \builtin printf .;
 \builtin printf "\0"

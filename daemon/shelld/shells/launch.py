@@ -25,7 +25,7 @@ from shelld.sessions.prelude import (
 )
 from shelld.sessions.recorder import Recorder
 from shelld.sessions.session import Session, Start
-from shelld.sessions.side_effects import NOTHING, Effect, effect_of
+from shelld.sessions.side_effects import NOTHING, changes_of
 from shelld.sessions.state import ShellState
 from shelld.sessions.text import to_bytes
 from shelld.terminals.input import PipeInput, TerminalInput
@@ -200,14 +200,14 @@ class Launch:
         self,
         request: StartRequest,
         state: ShellState,
-        effect: Effect | None,
+        changes: frozenset[bytes] | None,
         *,
         has_startup_file: bool = False,
     ) -> bytes:
         """Return the lines that make bash report its state, or none if nobody keeps it.
 
-        `state`: the state from which the command starts. `effect`: what the command can change;
-        None if that may be anything.
+        `state`: the state from which the command starts. `changes`: the variables that the
+        command can change, see `changes_of`.
         """
         session = self._session
         if not request.in_foreground or session.name is None:
@@ -216,10 +216,10 @@ class Launch:
         recorder = self.recorder = Recorder(session, cwd, request.env)
         if not recorder.is_open:
             return b""
-        if effect is not None and not request.env:
-            recorder.start = Start(state, effect)
+        if changes is not None and not request.env:
+            recorder.start = Start(state, changes)
             return short_dump_at_exit(
-                recorder.path, recorder.own_directory, recorder.mark, effect=effect
+                recorder.path, recorder.own_directory, recorder.mark, names=changes
             )
         command = to_bytes(request.command)
         shares_trap = has_startup_file or may_trap(command, state)
@@ -275,9 +275,9 @@ class CommandLaunch(Launch):
         startup_file = self._env.get(b"BASH_ENV", b"") if is_for_bash else b""
         recording = b""
         # A startup file may define functions.
-        effect = None if startup_file else effect_of(request.command, state)
-        if effect != NOTHING:
-            recording = self._record(request, state, effect, has_startup_file=bool(startup_file))
+        changed = None if startup_file else changes_of(request.command, state)
+        if changed != NOTHING:
+            recording = self._record(request, state, changed, has_startup_file=bool(startup_file))
         if recording or self._session.state is not base:
             lines = b""
             if changes:

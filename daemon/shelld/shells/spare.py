@@ -36,7 +36,7 @@ from shelld.keeper.channel import write_all
 from shelld.sessions.differences import goes_elsewhere
 from shelld.sessions.prelude import last_lines, startable, waiting_prelude
 from shelld.sessions.session import Session
-from shelld.sessions.side_effects import NOTHING, effect_of
+from shelld.sessions.side_effects import NOTHING, changes_of
 from shelld.sessions.text import to_bytes
 from shelld.shells.launch import Launch, StartRequest
 from shelld.shells.life import Life
@@ -196,9 +196,9 @@ class SpareLaunch(Launch):
         self._session = session
         state, command = session.state, to_bytes(request.command)
         recording = b""
-        effect = effect_of(request.command, state)
-        if effect != NOTHING:
-            recording = self._record(request, state, effect)
+        changes = changes_of(request.command, state)
+        if changes != NOTHING:
+            recording = self._record(request, state, changes)
         lines = last_lines(
             state, command, _PRELUDE, self._withheld, recording, differences=differences
         )
