@@ -9,7 +9,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from fault_injection.campaign import Outcome, record_points, try_points
+from fault_injection.campaign import Outcome, record_points, try_in_threads
 
 
 def main() -> int:
@@ -17,18 +17,16 @@ def main() -> int:
     parser.add_argument("--only", default="", help="only points whose text contains this")
     parser.add_argument("--sample", type=int, help="number of points, chosen at random")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--part", default="0/1", help="K/N: every N-th point, from the K-th on")
+    parser.add_argument("--jobs", type=int, default=2, help="number of daemons at a time")
     options = parser.parse_args()
-    part, parts = map(int, options.part.split("/"))
     with tempfile.TemporaryDirectory() as folder:
         points = [point for point in record_points(Path(folder)) if options.only in str(point)]
         if options.sample is not None:
             points = random.Random(options.seed).sample(points, min(len(points), options.sample))
-        points = points[part::parts]
         print(f"{len(points)} points", flush=True)
         began = time.monotonic()
         outcomes: list[Outcome] = []
-        for outcome in try_points(points, Path(folder)):
+        for outcome in try_in_threads(points, Path(folder), options.jobs):
             outcomes.append(outcome)
             if outcome.violation is not None:
                 print(f"VIOLATION {outcome.point}: {outcome.violation}", flush=True)

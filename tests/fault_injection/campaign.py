@@ -10,12 +10,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import queue
 import random
 import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -185,6 +187,27 @@ def try_points(points: Iterable[Point], folder: Path, per_daemon: int = 40) -> I
     finally:
         if faulty is not None:
             _destroy(faulty)
+
+
+def try_in_threads(points: Sequence[Point], folder: Path, jobs: int) -> Iterator[Outcome]:
+    """Try all points in `jobs` threads, each with a daemon of its own; in no particular order."""
+    outcomes: queue.SimpleQueue[Outcome | None] = queue.SimpleQueue()
+
+    def work(number: int) -> None:
+        own = folder / str(number)
+        own.mkdir()
+        try:
+            for outcome in try_points(points[number::jobs], own):
+                outcomes.put(outcome)
+        finally:
+            outcomes.put(None)
+
+    with ThreadPoolExecutor(jobs) as threads:
+        running = [threads.submit(work, number) for number in range(jobs)]
+        for _ in running:
+            yield from iter(outcomes.get, None)
+        for each in running:
+            each.result()
 
 
 def _try(faulty: Faulty, point: Point) -> Outcome:
