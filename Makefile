@@ -5,8 +5,8 @@ BIN := $(VENV)/bin
 # Marks of what is installed: the program with its dependencies, and also the development tools.
 RUNTIME := $(VENV)/.runtime
 READY := $(VENV)/.ready
-# How many tests run at once: twice the number of processors, because tests wait half of the time.
-WORKERS ?= $(shell $(PYTHON) -c 'import os; print(2 * (os.cpu_count() or 1))')
+# How many tests run at once: three times the number of processors, because tests often wait.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(3 * (os.cpu_count() or 1))')
 # Bash scripts: those that the daemon runs, and those of the project itself.
 SCRIPTS := $(wildcard daemon/shelld/*/*.bash) .ci/run
 CLIENTS := tests/third_party/node_modules/.ready

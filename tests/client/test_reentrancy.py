@@ -44,8 +44,15 @@ class Interloper:
         return self
 
 
-@pytest.mark.parametrize("size", [10, pytest.param(10_000, marks=pytest.mark.long)])
-def test_nested_call_returns_at_every_step(size: int) -> None:
+@pytest.mark.parametrize(
+    ("size", "every"),
+    [
+        (10, 3),
+        pytest.param(10, 1, marks=pytest.mark.long),
+        pytest.param(10_000, 1, marks=pytest.mark.long),
+    ],
+)
+def test_nested_call_returns_at_every_step(size: int, every: int) -> None:
     with Client.spawn(peer(ANSWERING)) as client:
 
         def call() -> None:
@@ -55,7 +62,7 @@ def test_nested_call_returns_at_every_step(size: int) -> None:
 
         step, was_within = 0, True
         while was_within:
-            step += 1
+            step += every
             interloper = Interloper(step, call)
             sys.settrace(interloper)
             try:

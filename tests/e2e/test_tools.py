@@ -30,7 +30,8 @@ PLUGIN = Path(__file__).parents[1] / "plugin"
 def plugged() -> Iterator[RawDaemon]:
     """A daemon with a plug-in that has some broken entry points."""
     path = os.pathsep.join([str(PLUGIN), *filter(None, [os.environ.get("PYTHONPATH")])])
-    daemon = RawDaemon(env={**os.environ, "PYTHONPATH": path})
+    # The grace period delays the answer for a tool that ignores its cancellation.
+    daemon = RawDaemon("--grace", "100", env={**os.environ, "PYTHONPATH": path})
     yield daemon
     daemon.close()
 
