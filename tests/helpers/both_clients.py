@@ -11,8 +11,9 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Protocol, cast
 
 import anyio.to_thread
+import pytest
 
-from shelld_client import AsyncClient, Client
+from shelld_client import AsyncClient, Client, OutputEvent
 
 # Bash code that answers the first call, which entering the client makes.
 GREETING = """read -r; echo '{"jsonrpc":"2.0","id":1,"result":{}}'"""
@@ -27,6 +28,10 @@ while read -r line; do
     esac
 done
 """
+
+
+# Runs a test that has a `kind` once for each event loop, but not for `Client`.
+ASYNC_ONLY = pytest.mark.parametrize("kind", ["asyncio", "trio"])
 
 
 class Shell(Protocol):
@@ -150,3 +155,21 @@ def spawn_of(kind: str) -> Spawn:
 def peer(script: str, *, greets: bool = True) -> list[str]:
     """Return the command line of a peer that runs `script` in bash."""
     return ["/bin/bash", "-c", f"{GREETING}\n{script}" if greets else script]
+
+
+def text_of(items: list[Any], stream: str = "stdout") -> str:
+    """Return the text of the output events among `items`."""
+    return "".join(
+        each.text for each in items if isinstance(each, OutputEvent) and each.stream == stream
+    )
+
+
+async def is_over(shell: Shell, command: str) -> None:
+    """Wait until the shells of a command have ended."""
+    with anyio.fail_after(40):
+        while any(
+            each.is_running or each.leftover
+            for each in await shell.list_shells()
+            if each.command == command
+        ):
+            await anyio.sleep(0.01)

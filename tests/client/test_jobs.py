@@ -1,0 +1,106 @@
+"""Jobs through both clients, against a real daemon."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from typing import Any
+
+import anyio
+import pytest
+
+from both_clients import ASYNC_ONLY, Spawn, is_over
+from shelld_client import (
+    AsyncClient,
+    CommandBlocked,
+    ExitEvent,
+    PromptEvent,
+)
+
+
+@pytest.fixture
+def anyio_backend(kind: str) -> str:
+    return "asyncio" if kind == "sync" else kind
+
+
+async def test_job_ends_with_its_block(spawn: Spawn) -> None:
+    command = "echo started; setsid sleep 300 & wait"
+    async with spawn() as shell:
+        async with shell.start(command) as job:
+            first = await anext(job)
+            assert (first.text, first.bash_id) == ("started\n", job.id)
+            assert job.pid == job.started.pid
+        (info,) = await shell.list_shells()
+        assert (info.is_running, info.leftover) == (False, [])
+
+
+async def test_job_tells_of_prompts_and_of_its_end(spawn: Spawn) -> None:
+    async with spawn() as shell, shell.start("read -p 'Name? ' x; exit 4", tty=True) as job:
+        found: list[Any] = []
+        async for event in job:
+            found.append(event)
+            if isinstance(event, PromptEvent) and event.prompt is not None:
+                await shell.write_stdin(job.id, "me\n")
+        assert isinstance(found[-1], ExitEvent)
+        assert found[-1].exit_code == 4
+
+
+async def test_job_that_cannot_start_raises(spawn: Spawn) -> None:
+    async with spawn() as shell:
+        with pytest.raises(CommandBlocked):
+            async with shell.start("mkfs.ext4 /dev/none"):
+                pass
+        with pytest.raises(RuntimeError, match="has not started"):
+            _ = shell.start("true").id
+
+
+def test_twice_cancelled_start_of_a_job_leaves_nothing() -> None:
+    async def main() -> None:
+        async with AsyncClient.spawn() as shell:
+
+            async def job() -> None:
+                async with shell.start("sleep 300"):
+                    await asyncio.sleep(60)
+
+            for turns in range(12):
+                task = asyncio.create_task(job())
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                task.cancel()
+                await asyncio.sleep(0)
+                task.cancel()
+                await asyncio.wait([task])
+            with anyio.fail_after(40):
+                while any(each.is_running for each in await shell.list_shells()):
+                    await asyncio.sleep(0.01)
+
+    asyncio.run(main())
+
+
+@ASYNC_ONLY
+async def test_cancelled_start_of_a_job_leaves_nothing() -> None:
+    async with AsyncClient.spawn() as shell:
+        for turns in range(12):
+            with anyio.CancelScope() as scope:
+                async with anyio.create_task_group() as tasks:
+
+                    async def cancel(turns: int = turns, scope: anyio.CancelScope = scope) -> None:
+                        for _ in range(turns):
+                            await anyio.lowlevel.checkpoint()
+                        scope.cancel()
+
+                    tasks.start_soon(cancel)
+                    async with shell.start("sleep 300"):
+                        await anyio.sleep(60)
+        with anyio.fail_after(40):
+            while any(each.is_running for each in await shell.list_shells()):
+                await anyio.sleep(0.01)
+
+
+async def test_dropped_job_is_killed(spawn: Spawn) -> None:
+    async with spawn() as shell:
+        job = shell.start("sleep 300")
+        await job.__aenter__()
+        del job
+        gc.collect()
+        await is_over(shell, "sleep 300")
