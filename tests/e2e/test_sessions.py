@@ -463,6 +463,51 @@ def test_sessions_remember_in_posix_mode_too() -> None:
         assert daemon.call("get_session")["env"] == {}
 
 
+@pytest.mark.parametrize("spares", ["0", "4"])
+@pytest.mark.parametrize("name", ["SSH_CLIENT", "SSH2_CLIENT", "POSIX_PEDANTIC"])
+def test_sessions_work_as_under_ssh(tmp_path: Path, name: str, spares: str) -> None:
+    # With SSH_CLIENT, and without SHLVL, Debian's bash reads this file instead of BASH_ENV.
+    (tmp_path / ".bashrc").write_text("echo unwanted\n")
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), name: "10.0.0.1 5000 22"}
+    with raw_daemon("--spare-shells", spares, env=environment) as daemon:
+        assert out(daemon, "echo first") == "first\n"
+        assert out(daemon, "x=1; f() { echo $x; }") == ""
+        assert out(daemon, f"f; echo ${name}; bash -c 'echo ${name}'") == (
+            "1\n10.0.0.1 5000 22\n10.0.0.1 5000 22\n"
+        )
+        assert out(daemon, "echo alone", session=None) == "alone\n"
+        daemon.bash(f"unset {name}")
+        assert out(daemon, f"f; echo ${{{name}-unset}}") == "1\nunset\n"
+
+
+def test_call_that_imitates_ssh_reads_no_file(daemon: RawDaemon, tmp_path: Path) -> None:
+    (tmp_path / ".bashrc").write_text("echo unwanted\n")
+    env = {"SSH_CLIENT": "10.0.0.1 5000 22", "SHLVL": None, "HOME": str(tmp_path)}
+    assert out(daemon, "x=$SSH_CLIENT; echo $x", env=env) == "10.0.0.1 5000 22\n"
+    assert out(daemon, "echo $x; echo $SSH_CLIENT") == "10.0.0.1 5000 22\n\n"
+
+
+def test_cd_sets_a_pwd_that_was_unset(daemon: RawDaemon) -> None:
+    daemon.bash("unset PWD")
+    daemon.bash("cd /usr")
+    assert out(daemon, "echo $PWD") == "/usr\n"
+
+
+def test_every_state_tells_the_options_to_later_commands(daemon: RawDaemon, tmp_path: Path) -> None:
+    first, second = Gate(tmp_path / "first"), Gate(tmp_path / "second")
+    # Only assignments, so this dump tells no options.
+    one = daemon.request("bash", {"command": f"x=1; cat {tmp_path}/first"})
+    wait_for(lambda: count_running(daemon) == 1, "the first command")
+    daemon.bash("shopt -s nullglob")
+    two = daemon.request("bash", {"command": f"f() {{ echo f; }}; {second.wait}"})
+    wait_for(lambda: count_running(daemon) == 2, "the second command")
+    first.open()
+    daemon.answer(one)
+    second.open()
+    assert "stateKept" not in daemon.answer(two)["result"]
+    assert out(daemon, "f; shopt nullglob") == "f\nnullglob       \ton\n"
+
+
 def test_daemon_killed_while_saving_leaves_nothing(new_daemon: RawDaemon) -> None:
     new_daemon.request("bash", {"command": "x=$(head -c 50000000 /dev/zero | tr '\\0' x)"})
     wait_for(lambda: new_daemon.call("list_shells")["shells"], "the command")

@@ -151,6 +151,10 @@ export RANDOM
 PS4=x
 OLDPWD=/
 x=$((x=5))
+x=$((n++))
+x=$((n--))
+x=$((++n))
+x="$((1 - --n))"
 x=$((_))
 x=$((BASH_COMMAND))
 x=abc; y=$((x))

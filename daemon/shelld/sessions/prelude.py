@@ -36,8 +36,12 @@ _MAX_WORDS_BYTES: Final = 64 * 1024
 # The function `trap`, for a command that may set traps.
 _WRAPPER: Final = b" ".join(lines_of("trap.bash")).replace(b"TABLE", TRAPS_VARIABLE)
 
+# With one of these in its environment, bash may read ~/.bashrc instead of BASH_ENV: Debian and
+# others build it so, for commands that sshd starts.
+_BY_SSH: Final = (b"SSH_CLIENT", b"SSH2_CLIENT")
 # With these in its environment, bash would run another startup file, or none.
-_WITHHELD: Final[tuple[bytes, ...]] = (b"BASH_ENV", b"POSIXLY_CORRECT")
+_STARTUP: Final = (b"BASH_ENV", b"POSIX_PEDANTIC", *_BY_SSH)
+_WITHHELD: Final = (*_STARTUP, b"POSIXLY_CORRECT")
 
 
 def startable(env: dict[bytes, bytes]) -> tuple[dict[bytes, bytes], dict[bytes, bytes]]:
@@ -45,6 +49,11 @@ def startable(env: dict[bytes, bytes]) -> tuple[dict[bytes, bytes], dict[bytes, 
     entries = env.copy()
     withheld = {name: entries.pop(name) for name in _WITHHELD if name in env}
     return entries, withheld
+
+
+def may_read_bashrc(env: dict[bytes, bytes]) -> bool:
+    """Whether a bash that starts with `env` may read ~/.bashrc, as if sshd had started it."""
+    return any(name in env for name in _BY_SSH)
 
 
 def may_trap(command: bytes, state: ShellState) -> bool:
@@ -234,7 +243,8 @@ def _posix_mode(state: ShellState, withheld: dict[bytes, bytes]) -> bytes:
 
 
 def _first_lines(withheld: dict[bytes, bytes]) -> bytes:
-    return b"\\builtin unset BASH_ENV\n" + _exported(withheld, b"BASH_ENV")
+    set_again = (_exported(withheld, name) for name in _STARTUP)
+    return b"\\builtin unset BASH_ENV\n" + b"".join(set_again)
 
 
 def _exported(withheld: dict[bytes, bytes], name: bytes) -> bytes:

@@ -269,6 +269,9 @@ class Session:
         cwd, is_inherited = self._directory_after(left, state.cwd, state.inherits_cwd)
         state = replace(state, cwd=cwd, inherits_cwd=is_inherited, env=env)
         state = with_late_checked(state, self.base.env)
+        if not state.option_names.is_known:
+            # Commands that are running now may rely on these names.
+            state = replace(state, option_names=before.option_names)
         if state != before:
             self._state = state
             self._lines.clear()

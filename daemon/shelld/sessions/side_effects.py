@@ -27,7 +27,8 @@ _TOKEN: Final = re.compile(
 )
 # Assignments. A value may contain the output of plain words, which another process runs, and sums.
 _OUTPUT: Final = r"\$\((?!\()[A-Za-z0-9_./:=,@%+*?~|;& \t-]*\)"
-_SUM: Final = r"\$\(\([A-Za-z0-9_ +*/%<>-]*\)\)"
+# Without ++ and --, which assign.
+_SUM: Final = r"\$\(\((?:[A-Za-z0-9_ */%<>]|\+(?!\+)|-(?!-))*\)\)"
 _VALUE: Final = (
     rf"""(?:[A-Za-z0-9_./:=,@%+*?~-]|\\[^\n]|'[^']*'|{_NAME}|{_OUTPUT}|{_SUM}"""
     rf"""|"(?:[^"$`\\!]|{_NAME}|{_OUTPUT}|{_SUM})*")*"""
@@ -133,7 +134,8 @@ class _Reader:
         if not _COMMAND.fullmatch(name) or name.encode() in self._state.names:
             return False
         if name == "cd":
-            return self._may_assign(b"OLDPWD")
+            # If PWD is unset or more than a string, `cd` changes that, too.
+            return b"PWD" not in self._state.declarations and self._may_assign(b"OLDPWD")
         return name not in BUILTINS or name in _HARMLESS or name == "export"
 
     def _assigns(self, *, needs_value: bool) -> bool:

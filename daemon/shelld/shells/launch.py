@@ -18,6 +18,7 @@ from shelld.sessions.calls import functions_again, lines_of_call, state_of_call,
 from shelld.sessions.prelude import (
     dump_at_exit,
     may_define_misprinted,
+    may_read_bashrc,
     may_trap,
     prelude,
     short_dump_at_exit,
@@ -278,7 +279,7 @@ class CommandLaunch(Launch):
         changed = None if startup_file else changes_of(request.command, state)
         if changed != NOTHING:
             recording = self._record(request, state, changed, has_startup_file=bool(startup_file))
-        if recording or self._session.state is not base:
+        if recording or self._session.state is not base or may_read_bashrc(self._env):
             lines = b""
             if changes:
                 withhold(self._env, changes)
