@@ -38,10 +38,10 @@ _WRAPPER: Final = b" ".join(lines_of("trap.bash")).replace(b"TABLE", TRAPS_VARIA
 
 # With one of these in its environment, bash may read ~/.bashrc instead of BASH_ENV: Debian and
 # others build it so, for commands that sshd starts.
-_BY_SSH: Final = (b"SSH_CLIENT", b"SSH2_CLIENT")
+_BY_SSH: Final[tuple[bytes, ...]] = (b"SSH_CLIENT", b"SSH2_CLIENT")
 # With these in its environment, bash would run another startup file, or none.
-_STARTUP: Final = (b"BASH_ENV", b"POSIX_PEDANTIC", *_BY_SSH)
-_WITHHELD: Final = (*_STARTUP, b"POSIXLY_CORRECT")
+_STARTUP: Final[tuple[bytes, ...]] = (b"BASH_ENV", b"POSIX_PEDANTIC", *_BY_SSH)
+_WITHHELD: Final[tuple[bytes, ...]] = (*_STARTUP, b"POSIXLY_CORRECT")
 
 
 def startable(env: dict[bytes, bytes]) -> tuple[dict[bytes, bytes], dict[bytes, bytes]]:
