@@ -463,6 +463,19 @@ def test_sessions_remember_in_posix_mode_too() -> None:
         assert daemon.call("get_session")["env"] == {}
 
 
+@pytest.mark.parametrize("stack_kib", [256, 1024, 8192])
+def test_large_states_fit_any_stack_limit(stack_kib: int) -> None:
+    limited = ("bash", "-c", f'ulimit -Ss {stack_kib}; exec "$@"', "-")
+    with raw_daemon(prefix=limited) as daemon:
+        daemon.bash("for i in {1..60}; do export v$i=$(printf '%020000d' $i); done")
+        daemon.bash("for i in {1..60}; do eval \"f$i() { : $(printf '%020000d' $i); }\"; done")
+        daemon.bash("for i in {1..3000}; do export s$i=; done; f60; x=kept")
+        long = "#" * 100_000
+        assert out(daemon, f"f1; f60; echo $x ${{#v1}} ${{#v60}} ${{s3000-unset}} {long}") == (
+            "kept 20000 20000\n"
+        )
+
+
 @pytest.mark.parametrize("spares", ["0", "4"])
 @pytest.mark.parametrize("name", ["SSH_CLIENT", "SSH2_CLIENT", "POSIX_PEDANTIC"])
 def test_sessions_work_as_under_ssh(tmp_path: Path, name: str, spares: str) -> None:

@@ -14,15 +14,10 @@ from typing import Final, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
+from shelld.sessions.arguments import MAX_ENTRY_BYTES, MAX_ENV_BYTES, entry_bytes
 from shelld.sessions.declarations import ELEMENT, Declaration, declarations_in, declared
 from shelld.sessions.dump import LOCAL_OPTIONS, OPTIONS_VARIABLE
-from shelld.sessions.functions import (
-    MAX_ENV_BYTES,
-    MAX_ENV_VALUE_BYTES,
-    Definitions,
-    definitions,
-    without_export,
-)
+from shelld.sessions.functions import Definitions, definitions, without_export
 from shelld.sessions.quoting import quote, unquote
 from shelld.sessions.state import OptionNames, ShellState, exported
 from shelld.sessions.variables import NOT_IMPORTED, SET_AT_START
@@ -159,7 +154,9 @@ def parse_short_dump(dump: bytes, before: ShellState, names: frozenset[bytes]) -
     if found is None or not names.issuperset(each.name for each in found):
         return None
     in_env = sum(
-        len(name) + len(value) for name, value in before.env.items() if name not in before.later
+        entry_bytes(name, value)
+        for name, value in before.env.items()
+        if name not in before.later and name not in names
     )
     told_of = _variables(found, in_env)
     changed = ShellState(
@@ -204,11 +201,13 @@ def _variables(found: list[Declaration], size: int = 0) -> _Variables:
             continue
         if each.exported is not None:
             env[name] = each.exported
-            size += len(name) + len(each.exported)
-            if len(each.exported) > MAX_ENV_VALUE_BYTES or size > MAX_ENV_BYTES:
+            taken = entry_bytes(name, each.exported)
+            if taken > MAX_ENTRY_BYTES or size + taken > MAX_ENV_BYTES:
                 later.append(name)
-            elif each.flags == b"x":
-                continue
+            else:
+                size += taken
+                if each.flags == b"x":
+                    continue
         declarations[name] = each.line
         if b"r" in each.flags or b"n" in each.flags:
             permanent.append(name)

@@ -13,13 +13,9 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from shelld.sessions.arguments import MAX_ENTRY_BYTES, MAX_ENV_BYTES, entry_bytes
 from shelld.sessions.quoting import quote
 from shelld.sessions.words import BUILTINS
-
-# execve(2) takes only strings shorter than 128 KiB. All strings together may take a quarter of the
-# stack's size, usually 2 MiB.
-MAX_ENV_VALUE_BYTES: Final = 64 * 1024
-MAX_ENV_BYTES: Final = 1024 * 1024
 
 # The first line of a function in the output of `declare -f`. Bash writes "function" before a name
 # that is a reserved word.
@@ -80,13 +76,13 @@ def definitions(
         body = source[found[index].end() - found[index].start() :]
         key = entry_name(name)
         is_plain = _PLAIN_NAME.fullmatch(name) and name.decode() not in BUILTINS
-        is_short = len(body) <= MAX_ENV_VALUE_BYTES
-        fits = is_short and size + len(key) + len(body) <= MAX_ENV_BYTES
+        taken = entry_bytes(key, body)
+        fits = taken <= MAX_ENTRY_BYTES and size + taken <= MAX_ENV_BYTES
         is_usual = flags in {b"-f", b"-fx"} and body[:2] == b"{ " and not _EXTENDED.search(body)
         # A function with the name of a builtin would interfere with the script.
         if by_environment and is_plain and fits and is_usual:
             entries[key] = b"() " + body
-            size += len(key) + len(body)
+            size += taken
             if flags == b"-f":
                 private.append(name)
         else:
