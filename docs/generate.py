@@ -82,7 +82,7 @@ ERRORS = {
     ),
     ErrorKind.INTERNAL_ERROR: ("The daemon has failed. The log has the reason.", ""),
     ErrorKind.CANCELLED: (
-        "The request was cancelled, and its command killed.",
+        "The request was cancelled. Its command was killed, unless it ended at that moment.",
         "`survivors`, if a process of the command survives",
     ),
     ErrorKind.TIMEOUT: (

@@ -503,7 +503,20 @@ def test_call_that_imitates_ssh_reads_no_file(daemon: RawDaemon, tmp_path: Path)
 def test_cd_sets_a_pwd_that_was_unset(daemon: RawDaemon) -> None:
     daemon.bash("unset PWD")
     daemon.bash("cd /usr")
-    assert out(daemon, "echo $PWD") == "/usr\n"
+    assert out(daemon, "echo $PWD; printenv PWD") == "/usr\n"
+
+
+@pytest.mark.parametrize("attributes", ["-x", "-rx"])
+def test_variables_of_the_loader_are_for_programs(daemon: RawDaemon, attributes: str) -> None:
+    daemon.bash(f"declare {attributes} LD_DEBUG=help")
+    assert out(daemon, "x=1; echo $x $LD_DEBUG") == "1 help\n"
+    assert "Valid options" in out(daemon, "true; cat /dev/null")
+
+
+def test_pwd_that_is_not_exported_stays_so(daemon: RawDaemon) -> None:
+    daemon.bash("export -n PWD")
+    daemon.bash("cd /usr")
+    assert out(daemon, "echo $PWD; printenv PWD") == "/usr\n"
 
 
 def test_every_state_tells_the_options_to_later_commands(daemon: RawDaemon, tmp_path: Path) -> None:

@@ -106,6 +106,8 @@ def _declaration(match: re.Match[bytes]) -> Declaration:
         line = _line(match)
     elif b"x" in flags and name not in EXPORT_NOT_KEPT:
         line = b"\\builtin export %s\n" % name
+    elif name == b"PWD" and b"x" not in flags:
+        line = b"declare +x PWD\n"
     else:
         line = b""
     return Declaration(name, flags, value, match[0], is_own, exported, line)

@@ -100,7 +100,7 @@ class _Reader:
         self._command = command
         self._state = state
         self._position = 0
-        # The variables that the command assigns. Whether their values are numbers.
+        # The variables that the command may assign. Whether their values are numbers in any case.
         self._assigned: dict[bytes, bool] = {}
 
     def read(self) -> frozenset[bytes] | None:
@@ -149,21 +149,24 @@ class _Reader:
         operands = (word for each in _SUMS.findall(value) for word in _IDENTIFIER.findall(each))
         if _is_special(name) or not all(self._is_number(word.encode()) for word in operands):
             return False
-        if found["sign"]:
-            is_number = found["sign"] == "=" and _NUMBER.fullmatch(value) is not None
-        else:
-            is_number = self._is_number(name)
+        is_number = not found["sign"]
+        if found["sign"] == "=":
+            is_number = _NUMBER.fullmatch(value) is not None
         if not self._may_assign(name, is_number=is_number):
             return False
         self._position = found.end()
         return True
 
     def _may_assign(self, name: bytes, *, is_number: bool = False) -> bool:
-        """Note that a variable changes. Return False if it is more than a string in the session."""
+        """Note that a variable may change. Return False if it is more than a string in the session.
+
+        `is_number`: whether its new value is a number.
+        """
         line = self._state.declarations.get(name)
         if line is not None and not line.startswith((name + b"=", b"\\builtin export " + name)):
             return False
-        self._assigned[name] = is_number
+        # The command may not reach the assignment, and then the variable keeps its old value.
+        self._assigned[name] = is_number and self._is_number(name)
         return True
 
     def _is_number(self, name: bytes) -> bool:

@@ -16,8 +16,9 @@ from msgspec.structs import replace
 from shelld.sessions.functions import function_of
 from shelld.sessions.quoting import quote
 
-# Bash prints an error if one of these variables gets a value that bash does not know.
-CHECKED: Final = (b"LC_", b"LANG", b"BASH_COMPAT")
+# Bash prints an error if one of these variables gets a value that bash does not know. Those of the
+# loader are for the programs that a command starts, not for bash itself.
+CHECKED: Final = (b"LC_", b"LANG", b"BASH_COMPAT", b"LD_")
 
 _NAME: Final = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -145,7 +146,8 @@ def with_late_checked(state: ShellState, base: dict[bytes, bytes]) -> ShellState
     """Return the state with changed `CHECKED` variables moved from the environment to the script.
 
     At its start, bash prints an error for a locale or a BASH_COMPAT that it does not know. The
-    command that set the variable has already shown that error once.
+    command that set the variable has already shown that error once. The loader would load the
+    libraries of LD_PRELOAD into bash.
     """
     names = [
         name
