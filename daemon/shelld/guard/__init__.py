@@ -3,9 +3,9 @@
 A command is judged before it runs. In a dry run, it is judged but does not run.
 
 Pure: a verdict depends only on the text of the command and the state of its shell. The guard runs
-nothing and looks nothing up. It follows what bash would do, not what the text looks like: it
-expands words, strips wrappers and follows scripts within scripts. It does not treat text that is
-only data as a command.
+nothing and reads no files. It follows what bash would do, not what the text looks like: it expands
+words, strips wrappers and follows scripts within scripts. It does not treat text that is only data
+as a command.
 """
 
 from __future__ import annotations

@@ -20,13 +20,13 @@ MAX_SECONDS: Final = 0.25
 # time.
 MAX_PARSE_SECONDS: Final = 0.1
 MAX_PARSE_SECONDS_AT_ONCE: Final = 0.01
-# How many steps to take between two looks at the clock. A look takes a tenth of the time of a step.
+# Read the clock once in this many steps. Reading it takes a tenth of the time of a step.
 _STEPS_PER_LOOK: Final = 16
 MAX_DEPTH: Final = 72
 
 
 class Blocked(Exception):
-    """The command must not run. `segment` is the part that the finding is about."""
+    """The command must not run. `segment` is the part of it that breaks a rule."""
 
     def __init__(self, finding: Finding, segment: str) -> None:
         super().__init__(finding.rule)
@@ -55,7 +55,7 @@ class Budget:
         gives_up: bool = False,
     ) -> None:
         self.policy = policy
-        # If false, findings do not count.
+        # If false, findings are ignored.
         self.reports = reports
         self.steps: float = steps
         self.parse_seconds = MAX_PARSE_SECONDS_AT_ONCE if gives_up else MAX_PARSE_SECONDS

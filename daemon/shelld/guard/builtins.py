@@ -40,7 +40,7 @@ def _cd(shell: Shell, arguments: Sequence[str], _stdin: str) -> str:
 def _eval(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
     script = " ".join(arguments)
     if UNKNOWN in script:
-        shell.unresolved("what is evaluated is not known before")
+        shell.unresolved("what eval runs is not known before it runs")
     return shell.run_script(script, stdin)
 
 
@@ -50,7 +50,7 @@ def _source(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
     path = normalized(arguments[0], shell.cwd)
     text = stdin if path == "/dev/stdin" else shell.files.get(path, UNKNOWN)
     if UNKNOWN in text:
-        shell.unresolved("a script is read that is not known before")
+        shell.unresolved("the content of a script is not known before it runs")
         return UNKNOWN
     return shell.run_script(text, stdin)
 

@@ -98,7 +98,7 @@ class Compounds(Programs):
                     break
                 output += self._run(body, stdin)
                 if goes_on == UNKNOWN:
-                    # Later iterations have other values, so the variables of `step` are unknown.
+                    # Nobody knows the number of iterations, so what `step` assigns is unknown.
                     arithmetic(f"{step},{UNKNOWN}", self)
                     break
                 calculated(step, self)
@@ -128,7 +128,8 @@ class Compounds(Programs):
         if is_counted and body is not None:
             return self._count(node, stdin)
         before = self.is_for_each
-        # `find` writes its known start directories, then `UNKNOWN` for everything below them.
+        # Such input comes from `find`: its start directories, then `UNKNOWN` for everything below
+        # them. So the loop runs for every file of a tree.
         self.is_for_each = before or (UNKNOWN in stdin and stdin.strip(UNKNOWN).startswith("/"))
         try:
             return self._run_children(node, stdin)

@@ -158,12 +158,12 @@ class Ends:
         return self._lines.end_of(position, delimiter, strips=strips)
 
     def rewritten(self) -> str:
-        """Replace syntax that bash knows and the parser does not. Return the text.
+        """Return the text, with changes where the parser does not know the syntax of bash.
 
         Replaces ``coproc NAME`` before a compound command by ``: |``. Escapes a ``#`` right behind
-        an array or a pattern, because it begins no comment. Inserts a semicolon into ``for x do``,
-        and a space between the delimiter of a here-document and a separator. Does not look into
-        substitutions.
+        an array or a pattern, because it begins no comment there. Inserts a semicolon into
+        ``for x do``, and a space between the delimiter of a here-document and a separator. Leaves
+        the content of substitutions as it is.
         """
         walk = _Walk(self, self._text, 0, is_whole=True)
         walk.end()
@@ -179,7 +179,7 @@ class _Lines:
     """Finds lines by their text."""
 
     def __init__(self, text: str) -> None:
-        # The positions of each line, and of each line without its leading tabs.
+        # The positions of the lines by their text, and by their text without leading tabs.
         self._whole: dict[str, list[int]] = {}
         self._stripped: dict[str, list[int]] = {}
         position = 0
@@ -198,8 +198,7 @@ class _Lines:
         return starts[index] + len(delimiter) if index < len(starts) else None
 
 
-# Reserved words after which another reserved word can follow. ``-p`` and ``--`` are options of
-# ``time``.
+# Reserved words that another reserved word can follow. ``-p`` and ``--`` are options of ``time``.
 _OPENING: Final = frozenset(
     {
         *("{", "}", "!", "if", "then", "elif", "else", "fi", "while", "until", "do", "done"),
@@ -231,15 +230,15 @@ class _Walk:
         # Whether a reserved word can come next, and whether the next word is a name.
         self._starts = True
         self._names = False
-        # Whether the last word was the name of a ``for`` or ``select`` loop, and whether the next
-        # name is.
+        # Whether the last word was the variable of a ``for`` or ``select`` loop, and whether the
+        # next name is.
         self._loops = self._is_loop = False
         # Whether a pattern of ``case`` can begin.
         self._is_fresh = False
         # The beginning and the end of ``coproc NAME``.
         self._coprocess: tuple[int, int] | None = None
-        # The delimiters of here-documents that begin at the next line, and whether their lines lose
-        # tabs.
+        # The here-documents that begin at the next line: the delimiter of each, and whether its
+        # lines lose their leading tabs.
         self._heredocs: list[tuple[str, bool]] = []
 
     def end(self) -> int | None:
@@ -333,7 +332,7 @@ class _Walk:
         self._begin()
         self._starts = closed == _COMMANDS
         if closed == _WORDS and self._text.startswith("#", self._at):
-            # The word goes on. After any other parenthesis, this would be a comment.
+            # The word goes on. After any other parenthesis, ``#`` would begin a comment.
             self.edits.append((self._at, self._at + 1, r"\#"))
             self._at += 1
         return False

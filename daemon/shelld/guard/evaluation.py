@@ -149,7 +149,7 @@ class Evaluation(Compounds):
         return self._written(target, output)
 
     def _surely_runs(self, node: Node) -> bool:
-        """Whether later commands run only if this command ran in this shell."""
+        """Whether later commands run only after this command has run, in this shell."""
         is_own = self.scripts == 1 and not self.budget.active and "set" not in self.functions
         return is_own and self.nounset is not None and parse.is_always_reached(node)
 
@@ -218,7 +218,7 @@ class Evaluation(Compounds):
         return ""
 
     def _truncate(self, node: Node, operator: str, path: str) -> None:
-        """Forget a file's content only if the file is certainly truncated."""
+        """Forget the content of a file that is certainly truncated."""
         is_here = self.scripts == 1 and not self.budget.active
         if operator in (">", ">|", "&>") and is_here and parse.is_always_reached(node.parent):
             self.files.pop(path, None)

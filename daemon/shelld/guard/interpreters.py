@@ -69,8 +69,8 @@ def code_of(
 # The length of ``-wlne``, as in ``perl -wlne``: a longer option is not a group of letters.
 _LONGEST_GROUP: Final = 5
 
-# These patterns take linear time. If a quotation has no end, all later quotes of its kind are
-# escaped, and no search begins at an escaped quote.
+# These patterns take linear time. A search that starts at a quote fails only if the quotation has
+# no end. Then all later quotes of its kind are escaped, and no search starts at an escaped quote.
 _LITERAL: Final = r"""(?<!\\)'(?>(?:[^'\\]|\\.)*)'|(?<!\\)"(?>(?:[^"\\]|\\.)*)"|`[^`]*+`"""
 _CALLS: Final = (
     r"(?:\b(?:os\.execute|io\.popen|system|popen\d?|exec\w*|spawn\w*|run|call|check_call"

@@ -64,7 +64,7 @@ def judge_at_once(
 
 def _judge(command: str, start: StartState, budget: Budget) -> Verdict:
     if budget.policy.allows(command):
-        return Verdict("allow", reason="the rules of this place allow it")
+        return Verdict("allow", reason="a rule of the operator allows it")
     try:
         shell = _prepared(start.script).copy(budget)
         shell.variables = {**start.env, **_INITIAL, **shell.variables}

@@ -112,7 +112,7 @@ def _xargs(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
         items = stdin.splitlines() if replaced else stdin.split()
     items = items[:_MAX_ITEMS]
     child = shell.copy()
-    # `_find` returns its known start directories, then `UNKNOWN` for everything below them.
+    # After the start directories, `_find` returns `UNKNOWN` for everything below them.
     child.is_for_each = UNKNOWN in items
     if replaced is not None:
         commands = [[word.replace(replaced, item) for word in command] for item in items]
@@ -247,7 +247,7 @@ def _socat(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
         match = _ADDRESS.match(address)
         kind, rest = (match[1].lower(), match[2]) if match else ("gopen", address)
         if kind in ("exec", "system", "shell"):
-            # Text after a comma can be an option of the address.
+            # Drop text after a comma: it can be an option of the address.
             script = rest if "," not in rest else rest.partition(",")[0]
             shell.copy().run_script(script, stdin)
             continue

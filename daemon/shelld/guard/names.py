@@ -23,13 +23,13 @@ from shelld.guard.words import calculated, expand_text, expand_word
 
 Node = Any
 
-# Under these rules, a command with an unset variable is unresolved instead of blocked: its author
-# may have expected the variable to be set. The guard blocks the removal of everything even then.
+# If a command has an unset variable, its author may have expected the variable to be set. So these
+# rules make such a command unresolved. The other rules block it even then.
 _LENIENT_RULES: Final = RULES - {"rm-root", "mkfs", "fork-bomb"}
 
 # The cost of expanding a word, as a number of copied characters.
 _EXPANDING: Final = 300
-# How many words to expand between two looks at the clock.
+# Read the clock once in this many words.
 _WORDS_PER_LOOK: Final = 32
 # The limit of bash for chains of namerefs (``declare -n``).
 _MAX_REFERENCES: Final = 8
@@ -59,7 +59,7 @@ _SPECIAL: Final = {
 
 _FILE: Final = re.compile(r"\s*<(?![<&>(])[ \t]*(?=\S)")
 
-# Names that bash itself sets. Their values are unknown here, but `nounset` never stops at them.
+# Names that bash itself sets. Their values are unknown here, but ``set -u`` does not fail on them.
 _SET_BY_BASH: Final = re.compile(
     "[@*]|BASH.*|COMP_.*|DIRSTACK|EPOCH.*|FUNCNAME|GROUPS|HIST.*|OPT.*|PATH|PIPESTATUS|PS[0-9]"
     "|SHELLOPTS|SHLVL|SRANDOM|TERM|COLUMNS|LINES|COPROC.*|MAPFILE|READLINE_.*|REPLY|OLDPWD"

@@ -57,7 +57,7 @@ def leading_options(
 def all_options(
     arguments: Sequence[str], letters: str, names: Container[str]
 ) -> tuple[list[Option], list[str]]:
-    """Return all options, also the options after operands, and the operands."""
+    """Return all options, including those after operands, and the operands."""
     rest = list(arguments)
     found: list[Option] = []
     operands: list[str] = []

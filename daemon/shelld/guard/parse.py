@@ -23,8 +23,8 @@ Node = Any
 _MAX_SHORT: Final = 1024
 
 # Bytes of memory that must be free to parse a text: a minimum, and more for each byte of the text.
-# The second is twice what the parser took for the worst of the texts that we tried. The time for
-# parsing ends before a very long text can take more than `_MAX_MEMORY`.
+# `_MEMORY_PER_BYTE` is twice what the parser took for the worst of the texts that we tried. No text
+# takes more than `_MAX_MEMORY`, because the time for parsing ends before that.
 _LEAST_MEMORY: Final = 256 * 1024
 _MEMORY_PER_BYTE: Final = 512
 _MAX_MEMORY: Final = 256 * 1024 * 1024
@@ -50,7 +50,8 @@ class _Parsers(threading.local):
         except ModuleNotFoundError:
             raise
         except Exception as error:
-            # Without memory, an import fails in many ways, and in other threads at the same time.
+            # If memory is short, an import can raise many kinds of exceptions, also in other
+            # threads that import the same module.
             raise MemoryError from error
 
 
@@ -99,9 +100,9 @@ def parse(text: str, seconds: float = math.inf) -> Node:
 
 
 class Reading:
-    """What the parser calls while it reads a long text.
+    """The callbacks of the parser while it reads a long text.
 
-    The parser crashes if one of these methods raises. So they keep the exception, and end the text.
+    The parser crashes if a callback raises. So these keep the exception, and end the text.
     """
 
     def __init__(self, data: bytes, stop_at: float) -> None:
@@ -117,7 +118,7 @@ class Reading:
             return b""
 
     def is_over(self, _offset: int, _has_error: bool) -> bool:
-        """Whether the parser is to stop."""
+        """Whether the parser must stop."""
         try:
             return self.error is not None or time.thread_time() > self._stop_at
         except BaseException as error:
@@ -132,8 +133,8 @@ def _require_memory_for(length: int) -> None:
     """
     size = min(_LEAST_MEMORY + _MEMORY_PER_BYTE * length, _MAX_MEMORY)
     try:
-        # This only checks that there is room, and gives it back. Other threads have hardly time to
-        # take it, because the parser blocks them.
+        # This only checks that there is memory, and frees it again. Other threads hardly have time
+        # to take it, because the parser blocks them.
         mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS).close()
     except OSError as error:
         raise MemoryError from error

@@ -18,7 +18,7 @@ class BlockRule(Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     program: str
     arguments: list[str] = []
-    reason: str = "a rule of this place forbids it"
+    reason: str = "a rule of the operator forbids it"
 
 
 class Policy(Struct, frozen=True, forbid_unknown_fields=True):

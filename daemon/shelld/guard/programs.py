@@ -38,7 +38,7 @@ _SEARCHING: Final = 20
 _LOADERS: Final = ("ld-linux", "ld-musl", "ld64.so", "ld.so")
 # Programs that give a file the content of another file.
 _COPIERS: Final = frozenset({"cp", "mv", "ln", "install", "dd"})
-# Variables that a shell expands: only PS4 if it is not interactive, all of them if it is.
+# The variables that an interactive shell expands. Other shells expand only the first, PS4.
 _PROMPTS: Final = ("PS4", "PS0", "PS1", "PS2", "ENV")
 # How many nested calls of a recursive function to follow.
 _MAX_RECURSION: Final = 2
@@ -61,7 +61,7 @@ class Programs(Shell):
             return UNKNOWN
         self.budget.note(argv)
         if UNKNOWN in program:
-            self.unresolved("which program runs is not known before it does")
+            self.unresolved("the name of a program is not known before it runs")
             return UNKNOWN
         self.budget.depth += 1
         try:
@@ -72,7 +72,7 @@ class Programs(Shell):
     def _execute(self, program: str, argv: list[str], stdin: str) -> str:
         inner = _named_builtin(program, argv)
         if inner:
-            # The builtin changes this shell, and a function cannot replace it.
+            # The builtin runs in this shell, even if a function has the same name.
             program, argv = inner[0], inner
         elif (function := self.functions.get(argv[0])) is not None:
             return self._call(function, argv[1:], stdin)
@@ -183,7 +183,7 @@ class Programs(Shell):
                     self.report(rules.check("rm", ["-r", "--", target], place))
 
     def _speaker(self, program: str, arguments: Sequence[str], stdin: str) -> None:
-        """Follow the commands that a program runs because of text in its own language."""
+        """Follow the commands in the text that a program gets in its own language."""
         self.spend((len(stdin) + sum(map(len, arguments))) * _SEARCHING)
         shell = self.copy()
         for directory in directories_of(program, arguments):
@@ -258,7 +258,7 @@ class Programs(Shell):
     def run_text(self, script: str, stdin: str) -> str:
         """Follow a script that may be unknown, in whole or in part."""
         if UNKNOWN in script:
-            self.unresolved("a shell runs what is not known before")
+            self.unresolved("what a shell runs is not known before it runs")
         if script in ("", UNKNOWN):
             return script
         return self.run_script(script, stdin)

@@ -52,7 +52,7 @@ def is_plainly_harmless(
     """Whether a command contains no program that a rule judges or that starts other programs.
 
     False means that the guard must follow the command. `defined` are the names of functions and
-    aliases, which stand for other commands.
+    aliases, which can run any command.
     """
     if policy.block or len(command) > _MAX_CHARACTERS:
         return False

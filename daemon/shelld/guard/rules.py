@@ -90,7 +90,7 @@ def _is_any_name(step: str) -> bool:
     has_brackets = without != step
     if not (has_brackets or ANY in without or ONE in without):
         return False
-    # A pattern with dots matches hidden files, or names with a dot.
+    # Dots do not matter: ``.*`` matches all hidden files, and ``*.*`` all names with a dot.
     if without.strip(f"{ANY}{ONE}.!"):
         return False
     return not has_brackets or matches_most_letters(step)
@@ -319,7 +319,7 @@ _FAMILIES: Final = ("mkfs.", "partclone.")
 
 
 def check(program: str, arguments: Sequence[str], place: Place) -> Finding | None:
-    """Return a finding if a program, named without directories, must not run."""
+    """Return a finding if a program must not run. `program` is its name without directories."""
     kind = "mkfs" if program.startswith("mkfs.") else JUDGED.get(program)
     if kind == "mkfs":
         return _mkfs(program, arguments, place)

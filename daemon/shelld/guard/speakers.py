@@ -97,7 +97,7 @@ def scripts_of(
         " ".join([found, *behind]) for text in said for found in _commands_in(program, text)
     ]
     for script in scripts[:_MAX_COMMANDS]:
-        # In some languages, a command starts with one of these characters.
+        # In some languages, these characters come before a command.
         yield script.lstrip("|!").removeprefix("-")
 
 
@@ -121,7 +121,7 @@ def _taken_apart(
     said = [value for name, value in given if spec.has("says", name)]
     files = [value for name, value in given if spec.has("file", name)]
     for name in () if files else spec.options.get("default", ()):
-        # A default file is usually on disk, and its content is unknown.
+        # The content of a default file is known only if the command itself has written the file.
         if content_of(name) != UNKNOWN:
             files = [name]
             break

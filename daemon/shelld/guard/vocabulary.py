@@ -3,9 +3,9 @@
 `quick` allows a command that names none of these programs, so the guard judges only programs in
 these tables. This module imports only `typing`, because the first command waits for the import.
 
-The value of a program says how to judge it. For wrappers, writers and speakers, the value is a list
-of words. The first word holds the letters of the options that take a value ("-": none). The
-other words are:
+Most tables are dictionaries from the name of a program to the way to judge it. For wrappers,
+writers and speakers, this is a list of words. The first word holds the letters of the options that
+take a value ("-": none). The other words are:
 
     name=           a long option that takes a value
     cd:NAME         an option whose value is the directory to run in
@@ -33,7 +33,7 @@ other words are:
     says:operands   all operands are in the program's language
     says:input      the input is in the program's language
     file:NAME       an option whose value is a file in the program's language
-    default:NAME    a file in its language that the program reads if no file:NAME option is given
+    default:NAME    a file in the program's language that it reads if it gets no file:NAME option
     appends         the words after the subcommand are added to the command, as with an alias
     env:NAME        an environment variable whose value is a shell script
 """
@@ -94,7 +94,7 @@ _EXT: Final = "bCdeEgGiIJLlmMNoOrRstTUz idle:n idle:h idle:V"
 # The programs for FAT take a number after ``-h``.
 _FAT: Final = "bDfFghilmMnrRsS codepage= variant= offset="
 
-# The options of programs that make file systems, by suffix of the name. "" stands for all other
+# The options of programs that make file systems, by suffix of the name. "" is for all other
 # programs: their short options are unknown.
 MKFS: Final = {
     "ext2": _EXT,
@@ -302,8 +302,8 @@ WRAPPERS: Final[dict[str, str]] = {
     "wsl": "du",
 }
 
-# Wrappers that mostly serve other purposes. `quick` does not look for them, because a program that
-# they start is also among the words of the command.
+# Wrappers that mostly serve other purposes. `quick` does not look for them, because it sees the
+# program that they start: its name is a word of the command, too.
 EVERYDAY_WRAPPERS: Final[dict[str, str]] = {
     "npm": "wC sub:exec package= prefix= script:c script:call; wC sub:x script:c script:call",
     "npx": "p package= script:c script:call +all",

@@ -95,7 +95,7 @@ def _end_of_literal(text: str, position: int, special: re.Pattern[str]) -> int:
     return len(text) if match is None else match.start()
 
 
-# A tilde also expands after anything that looks like an assignment, in any word.
+# Bash also expands a tilde after ``NAME=``, in any word.
 _BEFORE_TILDE: Final = re.compile(r"(?:[A-Za-z_]\w*=)?(?=~)")
 _TILDE: Final = re.compile(r"~([A-Za-z_][\w-]*|[+-])?(?=/|$)")
 
