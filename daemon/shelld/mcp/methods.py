@@ -97,7 +97,7 @@ class McpMethods:
         tools = [_as_of(revision, tool) for tool in await self._toolbox.schemas("mcp")]
         result = ListToolsMcpResult(tools=tools)
         if is_modern(revision):
-            # The list depends on the plug-ins that are installed beside the daemon.
+            # "private": the list depends on the plug-ins that are installed beside the daemon.
             result.ttl_ms, result.cache_scope = TTL_MS, "private"
             return complete(result)
         return result

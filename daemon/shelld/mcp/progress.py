@@ -54,7 +54,7 @@ class _Reports:
         self._loop = asyncio.get_running_loop()
         self._began = self._loop.time()
         self._line = ""
-        # Bytes of each stream at the last report.
+        # How many bytes each stream had at the last report.
         self._seen: dict[StreamStore, int] = {}
         self._timer = self._loop.call_later(INTERVAL_S, self._report)
 

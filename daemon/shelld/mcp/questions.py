@@ -4,8 +4,8 @@ Owns the keys of a task's questions. Only a proved prompt becomes a question, an
 may be seen: on a terminal that echoes input, or on a pipe. A form never asks for a secret. Instead,
 the message of the task says that a person must type it.
 
-Two looks see the same question if they see the same prompt (see `identity_of`). An answer to any
-other question is ignored, because the client has seen another prompt than the current one.
+A question lasts as long as its prompt (see `identity_of`). An answer to an earlier question is
+ignored, because the client gave it to another prompt.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ _NO_FORMS: Final = "; the client cannot show a form"
 class Questions:
     """The questions of one task.
 
-    `seen` is the number of the question that the last look has found. `changed_at` is the
-    time.time() at which a question last opened or closed, 0 if there was none. `pauses` are the
-    pauses between looks.
+    `seen` is the number of the question that the last look has found; None if it found none.
+    `changed_at` is the time.time() at which a question last opened or closed; 0 if none has.
+    `pauses` are the pauses between looks.
     """
 
     def __init__(self, looks: Turns) -> None:
@@ -70,7 +70,7 @@ class Questions:
     async def ask(
         self, shell: Shell, *, forms_allowed: bool
     ) -> tuple[str | None, dict[str, InputRequest] | None]:
-        """Find out what a program waits for. Return its task's message, and the open question."""
+        """Find out what a program waits for. Return the task's message and the open question."""
         if takes_input(shell):
             prompt = await self.pauses.look(self._look, shell)
         else:
@@ -88,7 +88,7 @@ class Questions:
     async def answer(
         self, context: RequestContext, shell: Shell, responses: Mapping[str, object]
     ) -> None:
-        """Pass the client's response to the open question on to the program. Ignore the others.
+        """Give the program the client's response to the open question. Ignore other responses.
 
         Raises `RpcError`: invalid_params, blocked, resource_exhausted. The question then stays
         open.
@@ -112,12 +112,13 @@ class Questions:
         params = WriteStdinParams(shell.id, text=f"{text}\n")
         try:
             if not await write(context, shell, params, is_open) and self._number == number:
-                # If the program asks again, the question gets a new key.
+                # Nothing was written, because the program no longer waited for this answer. If it
+                # asks again, the question gets a new key.
                 self._last = None
         except BaseException as error:
             if self._number == number and _is_unanswered(shell, asked):
-                # The question stays open, also if the request was cancelled before anything was
-                # written.
+                # Nothing was written, so the question stays open, even if the request was
+                # cancelled.
                 self._key = key
             elif isinstance(error, RpcError):
                 return
@@ -149,17 +150,18 @@ class Questions:
         return prompt
 
     def _is_asked(self, shell: Shell, prompt: Prompt) -> bool:
-        """Note the question of a prompt. Return False if it has not lasted long enough."""
+        """Note the question of a prompt. Return False if the prompt has not lasted long enough."""
         question, last = identity_of(shell, prompt), self._last
         if last is not None and question.is_same(last):
-            # The same question need not wait for silence again: another process may write.
+            # A question that is already noted need not wait for silence again: other processes may
+            # keep writing.
             self._last = question.since(last)
             return True
         if time_left(prompt) > 0:
             return False
         number = self._number + 1
         key = f"prompt_{number}" if _may_be_asked(prompt) else None
-        # In one step: a question that is noted without its key would never be asked.
+        # Set all of these in one step. A question without its key would never be asked.
         self._last, self._number, self._key, self._is_declined = question, number, key, False
         return True
 

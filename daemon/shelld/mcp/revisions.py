@@ -1,6 +1,6 @@
 """The MCP revision of a request. Pure.
 
-Each request decides for itself. A request with a revision in ``_meta`` belongs to the modern era.
+Each request has its own revision. A request with a revision in ``_meta`` belongs to the modern era.
 Any other request has the revision of the last ``initialize``. So both eras can share a stream.
 """
 

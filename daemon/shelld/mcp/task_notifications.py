@@ -5,9 +5,9 @@ first notification is about the first change: of the status, or of the program's
 notification has the result. Each notification has the whole task, as ``tasks/get`` would return it
 at that moment.
 
-It looks for prompts in turn with other waits, with pauses that grow. It learns everything else from
-the shell. While the client does not read, nothing is sent. Once it reads again, it gets the state
-of that moment.
+This module looks for prompts in turn with other waits, with pauses that grow. The shell reports
+everything else. While the client does not read, nothing is sent. Once it reads again, it gets the
+state of that moment.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ class TaskNotifications:
         self._context = context
         self._manager = context.daemon.manager
         self._forms_allowed = forms_allowed
-        # Notifications are no part of the answer to a batch.
+        # Notifications do not count towards the size of the answer to a batch.
         context.has_room = lambda: True
         # One notification at a time waits for the client to read.
         self._turn = anyio.Lock()
 
     async def acknowledge(self, ids: list[str] | None) -> None:
-        """Tell which tasks the notifications will be about. This must come first."""
+        """Tell the client which tasks the notifications will be about. Must be called first."""
         agreed = {} if ids is None else {"taskIds": ids}
         while not self._notify(ACKNOWLEDGED_NOTIFICATION, {"notifications": agreed}):
             await self._context.recipient.wait_until_read()
@@ -58,7 +58,7 @@ class TaskNotifications:
     async def follow(self, shell: Shell, task: Task) -> None:
         """Send each change of a task. Returns after the last change."""
         # Retain the shell's output until the last notification, which has the result. A slow client
-        # may not have made room for it yet.
+        # may delay that notification.
         with self._manager.reading(shell):
             await self._follow(shell, task)
 
@@ -86,7 +86,7 @@ class TaskNotifications:
         async with self._turn:
             while True:
                 if task.is_over:
-                    # The task may have a result, which is large.
+                    # The notification has the result, which may be large.
                     await self._context.begin_large_answer()
                 try:
                     state = await task.detailed(

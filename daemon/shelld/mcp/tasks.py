@@ -61,7 +61,7 @@ class Task:
         self._lasted_ms = 0
 
     def status(self, shell: Shell) -> TaskStatus:
-        """Return its status, apart from any question."""
+        """Return the status. A task that asks something counts as "working" here."""
         if not self.is_over:
             return "working"
         killed = self.is_cancelled and shell.status is ShellStatus.KILLED
@@ -111,8 +111,8 @@ class Task:
             status_message=message,
             created_at=timestamp(self._created_at),
             last_updated_at=timestamp(updated_at),
-            # A client may give a task up when this time is over, so it is counted from the end of
-            # the command.
+            # The time from the creation of the task until the client may give it up. The output is
+            # retained for `_retain_ms` from the end of the command, so add the time until then.
             ttl_ms=self._retain_ms + (self._lasted_ms if self.is_over else self._age_ms()),
             poll_interval_ms=POLL_INTERVAL_MS,
             input_requests=requests,
@@ -182,7 +182,7 @@ class TaskDeferral:
                 await next_prompt(shell, has_result, pauses, only_proved=True)
             else:
                 await shell.wait_until(has_result)
-        # A command that cannot be started gets an error, not a task.
+        # Wait for the start, too: a command that cannot be started gets an error, not a task.
         await shell.wait_until(lambda: shell.pid is not None or has_result())
 
     def defer(self, shell: Shell, result: DeferredResult) -> None:

@@ -41,8 +41,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Delay after the start, so that the first commands run first, and a daemon that soon ends loads
-# nothing. A host that uses the tools lists them at once, which loads them without this delay.
+# Load the tools this long after the start. The first commands then run before that, and a daemon
+# that ends soon loads nothing. A host that uses the tools lists them at once, which loads them
+# without this delay.
 LOAD_DELAY_S: Final = 1.0
 
 
@@ -205,7 +206,7 @@ async def execute(
 
 
 def is_bash(tool: BaseTool) -> bool:
-    """Whether a tool is the daemon's own `Bash`, once the tools are loaded."""
+    """Whether a tool is the daemon's own `Bash`. Call this only once the tools are loaded."""
     from shelld.tools import BashTool, InteractiveBashTool  # noqa: PLC0415
 
     # A subclass may return something else.

@@ -165,7 +165,7 @@ read it. Prefer commands that print little."""
 
         deferral = request.deferral
         if deferral is not None:
-            # A prompt ends the wait for the answer, but the limits of the command stay.
+            # A prompt turns the call into a task, and must not change how the command runs.
             bash_params.on_prompt = "wait"
 
         async def result(shell: Shell) -> ToolResult:

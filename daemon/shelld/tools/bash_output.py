@@ -92,7 +92,7 @@ class BashOutputTool(ShellTool):
         self, request: RequestContext, context: ExecutionContext, params: dict[str, Any]
     ) -> ToolResult:
         read_params = BashOutputParams(**params)
-        # Round after `min`: in milliseconds, a large timeout can be infinite.
+        # Round only after `min`: in milliseconds, a large timeout is infinite, and has no integer.
         read_params.wait = round(min(read_params.wait, context.timeout * 1000))
         limit = min(MAX_OUTPUT_SIZE, context.max_output_size)
         shell = request.looks_at(request.daemon.manager.get(read_params.bash_id))

@@ -44,7 +44,7 @@ _NOT_KEPT: Final = "[The session did not keep what this command set: {}]"
 
 
 class EndState(NamedTuple):
-    """`lines` are about the start. `written`: how much the command had written to each stream."""
+    """`lines` are notices about the start. `written`: how much was written to each stream."""
 
     lines: list[str]
     session_cwd: str
@@ -53,7 +53,7 @@ class EndState(NamedTuple):
 
     @classmethod
     def of(cls, shell: Shell, lines: list[str], session_cwd: str) -> EndState:
-        """Return the state of a command that has ended just now."""
+        """Return the state of a command that has just ended or moved to the background."""
         written: dict[StreamName, int] = {
             "stdout": shell.stdout.store.written,
             "stderr": shell.stderr.store.written,
@@ -64,7 +64,7 @@ class EndState(NamedTuple):
 class DeferredBashResult:
     """The result of a call that is answered before its command has ended.
 
-    Keeps no output, and no more of the command than its shell does. `next_cwd` returns the
+    Keeps no output, and no more of the command's text than the shell does. `next_cwd` returns the
     directory in which the session's next command will start.
     """
 
@@ -92,7 +92,8 @@ class DeferredBashResult:
             lines = dropped_notice(reads)
             result = output_result(shell, result_of(shell, reads), lines, is_cut=is_cut)
         for name in {"command", "description"} & result.metadata.keys():
-            # Once all processes have ended, the shell keeps only the beginning.
+            # Once all processes have ended, the shell keeps only the beginning of these texts. So
+            # the result never has more.
             result.metadata[name] = beginning(result.metadata[name])
         for stream, end in (
             (shell.stdout, end_state.written["stdout"]),

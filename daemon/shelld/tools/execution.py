@@ -32,7 +32,7 @@ Body = Callable[[RequestContext, ExecutionContext, dict[str, Any]], Awaitable[To
 class ExecutionTool(BaseTool):
     """`taken` are the fields of `params_type` that a model may set, with their descriptions.
 
-    Without `daemon`, commands run in this program.
+    Without `daemon`, this program runs the commands itself.
     """
 
     output_types = ("string",)

@@ -99,7 +99,7 @@ class BashInputTool(_TerminalTool):
 
     @cached_property
     def _parameters(self) -> Sequence[ToolParameter]:
-        # A model knows no ids of requests.
+        # The method also takes the id of a request instead, but a model knows no such ids.
         return [
             replace(each, required=True) if each.name == "bash_id" else each
             for each in super()._parameters
@@ -176,7 +176,7 @@ class BashScreenTool(_TerminalTool):
         self, request: RequestContext, context: ExecutionContext, params: dict[str, Any]
     ) -> ToolResult:
         screen_params = ReadScreenParams(**params)
-        # Round after `min`: in milliseconds, a large timeout can be infinite.
+        # Round only after `min`: in milliseconds, a large timeout is infinite, and has no integer.
         screen_params.wait = round(min(screen_params.wait, context.timeout * 1000))
         limit = min(MAX_OUTPUT_SIZE, context.max_output_size)
         screen = await read_screen(request, screen_params)

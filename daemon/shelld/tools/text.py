@@ -29,7 +29,7 @@ def excerpt_readers(
 
     Without `ends`, they read the new output. With `ends`, they read all output up to these offsets
     and move no read position. If one stream needs less than half of the limit, the other stream
-    gets the rest. Sizes are in bytes, and text never has more characters than bytes.
+    gets the rest. Sizes are in bytes, which is safe: no text has more characters than bytes.
     """
     half = limit // 2
     stdout, stderr = shell.stdout, shell.stderr
