@@ -114,8 +114,8 @@ def run(
 def _try_descriptors() -> None:
     """Open and close the descriptors that an event loop opens first. Raises OSError.
 
-    Without this check, asyncio might run out of descriptors half way. It would then also print a
-    traceback later.
+    Without this check, asyncio could run out of descriptors after it has opened some of them. It
+    would then also print a traceback later.
     """
     with selectors.DefaultSelector():
         for end in socket.socketpair():

@@ -59,13 +59,13 @@ class Helper:
             self._connection.shutdown(socket.SHUT_RDWR)
 
     async def wait_until_it_runs(self) -> None:
-        """Raises EOFError and ConnectionError if the runner or the program did not start."""
+        """Raises EOFError or ConnectionError if the runner or the program did not start."""
         await self._receive_frame()
 
     async def ask(self, data: bytes) -> bytes:
         """Send a frame, and return the next one.
 
-        Raises EOFError and ConnectionError once the process is gone. After any exception, including
+        Raises EOFError or ConnectionError once the process is gone. After any exception, including
         a cancellation, the process cannot be used any more.
         """
         await self._send(len(data).to_bytes(4, "big") + data)

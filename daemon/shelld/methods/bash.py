@@ -65,17 +65,17 @@ async def run_for_answer(
     make_answer: Callable[[Shell], Awaitable[T]],
     timeout_ms: int | None = None,
 ) -> T:
-    """Run a command until its caller need not wait any longer: until its start, its end, or its
-    move to the background.
+    """Start a command and wait until it can be answered: at its start, at its end, or when it moves
+    to the background.
 
-    Returns the result of `make_answer`. Until then, a cancellation kills the command with all its
-    processes, and so does a failure while the command runs. If output must be dropped during the
-    call, other ended shells lose their output first. `timeout_ms` applies to a foreground command
-    that has no timeout in `params`; without it, the daemon's default applies. Raises `RpcError`.
+    Returns the result of `make_answer`. While the caller waits, a cancellation or a failure kills
+    the command with all its processes. If output must be dropped during the call, other ended
+    shells lose their output first. `timeout_ms` applies to a foreground command that has no timeout
+    in `params`; without it, the daemon's default applies. Raises `RpcError`.
     """
     verdict, typed = await _admitted(context, params)
     if verdict.verdict == "block":
-        logger.warning("a dangerous command runs, as the guard is to warn only: %s", verdict.rule)
+        logger.warning("a dangerous command runs, because the guard only warns: %s", verdict.rule)
     request = StartRequest(
         command=params.command,
         description=params.description,
@@ -294,7 +294,7 @@ async def dry_run(context: RequestContext, params: BashParams) -> DryRunResult:
 
 
 async def _admitted(context: RequestContext, params: BashParams) -> tuple[Verdict, TypedLine]:
-    """Return the guard's verdict on a command that may run, and the unfinished line of `stdin`.
+    """If the command may run, return the guard's verdict and the unfinished line of `stdin`.
 
     Raises `RpcError` (invalid_params, blocked).
     """

@@ -134,8 +134,9 @@ async def wait_and_read(
         had_ended, reads = await _look_in_turn(shell, readers, context)
         ended_meanwhile = shell.has_ended and not had_ended
         if ended_meanwhile or any(reader.was_overtaken for reader in readers.values()):
-            # An answer that reports the end needs all output of bash. The output has arrived by
-            # now, but the look may have missed some of it. A shell ends once, so this happens once.
+            # Look again. If the shell has ended meanwhile, the answer reports the end, so it must
+            # have all output of bash, which has arrived by now. If another reader has taken output,
+            # these reads are out of date.
             reads.clear()
             continue
         goes_on = any(readers[name].goes_on_after(read) for name, read in reads.items())
@@ -152,9 +153,9 @@ async def wait_and_read(
 async def _look_in_turn(
     shell: Shell, readers: Mapping[StreamName, StreamReader], context: RequestContext | None
 ) -> tuple[bool, dict[StreamName, Read]]:
-    """Look once, in the request's turn if the answer is large.
+    """Read once without taking the output. For a large answer, wait for the request's turn first.
 
-    Returns whether the shell had ended when the look began, and the reads.
+    Returns whether the shell had ended when the read began, and the reads.
     """
     if context is not None and any(reader.is_large for reader in readers.values()):
         await context.begin_large_answer()
@@ -162,8 +163,8 @@ async def _look_in_turn(
     is_large = any(_is_large(read.text) for read in reads.values())
     if context is None or context.may_make_large_answer or not is_large:
         return had_ended, reads
-    # Only now is the size after filtering known. Read again later instead of keeping the text: many
-    # waiting requests would hold a lot of memory.
+    # The size after filtering is known only now. Read again later instead of keeping the text, so
+    # that waiting requests do not hold a lot of memory.
     reads.clear()
     await context.begin_large_answer()
     return shell.has_ended, await _look(shell, readers)
@@ -175,7 +176,7 @@ async def _look(shell: Shell, readers: Mapping[StreamName, StreamReader]) -> dic
 
 
 def _take(shell: Shell, reader: StreamReader, read: Read) -> Read:
-    """Take `read`. Return it with `more` brought up to date."""
+    """Take `read`. Return it with the current value of `more`."""
     if shell.has_ended:
         # A process that bash left behind may have written, or ended, during the look.
         more = reader.has_more_after(read, final=shell.output_is_complete)

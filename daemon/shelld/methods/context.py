@@ -102,7 +102,7 @@ def _no_requests(_id: int | str) -> Sequence[RequestContext]:
 class DeferredResult(Protocol):
     """The result of a call that was answered before its command has ended.
 
-    It does not refer to the shell: when a shell expires, nothing may keep it.
+    It must not refer to the shell, so that the shell can expire.
     """
 
     def settle(self, shell: Shell) -> None:
@@ -127,7 +127,7 @@ class Deferral(Protocol):
         ...
 
     def defer(self, shell: Shell, result: DeferredResult) -> None:
-        """Answer the call now. `result` will be its result."""
+        """Answer the call now. `result` makes its result later."""
         ...
 
 
@@ -139,11 +139,11 @@ class RequestContext(Struct, eq=False):
     request was cancelled or answered, so nothing more may be sent about it. `large_answers` is None
     without a client. `has_room` tells whether its batch may hold another large answer.
     `is_notification`: nobody gets the result. `find_requests` returns the requests in flight that
-    have an id and may start a command. `recipient` gets events, which may come after the answer.
-    `request_id` is the id as JSON text, None for a notification. `subscription` is the id of the
-    subscription that it has begun. `deferral` is None if the request must be answered with its
-    result. `result_at_stop` is the result if the stop of the daemon ends the request; None for the
-    error shutting_down.
+    have a given id and may start a command. `recipient` gets events, which may come after the
+    answer. `request_id` is the id as JSON text, None for a notification. `subscription` is the id
+    of the subscription that the request has begun. `deferral` is None if the request must be
+    answered with its result. If the stop of the daemon ends the request, it is answered with
+    `result_at_stop`, or with the error shutting_down if that is None.
     """
 
     daemon: Daemon
@@ -180,9 +180,10 @@ class RequestContext(Struct, eq=False):
         self._tell_of_progress()
 
     async def wait_for_command(self) -> Shell | None:
-        """Wait until this request has started a shell. Return it, or None if there is none.
+        """Wait until this request has started a shell. Return the shell, or None if it starts none.
 
-        Calls return in their order, so what several of them type is not mixed up.
+        Several calls return in the order in which they were made, so that their input keeps this
+        order.
         """
         self._turns = self._turns or anyio.Lock()
         async with self._turns:

@@ -103,7 +103,7 @@ def _start_state(session: Session, params: BashParams | ExplainCommandParams) ->
             environment[key.decode("utf-8", "replace")] = value
             continue
         name = function.decode("utf-8", "replace")
-        # Bash itself has reported the functions in `known`.
+        # Bash itself has reported the functions in `known`, so they need no check.
         if known.get(key) == content or is_function(name, value, MAX_PARSING_S):
             functions.append(f"{name} {value}\n")
     # Bash imports these functions before it runs the script.

@@ -46,8 +46,8 @@ from shelld_protocol.input_methods import (
 from shelld_protocol.shell_methods import BashOutputParams, BashParams
 
 _PIECE_BYTES: Final = 16 * 1024
-# How many bytes may be written to a terminal before the kernel is asked how many the program has
-# not taken. A terminal has room for twice as many.
+# Ask the kernel how many bytes the program has not taken only if they may be more than this. A
+# terminal has room for twice as many.
 _UNTAKEN_BYTES: Final = 2_048
 # The maximum number of judgements of one write. The last verdict counts, even if the program has
 # changed something again.
@@ -158,7 +158,7 @@ async def _judged(context: RequestContext, shell: Shell, params: WriteStdinParam
             return await _send(target, data, params, lines)
         modes, before = target.modes(), target.typed
         _check_modes(shell, target, modes, params, len(data))
-        # Ask now, so that the number is known when a secret comes.
+        # Ask for the number now, so that it is known when a secret comes.
         target.untaken_bytes(modes, enough=_UNTAKEN_BYTES)
         typing = await _type(target, modes, data, params, lines)
         judgements_left -= 1
@@ -222,7 +222,7 @@ async def _type(
         await lines.judge([rest] if rest else [], edited.texts)
         await lines.judge_suffixes(rest, starts)
         data, line = data + keys, edited.line
-    # A shell that edits its lines shows them itself.
+    # A shell that edits its lines also shows them, so it turns the terminal's echo off.
     is_edited = modes.line_mode or not modes.echo
     is_collected = not rest or (is_edited and lines.a_shell_reads())
     script = await lines.finish()
@@ -256,10 +256,7 @@ def _check_secret(shell: Shell, target: TerminalInput, modes: Modes, size: int) 
 
 
 def _starts(line: TypedLine, data: bytes) -> tuple[int, ...]:
-    """Return where a shell may begin to read `line` once `data` follows it.
-
-    Omits the beginning of the line.
-    """
+    """Return where a shell may begin to read: offsets in `line` followed by `data`, except 0."""
     here = len(line.keys)
     if not line.is_collected:
         return (here,)
@@ -301,9 +298,10 @@ def _check_room(target: PipeInput | TerminalInput, size: int) -> None:
 
 
 async def _data(target: PipeInput | TerminalInput, params: WriteStdinParams) -> bytes:
-    """Return the bytes of text, keys and base64, in this order. They fit into the queue.
+    """Return the bytes of text, keys and base64, in this order.
 
-    Each part is measured before it is made.
+    Raises `RpcError` if the queue has no room for them. Checks a lower bound of their size before
+    it makes any.
     """
     text, encoded, keys = params.text or "", params.base64 or "", params.keys or ()
     _check_room(target, len(text) + len(keys) + len(encoded) * 3 // 4 - 2)

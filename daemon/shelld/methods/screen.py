@@ -33,7 +33,7 @@ async def read_screen(context: RequestContext, params: ReadScreenParams) -> Read
         screen = manager.screens.of(terminal, shell.stdout.store)
         give_up_at = anyio.current_time() + params.wait / 1000
         seen_prompt: SeenPrompt | None = None
-        # Output that has been written by now is shown, even if that takes longer.
+        # Show all output that has been written by now, even if that takes longer than the wait.
         least = shell.stdout.store.written
         if params.wait or params.since is not None:
             look = partial(screen.look, least=least, cut_at=give_up_at)
@@ -87,8 +87,8 @@ async def _wait(
 ) -> None:
     """Wait as `params` say. `version` is the current version of the screen.
 
-    `look` returns the screen and its changes after a version. `give_up_at`: as of
-    anyio.current_time().
+    `look` returns the screen and its changes after a version. `give_up_at` is in
+    the time of anyio.current_time().
     """
     known = version if params.since is None else params.since
     quiet_from = anyio.current_time()

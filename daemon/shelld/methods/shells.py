@@ -79,7 +79,7 @@ async def background(context: RequestContext, params: BackgroundParams) -> HandO
 async def shell_named_by(
     context: RequestContext, params: BackgroundParams | WriteStdinParams | ResizeShellParams
 ) -> Shell:
-    """Return the shell with the `bash_id`, or the command of the request with the `request_id`.
+    """Return the shell with the `bash_id`, or the shell that the request `request_id` starts.
 
     Waits until that request has started its command. Raises `RpcError` (shell_not_found,
     invalid_params).

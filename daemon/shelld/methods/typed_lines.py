@@ -42,7 +42,7 @@ class TypedLines:
         self._context = context
         self._shell = shell
         self._target = target
-        # Where a shell may read the text; None before the first look.
+        # The directories of the shells that may read the text; None before the first look.
         self._found: list[str] | None = None
         # All lines of this write, to judge them as one command.
         self._lines: list[str] = []
@@ -54,10 +54,10 @@ class TypedLines:
         self._left: list[str] = []
 
     async def judge(self, lines: Sequence[bytes | None], edited: Iterable[bytes]) -> None:
-        """Judge `lines`, which contain all keys, and `edited`, which the terminal makes of the
-        keys.
+        """Judge the typed lines in two forms.
 
-        None stands for an interrupt.
+        `lines` still has all editing keys. `edited` is the text that the terminal's own line
+        editing leaves. None in `lines` is an interrupt.
         """
         if not lines and not edited:
             return

@@ -6,7 +6,7 @@ a whole batch for one bad member, and put exception texts into answers. They als
 arguments with the method's signature at every call, which takes as long as judging the command.
 
 The package jsonrpcserver imports jsonschema, for a validation that is not used here. That import
-costs twice as much as the rest of the start-up. jsonrpcserver also uses two classes of oslash, a
+would take a large part of the start-up time. jsonrpcserver also uses two classes of oslash, a
 package that imports all of its modules. So this module imports the dispatcher without running the
 ``__init__`` of either package. It then forgets the incomplete packages, so that a normal import
 still works.

@@ -108,7 +108,7 @@ CANCEL_METHODS: Final[Mapping[str, tuple[str, Cancellation]]] = {
     "notifications/cancelled": ("requestId", Cancellation.SILENT),
 }
 
-# The methods that may start a command. `background` waits for them only.
+# The methods that may start a command. Only a request for one of these has a command to wait for.
 _STARTING_METHODS: Final = frozenset({"bash", "call_tool", "tools/call"})
 
 _cancel_params: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -179,7 +179,7 @@ class BatchReply:
             try:
                 self._deliver(encode_batch(answers) if answers else None)
             except MemoryError as error:
-                # Nothing was written. Joining the answers takes as much memory again.
+                # Nothing was written. Joining needs as much memory as the answers themselves.
                 if not self._shorten(answer_for(error, "a batch")):
                     raise
             else:
@@ -335,7 +335,7 @@ class Server:
 
     @property
     def _has_room(self) -> bool:
-        """Whether to take another message. The client must be reading its answers."""
+        """Whether to take another message: only if the client reads its answers."""
         # If the client is gone, there is no reason to wait.
         return self._at_end or self._output.backlog < MAX_BACKLOG_BYTES
 
@@ -421,7 +421,7 @@ class Server:
             self._settle(entry, encode_result(entry.raw_id, None))
         elif (
             len(self._in_flight) >= self._daemon.options.max_in_flight
-            # In the queue, `background` would wait for the very call that it makes return.
+            # In the queue, `background` would wait for the very call that it should get answered.
             and request.method != "background"
         ):
             self._put_off(entry)
@@ -508,7 +508,8 @@ class Server:
             entry.deliver(None if silent else reply)
             entry.settled = True
         entry.context.end()
-        # A cancelled task keeps the error, and its traceback refers to `entry`.
+        # Break a reference cycle: a cancelled task keeps the error, whose traceback refers to
+        # `entry`.
         entry.worker = None
         if entry.overdue is not None:
             entry.overdue.cancel()
@@ -550,7 +551,7 @@ class Server:
     def _contexts_of(self, request_id: int | str) -> list[RequestContext]:
         """Return the contexts of the requests with this id.
 
-        Leaves out requests that still wait, and methods that start no command.
+        Leaves out requests that have not begun, and those whose methods start no command.
         """
         key = id_key(msgspec.json.encode(request_id))
         entries = () if key is None else self._by_id.get(key, ())

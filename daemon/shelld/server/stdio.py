@@ -182,7 +182,10 @@ class Output:
             return 0
 
     def _write_at_once(self, data: bytes) -> int:
-        """Write the bytes that fit without blocking; return their number. Saves a wake-up."""
+        """Write the bytes that fit without blocking; return their number.
+
+        If all bytes fit, the thread need not wake up.
+        """
         try:
             if self._socket is not None:
                 return self._socket.send(data, socket.MSG_DONTWAIT)
