@@ -1,4 +1,4 @@
-"""Commands for a program that embeds shelld: one manager in a process, for any event loop."""
+"""Runs commands for a program that embeds shelld: one manager per process, for any event loop."""
 
 from shelld.embed.manager import ShellManager
 from shelld.embed.process import ShellProcess

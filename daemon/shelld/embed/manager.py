@@ -4,7 +4,7 @@
 that, it runs from the first call until `reset` or the end of the program. Outside ``async with``,
 or if the program's loop is not asyncio, the manager runs its own event loop in a thread. Then
 shells outlive the caller's event loop, and other event loops can use them. In a daemon, the object
-stands for the daemon's manager: see `adopt`.
+uses the daemon's manager: see `adopt`.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class ShellManager:
         self._manager = manager
         # None while the manager does not run.
         self._owner: OwnerLoop | None = None
-        # The event loop of the shells, also while the manager ends and afterwards.
+        # Like `_owner`, but it stays while the manager ends and afterwards.
         self._last_owner: OwnerLoop | None = None
         self._entered: AbstractAsyncContextManager[None] | None = None
         # Set if the manager runs in a thread.
@@ -76,9 +76,9 @@ class ShellManager:
 
     @classmethod
     def adopt(cls, manager: Manager) -> None:
-        """Let ``ShellManager()`` stand for a running manager. Call it on that manager's event loop.
+        """Let ``ShellManager()`` use a running manager. Call this on that manager's event loop.
 
-        Does nothing the second time.
+        A second call with the same manager does nothing.
         """
         with cls._making:
             if cls._instance is not None and cls._instance._manager is manager:
@@ -162,7 +162,7 @@ class ShellManager:
     # -- running ----------------------------------------------------------------------------
 
     async def __aenter__(self) -> ShellManager:
-        """Run until the end of the scope. A manager that runs in a thread goes on after that."""
+        """Run until the end of the block. A manager that already runs in a thread goes on then."""
         if self._entered is not None:
             raise RuntimeError("the shell manager is running already")
         if self._thread is None:
@@ -267,7 +267,7 @@ class ShellManager:
         check_text(command, working_dir, env)
         request = StartRequest(command, cwd=_absolute(working_dir), env=env)
         process = await self.run(self._start, request, discard=ShellProcess.discard)
-        # Show the end only once the caller waits for something else.
+        # Show the end only after the caller has awaited something else.
         call_threadsafe(current_token(), process.show_end)
         return process
 
@@ -276,11 +276,11 @@ class ShellManager:
         try:
             await wait_for_start(shell)
         except anyio.get_cancelled_exc_class():
-            # Nobody has the id.
+            # Nobody knows the id, so nobody else could kill the command.
             shell.discard()
             raise
         process = self._process_of(shell)
-        # At first, show even the shortest command as running.
+        # At first, show even a command that has ended as running: see `create_shell`.
         process.hide_end()
         return process
 

@@ -26,12 +26,12 @@ from shelld_protocol.errors import RpcError, shutting_down
 
 T = TypeVar("T")
 
-# The maximum time to leave a scope. Leaving takes no longer than the last kills in the scope.
+# The maximum time to leave a scope. Usually, this takes only as long as the last kills in it.
 STOP_TIMEOUT_S: Final = 3.0
 
 
 class OwnerLoop:
-    """Create the object on the event loop that it stands for. `tasks` runs the calls."""
+    """Create this object on the event loop of the shells. `tasks` runs the calls."""
 
     def __init__(self, tasks: anyio.abc.TaskGroup) -> None:
         self._tasks = tasks
@@ -71,8 +71,8 @@ class OwnerLoop:
     def call_sync(self, function: Callable[..., T], *args: object) -> T:
         """Call ``function(*args)`` on this event loop; return the result.
 
-        `function` must be quick, because both sides wait. If this event loop has ended, calls
-        `function` in the caller's thread.
+        `function` must be quick, because it blocks this event loop and the caller's thread. If this
+        event loop has ended, calls `function` in the caller's thread.
         """
         if threading.get_ident() == self._thread:
             return function(*args)
@@ -123,7 +123,7 @@ class OwnerLoop:
         self._arrived.set()
 
     async def _do_what_arrives(self) -> None:
-        # This is a task, because parts of anyio need one.
+        # A task starts the calls, not a callback, because parts of anyio need a task.
         while True:
             await self._arrived.wait()
             self._arrived = anyio.Event()
@@ -170,8 +170,8 @@ class _Call(Generic[T]):
             task = asyncio.current_task()
             if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
                 raise
-            # A condition of the caller may raise anything. The error ends the caller, not this
-            # loop.
+            # The function may call code of the caller, which may raise anything. The caller gets
+            # the error, and this event loop goes on.
             self._error = error
         finally:
             # The caller's event loop may have ended without waiting.

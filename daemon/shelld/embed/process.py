@@ -1,4 +1,4 @@
-"""One shell for a program: its record, and methods for any event loop."""
+"""A shell as a program sees it: its attributes, and methods for any event loop."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class BashProcess(NamedTuple):
 
 
 class _Member(Generic[T]):
-    """An attribute of the record."""
+    """An attribute that the record holds."""
 
     def __set_name__(self, _owner: type, name: str) -> None:
         self._name = name
