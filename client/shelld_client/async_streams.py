@@ -180,8 +180,9 @@ class AsyncOutputStream(_Iteration):
         self._begin = begin
         self._request = request
         self._call = call
-        # Held while an item is taken and what was skipped before it is read. A signal handler of
-        # `Client` may iterate in the middle of that, so the lock of threads is reentrant.
+        # Held from taking an item until the output that was skipped before it has been read. A
+        # signal handler may iterate over the same stream of `Client` meanwhile, so the lock is
+        # reentrant there.
         self._taking = anyio.Lock(fast_acquire=True)
         self._failure: ShellError | None = None
         # Whether the last item was taken.
@@ -200,7 +201,7 @@ class AsyncOutputStream(_Iteration):
             self._ongoing.end()
         elif self._ongoing is not None:
             self._ongoing.abandon()
-        # Only now: after an interrupt in the steps above, another call repeats them.
+        # Not earlier: after an interrupt in the steps above, another call repeats them.
         self._ongoing = None
 
     def __aiter__(self) -> AsyncIterator[OutputEvent | BashResult | BackgroundResult]:

@@ -100,10 +100,10 @@ class StreamOptions(BashOptions, total=False):
 class EventOptions(TypedDict, total=False):
     """Which events to receive: of a shell, of a session, or of all shells.
 
-    `events` are "exit", "output", "prompt", "listening", "leftover" and "screen". `interval_ms` (0
-    to 5,000) passes between two events with output of one shell, unless `max_bytes` (1,024 to
-    1,048,576) have come. `subscription` is the name of a subscription to continue, with the
-    events after `from_seq`.
+    `events` are "exit", "output", "prompt", "listening", "leftover" and "screen". At least
+    `interval_ms` (0 to 5,000) pass between two events with output of one shell, unless `max_bytes`
+    (1,024 to 1,048,576) of output have come. `subscription` is the name of a subscription to
+    continue, with the events after `from_seq`.
     """
 
     bash_id: str | None
@@ -191,8 +191,8 @@ class Call(NamedTuple, Generic[T]):
     decode: Callable[[bytes], T]
 
 
-# Takes the result of a call (JSON), and returns the call that undoes its effect; None if there is
-# nothing to undo.
+# Takes the result of a call (JSON). Returns the call that undoes the first call's effect; None if
+# there is nothing to undo.
 Undo: TypeAlias = Callable[[bytes], Call[Any] | None]
 
 

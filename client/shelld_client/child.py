@@ -53,7 +53,7 @@ _children: Final[weakref.WeakSet[Child]] = weakref.WeakSet()
 
 
 def _close_inherited() -> None:
-    """Close a forked child's copies of the pipes: they would hide our close from the daemon."""
+    """Close a forked child's copies of the pipes. With them, the daemon would not see our close."""
     for child in list(_children):
         child.close_streams()
 
@@ -121,8 +121,8 @@ class Child:
             try:
                 pid, status = os.waitpid(self.process.pid, os.WNOHANG)
             except ChildProcessError:
-                # The program that uses us ignores SIGCHLD, or has reaped the process. `Popen.poll`
-                # cannot tell that from exit code 0.
+                # The program that uses us ignores SIGCHLD, or has reaped the process, so the exit
+                # code is lost. `Popen.poll` would report 0.
                 self._is_status_lost = True
                 self.process.returncode = 0
             else:

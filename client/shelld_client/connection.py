@@ -131,9 +131,9 @@ class Connection(Generic[T]):
         self.ownership = Ownership()
         # The data before the first message; None after that.
         self._banner: bytearray | None = bytearray()
-        # How many bytes of the banner are complete lines that contain no message.
+        # The size of the banner's complete lines that contain no message, in bytes.
         self._skipped = 0
-        # Whether logging was on at the last check; checking can wait for a lock.
+        # Whether logging was on at the last check. A check can wait for a lock.
         self._is_logging = False
         # Messages to be logged later, because they were sent or received where waiting is not
         # allowed.
@@ -242,7 +242,7 @@ class Connection(Generic[T]):
                 yield pending.call, bytes(message.result)
 
     def _tell_output(self, message: bytes) -> bool:
-        """Pass on the event of a message if it is one with output. Return whether it is."""
+        """If a message is an output event, pass it on. Return whether it is one."""
         event = decode_output(message) if self._listeners else None
         self._tell(event)
         return event is not None
@@ -425,7 +425,7 @@ def _plain(value: object) -> object:
 
 def _decode(data: bytes) -> _Message | None:
     """Return a message, or None if `data` is not a JSON-RPC message."""
-    # Only an error is decoded as a whole. It comes right after the id.
+    # Only an error, which comes right after the id, is decoded as a whole.
     strings = None if b'"error"' in data[:_HEAD_BYTES] else _MESSAGE_STRINGS
     try:
         return decode(data, _decoder, strings)

@@ -1,8 +1,8 @@
 """What a request receives: its events and its answer, in the order of the wire.
 
-Owns what was received and not yet taken. The thread that receives never waits for the thread that
-takes. So above a limit, the text of output is dropped and counts as skipped; the daemon still has
-the output. Every event keeps its place and its number.
+Owns what was received and not yet taken. The receiving thread never waits for the thread that takes
+the items. So above a limit, the text of output is dropped and counts as skipped; the daemon still
+has the output. Every event keeps its place and its number.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Item: TypeAlias = Event | bytes | ShellError | End
 class _Mailbox:
     """Counts the text that waits.
 
-    The thread that receives writes `_received`, and the thread that takes writes `_taken`.
+    Only the receiving thread sets `_received`. Only the thread that takes the items sets `_taken`.
     """
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class _Mailbox:
         # Called with the answer when it comes, before anybody can take it. It must neither wait nor
         # raise.
         self.on_answer: Callable[[bytes | ShellError], None] | None = None
-        # Called with the result, if nobody takes the result any more.
+        # Called with the result, if nobody will take it from here.
         self._abandoned: Callable[[bytes], None] | None = None
         self._answer: bytes | None = None
 

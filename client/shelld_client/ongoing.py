@@ -20,7 +20,7 @@ from shelld_protocol.event_methods import Event
 
 
 def nothing_to_undo(_result: bytes) -> None:
-    """For a request that leaves nothing but a subscription."""
+    """The `undo` of a request that leaves nothing but a subscription."""
 
 
 class Ongoing:
@@ -138,8 +138,8 @@ class Ongoing:
         """Cancel the request. If that comes too late, undo the effect of the request.
 
         This waits for nothing, because the caller may have been interrupted. If the request has
-        taken a subscription from another reader, the subscription can be continued again. The other
-        reader learns that nothing more comes.
+        taken a subscription from another reader, it leaves the subscription open, so that anybody
+        can continue it. The other reader learns that nothing more comes.
         """
 
         def undo(answer: bytes) -> None:

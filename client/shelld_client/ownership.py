@@ -31,8 +31,8 @@ class Ownership:
         Raises `ShellError` if the subscription is about to be ended.
         """
         self._heirs[subscription, request_id] = None
-        # Check only after becoming an heir: an owner that leaves does these steps in the other
-        # order.
+        # Check only now. `leave` does the two steps in the other order, so at least one of the two
+        # requests sees the other.
         if subscription in self._ending:
             self._heirs.pop((subscription, request_id), None)
             raise ShellError(f"{subscription} was ended by its reader")
@@ -52,8 +52,8 @@ class Ownership:
         self._heirs.pop((subscription, request_id), None)
         owner = self._owners.get(subscription)
         if owner is None:
-            # Nobody owns the subscription, so any request may continue it. Or an interrupt has come
-            # before `ended`.
+            # Nobody owns the subscription, so there is nothing to end. But if an interrupt came
+            # before `ended`, the caller must still end it.
             return subscription in self._ending
         if owner != request_id and owner not in self._left:
             return False
@@ -62,7 +62,7 @@ class Ownership:
             self._left[owner] = None
             is_last = False
         else:
-            # An heir may have become the owner since the first look.
+            # An heir may have become the owner since `owner` was read.
             is_last = self._owners.get(subscription) == owner
         if not is_last:
             self.ended(subscription)

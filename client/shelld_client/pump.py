@@ -90,7 +90,8 @@ class Pump:
         except RuntimeError as error:
             raise SpawnFailed("cannot start a thread for the daemon") from error
         try:
-            # A process forked at this moment can hold open a pipe that the start waits for.
+            # This may take long: a process that is forked at this moment can hold open a pipe whose
+            # end the start waits for.
             failure = self._started.get(timeout=timeout and min(timeout, threading.TIMEOUT_MAX))
         except queue.Empty:
             reason = f"the daemon did not start within {timeout:g} s (start_timeout)"

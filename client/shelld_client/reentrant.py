@@ -25,8 +25,8 @@ os.register_at_fork(after_in_child=pump_threads.clear)
 def may_wait() -> bool:
     """Return whether this thread may wait for a pump's thread, or for a lock.
 
-    A pump's thread could wait for itself, or for a thread that waits for its answer. While the
-    interpreter shuts down, the pump threads have stopped.
+    A pump's thread could wait for itself, or for a thread that waits for its answer. Once the
+    interpreter shuts down, the pump threads no longer run.
     """
     return threading.get_ident() not in pump_threads and not sys.is_finalizing()
 
@@ -61,7 +61,7 @@ class Wakeup:
         os.set_blocking(self.descriptor, False)
         os.set_blocking(write_end, False)
         self._write_end = write_end
-        # The descriptors still open. A caller closes what it pops.
+        # The descriptors that are still open. Whoever pops one closes it.
         self._to_close = [self.descriptor, write_end]
         self._users: set[object] = set()
         self._is_closed = False

@@ -29,7 +29,7 @@ _PLAIN: Final[dict[type[inspect.Type], type[Any]]] = {
 
 
 _OUTPUT_STRINGS: Final = len(OutputEvent.__struct_fields__)
-# The beginning of a message with output, up to its params. They are the last member.
+# The beginning of a message with output, up to its params, which are the last member.
 _OUTPUT_START: Final = b'{"jsonrpc":"2.0","method":"shell/output","params":'
 
 
@@ -76,7 +76,7 @@ class _Subscribed(msgspec.Struct):
 
 
 def subscription_in(result: bytes) -> str:
-    """Return the name of the subscription that a result has begun or continued; "" if none."""
+    """Return the name of the subscription in a result; "" if there is none."""
     try:
         found = decode(result, _decoder_of(_Subscribed), strings=1)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

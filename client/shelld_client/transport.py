@@ -31,7 +31,7 @@ _STREAM_ENDED: Final = (OSError, ValueError, anyio.ClosedResourceError)
 class Transport:
     def __init__(self, daemon: Child) -> None:
         self._child = daemon
-        # Each message, with the byte counts of its writes.
+        # The rest of each message, and how many bytes of this rest were written.
         self._outbox: collections.deque[tuple[memoryview, list[int]]] = collections.deque()
         self._outbox_filled = anyio.Event()
         self.stderr_ended = anyio.Event()
@@ -55,8 +55,8 @@ class Transport:
         rest = message[sum(written) :]
         self._outbox[0] = rest, (written := list[int]())
         with without_sigpipe():
-            # Signal handlers, which may raise, run between two steps of the interpreter. This is
-            # one step, so all written bytes are counted.
+            # Signal handlers, which may raise, run only between two steps of the interpreter. This
+            # is one step, so no handler can keep written bytes from being counted.
             written.extend(map(os.write, [self._child.stdin.fileno()], [rest]))
         if sum(written) == len(rest):
             self._outbox.popleft()

@@ -139,7 +139,9 @@ class Event(Result, kw_only=True):
     session: Annotated[str | None, Meta(description="The session of the shell; null for none.")]
     request_id: Annotated[
         int | float | str | None,
-        Meta(description="The id of the request that subscribed, or last continued."),
+        Meta(
+            description="The id of the request that began the subscription, or last continued it."
+        ),
     ] = None
 
 

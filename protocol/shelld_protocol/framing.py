@@ -93,9 +93,9 @@ class FrameReader:
         self._buffer = bytearray()
         self._searched = 0
         self._eof = False
-        # Lines: whether to drop the rest of a line that is too long.
+        # Lines: whether to drop the rest of a refused line.
         self._skipping_line = False
-        # Content-Length: how many bytes of a body that is too long are still to be dropped.
+        # Content-Length: how many bytes of a refused body are still to be dropped.
         self._skip_bytes = 0
         # Content-Length: the length of the body; set at the end of the header section.
         self._body_length: int | None = None
@@ -137,8 +137,8 @@ class FrameReader:
     def _give_up_message(self, data: bytes) -> bool:
         """Drop the unfinished message, and skip the rest when it arrives.
 
-        `data` is the data that comes next. Returns False if no message is unfinished. If this
-        raises MemoryError, it has changed nothing.
+        `data` is the next part of the stream, which could not be stored. Returns False if no
+        message is unfinished. If this raises MemoryError, it has changed nothing.
         """
         if self._skipping_line or self._skip_bytes:
             # The message was dropped before, and `refused_head` has its beginning.

@@ -26,7 +26,7 @@ _call_id: Final[ContextVar[str | None]] = ContextVar("_call_id", default=None)
 
 
 class _Tool(StructuredTool):
-    """Pass the tool call's id to the function. LangChain passes it only through the schema."""
+    """Pass the tool call's id to the function. LangChain does so only if the schema asks for it."""
 
     def run(self, *args: Any, tool_call_id: str | None = None, **kwargs: Any) -> Any:
         token = _call_id.set(tool_call_id)

@@ -50,7 +50,7 @@ def openrpc_document(version: str) -> dict[str, Any]:
             }
         )
     for params_type in params:
-        # Its members are expanded above, and nothing refers to the schema itself.
+        # The params of each method list its members, and nothing refers to the schema itself.
         components.pop(params_type.__name__, None)
     errors = {kind.value: {"code": kind.code, "message": kind.value} for kind in ErrorKind}
     return {

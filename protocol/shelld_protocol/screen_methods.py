@@ -31,9 +31,9 @@ class ReadScreenParams(Params):
     until: Annotated[
         Literal["change", "stable", "prompt"],
         Meta(
-            description="What to wait for: a version after `since` (or after the current one), a "
-            "screen that has not changed for quiet_ms, or a command that waits for input. The end "
-            "of the command ends every wait."
+            description="What to wait for. change: a version after `since`, or after the current "
+            "one. stable: a screen that has not changed for quiet_ms. prompt: the command waits "
+            "for input. The end of the command ends every wait."
         ),
     ] = "stable"
     quiet_ms: Annotated[
@@ -80,7 +80,10 @@ class ReadScreenResult(Result):
     version: Annotated[int, Meta(description="Grows with each change of what is shown.")]
     changed: Annotated[
         list[int],
-        Meta(description="The rows that changed after `since`; without `since`, all rows."),
+        Meta(
+            description="The numbers, from 0, of the rows that changed after `since`; without "
+            "`since`, of all rows."
+        ),
     ]
     is_running: IsRunning
     exit_code: ExitCode

@@ -329,14 +329,14 @@ class BashOutputResult(Result):
 
 
 class BackgroundParams(Params):
-    """Give exactly one of the two."""
+    """Exactly one of `request_id` and `bash_id` is given."""
 
     request_id: RequestId | None = None
     bash_id: Annotated[str, Meta(description="The id of a shell in the foreground.")] | None = None
 
 
 class HandOverResult(Result):
-    """The foreground call was answered, and the command continues without its limits."""
+    """The foreground call was answered. The command continues without timeouts and `on_prompt`."""
 
     bash_id: ShellId
 

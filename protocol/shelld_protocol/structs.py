@@ -38,10 +38,10 @@ CUT_MARK: Final = "... (truncated)"
 
 Status: TypeAlias = Literal["pending", "running", "completed", "failed", "killed", "timeout"]
 SignalName: TypeAlias = Literal["TERM", "INT", "HUP", "QUIT", "KILL", "USR1", "USR2", "ABRT"]
-# "lost": the command's runner was killed, and with it the command or its leftover processes.
-# "oom": the kernel killed a process of the command because memory was short. "idle": the command
-# wrote nothing for its `idle_timeout`. "prompt": it waited for input, and `on_prompt` is "kill".
-# Left out otherwise.
+# "lost": the command's runner was killed, and with it the command or its leftover processes. "oom":
+# the kernel killed a process of the command because memory was short. "idle": the command wrote
+# nothing for its `idle_timeout`. "prompt": it waited for input, and `on_prompt` is "kill". For any
+# other end, there is no reason.
 EndReason: TypeAlias = Literal["lost", "oom", "idle", "prompt"]
 # The same for a read. "no_input": the read was to wait for a prompt, but the command takes no
 # input.
@@ -102,10 +102,10 @@ UntilName: TypeAlias = Literal["output", "exit", "prompt", "match", "quiet", "li
 Until: TypeAlias = Annotated[
     UntilName,
     Meta(
-        description="What to wait for: output, output to return; exit, the end of the command; "
-        "prompt, a command that waits for input; match, a line that pattern matches; quiet, no "
-        "output for quiet_ms; listening, a process of the command that listens on a TCP port. The "
-        "end of the command ends every wait."
+        description="What to wait for. output: output to return. exit: the end of the command. "
+        "prompt: the command waits for input. match: a line that pattern matches. quiet: no output "
+        "for quiet_ms. listening: a process of the command listens on a TCP port. The end of the "
+        "command ends every wait."
     ),
 ]
 Pattern: TypeAlias = Annotated[
@@ -158,15 +158,16 @@ IsRunning: TypeAlias = Annotated[bool, Meta(description="True until the command 
 IsStopped: TypeAlias = Annotated[
     bool,
     Meta(
-        description="Whether a signal, such as SIGSTOP, has stopped its bash or the program in the "
-        "foreground of its terminal. It goes on after SIGCONT. Left out if false."
+        description="Whether a signal, such as SIGSTOP, has stopped the command's bash, or the "
+        "program in the foreground of its terminal. SIGCONT continues it. Left out if false."
     ),
 ]
 Leftover: TypeAlias = Annotated[
     list[int],
     Meta(
         description="Pids of leftover processes, after the command has ended. Empty once the last "
-        "one has ended. Until then, the list is as of the last look."
+        "one has ended. Until then, these are the processes that were left when the daemon last "
+        "looked."
     ),
 ]
 Reason: TypeAlias = Annotated[
@@ -189,7 +190,10 @@ StateReason: TypeAlias = Annotated[
 ]
 SpoolError: TypeAlias = Annotated[
     str | None,
-    Meta(description="Name of the errno that made the daemon lose output within the limits."),
+    Meta(
+        description="Name of the errno, such as ENOSPC, if an error of the disk or of a pipe made "
+        "the daemon lose output."
+    ),
 ]
 GuardWarning: TypeAlias = Annotated[
     str | None, Meta(description="With --guard warn, why the guard would have blocked the command.")

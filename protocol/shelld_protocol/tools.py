@@ -50,7 +50,7 @@ class ToolError(Exception):
 
 
 class ToolParameter(Struct, frozen=True):
-    """One parameter. `default` None means that it has no default.
+    """One parameter. If `default` is None, it has no default.
 
     `minimum` and `maximum` are for numbers, `min_length` and `max_length` (characters) for strings,
     `items` (a JSON Schema) for arrays. Raises ValueError for an invalid or unsatisfiable
