@@ -25,7 +25,7 @@ _LINE_SHARE: Final = 5
 # How many bytes from the beginning, or from the end, to search for text.
 _WINDOW_BYTES: Final = 1024 * 1024
 
-# How often to try to fill the room with text that has fewer characters than bytes.
+# How many times to try to fill the room with text that has fewer characters than bytes.
 _ATTEMPTS: Final = 5
 
 # How many bytes from the end to search for the line that shows the progress.
@@ -72,7 +72,7 @@ class ExcerptReader(StreamReader):
         whole = await _whole(store, start, stop, limit, final=final)
         self.is_cut = whole is None
         if whole is not None:
-            # Bytes dropped after this reader has read them are not missing.
+            # Do not count bytes that were dropped after they were read: the text includes them.
             (text, _, end), dropped = whole
         else:
             head = _head(store, start, stop, limit // 2)

@@ -1,8 +1,9 @@
 """Reads the part of a stream for one call: the head for a foreground answer, or new output.
 
-Plain readers of a stream share one position. `look` moves nothing and may be interrupted. `take`
-does not await, and takes only bytes that were read from the current position. So two readers never
-get the same bytes, and together they miss none.
+Plain readers of a stream share one position. `look` does not move this position, and may be
+interrupted. `take` does not await. Plain readers take a read only if it starts at the shared
+position: if another reader has moved that position meanwhile, they look again first. So two readers
+never get the same bytes, and together they miss none.
 
 Large reads happen in steps. Other requests run between the steps.
 """
@@ -212,12 +213,12 @@ class StreamReader:
         self._dropped = 0
         # How many bytes had been written at the time of the last look.
         self._seen = self._position
-        # Whether the last look left bytes that the next look can take at once.
+        # Whether the next look can go on at once, with bytes that the last look left.
         self._goes_on = False
         # The looks so far have searched the current line up to this offset without finding its end.
         self._searched = 0
-        # The value of `_searched` after the last look whose read was skipped. A later look may be
-        # repeated, and then searches from here.
+        # `_searched` as of the last `skip`. Every look starts to search from here, because it may
+        # repeat a look whose read was neither skipped nor taken.
         self._searched_for_good = 0
 
     @property
@@ -227,14 +228,17 @@ class StreamReader:
 
     @property
     def has_news(self) -> bool:
-        """Whether there are bytes that no look has seen, or that the next look can take."""
+        """Whether there are bytes that no look has seen, or with which the next look can go on."""
         if self.was_overtaken:
             return self._store.written > self._stream.read_position
         return self._goes_on or self._store.written > self._seen
 
     @property
     def is_large(self) -> bool:
-        """Whether there is no filter, and the next look takes more than one step."""
+        """Whether the next look takes more than one step.
+
+        Always False with a filter: only the look itself finds out how much matches.
+        """
         return (
             self._filter is None
             and min(self._max_bytes, self._store.written - self._position) > STEP_BYTES
@@ -242,11 +246,11 @@ class StreamReader:
 
     @property
     def was_overtaken(self) -> bool:
-        """Whether another reader has taken bytes that this reader looks at."""
+        """Whether another reader has moved the shared position past the start of this read."""
         return self._offset is None and self._stream.read_position > self._start
 
     async def look(self, *, final: bool) -> Read:
-        """Continue to read after the bytes that gave no result. Does not move the shared position.
+        """Read on after the bytes that were skipped so far. Does not move the shared position.
 
         With `final`, nothing more will be written.
         """
@@ -261,14 +265,14 @@ class StreamReader:
         return await self._look_at_lines(self._filter, stop, final=final)
 
     def goes_on_after(self, read: Read) -> bool:
-        """Whether `read` has left bytes that the next look can take at once.
+        """Whether the next look can go on at once, with bytes that `read` has left.
 
-        A look that has taken nothing waits for more bytes, even if it has left some.
+        If the last look could not read any bytes, the next look needs more of them.
         """
         return read.more and read.end > self._position
 
     def has_more_after(self, read: Read, *, final: bool) -> bool:
-        """Whether there is unread output now, after `read`, the result of the last look.
+        """Whether there is unread output after `read`, which the last look has returned.
 
         Unless `final`, output that arrived during the look counts even if it is not a whole unit.
         """
@@ -276,7 +280,7 @@ class StreamReader:
         return written > read.end if final else read.more or written > self._seen
 
     def skip(self, read: Read) -> None:
-        """Note that `read` has nothing to return. The call continues to read, or to wait."""
+        """Pass over `read`, which has nothing for the caller. The next look begins after it."""
         self._goes_on = self.goes_on_after(read)
         self._position, self._dropped = read.end, read.dropped
         self._searched_for_good = self._searched

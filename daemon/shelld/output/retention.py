@@ -2,10 +2,10 @@
 
 Owns the spool, and knows every shell's output from the shell's start until the shell is forgotten.
 A shell over its own limit loses the oldest bytes of its tail. Over the common limit, or on a full
-disk, ended shells lose output first, in the order in which they ended. Ended shells whose output a
-request is reading come last. After the ended shells, the running shell that stores the most output
-loses some of it. A shell can store its output however much other shells have stored. This module
-never forgets a shell by itself.
+disk, ended shells lose output first, in the order in which they ended. Those whose output a request
+is reading come last among them. After the ended shells, the running shell that stores the most
+output loses some of it. A shell can store its output however much other shells have stored. This
+module never forgets a shell by itself.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class ShellOutput:
         self._pins = 0
 
     def pin(self) -> None:
-        """Until `unpin`, let ended shells that are not pinned lose output first.
+        """Protect this output until `unpin`: ended shells that are not pinned lose output first.
 
         Calls nest: each call needs its own `unpin`.
         """
@@ -174,7 +174,7 @@ class Retention:
     # -- Blocks -----------------------------------------------------------------------------
 
     def put(self, data: bytes | bytearray | memoryview) -> int | None:
-        """Store a block. If there is no room, make another shell give up blocks."""
+        """Store a block. If there is no room, make a shell give up blocks."""
         try:
             block = self._spool.put(data)
         except OSError as error:

@@ -1,16 +1,16 @@
 """The bytes of one stream of a command: a head and a tail, at absolute offsets.
 
 Owns the kept bytes, and the count of all bytes written. The last block is in memory; full blocks go
-to `Blocks`. Knows nothing of readers, text or time. Never fails: it drops and counts what it cannot
-keep.
+to `Blocks`. Knows nothing of readers, text or time. Raises no error but MemoryError: it drops and
+counts what it cannot keep.
 
 Invariants:
 
 * ``kept + dropped == written``. The dropped bytes form one gap between head and tail.
-* The head stays, and the tail slides. The head shrinks only if another shell needs the room and
-there is no tail left.
+* The head stays, and the tail slides. The head shrinks only if another shell needs the room and no
+  tail is left, or if a block of the head cannot be stored or read.
 * The cost of an append depends on the size of its data, and the cost of a read on the size of its
-result. Neither depends on how many bytes are kept.
+  result. Neither depends on how many bytes are kept.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from shelld.output.spool import BLOCK_BYTES
 # last bytes of the stream.
 MEMORY_BLOCKS: Final = 4
 
-# The last block of an ended stream stays in memory if it is smaller than this.
+# The last block of an ended stream stays in memory if it is no larger than this.
 WINDOW_BYTES: Final = 4 * 1024
 
 
@@ -39,7 +39,7 @@ class Blocks(Protocol):
 
 
 class MemoryBlocks:
-    """Blocks in memory, for a stream that shares no limit."""
+    """Blocks in memory, for a stream that does not count towards the limit over all shells."""
 
     def __init__(self) -> None:
         self._content: dict[int, bytes] = {}
@@ -58,7 +58,7 @@ class MemoryBlocks:
 
 
 class Kept(NamedTuple):
-    """The result of a read: `data` begins at `start`, after `dropped` bytes."""
+    """A read. `data` begins at `start`, which is `dropped` bytes after the requested offset."""
 
     start: int
     data: bytes
@@ -211,7 +211,7 @@ class StreamStore:
         return min(end, self.written) if number in self._stored else end
 
     def _lose(self, number: int) -> None:
-        """Drop the bytes of one block, and the part of the tail or head that this cuts off."""
+        """Drop one block, with the older part of its tail or the newer part of its head."""
         end = self._end_of(number)
         if number >= self._oldest:
             self._drop_to(end)

@@ -30,8 +30,8 @@ _RETURN_BEFORE_TEXT = re.compile(r"\r[^\r\n]")
 # Carriage returns to compare at once: `str.rstrip` looks at one character after the other.
 _RETURNS: Final = "\r" * 65_536
 
-# The maximum number of bytes in one read that may begin an escape sequence. Each of them costs the
-# time of a hundred bytes of text.
+# The maximum number of bytes in one read that look like the start of an escape sequence. Each of
+# them takes as long as a hundred bytes of text.
 MAX_INTRODUCERS: Final = 4_096
 
 # The maximum number of control strings that are checked for a line end inside. Only hostile output
@@ -137,7 +137,7 @@ def read_text(
     leaves an incomplete unit at `stop` for later. A read ends at the gap; the next read returns the
     size of the gap. With `strip`, a read ends early where escape sequences are dense.
 
-    With `lines`, a unit is a line, and a line that does not fit is not returned at all.
+    With `lines`, returns only whole lines, and no line that does not fit.
     """
     want = min(max_bytes, stop - start)
     if want <= 0:
@@ -202,7 +202,8 @@ def _whole(
 
 
 def _is_end(start: int, stop: int, data: bytes, want: int, *, final: bool) -> bool:
-    # A unit that the gap has cut never becomes whole.
+    # If fewer bytes were read than wanted, the data ends at the gap. A unit that the gap has cut
+    # never becomes whole.
     reached = start + len(data)
     return final if reached == stop else len(data) < want
 
@@ -210,7 +211,7 @@ def _is_end(start: int, stop: int, data: bytes, want: int, *, final: bool) -> bo
 def whole_lines(data: bytes) -> int:
     """Return how many bytes of `data` are complete lines; 0 if that takes too long to find out."""
     size = data.rfind(b"\n") + 1
-    # A line end may belong to a control string.
+    # A newline inside a control string ends no line.
     for _ in range(_STRINGS):
         begin = open_string(data, size)
         if begin is None:
