@@ -1,8 +1,8 @@
 """Entries of a journal. An entry holds enough to send its event, at once or again later.
 
-The text of output is not kept here. An entry has the range, and the text is read from the output of
-the shell when the event is sent. So a journal is small. If the output is no longer kept by then,
-`dropped` says so. For each screen, only the last change has rows.
+The text of output is not kept here. An entry has a range of offsets, and the text is read from the
+shell's output when the event is sent. So a journal is small. If the output is no longer kept by
+then, `dropped` says so. For each screen, only the last change has rows.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Entry(Protocol):
 
 
 class FactEntry(NamedTuple):
-    """An event whose members are known: anything but output and screens."""
+    """An event that is kept with all its members: anything but output and screens."""
 
     bash_id: str
     session: str | None
@@ -95,7 +95,7 @@ class OutputEntry(NamedTuple):
         return self.with_text(header, piece.text, piece.dropped)
 
     def _rest(self) -> Piece:
-        """Return what is left of the range after a loss of bytes in it, or just after it."""
+        """Return what is left of the range. Bytes in it, or just after it, were lost."""
         continues = begins_within_line(self.store, self.start)
         text = JoinedText(strip=self.strip, continues=continues)
         position, dropped = self.start, 0
@@ -152,10 +152,10 @@ class Rows(NamedTuple):
 
 
 class ScreenEntry:
-    """A change of a screen. `screens` has the rows of the last change of each shell.
+    """A change of a screen. `screens` has all rows of each shell's screen, as they were after its
+    last change.
 
-    So a client that gets the journal again has the whole screen at the end, and the journal is
-    small.
+    If the journal is sent again, only the last change of a screen has rows, and it has all of them.
     """
 
     method = "shell/screen"

@@ -1,10 +1,10 @@
 """Follows one shell for one subscription: its output, its end, its leftover processes.
 
-Owns the offsets up to which output was sent, and a pin that retains the shell until its end was
-told. Never moves the position that plain readers share.
+Owns the offsets up to which output was sent, and a pin that retains the shell until its events were
+sent. Never moves the position that plain readers share.
 
-Invariants: the end is told exactly once, after all output and everything else, except the leftover
-processes. A prompt, a port or a screen is told after the output that came before it.
+Invariants: the end is told exactly once. Only events about leftover processes come after it. A
+prompt, a port or a screen is told after the output that came before it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from shelld_protocol.event_methods import (
     LeftoverEvent,
 )
 
-# How long after the end of a command the last look at its screen may take.
+# How long the followers have after the end of a command, such as for a last look at its screen.
 LAST_LOOKS_S: Final = 1.0
 # How much output is sent before other tasks get a turn: two milliseconds of work. A command that
 # writes at full speed shares the event loop with its own events.
@@ -62,7 +62,8 @@ class Feed:
         # How much had been written at the last look at the output.
         self._seen = sum(self._positions.values())
         self._sending = anyio.Lock()
-        # The processes that were told to be left. None: only the end has named some.
+        # The leftover processes in the last event about them. None: so far, only the event about
+        # the end has named some.
         self._told_leftover: list[int] | None = []
         # Set once the end was told, or can no longer be told.
         self.end_told = anyio.Event()
@@ -88,7 +89,7 @@ class Feed:
                         # A failing look must not hold up the output.
                         tasks.start_soon(faults.keep_running, run, "a follower of a shell")
                     await self._follow_output()
-                    # The followers see the end, too, and one of them may have a last thing to tell.
+                    # The followers see the end, too, and one of them may have a last event to send.
                     tasks.cancel_scope.deadline = anyio.current_time() + LAST_LOOKS_S
                 self._send_end()
             if not self._may_tell_leftover:
@@ -135,7 +136,7 @@ class Feed:
             if has_ended:
                 return
             if self._positions == before:
-                # Only a part of a character or a sequence has arrived. Its rest need not wait for
+                # Only a part of a character or a sequence has arrived. The rest need not wait for
                 # the interval.
                 continue
             with anyio.move_on_after(self.interval_s):
@@ -208,13 +209,14 @@ class Feed:
     ) -> bool:
         """Send the rows that have changed, as `send_fact` does.
 
-        `changed`: their numbers; all rows if the client does not know the screen. `since`: what
-        `shown_rows` was before the look. Return False, and send nothing, if it is different now.
+        `changed`: the numbers of these rows, or of all rows if the client does not know the screen.
+        `since`: the result of `shown_rows` before the look. If `shown_rows` returns something else
+        by now, send nothing and return False.
         """
         await self.send_output()
         if self.end_told.is_set():
             return True
-        # Do not await from here on.
+        # Do not await from here on: `shown_rows` must not change.
         if self.subscription.shown_rows(self.shell) is not since:
             return False
         count = facts["rows"]
@@ -236,7 +238,8 @@ class Feed:
         if "exit" in self._options.events and shell.has_ended:
             sizes = {name: each.store.written for name, each in self._streams.items()}
             if "output" in self._options.events:
-                # Leftover processes may have written since the last output was sent.
+                # Leftover processes may have written more since. Count only output that was sent or
+                # skipped.
                 sizes = self._positions
             self._publish(
                 "shell/exited",
@@ -256,14 +259,14 @@ class Feed:
                 spool_error=shell.output.error,
             )
         if leftover:
-            # They may be gone before they are told again. The client must then hear of that.
+            # Send another event even if these processes are gone by then.
             self._told_leftover = None
         self.end_told.set()
 
     def _note_last_event(self) -> None:
         """Note that a subscription of this shell alone has nothing more to tell.
 
-        A client that continues it from now on must not wait, even if some events are not sent yet.
+        A client that continues it from now on is told so, even if some events are not sent yet.
         """
         if self._options.bash_id is not None:
             self.subscription.is_over = True
@@ -291,7 +294,7 @@ def _newest_line(store: StreamStore, start: int, stop: int) -> int:
     """Return the offset at which the last line before `stop` begins. If no line end is found,
     return the offset after the last whole unit.
     """
-    # A control string around a line end may have begun this long before.
+    # A control string around a line end may have begun this far before it.
     begin = max(start, stop - 2 * MAX_SEQUENCE_BYTES)
     kept = store.read(begin, stop - begin)
     data = kept.data[: max(0, stop - kept.start)]

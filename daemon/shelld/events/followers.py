@@ -78,7 +78,7 @@ class PromptFollower:
                 await self._tell(found)
             self._told = identity
         if self._told is not None and not shell.has_ended:
-            # The input was closed after the last look, such as while that was told.
+            # The input was closed after the last look, perhaps while the event was being sent.
             await self._tell(None)
             self._told = None
 
@@ -108,7 +108,7 @@ class PortFollower:
         known: object = None
         ports_due_at = 0.0
         while not shell.has_ended:
-            # Finding the owners of the sockets takes much longer.
+            # Do not look at the ports every time: finding the owners of sockets takes much longer.
             basis = await pauses.look(basis_of_ports, shell)
             now = None if basis is None else (shell.output.written, basis)
             if now is None or now != known or anyio.current_time() >= ports_due_at:
@@ -117,7 +117,7 @@ class PortFollower:
                 if found != self._told:
                     await self._feed.send_fact("shell/listening", ListeningEvent, listening=found)
                     self._told = found
-            # Servers often write that they listen.
+            # New output ends the pause: servers often write that they listen.
             await pauses.pause(shell)
 
 
@@ -127,7 +127,7 @@ class ScreenFollower:
     def __init__(self, screens: Screens, feed: Feed) -> None:
         self._screens = screens
         self._feed = feed
-        # The result of `_drawn` when the screen was last told.
+        # The result of `_drawn` before the last look that succeeded.
         self._told = (-1, -1)
 
     async def run(self) -> None:
@@ -143,8 +143,8 @@ class ScreenFollower:
         def has_news() -> bool:
             return self._told != _drawn(terminal, store)
 
-        # A slow client gets the last screen only if it reads soon, because the feed soon ends this
-        # loop.
+        # A slow client gets the last screen only if it reads soon: the feed cancels this loop
+        # `LAST_LOOKS_S` after the end.
         while not shell.has_ended or has_news():
             drawn = _drawn(terminal, store)
             pause_s = feed.interval_s

@@ -8,9 +8,9 @@ Invariants:
 * The numbers that a client receives rise by one. A client that continues the subscription names a
   number, and gets the events after that number again. If the client then does not read for 10,000
   events, it loses the oldest of them.
-* Output and screens are not sent while more than `MAX_QUEUED_BYTES` wait for the client. Any other
-  event is sent whether the client reads or not. So a client that does not read costs little memory,
-  and delays no command.
+* While `MAX_QUEUED_BYTES` or more wait for the client, neither output nor a new screen is sent. Any
+  other event is sent whether the client reads or not. So a client that does not read costs little
+  memory, and delays no command.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from shelld_protocol.event_methods import JOURNAL_EVENTS, Event, EventName
 
 # With more unread bytes than this, no output is sent.
 MAX_QUEUED_BYTES: Final = 1024 * 1024
-# How long output waits for a client to read, before it is skipped. A client that takes 4 MiB/s
+# How long output waits for a client to read, before it is skipped. A client that reads 4 MiB/s
 # loses nothing.
 PATIENCE_S: Final = 0.25
 # How many events of the journal are sent before other tasks get a turn.
@@ -43,7 +43,7 @@ _SHORTAGE_PAUSE_S: Final = 0.1
 
 
 class Recipient(Protocol):
-    """The client, as events see it."""
+    """The client, as far as a subscription knows it."""
 
     @property
     def backlog(self) -> int:
@@ -114,7 +114,7 @@ class Subscription:
         self._start_task = start_task
         # The rows of each screen as they were published last, until the shell is forgotten.
         self._screens: WeakKeyDictionary[Shell, Rows] = WeakKeyDictionary()
-        # The shells whose rows are in events for the current client.
+        # The shells whose rows the current recipient knows from its events.
         self._shown: WeakSet[Shell] = WeakSet()
         self._journal: Journal[Entry] = Journal(JOURNAL_EVENTS)
         self._sent = 0
@@ -150,14 +150,15 @@ class Subscription:
             has_room = await self._wait_until_read()
             if self._replayed is None:
                 return has_room
-            # The replay does not wait for a slow client either.
+            # This does not take long: the replay does not wait for a slow client either.
             await self._replayed.wait()
 
     async def _wait_until_read(self) -> bool:
         if self._recipient.backlog >= MAX_QUEUED_BYTES and not self._is_slow:
             with anyio.move_on_after(PATIENCE_S):
                 await self._recipient.wait_until_read()
-        # Until there is room again, further output does not wait, so that it does not delay an end.
+        # Until there is room again, further output does not wait, so the event about the end of a
+        # shell is not delayed.
         self._is_slow = self._recipient.backlog >= MAX_QUEUED_BYTES
         return not self._is_slow
 
@@ -185,9 +186,9 @@ class Subscription:
     # -- sending ----------------------------------------------------------------------------
 
     def publish(self, entry: Entry, make: Callable[[Header], Event] | None = None) -> None:
-        """Number an event, keep it and send it. `make` is faster than `entry.event`.
+        """Number an event, keep it and send it. `make`: a faster way than `entry.event` to make it.
 
-        Raises MemoryError, and has then done nothing.
+        Raises MemoryError if there is no memory to keep the event.
         """
         if self._is_closed:
             return
@@ -217,7 +218,7 @@ class Subscription:
     def continue_after(self, seq: int, recipient: Recipient, request_id: Any) -> None:
         """Send the events after `seq` again. `seq` must be in the `available` range."""
         self._recipient, self._request_id = recipient, request_id
-        # The client may be another one, so send each screen as a whole next.
+        # The new recipient may not know the screens, so the next change of each has all rows.
         self._shown.clear()
         self._sent = seq
         if seq < self._journal.newest:

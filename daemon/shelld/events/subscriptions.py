@@ -31,7 +31,7 @@ from shelld_protocol.event_methods import MAX_SUBSCRIPTIONS
 
 # The default number of retained shells.
 MAX_OVER: Final = 1_000
-# About 30 MB.
+# They take about 30 MB.
 MAX_OVER_EVENTS: Final = 100_000
 
 

@@ -100,7 +100,7 @@ class _StreamSearch:
         return Matched(beginning(line), self._name, start, start + size)
 
     async def _lines(self, data: bytes) -> str:
-        """Return the matching lines among whole lines."""
+        """Return the matching lines of `data`, which holds whole lines."""
         store, size = StreamStore(len(data)), len(data)
         store.append(data)
         piece = await read_in_steps(store, 0, size, size, strip=self._strip, final=True)
@@ -108,9 +108,9 @@ class _StreamSearch:
 
 
 def _line_start_near_middle(data: bytes) -> int | None:
-    """Return where a line begins, other than the first; None if there is only one line.
+    """Return where the second or a later line begins; None if there is only one line.
 
-    A line end may belong to a control string.
+    A newline inside a control string ends no line.
     """
     end = len(data) // 2
     found = whole_lines(data[:end])
@@ -148,7 +148,7 @@ class Search:
         Raises `RpcError` (invalid_params) if the pattern takes too long.
         """
         shell = self._shell
-        # Searching the output so far gets some time in any case.
+        # Allow some time to search the output so far, even if the wait is shorter.
         stop_at = max(give_up_at, anyio.current_time() + _LEAST_S)
         # When to search the lines that have not ended; infinite if that is done.
         written_at = max(shell.stdout.written_at, shell.stderr.written_at)

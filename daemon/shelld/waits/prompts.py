@@ -21,7 +21,7 @@ from shelld_protocol.structs import Prompt
 
 _MAX_TEXT: Final = 500
 # The time that a terminal may take to pass on its input. Until then, a program that has been
-# answered seems to wait.
+# answered still seems to wait.
 _DELIVERY_S: Final = 0.05
 # A program that also waits for time to pass counts only if it has been silent for this long. Before
 # that, it may wait for an answer of its terminal.
@@ -36,7 +36,7 @@ LOOK_ANYWAY_S: Final = 1.0
 
 
 class PromptIdentity(NamedTuple):
-    """Tells prompts apart: by the process, its modes, and the time of the last answer to it.
+    """Tells prompts apart: by the process, its terminal's modes, and the time of the last answer.
 
     `wrote`: how many bytes the process has written; -1 if that cannot be seen. `text`: the last
     line of output, from any process.
@@ -73,7 +73,7 @@ class PromptIdentity(NamedTuple):
         return self._replace(wrote=other.wrote)
 
 
-# How many members of an identity must be equal.
+# How many of the first members are equal if the reader is the same.
 _CERTAIN: Final = 5
 
 
@@ -104,9 +104,10 @@ def state_of(shell: Shell, seen: SeenPrompt | None = None) -> State:
     """Return the state of a shell, without a prompt if it does not wait for input or takes none.
 
     A prompt that was `seen` before still counts if nothing has been written since: the program may
-    just look at its clock. A prompt with a time limit counts only for a moment.
+    have woken up only for a moment. If the program also waits for time to pass, the prompt counts
+    only for `_TIMER_MS`.
 
-    Results do not take turns with their looks, so many results at once share an expensive look.
+    Looks for results do not wait for a turn, so many results at once share an expensive look.
     """
     last = _looks.get(shell)
     is_good = last is not None and last.activity == shell.activity and not shell.has_ended
@@ -131,7 +132,7 @@ def _look_at(shell: Shell) -> State:
     try:
         state = _state_of(shell)
     except Exception as error:
-        # A result must not fail, and lose its output, because of odd processes.
+        # Odd processes must not make a result fail and lose its output.
         answer_for(error, "the look at a command's processes")
         state = _NOTHING
     if (cost := time.thread_time() - began) > _EXPENSIVE_S:

@@ -1,4 +1,4 @@
-"""Waits for the condition that `until` names, except for output.
+"""Waits for the condition that `until` names, unless it is "output" or "exit".
 
 Every wait ends with the shell, and no wait holds up other requests.
 """
@@ -26,7 +26,7 @@ from shelld_protocol.structs import Listener, Matched, UntilName
 
 
 class Reached(NamedTuple):
-    """How a wait ended. `what` is None if the time was over, or if `reason` says why."""
+    """How a wait ended. `what` is None if the time was over, or no input is possible (`reason`)."""
 
     what: UntilName | None = None
     matched: Matched | None = None
@@ -58,7 +58,7 @@ class Waiting:
         """
         give_up_at = anyio.current_time() + self._params.wait / 1000
         reached = await self._wait(shell, starts, give_up_at)
-        # An ended shell takes no input either.
+        # Report the end rather than "no_input": an ended shell takes no input either.
         return Reached("exit") if reached.what is None and shell.has_ended else reached
 
     async def _wait(
@@ -110,6 +110,6 @@ async def _wait_for_quiet(shell: Shell, quiet_s: float, give_up_at: float) -> bo
             return True
         if give_up_at <= now:
             return False
-        # Input restarts the time but wakes no waiter, so look again when it is due.
+        # Input restarts the quiet time, but does not wake this task. So check again at `due`.
         await shell.wait_for_news(min(due, give_up_at))
     return False

@@ -18,7 +18,7 @@ from shelld.waits.pauses import Pauses
 from shelld.waits.prompts import settled_prompt_of, takes_input
 from shelld_protocol.structs import Prompt
 
-# How long the command must have been silent.
+# How long the command must have been silent: if its program waits only for input, and if not.
 BLOCKING_AFTER_S: Final = 0.15
 OTHERS_AFTER_S: Final = 1.0
 
