@@ -13,10 +13,11 @@ however it detached, the kernel reparents it to the runner, or to the keeper if 
 killed, or to the daemon if both were killed. If ``waitpid`` fails with ECHILD in a runner, that
 *proves* that nothing is left. A scan of /proc could never prove it. Keeper and daemon have other
 children, so they scan until two scans in a row find nothing (`orphan_reaper`). If a command has
-stopped the keeper or a runner, its parent continues it. The kernel continues the keeper and the
-runners when their parent ends. Where a runner can have its own cgroup (`cgroup`), the kernel kills
-a command's processes all at once. Without subreapers (`tree.SessionMembers`), the runner, the
-keeper and the daemon kill the processes that they can still find.
+stopped the keeper or a runner, the parent of the stopped process continues it. The kernel continues
+the keeper and the runners when their parent ends. Where a runner can have its own cgroup
+(`cgroup`), the kernel kills a command's processes all at once. Without subreapers
+(`tree.SessionMembers`), the runner, the keeper and the daemon kill the processes that they can
+still find.
 
 This package imports only the standard library, neither anyio nor the rest of the daemon: the keeper
 must stay small, because every runner is a fork of it. The keeper does not import `pool`, which is
@@ -31,7 +32,7 @@ daemon -> keeper
                                      messages sent into the other end wait there for the runner.
     ``(STOP_RUNNER, pid)``           SIGKILL an unresponsive runner and, if the keeper is a
                                      subreaper, everything below the runner: a process there may
-                                     trace the runner.
+                                     trace the runner and so keep it from being reaped.
 
 daemon -> runner
     ``(RUN, program, argv, env, cwd, count, has_terminal)`` + [stdin, stdout, stderr, *extra]
@@ -75,8 +76,9 @@ Failures
 --------
 Any system call may fail, and any line may raise MemoryError. Each owner has one boundary:
 
-`tree`      Raises no OSError. A process that cannot be inspected counts as alive. If not even its
-            own children can be listed, it returns None; no caller takes that for "none are left".
+`tree`      Raises no OSError. A process that cannot be inspected counts as alive. If not even this
+            process's children can be listed, it returns None; no caller takes that for "none are
+            left".
 `Channel`   If only part of a message could be sent, the sender shuts the channel down, so both ends
             read end of file. A message whose file did not arrive becomes FILE_LOST. A runner
             answers it with FAILED; the daemon gives up the channel.

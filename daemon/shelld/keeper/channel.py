@@ -1,7 +1,7 @@
 """A stream socket that carries marshalled tuples and descriptors.
 
-Both ends belong to one program and one interpreter, so `marshal` fits: it is built in and fast, and
-its output never leaves the machine or the process family.
+Both ends are parts of one program that run under the same Python, so `marshal` fits: it is built in
+and fast, and its output never leaves the machine.
 
 A frame is a 4-byte length and the marshalled tuple. A tuple of more than `INLINE_BYTES` travels
 as a temporary file, so that a send never waits for the reader. Descriptors belong to the frame
@@ -36,7 +36,7 @@ FILE_LOST: Final = 13
 STOPPED: Final = 14
 RETIRES: Final = 15
 
-# How long a runner tries after the grace before it reports survivors.
+# How long after the grace a runner tries to kill everything before it reports survivors.
 KILL_DEADLINE_MS: Final = 1_000
 
 # Well under the smallest default send buffer (Linux: 208 KiB), with room for several frames.
@@ -97,8 +97,8 @@ class Channel:
         self._socket = sock
         self._buffer = bytearray()
         self._descriptors: list[int] = []
-        # The state of an unfinished `receive`: the last read, and messages. After a shortage of
-        # memory, the next call goes on from there.
+        # The state of a `receive` that a shortage of memory has interrupted: the last read, the
+        # messages so far, and whether the buffer may hold more. The next call goes on from there.
         self._read: _Read | None = None
         self._messages: list[tuple[Message, list[int]]] = []
         self._is_behind = False

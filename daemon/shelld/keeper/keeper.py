@@ -4,13 +4,13 @@ Owns the runner processes and their cgroups, but not the commands. It runs in it
 which imports only what the keeper needs. So a fork is cheap and inherits nothing of the daemon.
 
 It keeps every runner's socket open. When a runner is killed, the keeper kills the processes that
-the runner left. When nothing is left, it tells the daemon on the runner's socket, with the runner's
-messages. Without subreapers it cannot know what a runner left, so it closes the socket, and the
-daemon does the work.
+the runner left. When nothing is left, it tells the daemon so on the runner's socket, with the
+messages that a runner would send. Without subreapers it cannot know what a runner left, so it
+closes the socket, and the daemon does the work.
 
-A failure of one message or one runner does not end the keeper. It ends with an error, and the
-daemon takes its place, if it fails again and again, cannot list the processes that it must kill, or
-has limits that a command has changed.
+A failure of one message or one runner does not end the keeper. It ends with an error if it fails
+again and again, cannot list the processes that it must kill, or has limits that a command has
+changed. The daemon then starts another keeper.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class _Runner:
         except OSError:
             return False
         try:
-            # This sets the flag for the runner too, but the runner is dead.
+            # The runner shares this flag of the socket, but the runner is dead.
             sock.setblocking(False)
             Channel(sock).send(message)
         except OSError:
@@ -136,7 +136,8 @@ class Keeper:
         self._poll.register(self._channel.fileno(), select.POLLIN)
         self._poll.register(self._wake.fileno(), select.POLLIN)
         self._daemon_alive = True
-        # Monotonic seconds. None while the daemon uses this keeper, and always without subreapers.
+        # When to look next for runners that do not end, in monotonic seconds. None while the daemon
+        # uses this keeper. Always None if the keeper is no subreaper.
         self._give_up_at: float | None = None
         self._runners: dict[int, _Runner] = {}
         self._forked_count = 0
@@ -307,8 +308,8 @@ class Keeper:
 
     def _bury(self, ended: _Runner, status: int) -> None:
         if status == 0 or not self._subreaper:
-            # The runner has proved that nothing is left, or the keeper cannot know what is left.
-            # The daemon sees end of file, and it knows the command's session.
+            # The runner has proved that nothing is left, or the keeper cannot know what is left. In
+            # the second case, the daemon sees end of file, and looks in the command's session.
             ended.close()
         else:
             # Do this first, so that the daemon is told even if a later step fails.
@@ -381,5 +382,5 @@ def main(
     try:
         Keeper(socket.socket(fileno=descriptor), options).serve()
     except (KeeperError, OSError):
-        # No message: the daemon starts another keeper, and nothing is lost.
+        # Print no error: the daemon starts another keeper, and nothing is lost.
         os._exit(1)

@@ -267,7 +267,7 @@ class RunnerPool:
 
     @property
     def is_blind(self) -> bool:
-        """Whether orphans could not even be listed during the last second."""
+        """Whether the time to kill orphans is over, and they cannot even be listed."""
         return self._orphan_reaper.is_blind
 
     def clean_up(self) -> int | None:
@@ -307,7 +307,7 @@ class RunnerPool:
                     with contextlib.suppress(OSError):
                         os.kill(pid, signal.SIGCONT)
             elif pid == self._keeper_pid or pid in self._adopted:
-                # Any other child that this process has now comes from a killed runner.
+                # Its children are now children of this process. All but the runners are orphans.
                 self._adopted.discard(pid)
                 self._ended.add(pid)
                 self._orphan_reaper.start_round()

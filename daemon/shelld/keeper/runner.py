@@ -11,8 +11,8 @@ Invariants:
   belong to another group.
 * The runner reports a tree as empty only on ECHILD. Without subreapers, a scan for the tree must
   also find nothing.
-* The runner starts a command only when the last tree is empty, and never after it has seen the end
-  of the channel.
+* The runner starts a command only when nothing is left of the last one, and never after it has seen
+  the end of the channel.
 * A runner whose directory, limits or priority a command has changed takes no other command.
 * A runner that cannot do its job ends with an error. Its keeper then kills what the runner left,
   and tells the daemon: see "Failures" in the docstring of the package.
@@ -67,8 +67,8 @@ from shelld.keeper.tree import (
 OOM_SCORE_ADJUSTMENT: Final = 500
 
 _WAKE_BYTES: Final = 4_096
-# An ignored signal stays ignored after execve(2). The list has every signal, because posix_spawn(3)
-# would ask the system about each missing one.
+# Set these signals to their defaults: an ignored signal stays ignored after execve(2). The list has
+# every signal, because posix_spawn(3) would ask the system about each missing one.
 _DEFAULT_SIGNALS: Final = sorted(
     map(int, signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
 )
@@ -124,8 +124,8 @@ class Runner:
         self._home = _open_working_directory()
         # Whether this process is in a directory that a command chose. There may be no way back.
         self._is_away = False
-        # The limits and priority that each command should inherit. A command can change its
-        # runner's.
+        # The limits and priority that each command should inherit. A command can change those of
+        # its runner.
         self._inherited = inherited()
         self._limits = Limits()
         self._is_needed = True
@@ -133,7 +133,8 @@ class Runner:
         self._busy = False
         self._signalled = False
         self._leftover: list[int] = []
-        # Monotonic seconds; None while no kill is under way.
+        # When to send SIGKILL, and when to report survivors, in monotonic seconds. None while no
+        # kill is under way; `_give_up_at` is also None once survivors were reported.
         self._kill_at: float | None = None
         self._give_up_at: float | None = None
         # Whether the grace is over.
@@ -243,7 +244,7 @@ class Runner:
         failure = self._spawn(message, descriptors)
         if failure is not None:
             self._go_home()
-            # Perhaps only this process is short of the resource, and remains so.
+            # Perhaps only this process is short of the resource, and will stay so.
             self._retire_if_spoilt(is_short=failure[0] in _SHORTAGES)
             self._send((FAILED, *failure))
         else:

@@ -215,7 +215,8 @@ def session_of(pid: int) -> int:
         return -1
 
 
-# Called for each process when the walk reaches it, because the answer may change meanwhile.
+# Whether to spare a process. Called when the walk reaches it, because the answer may change during
+# the walk.
 Spared = Callable[[int], bool]
 
 
@@ -233,8 +234,8 @@ def walk(
     spared; the iterator omits older ones.
 
     The walk may miss processes that fork meanwhile, so callers repeat it. Yields the youngest
-    first, and lists the children of each before yielding it: only an immediate kill catches up with
-    processes that live just long enough to fork.
+    first, and lists the children of a process before yielding it, so that a caller can kill each
+    process at once. Nothing slower catches up with processes that live just long enough to fork.
     """
     list_children = lister()
     if list_children is None:
@@ -353,7 +354,7 @@ class Descendants:
     `leader` is the command's own process, in its own group and session, or None once reaped.
     """
 
-    # No polling: SIGCHLD arrives when any of the processes ends.
+    # No polling: the last process to end is a child of this one, so SIGCHLD arrives.
     poll_interval_ms: int | None = None
 
     def begin(self, leader: int) -> None:
@@ -364,7 +365,7 @@ class Descendants:
         return living_descendants()
 
     def remaining(self, *, childless: bool) -> list[int] | None:
-        """Return the result of `living`. `childless`: there is no child, so nothing runs."""
+        """Return the result of `living`, or an empty list if there is no child (`childless`)."""
         return [] if childless else self.living()
 
     def signal(self, number: int, leader: int | None) -> None:
@@ -403,7 +404,7 @@ class SessionMembers:
 
     def __init__(self) -> None:
         self._session = 0
-        # pid -> session: a reused pid is in another session.
+        # Maps pids to their sessions, because a reused pid is in another session.
         self._known: dict[int, int] = {}
 
     def begin(self, leader: int) -> None:
