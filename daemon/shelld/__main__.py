@@ -94,8 +94,8 @@ def _start(options: Options, streams: tuple[int, int]) -> int:
     undo_locale_coercion()
     # The parent may have blocked the signals that stop the daemon.
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    # The system sends this signal at the soft limit of processor time. A handler, unlike SIG_IGN,
-    # is not inherited by commands.
+    # The system sends this signal at the soft limit of processor time. By default, it ends the
+    # process. Use a handler, because commands would inherit SIG_IGN.
     if signal.getsignal(signal.SIGXCPU) is signal.SIG_DFL:
         signal.signal(signal.SIGXCPU, _do_nothing)
     # As a subreaper, this process adopts the orphans of a keeper or runner that a command has

@@ -48,13 +48,13 @@ STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 # Time for requests in flight to end by themselves after the last read.
 DRAIN_S: Final = 0.5
-# Then the shells that still run get SIGTERM, and SIGKILL after this time.
+# After that, the shells that still run get SIGTERM, and SIGKILL after this grace period.
 STOP_GRACE_MS: Final = 500
-# Time until all of these shells must be dead: the grace period, plus some time for each shell.
+# Time until all of these shells must be dead, including the grace period. Each shell adds to it.
 STOP_KILL_S: Final = 0.8
 STOP_KILL_PER_SHELL_S: Final = 0.003
 # Time for the client to read the last answers: the rest of STOP_S, but at least FLUSH_S. The whole
-# stop must take less than 2 s, because MCP hosts then send SIGKILL.
+# stop must take less than 2 s, because MCP hosts send SIGKILL after that time.
 FLUSH_S: Final = 0.3
 STOP_S: Final = 1.6
 # Time for threads to end after the event loop has ended. Some, such as a search by RE2, cannot be
@@ -66,7 +66,7 @@ STDOUT_FAILED: Final = 3
 STDIN_FAILED: Final = 4
 # The exit code if the event loop itself has failed.
 LOOP_FAILED: Final = 1
-# Poll this often if the system cannot wait for a process that is not a child.
+# How often to check that the parent still runs, if the system cannot report its end.
 PARENT_POLL_S: Final = 1.0
 
 
@@ -132,7 +132,7 @@ def _end_although_tasks_run(manager: Manager, pool: RunnerPool, exit_code: int) 
 
 
 def _end_process(pool: RunnerPool, exit_code: int) -> NoReturn:
-    """End this process at once. All answers and log lines have been written."""
+    """End this process at once. No answer can be sent any more, and no log line is buffered."""
     try:
         pool.close()
     finally:
@@ -185,7 +185,8 @@ async def _run(
             await _stop(server, daemon, output, second_signal, stop_at)
             output.close()
             exit_code = _exit_code(server, output)
-            # asyncio waits for all tasks, and a task may ignore its cancellation.
+            # asyncio waits for all tasks, and a task may ignore its cancellation. So end the
+            # process at this time at the latest.
             asyncio.get_running_loop().call_at(
                 _flush_until(stop_at), _end_although_tasks_run, manager, pool, exit_code
             )

@@ -3,10 +3,10 @@
 It never holds output, input or values of the environment.
 
 Owns the log file and rotates it at `max_bytes`: FILE becomes FILE.1, and so on up to FILE.3.
-Creates files with mode 0600. FILE may also be a device, or a FIFO that has a reader. It is then not
-rotated, and its mode stays. A line that cannot be written at once is dropped with a warning, so the
-log never delays a command or makes it fail. After a line that was cut short, the next record begins
-on a new line. If FILE cannot be rotated, it grows.
+Creates files with mode 0600. FILE may also be a device, or a FIFO that has a reader. Such a FILE is
+not rotated, and keeps its mode. A line that cannot be written at once is dropped with a warning, so
+the log never delays a command or makes it fail. After a line that was cut short, the next record
+begins on a new line. If FILE cannot be rotated, it grows.
 """
 
 from __future__ import annotations
@@ -168,7 +168,8 @@ class AuditLog:
         except BlockingIOError:
             return
         except OSError:
-            # Without locks, a daemon cannot notice that another one is rotating the log.
+            # The file system has no locks. Rotate the log although another daemon may do so at the
+            # same time.
             pass
         try:
             self._begin_new_file()
@@ -178,7 +179,7 @@ class AuditLog:
 
     def _begin_new_file(self) -> None:
         # FILE is missing if the last attempt could not open a new file. Something else may have
-        # taken its name since. In both cases, the old files stay.
+        # taken its name since. In both cases, do not rename the old files.
         for number in range(OLD_FILES, 0, -1) if self._is_at_its_path() else ():
             source = self._path if number == 1 else self._numbered(number - 1)
             with contextlib.suppress(FileNotFoundError):

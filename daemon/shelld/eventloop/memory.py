@@ -20,8 +20,9 @@ GIVE_BACK_S: Final = 15.0
 def collect_rarely() -> None:
     """Freeze the existing objects, and look for cycles only once there are many new ones.
 
-    Imported objects stay forever. Requests leave no cycles behind. Looking for cycles after a few
-    hundred objects, which is the default, takes a twentieth of the time of a short command.
+    Imported objects stay forever. Requests leave no cycles behind. Looking for cycles after every
+    few hundred objects, as Python does by default, takes a twentieth of the time of a short
+    command.
     """
     gc.freeze()
     gc.enable()

@@ -148,7 +148,7 @@ class Wakeup:
         self._is_set: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def wait(self) -> None:
-        """Wait until it is set."""
+        """Wait for a call of `set`."""
         await self._is_set
 
     def set(self) -> None:

@@ -2,8 +2,8 @@
 
 `threading.Thread.start` waits until the new thread runs. If that thread has no memory for its first
 call, it ends at once without a report, and Python 3.11 waits for ever. So a thread here is started
-without waiting, and whoever needs it looks at it regularly. A look also finds the end of a thread
-that had no memory to report it.
+without waiting, and a task that waits for its result looks at the thread regularly. A look also
+finds the end of a thread that had no memory to report it.
 
 This is the only place in the daemon that starts threads. It starts one thread for each function.
 That takes 60 µs more processor time than waking an idle thread would, and needs no pool.
@@ -33,8 +33,9 @@ from shelld.process.stack import with_room_for_frames
 
 T = TypeVar("T")
 
-# How often a waiting task looks at a thread, and how many looks the thread has to begin. The limit
-# is a number of looks, not of seconds, so time during which the daemon was stopped does not count.
+# How often a waiting task looks at a thread, and after how many looks it gives up a thread that has
+# not begun. The limit is a number of looks, not of seconds, so time during which the daemon was
+# stopped does not count.
 LOOK_INTERVAL_S: Final = 1.0
 MAX_LOOKS: Final = 5
 
@@ -55,7 +56,7 @@ class Thread(Generic[T]):
         self._on_end = on_end
         # Acquired once, by the thread when it begins, or by `give_up`; never released.
         self._owner = _thread.allocate_lock()
-        # Held until the thread has called the function, or has failed to.
+        # Held until the function has returned or failed, or could not be called.
         self._running = _thread.allocate_lock()
         self._running.acquire()
         self._is_given_up = False
@@ -94,7 +95,7 @@ class Thread(Generic[T]):
 
     @property
     def has_ended(self) -> bool:
-        """Whether there is a result."""
+        """Whether `result` can be called."""
         return not self._running.locked()
 
     def give_up(self) -> bool:
@@ -130,7 +131,7 @@ class Thread(Generic[T]):
         try:
             raise error
         finally:
-            # This frame is in the traceback.
+            # This frame is in the traceback, so the variable would make a reference cycle.
             del error
 
 

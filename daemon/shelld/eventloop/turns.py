@@ -46,7 +46,7 @@ class Turns:
     async def do_now(self, work: Callable[[], T]) -> T:
         """Do some work that cannot wait for a turn.
 
-        Other requests run after each such work, however many tasks call this.
+        Other requests run after the work of each call, however many tasks call this.
         """
         async with self._hurried:
             result = work()

@@ -125,7 +125,8 @@ class Workers(Generic[J]):
             # BaseException, because a plug-in may raise SystemExit.
             self._fail(worker, error)
         finally:
-            # A cancelled task keeps the error, whose traceback references this frame.
+            # A cancelled task keeps the error, whose traceback references this frame. So
+            # drop the job.
             worker.task = worker.job = None
         if _has_cancelled_itself(task):
             with suppress(Exception, anyio.get_cancelled_exc_class()):

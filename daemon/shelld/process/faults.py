@@ -8,8 +8,8 @@ with its traceback, and counts it for ``server_info``.
 A *shortage* is no fault: the system has no thread, descriptor, memory or disk for one request, and
 the answer to that request is ``resource_exhausted``.
 
-This module holds one counter for the process. Reporting never raises, and neither does finding the
-answer: after a shortage, both may lack memory.
+This module holds one counter for the process. `report` and `answer_for` never raise, not even if
+they lack memory after a shortage.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _LOST_ERRORS: Final = ("error return without exception set", "returned NULL with
 # objects it has written. Our messages consist of plain values, so the error has no other cause.
 _UNMARSHALLABLE: Final = "unmarshallable object"
 
-# Texts of dlopen(3) in an ImportError, and the resource of which each reports a shortage.
+# Texts of dlopen(3) in an ImportError, each with the resource that is short.
 _IMPORT_FAILURES: Final = (
     (os.strerror(errno.EMFILE), "files"),
     (os.strerror(errno.ENFILE), "files"),
@@ -139,7 +139,7 @@ def answer_for(error: BaseException, where: str) -> RpcError:
 async def pause(seconds: float) -> None:
     """Sleep. If there is no memory even for that, block the event loop for that time.
 
-    So a loop of attempts always pauses, and a limit on their number is also a limit on their time.
+    So a loop of attempts always pauses, and its first N attempts last at least N pauses.
     """
     try:
         await anyio.sleep(seconds)

@@ -113,7 +113,8 @@ def _send_some(descriptor: int, data: memoryview) -> int:
 
 
 def _write_anew(descriptor: int, data: memoryview) -> int:
-    """Write to a terminal, which polls writable as soon as it has room for one byte.
+    """Write to a terminal. It polls writable even if it has room for only one byte, so a blocking
+    write could wait.
 
     Other processes share the flags of the descriptor, so this opens the terminal again with
     O_NONBLOCK.
