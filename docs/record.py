@@ -7,6 +7,7 @@ compares the form of the record with what a daemon answers.
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -40,6 +41,7 @@ REQUESTS: Final[list[tuple[str, dict[str, Any]]]] = [
     ("bash", {"command": "echo hello", "run_in_background": True, "notify": ["output", "exit"]}),
     ("subscribe", {"bash_id": "$2", "events": ["exit"]}),
     ("unsubscribe", {"subscription": "sub_2"}),
+    ("configure_session", {"session": "build", "env": {"remove": ["DEPLOY_*"]}}),
     ("get_session", {"session": "main"}),
     ("list_sessions", {}),
     ("explain_command", {"command": "echo hi; rm -rf /"}),
@@ -79,7 +81,11 @@ def exchange(command: list[str], directory: str) -> list[dict[str, Any]]:
     exchanges: list[dict[str, Any]] = []
     ids: dict[str, str] = {}
     with subprocess.Popen(
-        command, cwd=directory, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        command,
+        cwd=directory,
+        env={**os.environ, "DEPLOY_TOKEN": "secret"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
     ) as daemon:
         assert daemon.stdin is not None
         assert daemon.stdout is not None

@@ -48,6 +48,8 @@ from shelld_protocol.input_methods import ResizeShellResult, WriteStdinResult
 from shelld_protocol.screen_methods import ReadScreenResult, ScreenCursor
 from shelld_protocol.session_methods import (
     CloseSessionResult,
+    ConfigureSessionResult,
+    EnvironmentRules,
     ExplainCommandResult,
     GetSessionResult,
     SessionInfo,
@@ -81,10 +83,12 @@ __all__ = [
     "CloseSessionResult",
     "CommandBlocked",
     "CommandTimedOut",
+    "ConfigureSessionResult",
     "Containment",
     "Counters",
     "DaemonExited",
     "DryRunResult",
+    "EnvironmentRules",
     "Event",
     "EventOptions",
     "EventStream",

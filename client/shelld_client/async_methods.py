@@ -29,6 +29,8 @@ from shelld_protocol.input_methods import ResizeShellResult, WriteStdinResult
 from shelld_protocol.screen_methods import ReadScreenResult
 from shelld_protocol.session_methods import (
     CloseSessionResult,
+    ConfigureSessionResult,
+    EnvironmentRules,
     ExplainCommandResult,
     GetSessionResult,
     SessionInfo,
@@ -192,6 +194,16 @@ class AsyncMethods:
     async def list_shells(self, *, session: str | None = None) -> list[ShellInfo]:
         """Return running and retained shells, oldest first."""
         return await self._request(calls.list_shells(session))
+
+    async def configure_session(
+        self, session: str, *, env: EnvironmentRules | None = None
+    ) -> ConfigureSessionResult:
+        """Choose what a session takes from the daemon's environment, before its first command.
+
+        Raises `InvalidParams` if the session has started a command. The rules hold until the
+        session is closed.
+        """
+        return await self._request(calls.configure_session(session, env))
 
     async def get_session(self, session: str = DEFAULT_SESSION) -> GetSessionResult:
         """Return the state in which the session's next command starts.

@@ -32,6 +32,8 @@ from shelld_protocol.input_methods import ResizeShellResult, WriteStdinResult
 from shelld_protocol.screen_methods import ReadScreenResult
 from shelld_protocol.session_methods import (
     CloseSessionResult,
+    ConfigureSessionResult,
+    EnvironmentRules,
     ExplainCommandResult,
     GetSessionResult,
     ListSessionsResult,
@@ -309,6 +311,11 @@ def list_shells(session: str | None) -> Call[list[ShellInfo]]:
         return _decode(ListShellsResult, result).shells
 
     return Call("list_shells", _given(session=session), decode)
+
+
+def configure_session(session: str, env: EnvironmentRules | None) -> Call[ConfigureSessionResult]:
+    params = _given(session=session, env=env)
+    return Call("configure_session", params, _decoder(ConfigureSessionResult))
 
 
 def get_session(session: str) -> Call[GetSessionResult]:

@@ -29,6 +29,8 @@ from shelld_protocol.input_methods import ResizeShellResult, WriteStdinResult
 from shelld_protocol.screen_methods import ReadScreenResult
 from shelld_protocol.session_methods import (
     CloseSessionResult,
+    ConfigureSessionResult,
+    EnvironmentRules,
     ExplainCommandResult,
     GetSessionResult,
     SessionInfo,
@@ -190,6 +192,16 @@ class Methods:
     def list_shells(self, *, session: str | None = None) -> list[ShellInfo]:
         """Return running and retained shells, oldest first."""
         return self._request(calls.list_shells(session))
+
+    def configure_session(
+        self, session: str, *, env: EnvironmentRules | None = None
+    ) -> ConfigureSessionResult:
+        """Choose what a session takes from the daemon's environment, before its first command.
+
+        Raises `InvalidParams` if the session has started a command. The rules hold until the
+        session is closed.
+        """
+        return self._request(calls.configure_session(session, env))
 
     def get_session(self, session: str = DEFAULT_SESSION) -> GetSessionResult:
         """Return the state in which the session's next command starts.

@@ -15,12 +15,15 @@ from shelld.methods.events import subscribe, unsubscribe
 from shelld.methods.guard import explain_command
 from shelld.methods.input import resize_shell, write_stdin
 from shelld.methods.screen import read_screen
+from shelld.methods.sessions import (
+    close_session,
+    configure_session,
+    get_session,
+    list_sessions,
+)
 from shelld.methods.shells import (
     background,
-    close_session,
-    get_session,
     kill_shell,
-    list_sessions,
     list_shells,
 )
 from shelld.server.dispatch import Method, as_method
@@ -42,6 +45,7 @@ def routes(toolbox: Toolbox) -> Mapping[str, Method]:
         "list_shells": as_method(wire.ListShellsParams, list_shells),
         "subscribe": as_method(wire.SubscribeParams, subscribe),
         "unsubscribe": as_method(wire.UnsubscribeParams, unsubscribe),
+        "configure_session": as_method(wire.ConfigureSessionParams, configure_session),
         "get_session": as_method(wire.GetSessionParams, get_session),
         "list_sessions": as_method(wire.NoParams, list_sessions),
         "close_session": as_method(wire.CloseSessionParams, close_session),

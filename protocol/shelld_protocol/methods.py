@@ -20,6 +20,8 @@ from shelld_protocol.screen_methods import ReadScreenParams, ReadScreenResult
 from shelld_protocol.session_methods import (
     CloseSessionParams,
     CloseSessionResult,
+    ConfigureSessionParams,
+    ConfigureSessionResult,
     ExplainCommandParams,
     ExplainCommandResult,
     GetSessionParams,
@@ -86,6 +88,11 @@ METHODS: Final[dict[str, MethodTypes]] = {
         SubscribeParams, (SubscribeResult,), "Send events of shells, or continue a subscription."
     ),
     "unsubscribe": MethodTypes(UnsubscribeParams, (Empty,), "End a subscription."),
+    "configure_session": MethodTypes(
+        ConfigureSessionParams,
+        (ConfigureSessionResult,),
+        "Choose the environment of a session, before its first command.",
+    ),
     "get_session": MethodTypes(
         GetSessionParams,
         (GetSessionResult,),

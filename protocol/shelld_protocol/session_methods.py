@@ -2,13 +2,57 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
 from shelld_protocol.structs import DEFAULT_SESSION, GuardVerdict, Params, Result, Survivors
 
 # -- sessions ---------------------------------------------------------------------------------
+
+Removed = Annotated[
+    list[str],
+    Meta(description="Variables of the daemon's environment that the session does not take."),
+]
+
+
+class EnvironmentRules(Params):
+    """What a session takes from the daemon's environment.
+
+    A pattern of names consists of letters, digits, `_`, `%` and the wildcards `*` and `?`, as in
+    `*_TOKEN`. Case does not matter. There may be 1,000 patterns of each kind.
+    """
+
+    mode: (
+        Annotated[
+            Literal["inherit", "core"],
+            Meta(
+                description="inherit: all variables; core: only HOME, LANG, LANGUAGE, LC_*, "
+                "LOGNAME, PATH, PWD, SHELL, SHLVL, TEMP, TERM, TMP, TMPDIR, TZ and USER. The "
+                "default is the daemon's --env."
+            ),
+        ]
+        | None
+    ) = None
+    remove: Annotated[list[str], Meta(description="Patterns of names to leave out.")] = []  # noqa: RUF012 - msgspec copies it
+    keep: Annotated[
+        list[str],
+        Meta(description="Patterns of names to take in any case, whatever mode and remove say."),
+    ] = []  # noqa: RUF012 - msgspec copies it
+
+
+class ConfigureSessionParams(Params):
+    session: Annotated[
+        str, Meta(description="The session, which must not have started a command yet.")
+    ]
+    env: EnvironmentRules | None = None
+
+
+class ConfigureSessionResult(Result):
+    """The configuration of a session."""
+
+    session: str
+    removed: Removed = []  # noqa: RUF012 - msgspec copies it
 
 
 class GetSessionParams(Params):
@@ -22,9 +66,13 @@ class GetSessionResult(Result):
     cwd: Annotated[str, Meta(description="Working directory of the next command.")]
     env: Annotated[
         dict[str, str | None],
-        Meta(description="Exported variables that differ from the daemon's; null if removed."),
+        Meta(
+            description="Exported variables that commands have changed; null for those that they "
+            "have removed."
+        ),
     ]
     shells: Annotated[list[str], Meta(description="Ids of the session's running shells.")]
+    removed: Removed = []  # noqa: RUF012 - msgspec copies it
 
 
 class SessionInfo(Result):

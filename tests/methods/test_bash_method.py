@@ -10,7 +10,7 @@ import pytest
 
 from shelld.methods.bash import bash, is_answerable, run_for_answer
 from shelld.methods.context import Daemon, LargeAnswers, RequestContext
-from shelld.methods.shells import get_session
+from shelld.methods.sessions import get_session
 from shelld.output.retention import ShellOutput
 from shelld.process.options import Options
 from shelld.sessions import session as session_module

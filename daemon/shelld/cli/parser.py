@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final, get_args
 
-from shelld.process.options import GuardMode, Mechanism, Options
+from shelld.process.options import EnvironmentMode, GuardMode, Mechanism, Options
 
 if TYPE_CHECKING:
     import argparse
@@ -170,6 +170,12 @@ def option_parser() -> argparse.ArgumentParser:
         choices=get_args(Mechanism),
         help="the strongest mechanism to use for finding and ending the processes of a command, "
         "if the system has it",
+    )
+    option(
+        "--env",
+        choices=get_args(EnvironmentMode),
+        help="what commands take from the environment of shelld: everything, or only a few usual "
+        "variables, such as PATH and HOME",
     )
     option(
         "--default-timeout",

@@ -223,6 +223,7 @@ def manager_options(options: Options) -> ManagerOptions:
     """Return the manager's options, taken from the daemon's options."""
     return ManagerOptions(
         bash=options.bash,
+        env=options.env,
         max_shells=options.max_shells,
         spare_shells=options.spare_shells,
         max_retained=options.max_retained,

@@ -1,9 +1,8 @@
-"""``kill_shell``, ``list_shells`` and the methods of sessions."""
+"""``kill_shell``, ``background`` and ``list_shells``."""
 
 from __future__ import annotations
 
 import signal
-from collections import Counter
 
 from anyio.lowlevel import checkpoint
 
@@ -16,14 +15,6 @@ from shelld.shells.starting import raise_failure
 from shelld.waits.prompts import state_of
 from shelld_protocol.errors import invalid_params
 from shelld_protocol.input_methods import ResizeShellParams, WriteStdinParams
-from shelld_protocol.session_methods import (
-    CloseSessionParams,
-    CloseSessionResult,
-    GetSessionParams,
-    GetSessionResult,
-    ListSessionsResult,
-    SessionInfo,
-)
 from shelld_protocol.shell_methods import (
     BackgroundParams,
     HandOverResult,
@@ -33,7 +24,6 @@ from shelld_protocol.shell_methods import (
     ListShellsResult,
     ShellInfo,
 )
-from shelld_protocol.structs import NoParams
 
 
 async def kill_shell(context: RequestContext, params: KillShellParams) -> KillShellResult:
@@ -98,33 +88,6 @@ def _kill_message(shell_id: str, stopped: bool, survivors: list[int]) -> str:
     if survivors:
         return f"Shell {shell_id} was signalled, but {len(survivors)} of its processes survive"
     return f"Shell {shell_id} {'already stopped' if stopped else 'terminated'}"
-
-
-async def get_session(context: RequestContext, params: GetSessionParams) -> GetSessionResult:
-    manager = context.daemon.manager
-    session = manager.sessions.known(params.session)
-    await session.settle_all()
-    shells = [shell.id for shell in manager.list_running() if shell.session == params.session]
-    return GetSessionResult(params.session, shown(session.cwd), session.changed_env(), shells)
-
-
-async def list_sessions(context: RequestContext, _params: NoParams) -> ListSessionsResult:
-    manager = context.daemon.manager
-    for session in list(manager.sessions.all().values()):
-        await session.settle_all()
-    running = Counter(shell.session for shell in manager.list_running())
-    return ListSessionsResult(
-        [
-            SessionInfo(name, shown(session.cwd), running[name])
-            for name, session in manager.sessions.all().items()
-        ]
-    )
-
-
-async def close_session(context: RequestContext, params: CloseSessionParams) -> CloseSessionResult:
-    killed = await context.daemon.manager.close_session(params.session)
-    survivors = [pid for shell in killed for pid in shell.survivors]
-    return CloseSessionResult(params.session, len(killed), survivors)
 
 
 async def list_shells(context: RequestContext, params: ListShellsParams) -> ListShellsResult:

@@ -10,6 +10,9 @@ Mechanism = Literal["cgroup", "subreaper", "process-group"]
 # What the guard does with a dangerous command; "strict" also refuses commands it cannot analyse.
 GuardMode = Literal["block", "strict", "warn", "off"]
 
+# What sessions take from the daemon's environment: everything, or a few usual variables.
+EnvironmentMode = Literal["inherit", "core"]
+
 DEFAULT_TIMEOUT_MS: Final = 120_000
 
 
@@ -23,6 +26,7 @@ class Options(NamedTuple):
     audit_max_bytes: int = 10 * 1024 * 1024
     bash: str = "/bin/bash"
     containment: Mechanism = "cgroup"
+    env: EnvironmentMode = "inherit"
     default_timeout: int = DEFAULT_TIMEOUT_MS
     guard: GuardMode = "block"
     guard_rules: str | None = None

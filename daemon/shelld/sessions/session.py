@@ -84,6 +84,8 @@ class Session:
     ) -> None:
         self.name = name
         self.base = base
+        # Whether it has started a command.
+        self.is_used = False
         self.dump_files = dump_files
         self._mounts = mounts
         self._state = base

@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 from shelld.sessions.dumps import DumpFiles
+from shelld.sessions.environment import EnvironmentRules
 from shelld.sessions.mounts import Mounts
 from shelld.sessions.session import Session
-from shelld.sessions.state import ShellState
-from shelld_protocol.errors import session_not_found
+from shelld.sessions.state import first_state
+from shelld_protocol.errors import invalid_params, session_not_found
 from shelld_protocol.structs import DEFAULT_SESSION
 
 
 class Sessions:
     """All sessions by name. The default session always exists; any other exists from its first use.
 
-    Until `close`, owns the files to which commands write their state. `own_directory`: a path that
-    leads to the directory of `base` even after that was renamed.
+    Until `close`, owns the files to which commands write their state. `cwd` and `env` are those of
+    the daemon. `own_directory`: a path that leads to `cwd` even after that was renamed. `rules`
+    choose what a session takes from `env`, unless the session has rules of its own.
     """
 
-    def __init__(self, base: ShellState, own_directory: str) -> None:
-        self._base = base
+    def __init__(
+        self, cwd: bytes, env: dict[bytes, bytes], own_directory: str, rules: EnvironmentRules
+    ) -> None:
+        self._cwd = cwd
+        self._env = env
+        self.rules = rules
+        self._base = first_state(cwd, rules.apply(env))
         self._dump_files = DumpFiles(own_directory)
         self._mounts = Mounts()
         self._sessions: dict[str, Session] = {}
         # For the commands without a session.
-        self._none = Session(None, base, self._dump_files, self._mounts)
+        self._none = Session(None, self._base, self._dump_files, self._mounts)
 
     def get(self, name: str | None) -> Session:
         """Return the session of this name, which may be new."""
@@ -34,6 +41,24 @@ class Sessions:
             session = Session(name, self._base, self._dump_files, self._mounts)
             self._sessions[name] = session
         return session
+
+    def configure(self, name: str, rules: EnvironmentRules) -> Session:
+        """Create a session with rules of its own.
+
+        Raises `RpcError` (invalid_params) if the session has started a command.
+        """
+        if name in self._sessions and self._sessions[name].is_used:
+            raise invalid_params(f"Session {name} has run a command already", "session")
+        base = first_state(self._cwd, rules.apply(self._env))
+        session = Session(name, base, self._dump_files, self._mounts)
+        self._sessions[name] = session
+        return session
+
+    def removed(self, session: Session) -> list[str]:
+        """Return the names that a session does not take from the daemon's environment."""
+        whole = first_state(self._cwd, self._env).env
+        names = whole.keys() - session.base.env.keys()
+        return sorted(name.decode("utf-8", "replace") for name in names)
 
     def has(self, name: str | None) -> bool:
         return name is None or name in self._sessions

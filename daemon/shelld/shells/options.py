@@ -6,15 +6,19 @@ from typing import Final
 
 from msgspec import Struct
 
-from shelld.process.options import Options
+from shelld.process.options import EnvironmentMode, Options
 
 _DEFAULT: Final = Options()
 
 
 class ManagerOptions(Struct, frozen=True):
-    """Limits of a manager, and the `bash` that runs its commands. Sizes are in bytes."""
+    """Limits of a manager, and the `bash` and the environment (`env`) of its commands.
+
+    Sizes are in bytes.
+    """
 
     bash: str = _DEFAULT.bash
+    env: EnvironmentMode = _DEFAULT.env
     max_shells: int = _DEFAULT.max_shells
     max_retained: int = _DEFAULT.max_retained
     retain_seconds: int = _DEFAULT.retain_seconds

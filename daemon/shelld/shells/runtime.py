@@ -26,9 +26,9 @@ from shelld.keeper.pool import RunnerPool
 from shelld.output.retention import Retention, ShellOutput
 from shelld.process import faults
 from shelld.screens.screens import Screens
+from shelld.sessions.environment import EnvironmentRules
 from shelld.sessions.session import Session
 from shelld.sessions.sessions import Sessions
-from shelld.sessions.state import first_state
 from shelld.sessions.text import current_directory
 from shelld.shells.deadlines import START_TIMEOUT_S
 from shelld.shells.ids import ShellIds
@@ -76,8 +76,8 @@ class Runtime:
         self.retention = Retention(
             options.retain_bytes, options.retain_total_bytes, options.spool_directory
         )
-        base = first_state(os.fsencode(current_directory()), dict(os.environb))
-        self.sessions = Sessions(base, pool.directory)
+        cwd, env = os.fsencode(current_directory()), dict(os.environb)
+        self.sessions = Sessions(cwd, env, pool.directory, EnvironmentRules(options.env))
         self._options = options
         self._oom_kills = OomKills()
         self._on_enter = on_enter
@@ -130,6 +130,7 @@ class Runtime:
         (shutting_down).
         """
         session = self.sessions.get(request.session)
+        session.is_used = True
         spare = await self._take_spare(session, request)
         try:
             if spare is not None and self._start_in(spare, request, session):

@@ -131,7 +131,7 @@ class SpareLaunch(Launch):
     @property
     def session_name(self) -> str | None:
         """The only session that it can serve; None if it can serve any."""
-        return None if self.state is self._session.base else self._session.name
+        return self._session.name
 
     def bash_runs(self, pid: int) -> None:
         self._pid = pid

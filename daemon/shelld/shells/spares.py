@@ -72,7 +72,11 @@ class Spares:
             if not spare.launch.can_serve(session):
                 self._end(spare)
         if not self._is_busy:
-            can_share = not is_frequent and session.lines_from(session.base) is not None
+            can_share = (
+                not is_frequent
+                and self._starts_as_others(session)
+                and session.lines_from(session.base) is not None
+            )
             self._provide(self._any_session if can_share else session, 1)
 
     @property
@@ -87,7 +91,7 @@ class Spares:
 
         Those in the state of a new session wait for any session.
         """
-        if session.state is session.base:
+        if session.state is session.base and self._starts_as_others(session):
             session = self._any_session
         waiting = len(self._of(session.name))
         while waiting < count and self._has_room(waiting) and _can_wait(session):
@@ -95,6 +99,10 @@ class Spares:
             # In a shortage, leave the rest of the resources to commands.
             with contextlib.suppress(OSError):
                 self._waiting.append(self._start(session))
+
+    def _starts_as_others(self, session: Session) -> bool:
+        """Whether the session was not configured."""
+        return session.base is self._any_session.base
 
     def _of(self, name: str | None) -> list[Spare]:
         return [spare for spare in self._waiting if spare.session_name == name]

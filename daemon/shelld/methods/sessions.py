@@ -1,0 +1,80 @@
+"""The methods of sessions."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import Final
+
+from shelld.methods.context import RequestContext
+from shelld.sessions.environment import EnvironmentRules
+from shelld.sessions.text import shown
+from shelld_protocol import session_methods as wire
+from shelld_protocol.errors import invalid_params
+from shelld_protocol.session_methods import (
+    CloseSessionParams,
+    CloseSessionResult,
+    ConfigureSessionParams,
+    ConfigureSessionResult,
+    GetSessionParams,
+    GetSessionResult,
+    ListSessionsResult,
+    SessionInfo,
+)
+from shelld_protocol.structs import NoParams
+
+_NAME_PATTERN: Final = re.compile(r"[A-Za-z0-9_%*?]{1,256}")
+_MAX_PATTERNS: Final = 1_000
+
+
+async def configure_session(
+    context: RequestContext, params: ConfigureSessionParams
+) -> ConfigureSessionResult:
+    sessions = context.daemon.manager.sessions
+    given = params.env or wire.EnvironmentRules()
+    for name, patterns in (("env.remove", given.remove), ("env.keep", given.keep)):
+        _check_patterns(name, patterns)
+    mode = given.mode or sessions.rules.mode
+    rules = EnvironmentRules(mode, tuple(given.remove), tuple(given.keep))
+    session = sessions.configure(params.session, rules)
+    return ConfigureSessionResult(params.session, sessions.removed(session))
+
+
+def _check_patterns(parameter: str, patterns: list[str]) -> None:
+    if len(patterns) > _MAX_PATTERNS:
+        raise invalid_params(f"Too many items in {parameter}: at most {_MAX_PATTERNS}", parameter)
+    if not all(map(_NAME_PATTERN.fullmatch, patterns)):
+        raise invalid_params(f"Invalid value for {parameter}: no pattern of names", parameter)
+
+
+async def get_session(context: RequestContext, params: GetSessionParams) -> GetSessionResult:
+    manager = context.daemon.manager
+    session = manager.sessions.known(params.session)
+    await session.settle_all()
+    shells = [shell.id for shell in manager.list_running() if shell.session == params.session]
+    return GetSessionResult(
+        params.session,
+        shown(session.cwd),
+        session.changed_env(),
+        shells,
+        manager.sessions.removed(session),
+    )
+
+
+async def list_sessions(context: RequestContext, _params: NoParams) -> ListSessionsResult:
+    manager = context.daemon.manager
+    for session in list(manager.sessions.all().values()):
+        await session.settle_all()
+    running = Counter(shell.session for shell in manager.list_running())
+    return ListSessionsResult(
+        [
+            SessionInfo(name, shown(session.cwd), running[name])
+            for name, session in manager.sessions.all().items()
+        ]
+    )
+
+
+async def close_session(context: RequestContext, params: CloseSessionParams) -> CloseSessionResult:
+    killed = await context.daemon.manager.close_session(params.session)
+    survivors = [pid for shell in killed for pid in shell.survivors]
+    return CloseSessionResult(params.session, len(killed), survivors)

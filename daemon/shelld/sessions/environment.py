@@ -1,0 +1,50 @@
+"""Chooses the variables of the daemon's environment with which a session starts. Pure.
+
+This keeps secrets out of the sight of programs that print or send their environment. It does not
+hide them: a command that may read the daemon's files in /proc finds them there.
+"""
+
+from __future__ import annotations
+
+import re
+from fnmatch import translate
+from typing import Final, NamedTuple
+
+from shelld.process.options import EnvironmentMode
+
+# What programs need to find their files, to name their user, and to write in the user's language.
+CORE: Final = (
+    *("HOME", "LANG", "LANGUAGE", "LC_*", "LOGNAME", "PATH", "PWD", "SHELL", "SHLVL", "TEMP"),
+    *("TERM", "TMP", "TMPDIR", "TZ", "USER"),
+)
+
+
+class EnvironmentRules(NamedTuple):
+    """`remove` and `keep` are patterns of names, as a shell's: `*_TOKEN`. Case does not matter.
+
+    In the mode `core`, only the names in `CORE` stay. Then `remove` takes names away, but never
+    those that match `keep`.
+    """
+
+    mode: EnvironmentMode = "inherit"
+    remove: tuple[str, ...] = ()
+    keep: tuple[str, ...] = ()
+
+    def apply(self, env: dict[bytes, bytes]) -> dict[bytes, bytes]:
+        """Return what is left of an environment."""
+        if self.mode == "inherit" and not self.remove:
+            return env
+        taken = _matching(CORE if self.mode == "core" else ("*",))
+        removed, kept = _matching(self.remove), _matching(self.keep)
+        return {
+            name: value
+            for name, value in env.items()
+            if kept.fullmatch(name) or (taken.fullmatch(name) and not removed.fullmatch(name))
+        }
+
+
+def _matching(patterns: tuple[str, ...]) -> re.Pattern[bytes]:
+    """Return an expression for the names that match one of the patterns."""
+    expressions = (translate(pattern).encode() for pattern in patterns)
+    # Without patterns, nothing matches.
+    return re.compile(b"|".join(expressions) or b"(?!)", re.IGNORECASE)
