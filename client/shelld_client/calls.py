@@ -314,7 +314,7 @@ def list_shells(session: str | None) -> Call[list[ShellInfo]]:
 
 
 def configure_session(session: str, env: EnvironmentRules | None) -> Call[ConfigureSessionResult]:
-    params = _given(session=session, env=env)
+    params = _given(session=session, env=None if env is None else msgspec.structs.asdict(env))
     return Call("configure_session", params, _decoder(ConfigureSessionResult))
 
 
