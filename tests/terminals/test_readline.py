@@ -35,6 +35,10 @@ done
         ("one two\x02\x0b", "one tw"),
         ("echo rm -rf /\x17\x17\x17\x01\x1b[3~\x1b[3~\x1b[3~\x1b[3~\x1b[3~\x19", "rm -rf /"),
         ("a\x1b[Ab", "ab"),
+        # Quoted keys are text.
+        ("ls\x16\x7f\x7f", "ls"),
+        ("ls\x16\x16\x7f", "ls"),
+        ("ls" + "\x16\x7f" * 2_000 + "\x7f" * 2_000, "ls"),
     ],
 )
 def test_keys_edit_the_line(typed: str, line: str) -> None:
@@ -78,6 +82,7 @@ KEYS = [
     *("\x01", "\x02", "\x05", "\x06", "\x08", "\x0b", "\x14", "\x15", "\x17", "\x19", "\x7f"),
     *("\x1b[C", "\x1b[D", "\x1bOD", "\x1b[H", "\x1b[F", "\x1b[3~"),
     *("\x1bb", "\x1bf", "\x1bd", "\x1bc", "\x1bl", "\x1bu", "\x1b\x7f"),
+    *("\x16\x7f", "\x16\x15", "\x16\x16", "\x16\x1b", "\x16a"),
 ]
 
 

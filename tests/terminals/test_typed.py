@@ -101,6 +101,8 @@ def test_unfinished_line_is_readable_once_it_is_passed_on(
         (b"lx\x7fs", ["ls", "lxs", "lx", "s"]),
         (b"\x08\x08c", ["c"]),
         (b"ls  -l \x17-a", ["ls  -a", "ls  -l -a", "ls  -l ", "-a"]),
+        # A quoted key is text, except for a shell that knows no quoting.
+        (b"ls\x16\x7fx\x7f", ["ls\x7f", "l", "lsx", "ls", "x"]),
         (b"ls\x17pwd", ["pwd", "lspwd", "ls"]),
         (b"one\x01two", ["twoone", "onetwo", "one", "two"]),
         (b"one\x1bOC\x1b[Dtwo", ["ontwoe", "onetwo", "one", "two"]),

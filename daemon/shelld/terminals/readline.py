@@ -10,10 +10,12 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Final
 
+# Inserts the next character, even if that is a key.
+QUOTE: Final = "\x16"
 # Escape sequences, Escape with the character after it, and all control characters except tabs and
-# newlines.
+# newlines. A quoted control character is one key.
 KEY: Final = re.compile(
-    r"(\x1b(?:\[[0-?]*[ -/]*[@-~]|O[ -~]|.)?|[\x00-\x08\x0b-\x1f\x7f])", re.DOTALL
+    r"(\x1b(?:\[[0-?]*[ -/]*[@-~]|O[ -~]|.)?|\x16?[\x00-\x08\x0b-\x1f\x7f])", re.DOTALL
 )
 
 
@@ -167,7 +169,11 @@ def work(pieces: Sequence[str]) -> int:
 
 def edits(key: str) -> bool:
     """Whether readline changes the line, or the place of the cursor, at this key."""
-    return key in _EDITS
+    return key in _EDITS or _is_quoted(key)
+
+
+def _is_quoted(key: str) -> bool:
+    return len(key) > 1 and key[0] == QUOTE
 
 
 def edited(pieces: Sequence[str], *, is_typed_ahead: bool = False) -> str | None:
@@ -187,7 +193,9 @@ def edited(pieces: Sequence[str], *, is_typed_ahead: bool = False) -> str | None
             line.is_killing = line.is_killing and (is_typed_ahead or not piece)
             continue
         line.joins_kills, line.is_killing = line.is_killing, False
-        if (edit := _EDITS.get(piece)) is not None:
+        if _is_quoted(piece):
+            line.before.append(piece[1])
+        elif (edit := _EDITS.get(piece)) is not None:
             edit(line)
         if len(line.before) + len(line.after) > limit:
             return None
@@ -197,4 +205,5 @@ def edited(pieces: Sequence[str], *, is_typed_ahead: bool = False) -> str | None
 
 def longest_line(pieces: Sequence[str]) -> int:
     """Return the length up to which keys that insert text again may extend a line."""
-    return 1_000 + 2 * sum(map(len, pieces[::2]))
+    quoted = sum(map(_is_quoted, pieces[1::2]))
+    return 1_000 + 2 * (sum(map(len, pieces[::2])) + quoted)

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from shelld.terminals.dialogue import PASTE_END, PASTE_START
 from shelld.terminals.line_editor import MAX_KEPT, Line
 from shelld.terminals.pty import Modes
-from shelld.terminals.readline import KEY, edited, edits, work
+from shelld.terminals.readline import KEY, QUOTE, edited, edits, work
 
 # Ctrl-D passes on a line before its end. So do the GNU readline keys that accept the line, expand
 # it, open it in an editor, or turn it into a comment or back into a command.
@@ -98,7 +98,7 @@ def typed(before: bytes, data: bytes, *, interrupt: bytes = b"", lnext: bytes = 
 
     `interrupt`: a key that makes the program drop the line, unless the key `lnext` quotes it.
     """
-    quotes = b"\x16" + lnext
+    quotes = QUOTE.encode() + lnext
     ends = rb"\r\n?|\n|\x1b\[20[01]~"
     if interrupt:
         ends += rb"|(?<![%s])%s" % (re.escape(quotes), re.escape(interrupt))
@@ -145,6 +145,9 @@ def readings(line: bytes) -> Iterator[str]:
     if work(pieces) <= _MAX_WORK:
         texts[1:1] = _limited(_between_unknown(pieces))
         followed = [edited(pieces), edited(pieces, is_typed_ahead=True)]
+        if QUOTE in shown:
+            # Not every shell knows this key.
+            followed.append(edited(KEY.split(shown.replace(QUOTE, ""))))
         texts[:0] = [text for text in followed if text is not None]
     if _TOGGLES_COMMENT in pieces:
         texts += [text.lstrip("# ") for text in texts]
