@@ -446,6 +446,13 @@ def test_shell_behind_a_program_that_passes_the_terminal_on_is_guarded(
     assert_taken_by_cat(guarded, typing)
 
 
+def test_line_that_an_inner_terminal_edits_is_judged(guarded: RawDaemon) -> None:
+    typing = Session(guarded, """python3 -c 'import pty; pty.spawn(["dash"])'; true""")
+    assert wait_for_prompt(typing)["program"] == "dash"
+    # The words of the kernel's editor are shorter than those of readline.
+    assert typing.refused("forb''xx\x17idden\n")["code"] == 1002
+
+
 def test_other_programs_on_a_terminal_get_any_line(guarded: RawDaemon, typing: Session) -> None:
     typing.write("cat\n")
     typing.until("cat\r\n")

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from shelld.terminals.dialogue import PASTE_END, PASTE_START
-from shelld.terminals.line_editor import MAX_KEPT, Line
-from shelld.terminals.pty import Modes
+from shelld.terminals.line_editor import MAX_KEPT, Line, edit, received
+from shelld.terminals.pty import NEW_MODES, Modes
 from shelld.terminals.readline import KEY, QUOTE, edited, edits, work
 
 # Ctrl-D passes on a line before its end. So do the GNU readline keys that accept the line, expand
@@ -134,7 +134,8 @@ def readings(line: bytes) -> Iterator[str]:
 
     These are the line as readline edits it, the line without its keys, and each part between two
     keys: a key may have dropped the text before it, or may have done nothing. More than
-    `_MAX_PARTS` parts are joined into one reading, a command of several lines. Only the first
+    `_MAX_PARTS` parts are joined into one reading, a command of several lines. The last reading is
+    the line as the kernel edits it: the shell may read from a terminal behind ours. Only the first
     reading may be empty.
     """
     shown = line.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
@@ -151,9 +152,18 @@ def readings(line: bytes) -> Iterator[str]:
         texts[:0] = [text for text in followed if text is not None]
     if _TOGGLES_COMMENT in pieces:
         texts += [text.lstrip("# ") for text in texts]
+    if len(pieces) > 1 and (text := _edited_by_kernel(line)) != shown:
+        texts.append(text)
     first, *others = dict.fromkeys(texts)
     yield first
     yield from (text for text in others if text.strip())
+
+
+def _edited_by_kernel(line: bytes) -> str:
+    """Return the lines that a new terminal makes of a typed line."""
+    edited_line, texts, _ = edit(Line(), received(line, NEW_MODES), NEW_MODES)
+    texts.append(edited_line.passed + edited_line.text)
+    return b"\n".join(texts).decode("utf-8", "replace")
 
 
 def _between_unknown(pieces: Sequence[str]) -> Iterator[str]:
