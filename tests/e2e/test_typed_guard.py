@@ -439,7 +439,6 @@ def test_shell_behind_a_program_that_passes_the_terminal_on_is_guarded(
     typing = Session(guarded, RELAY)
     assert wait_for_prompt(typing)["program"] == "bash"
     assert typing.refused("forbidden\n")["code"] == 1002
-    typing.write(keys=["C-c"])
     # Its child reads now.
     typing.write(f"touch {tmp_path}/begun; cat\n")
     wait_for((tmp_path / "begun").exists, "the command")
