@@ -57,6 +57,10 @@ def one_wait(pid: int, is_expected: Callable[[Wait], bool]) -> bool:
         ("p = select.poll(); p.register(r, select.POLLIN); p.poll(300000)", True, False),
         ("p = select.epoll(); p.register(r, select.EPOLLIN); p.poll()", False, False),
         ("p = select.epoll(); p.register(r, select.EPOLLIN); p.poll(300)", True, False),
+        ("os.splice(r, os.pipe()[1], 1)", False, True),
+        ("import ctypes; ctypes.CDLL(None).tee(r, os.pipe()[1], 1, 0)", False, True),
+        ("os.dup2(os.openpty()[1], r); os.sendfile(os.pipe()[1], r, None, 1)", False, True),
+        ("os.preadv(r, [bytearray(1)], -1, os.RWF_HIPRI)", False, True),
     ],
 )
 def test_call_that_waits_shows_its_descriptor(code: str, has_limit: bool, is_read: bool) -> None:
@@ -80,6 +84,43 @@ def test_call_that_waits_shows_its_descriptor(code: str, has_limit: bool, is_rea
 def test_set_without_readers_is_empty(code: str) -> None:
     with running(code) as (pid, _, _):
         wait_for(lambda: one_wait(pid, lambda wait: not wait.descriptors), "the system call")
+
+
+FULL_PIPE = """
+os.dup2(os.openpty()[1], r)
+full = os.pipe()[1]
+os.set_blocking(full, False)
+while select.select([], [full], [], 0)[1]:
+    os.write(full, bytes(4096))
+os.set_blocking(full, True)
+"""
+
+
+@pytest.mark.parametrize("call", ["os.splice(r, full, 1)", "os.sendfile(full, r, None, 1)"])
+def test_wait_for_room_in_the_output_is_no_wait_for_input(call: str) -> None:
+    with running(FULL_PIPE + call) as (pid, _, _):
+        wait_for(lambda: one_wait(pid, lambda wait: not wait.descriptors), "the system call")
+
+
+NESTED = """
+inner, middle, outer = (select.epoll() for _ in range(3))
+inner.register(r, select.EPOLLIN)
+middle.register(inner, select.EPOLLIN)
+"""
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "middle.poll()",
+        "outer.register(middle, select.EPOLLIN); outer.poll()",
+        "p = select.poll(); p.register(middle, select.POLLIN); p.poll()",
+        "select.select([middle], [], [])",
+    ],
+)
+def test_epoll_set_within_a_set_is_followed(call: str) -> None:
+    with running(NESTED + call) as (pid, read, _):
+        wait_for(lambda: one_wait(pid, lambda wait: read in wait.descriptors), "the system call")
 
 
 @pytest.mark.parametrize(

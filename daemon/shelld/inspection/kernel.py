@@ -2,8 +2,9 @@
 
 Reads /proc only. A thread that sleeps in a system call shows the call's number and arguments in
 /proc/PID/task/TID/syscall. The arguments of poll and select lead to a set of descriptors in the
-memory of the process; the set of epoll is in /proc/PID/fdinfo. All of this needs the rights of a
-debugger, which a parent has over processes of its own user.
+memory of the process; the set of epoll is in /proc/PID/fdinfo. An epoll set may be a member of
+another set. All of this needs the rights of a debugger, which a parent has over processes of its
+own user.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import re
 import struct
 import termios
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Final, NamedTuple
 
 from shelld.keeper.tree import read_file, stat_fields
@@ -23,6 +25,11 @@ from shelld.terminals.source import OWN_TERMINAL, file_of
 # Further threads, and further descriptors of one set, are ignored. The main thread is listed first.
 _MAX_THREADS: Final = 256
 _MAX_DESCRIPTORS: Final = 1_024
+# How deep epoll sets within a set are followed, among how many descriptors they are looked for at
+# each depth, and how many are followed. To look at a descriptor takes up to 30 us.
+_MAX_DEPTH: Final = 2
+_MAX_EXAMINED: Final = 64
+_MAX_INNER_SETS: Final = 8
 # How much of the list of an epoll set is read. A descriptor takes about 50 bytes.
 _EPOLL_BYTES: Final = 64 * 1024
 # A 64-bit process has its stack above this address.
@@ -38,6 +45,10 @@ _PTS_MAJOR: Final = 136
 # The indexes of these members in the result of termios.tcgetattr.
 _LOCAL_MODES: Final = 3
 _CHARACTERS: Final = 6
+_EPOLL_FILE: Final = "anon_inode:[eventpoll]"
+# Where a thread sleeps that waits for room in a pipe, by /proc/PID/wchan. Before Linux 5.8,
+# "pipe_wait" can also be a wait for data. "0" tells nothing.
+_MAY_WRITE: Final = frozenset([b"pipe_wait_writable", b"pipe_wait", b"0"])
 _EPOLL_ENTRY: Final = re.compile(rb"^tfd:\s*(\d+)\s+events:\s*([0-9a-f]+)", re.MULTILINE)
 _WRITTEN: Final = re.compile(rb"^wchar:\s*(\d+)", re.MULTILINE)
 _MASTER_INDEX: Final = re.compile(r"^tty-index:\s*(\d+)", re.MULTILINE)
@@ -210,6 +221,16 @@ def _from_read(place: str, arguments: _Arguments) -> Wait:
     return Wait(place, frozenset(arguments[:1]), has_limit=False, is_read=True)
 
 
+def _from_splice(place: str, arguments: _Arguments) -> Wait:
+    # The call sleeps until there is room in its output, too.
+    may_write = read_file(f"{place}/wchan") in _MAY_WRITE
+    return Wait(place, frozenset(() if may_write else arguments[:1]), has_limit=False, is_read=True)
+
+
+def _from_sendfile(place: str, arguments: _Arguments) -> Wait:
+    return _from_splice(place, arguments[1:])
+
+
 def _from_poll(place: str, arguments: _Arguments) -> Wait:
     # The timeout is a C int: negative means none.
     return Wait(place, _polled(place, arguments), has_limit=not arguments[2] & 0x80000000)
@@ -222,11 +243,12 @@ def _from_ppoll(place: str, arguments: _Arguments) -> Wait:
 def _polled(place: str, arguments: _Arguments) -> frozenset[int]:
     count = min(arguments[1], _MAX_DESCRIPTORS)
     entries = _memory(place, arguments[0], count * _POLLFD.size)
-    return frozenset(
+    polled = frozenset(
         descriptor
         for descriptor, events, _ in _POLLFD.iter_unpack(entries)
         if descriptor >= 0 and events & _READABLE
     )
+    return _with_inner_sets(place, polled)
 
 
 def _from_select(place: str, arguments: _Arguments) -> Wait:
@@ -235,25 +257,47 @@ def _from_select(place: str, arguments: _Arguments) -> Wait:
     words = _memory(place, arguments[1], (count + 63) // 64 * 8) if arguments[1] else b""
     bits = int.from_bytes(words, "little")
     chosen = frozenset(number for number in range(count) if bits >> number & 1)
-    return Wait(place, chosen, has_limit=arguments[4] != 0)
+    return Wait(place, _with_inner_sets(place, chosen), has_limit=arguments[4] != 0)
 
 
 def _from_epoll_wait(place: str, arguments: _Arguments) -> Wait:
-    return Wait(place, _registered(place, arguments), has_limit=not arguments[3] & 0x80000000)
+    return Wait(place, _in_epoll(place, arguments), has_limit=not arguments[3] & 0x80000000)
 
 
 def _from_epoll_pwait2(place: str, arguments: _Arguments) -> Wait:
-    return Wait(place, _registered(place, arguments), has_limit=arguments[3] != 0)
+    return Wait(place, _in_epoll(place, arguments), has_limit=arguments[3] != 0)
 
 
-def _registered(place: str, arguments: _Arguments) -> frozenset[int]:
-    with open(f"{place}/fdinfo/{arguments[0]}", "rb", buffering=0) as file:
+def _in_epoll(place: str, arguments: _Arguments) -> frozenset[int]:
+    return _with_inner_sets(place, _registered(place, arguments[0]))
+
+
+def _registered(place: str, epoll: int) -> frozenset[int]:
+    with open(f"{place}/fdinfo/{epoll}", "rb", buffering=0) as file:
         entries = _EPOLL_ENTRY.findall(file.read(_EPOLL_BYTES))
     return frozenset(
         int(descriptor)
         for descriptor, events in entries[:_MAX_DESCRIPTORS]
         if int(events, 16) & _READABLE
     )
+
+
+def _with_inner_sets(place: str, descriptors: frozenset[int]) -> frozenset[int]:
+    """Add the members of the epoll sets among `descriptors`."""
+    found = added = descriptors
+    for _ in range(_MAX_DEPTH):
+        examined = sorted(added)[:_MAX_EXAMINED]
+        inner = islice((each for each in examined if _is_epoll(place, each)), _MAX_INNER_SETS)
+        added = frozenset[int]().union(*(_registered(place, each) for each in inner)) - found
+        found |= added
+    return found
+
+
+def _is_epoll(place: str, descriptor: int) -> bool:
+    # The descriptor may be closed.
+    with contextlib.suppress(OSError):
+        return os.readlink(f"{place}/fd/{descriptor}") == _EPOLL_FILE
+    return False
 
 
 _Look = Callable[[str, _Arguments], Wait]
@@ -264,6 +308,10 @@ _BY_MACHINE: Final[dict[str, dict[int, _Look]]] = {
         19: _from_read,  # readv
         45: _from_read,  # recvfrom
         47: _from_read,  # recvmsg
+        327: _from_read,  # preadv2
+        275: _from_splice,
+        276: _from_splice,  # tee
+        40: _from_sendfile,
         7: _from_poll,
         271: _from_ppoll,
         23: _from_select,
@@ -277,6 +325,10 @@ _BY_MACHINE: Final[dict[str, dict[int, _Look]]] = {
         65: _from_read,  # readv
         207: _from_read,  # recvfrom
         212: _from_read,  # recvmsg
+        286: _from_read,  # preadv2
+        76: _from_splice,
+        77: _from_splice,  # tee
+        71: _from_sendfile,
         73: _from_ppoll,
         72: _from_select,  # pselect6
         22: _from_epoll_wait,  # epoll_pwait
