@@ -46,6 +46,7 @@ def shown(*outputs: bytes, rows: int = 3, cols: int = 10, scrollback: int = 0) -
         (b"\xff\xfe", ["\ufffd\ufffd", "", ""], (0, 2, True)),
         (b"one\x1b[2J\x1b[Htwo", ["two", "", ""], (0, 3, True)),
         (b"\x1b]52;c;?\x07\x1bP$qm\x1b\\text", ["text", "", ""], (0, 4, True)),
+        (b"ab\x7fc", ["abc", "", ""], (0, 3, True)),
     ],
 )
 def test_screen_is_what_a_person_would_see(
@@ -54,6 +55,44 @@ def test_screen_is_what_a_person_would_see(
     found = view(shown(output))
     assert (found.lines, tuple(found.cursor)) == (lines, cursor)
     assert (found.rows, found.cols, found.changed) == (3, 10, [0, 1, 2])
+
+
+@pytest.mark.parametrize(
+    ("output", "line", "col"),
+    [
+        ("e\u0301abc\r\x1b[2Cx", "e\u0301axc", 3),
+        ("\u26a0\ufe0f ok\x1b[1;9H|", "\u26a0\ufe0f ok    |", 9),
+        ("a\u200bbc", "a\u200bbc", 3),
+        ("\u65e5\u0301x", "\u65e5\u0301x", 3),
+        ("\u1112\u1161\u11abx", "\u1112\u1161\u11abx", 3),
+        ("e\u0301" * 3 + "a\u0301", "e\u0301" * 3 + "a\u0301", 4),
+        ("e" + "\u0301" * 40 + "x", "e" + "\u0301" * 16 + "x", 2),
+        ("a\xadb", "a\xadb", 3),
+        # Marks of nothing.
+        ("\u0301x", "x", 1),
+        ("\x1b[1m\u0301x", "x", 1),
+        ("\x1b[1;31" + "m\u0301x", "x", 1),
+        ("\x1b(B\u200bx", "x", 1),
+        ("\x1b]2;e\u0301\x07x", "x", 1),
+        # Characters that could stand in for others.
+        ("\U00100000e\u0301\U00100001", "\U00100000e\u0301\U00100001", 3),
+    ],
+)
+def test_characters_without_a_width_take_no_column(output: str, line: str, col: int) -> None:
+    found = view(shown(output.encode()))
+    assert (found.lines[0], found.cursor[1]) == (line, col)
+
+
+def test_mark_does_not_wrap_into_the_next_line() -> None:
+    found = view(shown("012345678e\u0301|".encode()))
+    assert (found.lines[:2], found.cursor[:2]) == (["012345678e\u0301", "|"], (1, 1))
+
+
+def test_marks_move_with_their_characters() -> None:
+    emulator = shown("one e\u0301 two o\u0308".encode(), scrollback=3)
+    emulator.resize(3, 5)
+    lines = view(emulator, scrollback=3).lines
+    assert [line for line in lines if line] == ["one e\u0301", " two", "o\u0308"]
 
 
 @pytest.mark.parametrize(
@@ -94,6 +133,7 @@ def test_cursor_is_known_at_each_stop() -> None:
     ]
     assert emulator.feed(b"x") == []
     assert tuple(emulator.cursor) == (2, 9, True)
+    assert emulator.feed("\re\u0301\x1b[6n".encode(), [8]) == [(2, 1)]
 
 
 def test_titles_without_an_end_take_little_time() -> None:
@@ -163,6 +203,11 @@ pieces = st.sampled_from(
         b"\xe6\x97",
         b"[",
         b"]2;",
+        b"m",
+        b"\x7f",
+        "\u0301".encode(),
+        "e\u0301".encode(),
+        "\U00100000".encode(),
     ]
 )
 

@@ -14,6 +14,8 @@ from typing import Final, NamedTuple
 
 from avt._avt import Vt
 
+from shelld.screens.marks import Marks
+
 # Titles, switches of the alternate screen, and resets of the whole terminal. A title ends where
 # another sequence may begin, so that the time is linear in the length of the output. The pattern
 # begins with a single character class, which `re` finds quickly.
@@ -50,6 +52,7 @@ class Emulator:
         self._vt = Vt(max(cols, _MIN_COLS), rows, scrollback)
         # The true width. A terminal of one column is shown as if it had two.
         self._cols = cols
+        self._marks = Marks(_width)
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._unfinished = ""
         self.title = ""
@@ -75,11 +78,17 @@ class Emulator:
 
     def _feed(self, data: bytes) -> None:
         text = self._decoder.decode(data)
-        self._vt.feed_str(text)
+        self._vt.feed_str(self._marks.join(text))
         self._follow(self._unfinished + text)
 
+    @property
+    def _now(self) -> Vt:
+        """The emulator, after all output so far."""
+        self._vt.feed_str(self._marks.release())
+        return self._vt
+
     def resize(self, rows: int, cols: int) -> None:
-        self._vt.resize(max(cols, _MIN_COLS), rows)
+        self._now.resize(max(cols, _MIN_COLS), rows)
         self._cols = cols
 
     @property
@@ -89,7 +98,7 @@ class Emulator:
 
     @property
     def cursor(self) -> Cursor:
-        _, rows = self._vt.size
+        _, rows = self._now.size
         cursor = self._vt.cursor
         # After a character in the last column, the emulator puts the cursor past that column.
         col = min(cursor.col, self._cols - 1)
@@ -109,14 +118,16 @@ class Emulator:
         ]
         above = []
         if scrollback:
-            above = [_shown(line.text) for line in self._vt.lines()[-rows - scrollback : -rows]]
+            above = [
+                self._shown(line.text) for line in self._vt.lines()[-rows - scrollback : -rows]
+            ]
         lines = [*above, *(self._rows[row] for row in changed)]
         about = (self.cursor, self.alternate, self.title, self._version, changed)
         return (rows, self._cols, lines, *about)
 
     def _look(self) -> None:
         """Find out what has changed since the last look. On a large screen, this takes a while."""
-        now: list[str] = [_shown(line.text) for line in self._vt.view()]
+        now: list[str] = [self._shown(line.text) for line in self._now.view()]
         before = self._rows + [""] * (len(now) - len(self._rows))
         rest = (self.cursor, self.title, self.alternate, self._cols)
         if now == self._rows and rest == self._rest:
@@ -142,6 +153,11 @@ class Emulator:
         unfinished = _UNFINISHED.search(text, max(0, len(text) - _MAX_UNFINISHED))
         self._unfinished = unfinished[0] if unfinished else ""
 
+    def _shown(self, line: str) -> str:
+        return self._marks.shown(line).rstrip()
 
-def _shown(line: str) -> str:
-    return line.rstrip()
+
+def _width(character: str) -> int:
+    probe = Vt(4, 1, 0)
+    probe.feed_str(character)
+    return int(probe.cursor.col)

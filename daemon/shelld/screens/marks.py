@@ -1,0 +1,120 @@
+"""Joins characters without a width to the character before them, for an emulator that cannot.
+
+The emulator gives every character at least one column. So it gets one character in the place of a
+character and its marks: a stand-in of the same width, from a range that hardly any program uses.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable
+from typing import Final
+
+# Where stand-ins come from, by their width: characters for private use, and characters that are not
+# assigned, but are wide. A character from here that a program writes gets a stand-in, too.
+_STAND_INS: Final = {1: range(0x100000, 0x10FFFE), 2: range(0x32400, 0x3FFFE)}
+# More marks on one character are dropped.
+_MAX_MARKS: Final = 16
+# Combining marks and format characters.
+_WITHOUT_WIDTH: Final = frozenset({"Mn", "Me", "Cf"})
+# Vowels and finals of decomposed Korean syllables.
+_JAMO: Final = (range(0x1160, 0x1200), range(0xD7B0, 0xD800))
+# What is outside of large ranges without marks and stand-ins: Latin, symbols, box drawing, Chinese,
+# Japanese, Korean.
+_UNUSUAL: Final = re.compile(
+    r"[^\0-\u02ff\u2070-\u20cf\u2100-\u2cee\u3030-\u3098\u309b-\ua66e\uac00-\ud7af]"
+)
+_CONTROLS: Final = r"\x00-\x1f\x80-\x9f"
+# An escape sequence that lacks only its last character.
+_SEQUENCE: Final = re.compile(r"(?:\x1b\[|\x9b)[ -?]*|\x1b[ -/]*")
+_MAX_SEQUENCE: Final = 256
+# Terminals ignore it.
+_DELETE: Final = "\x7f"
+
+
+class Marks:
+    """Follows one output. `width`: returns how many columns the emulator gives a character."""
+
+    def __init__(self, width: Callable[[str], int]) -> None:
+        self._width = width
+        self._free = {cols: iter(places) for cols, places in _STAND_INS.items()}
+        self._stand_ins: dict[str, str] = {}
+        # The text of each stand-in, as `str.translate` takes it.
+        self._texts: dict[int, str] = {}
+        # The last character and its marks: more marks may follow.
+        self._held = ""
+        # The end of the text before that.
+        self._before = ""
+
+    def join(self, text: str) -> str:
+        """Return what to feed the emulator. The last character is held back for its marks."""
+        text = self._held + (text.replace(_DELETE, "") if _DELETE in text else text)
+        last = max(len(text) - 1, 0)
+        while last and _is_mark(text[last]):
+            last -= 1
+        self._held = text[last : last + 1 + _MAX_MARKS]
+        return self._joined(text[:last])
+
+    def release(self) -> str:
+        """Return what is held back. Marks that come later are dropped."""
+        held, self._held = self._held, ""
+        return self._joined(held)
+
+    def shown(self, line: str) -> str:
+        """Return a line of the emulator with the text behind its stand-ins."""
+        return line.translate(self._texts) if self._texts else line
+
+    def _joined(self, text: str) -> str:
+        before = self._before
+        self._before = (before + text)[-_MAX_SEQUENCE:]
+        # Usual output must cost little.
+        if text.isascii() or not _UNUSUAL.search(text):
+            return text
+        if not (pattern := _pattern(set(text))):
+            return text
+
+        def joined(match: re.Match[str]) -> str:
+            whole, start = match[0], match.start()
+            if _is_mark(whole[0]):
+                return ""
+            earlier = text[max(0, start - _MAX_SEQUENCE) : start]
+            if start < _MAX_SEQUENCE:
+                earlier = before + earlier
+            begun = max(earlier.rfind("\x1b"), earlier.rfind("\x9b"))
+            if begun >= 0 and _SEQUENCE.fullmatch(earlier, begun):
+                # The end of a sequence is not shown, so it has no marks.
+                return whole[0]
+            return self._stand_in(whole[: 1 + _MAX_MARKS])
+
+        return re.sub(pattern, joined, text)
+
+    def _stand_in(self, text: str) -> str:
+        """Return the stand-in for a character and its marks; once none is free, the character."""
+        if text not in self._stand_ins:
+            place = next(self._free[self._width(text[0])], None)
+            if place is None:
+                return text[0]
+            self._stand_ins[text] = chr(place)
+            self._texts[place] = text
+        return self._stand_ins[text]
+
+
+def _pattern(characters: set[str]) -> str:
+    """Return a pattern for what needs a stand-in in a text, or must be dropped; "" for nothing."""
+    marks = "".join(sorted(filter(_is_mark, characters)))
+    reserved = "".join(sorted(filter(_is_stand_in, characters)))
+    patterns = [rf"[^{_CONTROLS}{marks}][{marks}]+|[{marks}]+"] if marks else []
+    return "|".join([*patterns, f"[{reserved}]"] if reserved else patterns)
+
+
+def _is_mark(character: str) -> bool:
+    # The soft hyphen, a format character with a width, comes before.
+    return character >= "\u0300" and (
+        unicodedata.category(character) in _WITHOUT_WIDTH
+        or any(ord(character) in jamo for jamo in _JAMO)
+    )
+
+
+def _is_stand_in(character: str) -> bool:
+    return any(ord(character) in places for places in _STAND_INS.values())

@@ -1,0 +1,33 @@
+"""Which characters join the character before them."""
+
+from __future__ import annotations
+
+import unicodedata
+
+from shelld.screens.marks import Marks
+
+
+def all_of(marks: Marks, text: str) -> str:
+    return marks.join(text) + marks.release()
+
+
+def test_every_mark_joins_and_nothing_else_does() -> None:
+    characters = [*map(chr, range(0x300, 0x20000)), *map(chr, range(0xE0000, 0xE0200))]
+    expected = [
+        character
+        for character in characters
+        if unicodedata.category(character) in {"Mn", "Me", "Cf"}
+        or "\u1160" <= character < "\u1200"
+        or "\ud7b0" <= character < "\ud800"
+    ]
+    marks = Marks(lambda _: 1)
+    assert [each for each in characters if len(all_of(marks, "e" + each)) == 1] == expected
+
+
+def test_marks_are_dropped_once_no_stand_in_is_free() -> None:
+    marks = Marks(lambda _: 1)
+    assert all_of(marks, "a\u0300") != "a"
+    letters = map(chr, range(0x4E00, 0x9E00))
+    all_of(marks, "".join(f"{each}\u0300{each}\u0301{each}\u0302{each}\u0303" for each in letters))
+    assert all_of(marks, "a\u0300") != "a"
+    assert all_of(marks, "b\u0300") == "b"
