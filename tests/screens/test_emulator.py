@@ -70,8 +70,8 @@ def test_screen_is_what_a_person_would_see(
         ("a\xadb", "a\xadb", 3),
         # Marks of nothing.
         ("\u0301x", "x", 1),
-        ("\x1b[1m\u0301x", "x", 1),
-        ("\x1b[1;31" + "m\u0301x", "x", 1),
+        ("\x1b[2C\u0301x", "  x", 3),
+        ("\x1b7ab\x1b8\u0301x", "xb", 1),
         ("\x1b(B\u200bx", "x", 1),
         ("\x1b]2;e\u0301\x07x", "x", 1),
         # Characters that could stand in for others.
