@@ -103,6 +103,7 @@ def test_unfinished_line_is_readable_once_it_is_passed_on(
         # The last reading is the kernel's: its words are letters and digits.
         (b"ls  -l \x17-a", ["ls  -a", "ls  -l -a", "ls  -l ", "-a", "ls  --a"]),
         (b"ls /tmp\x17", ["ls ", "ls /tmp", "ls /"]),
+        (b"\x1b[0nls /tmp\x17", ["ls ", "ls /tmp", "\x1b[0nls /", "ls /"]),
         # A quoted key is text, except for a shell that knows no quoting.
         (b"ls\x16\x7fx\x7f", ["ls\x7f", "l", "lsx", "ls", "x"]),
         (b"ls\x17pwd", ["pwd", "lspwd", "ls"]),

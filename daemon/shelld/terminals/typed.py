@@ -134,9 +134,9 @@ def readings(line: bytes) -> Iterator[str]:
 
     These are the line as readline edits it, the line without its keys, and each part between two
     keys: a key may have dropped the text before it, or may have done nothing. More than
-    `_MAX_PARTS` parts are joined into one reading, a command of several lines. The last reading is
-    the line as the kernel edits it: the shell may read from a terminal behind ours. Only the first
-    reading may be empty.
+    `_MAX_PARTS` parts are joined into one reading, a command of several lines. The last readings
+    are those of the kernel: the shell may read from a terminal behind ours. Only the first reading
+    may be empty.
     """
     shown = line.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
     pieces = KEY.split(shown)
@@ -152,18 +152,25 @@ def readings(line: bytes) -> Iterator[str]:
         texts[:0] = [text for text in followed if text is not None]
     if _TOGGLES_COMMENT in pieces:
         texts += [text.lstrip("# ") for text in texts]
-    if len(pieces) > 1 and (text := _edited_by_kernel(line)) != shown:
-        texts.append(text)
+    if len(pieces) > 1:
+        texts += _edited_by_kernel(pieces)
     first, *others = dict.fromkeys(texts)
     yield first
     yield from (text for text in others if text.strip())
 
 
-def _edited_by_kernel(line: bytes) -> str:
-    """Return the lines that a new terminal makes of a typed line."""
-    edited_line, texts, _ = edit(Line(), received(line, NEW_MODES), NEW_MODES)
-    texts.append(edited_line.passed + edited_line.text)
-    return b"\n".join(texts).decode("utf-8", "replace")
+def _edited_by_kernel(pieces: Sequence[str]) -> Iterator[str]:
+    """Yield what a new terminal makes of the pieces, if it edits them.
+
+    A program in front of that terminal may keep escape sequences to itself. These include answers
+    that it got from our terminal.
+    """
+    for kept in (pieces, [piece for piece in pieces if not piece.startswith("\x1b")]):
+        keys = "".join(kept)
+        now, lines, _ = edit(Line(), received(keys.encode(), NEW_MODES), NEW_MODES)
+        text = b"\n".join([*lines, now.passed + now.text]).decode("utf-8", "replace")
+        if text != keys:
+            yield text
 
 
 def _between_unknown(pieces: Sequence[str]) -> Iterator[str]:
