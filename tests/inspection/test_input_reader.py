@@ -94,6 +94,22 @@ def test_hidden_program_in_the_background_is_not_likely() -> None:
         assert find(pid, elsewhere, NO_ECHO, LONG_S) is None
 
 
+def test_reader_of_a_terminal_with_the_same_number_is_no_reader_of_ours() -> None:
+    # A container has terminals of its own, and numbers them from 0.
+    with on_terminal("cat") as (pid, theirs):
+        wait_for(lambda: find(pid, theirs, LINES, SHORT_S) is not None, "cat to wait for input")
+        ours = theirs._replace(group=os.getpgrp())
+        assert find(pid, ours, NO_ECHO, LONG_S) is None
+
+
+@pytest.mark.usefixtures("hidden")
+def test_hidden_reader_of_a_terminal_with_the_same_number_is_no_reader_of_ours() -> None:
+    with on_terminal("cat") as (pid, theirs):
+        wait_for(lambda: find(pid, theirs, NO_ECHO, LONG_S) is not None, "the start of cat")
+        ours = theirs._replace(group=os.getpgrp())
+        assert find(pid, ours, NO_ECHO, LONG_S) is None
+
+
 @pytest.mark.usefixtures("hidden")
 def test_modes_of_a_hidden_relay_tell_nothing() -> None:
     relay = "import pty; pty.spawn('cat')"

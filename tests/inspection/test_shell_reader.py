@@ -13,6 +13,7 @@ import pytest
 from shelld.inspection import members, shell_reader
 from shelld.inspection.shell_reader import directories_of_readers, interrupt_is_ignored
 from shelld.keeper.tree import children_of
+from shelld.terminals.pty import Size, open_pty
 from shelld.terminals.source import Source, file_of
 from support import wait_for
 
@@ -143,3 +144,21 @@ def test_shell_of_another_user_is_found_by_its_name(monkeypatch: pytest.MonkeyPa
         monkeypatch.setattr("os.readlink", deny)
         assert directories_of_readers(top.pid, source) == ["/"]
         top.stdin.close()
+
+
+def test_shell_on_a_terminal_with_the_same_number_as_ours_may_read(tmp_path: Path) -> None:
+    # A container has terminals of its own, and numbers them from 0. A relay passes on our input.
+    pty = open_pty(Size(24, 80))
+    theirs = os.fstat(pty.slave).st_rdev
+    command = ["setsid", "-c", "dash"]
+    with subprocess.Popen(
+        command, stdin=pty.slave, stdout=pty.slave, stderr=pty.slave, cwd=tmp_path
+    ) as top:
+        try:
+            wait_for(lambda: name_of(top.pid) == "dash", "the shell")
+            ours = Source(os.getpgrp(), (theirs,))
+            assert directories_of_readers(top.pid, ours) == [str(tmp_path)]
+        finally:
+            top.kill()
+            for descriptor in pty:
+                os.close(descriptor)

@@ -194,7 +194,7 @@ def _reader(members: list[_Member], target: InputState, budget: _Budget) -> Foun
     while wanted:
         file = wanted.pop()
         for member in members:
-            wait = _wait_for(member, file)
+            wait = _wait_for(member, file, target.source)
             if wait is None or member.process is None:
                 continue
             # Another thread can pass on what this thread has read.
@@ -234,13 +234,25 @@ def _has_far_end(member: _Member, budget: _Budget) -> bool:
         return True
 
 
-def _wait_for(member: _Member, file: tuple[int, ...]) -> Wait | None:
+def _wait_for(member: _Member, file: tuple[int, ...], source: Source) -> Wait | None:
     """Return how a process waits until it can read from a file; None if it does not."""
     about = member.process
-    if about is None or ((about.terminal,) == file and not about.is_in_foreground):
-        # The terminal would stop a process in the background.
+    if about is None:
         return None
+    if (about.terminal,) == file:
+        is_reader = _is_in_front(about, source) if file == source.file else about.is_in_foreground
+        if not is_reader:
+            # The terminal would stop a process in the background.
+            return None
     return (member.reads or {}).get(file)
+
+
+def _is_in_front(about: Process, source: Source) -> bool:
+    """Whether a process is in the foreground of our terminal.
+
+    A terminal in a container may have the same number, but has another group in its foreground.
+    """
+    return (about.terminal,) == source.file and about.group == source.group
 
 
 def _inner(pid: int) -> list[tuple[int, ...]]:
@@ -276,4 +288,4 @@ def _is_relayed(members: list[_Member], source: Source) -> bool:
 
 
 def _sleeps_in_foreground(about: Process, source: Source) -> bool:
-    return about.state == "S" and (about.terminal,) == source.file and about.is_in_foreground
+    return about.state == "S" and _is_in_front(about, source)

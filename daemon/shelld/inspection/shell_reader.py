@@ -103,7 +103,8 @@ def _source_of(pid: int, about: Process, top: int, source: Source) -> Source | N
         return source
     if os.getsid(pid) != os.getsid(top) and _may_read(pid, source):
         return source
-    if about.terminal not in (0, *source.file) and about.is_in_foreground:
+    # Its terminal is not ours, even if it has the same number, as it may in a container.
+    if about.terminal and about.is_in_foreground:
         return Source(about.group, (about.terminal,))
     return None
 
