@@ -165,8 +165,8 @@ def _edited_by_kernel(pieces: Sequence[str]) -> Iterator[str]:
     A program in front of that terminal may keep escape sequences to itself. These include answers
     that it got from our terminal.
     """
-    for kept in (pieces, [piece for piece in pieces if not piece.startswith("\x1b")]):
-        keys = "".join(kept)
+    others = (piece for piece in pieces if not piece.startswith("\x1b"))
+    for keys in dict.fromkeys(("".join(pieces), "".join(others))):
         now, lines, _ = edit(Line(), received(keys.encode(), NEW_MODES), NEW_MODES)
         text = b"\n".join([*lines, now.passed + now.text]).decode("utf-8", "replace")
         if text != keys:
