@@ -64,7 +64,7 @@ def state_of_call(state: ShellState, changes: Changes | None) -> ShellState:
 
 
 def _functions(changes: Changes) -> dict[bytes, bytes | None]:
-    """Return the functions among the entries of a call, by name."""
+    """Return the functions in the `env` of a call, by name."""
     return {
         name: None if value is None else to_bytes(value)
         for entry, value in changes.items()
@@ -87,7 +87,7 @@ def _with_functions(state: ShellState, functions: dict[bytes, bytes | None]) -> 
 def functions_again(changes: Changes, state: ShellState) -> bytes:
     """Return the lines that restore those functions of the session that a call has replaced.
 
-    `state` is that of the session. Functions that the session's script defines need no lines: the
+    `state`: the session's state. Functions that the session's script defines need no lines: the
     script has defined them for this call, too.
     """
     lines: list[bytes] = []
@@ -153,14 +153,15 @@ def split_told(written: bytes) -> tuple[Told, bytes]:
 def without_options_of_call(dump: bytes, told: Told, changes: Changes, state: ShellState) -> bytes:
     """Return a dump without the options that only the `env` of a call has switched on.
 
-    `state` is that of the session.
+    `state`: the session's state.
     """
     given = _listed(changes, "SHELLOPTS") | _listed(changes, "BASHOPTS")
     if changes.get(_POSIX) is not None:
         given |= _POSIX_OPTIONS
     if not given:
         return dump
-    # Bash makes this report before the last line of its prelude, which sets the options of `set`.
+    # Bash makes its report before the last line of its prelude, which sets the options of `set`. So
+    # that line decides about these options, if there is one.
     before = told.options - _SET_OPTIONS if state.options else told.options
     before |= frozenset(_IS_ON.findall(state.options))
     return without_options(dump, given - before)

@@ -23,7 +23,7 @@ from shelld.sessions.variables import (
 
 # Attributes that change an assigned value: to a number, or to upper or lower case.
 _CHANGES_VALUE: Final = re.compile(rb"[cilu]")
-# All attributes but three: those of arrays, and that of a variable that names another.
+# All attributes except those of arrays (a, A) and namerefs (n).
 _NO_SHAPE: Final = re.compile(rb"[^aAn]+")
 
 _STRING: Final = rb""" "(?>(?:[^"\\]++|\\.)*)" | \$'(?>(?:[^'\\]++|\\.)*)' """
@@ -43,9 +43,10 @@ _MAX_CACHED_BYTES: Final = 512
 class Declaration(Struct, frozen=True):
     """One variable. `text`: the whole declaration, which ends with a newline.
 
-    `value` is quoted as bash has printed it; None if the variable has none. `is_own`: the variable
-    belongs to one bash, see `OWN_VARIABLES`. `exported`: the value of an environment variable; None
-    if the environment cannot have it. `line`: the line that restores the variable.
+    `value` is quoted as bash has printed it; None if the variable has no value. `is_own`: the
+    variable belongs to one bash, see `OWN_VARIABLES`. `exported`: the value in the environment, or
+    None if the variable is not exported, is an array or has no value. `line`: the line that
+    restores the variable.
     """
 
     name: bytes
@@ -81,7 +82,7 @@ def declared(text: bytes) -> dict[bytes, bytes]:
     """Return the declarations in the output of `declare -p`, by name.
 
     Ignores error messages between them. POSIXLY_CORRECT counts only if it is exported: the option
-    posix sets it, too.
+    posix also sets it, but does not export it.
     """
     return {
         match["name"]: match[0]
@@ -136,6 +137,6 @@ def _line(match: re.Match[bytes]) -> bytes:
         # The command has unset the variable, but each bash sets it again.
         line = b"unset -v %s; %s" % (name, line)
     if name.startswith(CHECKED):
-        # Bash has already printed its error, in the command that set the variable.
+        # Bash has already printed the error, in the command that set the variable.
         return b"{ %s; } 2>/dev/null\n" % line[:-1]
     return line

@@ -1,10 +1,10 @@
-"""Tells a bash that has restored one state how another state differs. Pure.
+"""Makes the lines that bring a bash from the state that it has restored to another state. Pure.
 
-Bash runs these lines after the script of the first state. Then it has all that a new bash has after
-the script of the second state. The lines change variables and the directory. A bash in the state of
-a new session is also told aliases, options of `shopt`, and functions that are not in the
-environment; any other bash already has such things. A readonly variable cannot be taken back. If
-something differs that cannot be told, there are no lines.
+Bash runs these lines after the script of the first state. It then has everything that a new bash
+has after the script of the second state. The lines change variables and the directory. They can
+also set aliases, options of `shopt`, and functions that are not in the environment, but only in a
+bash that has restored nothing of that kind, such as one in the state of a new session. If anything
+else differs, such as a readonly variable of the first state, there are no lines.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from shelld.sessions.quoting import quote
 from shelld.sessions.state import CHECKED, ShellState, exported
 from shelld.sessions.variables import LIKE_OTHERS, OWN_VARIABLES
 
-# More lines would take longer than the start of another bash saves.
+# Running more lines would take longer than starting another bash.
 _MAX_BYTES: Final = 16 * 1024
 # Comparing more variables would delay other requests: this many take less than a millisecond.
 _MAX_VARIABLES: Final = 2_000
 _OF_ONE_BASH: Final = OWN_VARIABLES - LIKE_OTHERS
-# A change of these variables has other effects: on bash's messages, its options or its start.
+# Changing these variables also affects bash itself: its messages, its options or its start.
 _SPECIAL: Final = OWN_VARIABLES | {b"BASH_ENV", b"GLOBIGNORE", b"OPTIND", b"POSIXLY_CORRECT"}
 # Words in the lines that a spare shell is told. A function or alias with one of these names would
 # break the lines.
@@ -29,7 +29,7 @@ _WORDS: Final = frozenset(
     unset""".split()
 )
 _OLDPWD: Final = b"OLDPWD"
-# The line for OLDPWD if there was no other directory before.
+# The line for OLDPWD if bash has never changed its directory.
 _WITHOUT_VALUE: Final = b"unset -v OLDPWD; declare -x OLDPWD\n"
 
 _Value = tuple[bytes | None, bytes | None]
@@ -69,7 +69,8 @@ def _size(state: ShellState) -> int:
 
 def _has_same_functions(before: ShellState, after: ShellState) -> bool:
     """Whether both have the same functions in their environments."""
-    # The daemon's own environment may have more.
+    # Functions that the first state has from the daemon's own environment are not in `functions`,
+    # so they cannot be compared.
     has_listed = bool(before.definitions) or len(before.function_names) == len(before.functions)
     is_same = before.functions == after.functions and before.private == after.private
     return is_same and has_listed
@@ -81,7 +82,7 @@ def goes_elsewhere(before: ShellState, after: ShellState) -> bool:
 
 
 def _directory(before: ShellState, after: ShellState) -> bytes | None:
-    """Return the line that changes the directory; None if it would change more."""
+    """Return the line that changes the directory, if any; None if `cd` cannot be used."""
     if not goes_elsewhere(before, after):
         return b""
     if b"PWD" in before.declarations or b"PWD" in after.declarations:
@@ -97,7 +98,9 @@ def _directory(before: ShellState, after: ShellState) -> bytes | None:
 
 
 def _rest_of_script(before: ShellState, after: ShellState) -> bytes | None:
-    """Return what the second script has after its variables; b"" if the first has the same."""
+    """Return what the second script has after its variables; b"" if the first has the same, and
+    None if the first has something else.
+    """
     old = before.definitions, before.switches, before.aliases
     new = after.definitions, after.switches, after.aliases
     if old == new:
@@ -116,8 +119,8 @@ def _variables(before: ShellState, after: ShellState) -> bytes | None:
         old, new = _value(before, name), _value(after, name)
         value, declaration = new
         if name in (b"BASH_COMPAT", b"GLOBIGNORE"):
-            # They set options of `shopt`, which may be off again. After BASH_COMPAT, bash updates
-            # BASHOPTS only when `shopt` runs next.
+            # Setting one sets options of `shopt`, which the session may have turned off again.
+            # After BASH_COMPAT, bash updates BASHOPTS only when `shopt` runs next.
             return None
         if name in _SPECIAL or name.startswith(CHECKED):
             if declaration is None or old != _NOTHING:

@@ -1,11 +1,12 @@
 # The program with which bash reports its state. It becomes one line of a trap on EXIT.
 #
-# Nothing here depends on what the command may have changed, as far as bash allows. In posix mode,
-# `unset` is the builtin even where a function has that name. A backslash keeps aliases away. An
-# alias can also replace a reserved word, so none is used. No trap of the command runs, and no
-# option that would change the output takes effect. Each traced line may run a command in PS4, so
-# few lines are traced. Each part ends with NUL, which no value in bash can hold. Text before the
-# first NUL comes from a DEBUG trap; the parser ignores it.
+# Nothing here depends on what the command may have changed, as far as bash allows. Assigning
+# POSIXLY_CORRECT switches posix mode on, in which `unset` is the builtin even if a function has
+# that name. A backslash keeps aliases away. An alias can also replace a reserved word, so there are
+# no reserved words here. No trap of the command runs, and no option that would change the output
+# takes effect. Until `set +x`, each line may run a command in PS4, so few lines come before it.
+# Each part ends with NUL, which no value in bash can hold. Text before the first NUL comes from a
+# DEBUG trap; the parser ignores it.
 #
 # shellcheck shell=bash disable=SC2059,SC2168
 
@@ -17,11 +18,11 @@ __shelld_posix=${POSIXLY_CORRECT+__shelld_posix}; _=${POSIXLY_CORRECT=};
 \builtin enable alias builtin declare dirs eval local mapfile printf pwd set shopt test trap ulimit umask unset;
 \builtin trap - CHLD DEBUG ERR RETURN; \builtin trap "" XFSZ;
 \builtin ulimit -S -f hard;
-# `${DIRSTACK+}` expands to nothing, but naming DIRSTACK makes `declare -p` show it. With `set -P`,
-# that would resolve the symbolic links in bash's directory.
+# `${DIRSTACK+}` expands to nothing, but naming DIRSTACK makes `declare -p` show it. This would
+# resolve the symbolic links in bash's directory if `set -P` were still on.
 \builtin printf "\0${DIRSTACK+}";
 
-# `local` fails outside functions.
+# `local` fails outside functions. Inside one, `declare -p` would show local variables.
 \builtin local __shelld_posix || \builtin declare -p;
 \builtin local __shelld_posix && (\builtin eval GLOBALS);
 \builtin printf "\0";

@@ -3,7 +3,8 @@
 A dump holds the variables (exported or not) with their attributes, the functions, the aliases, the
 options of `shopt` and `set`, the umask, the directory stack and the working directory. `dump.bash`
 is the program, with two parts in `globals.bash` and `functions.bash`. After a command that can have
-changed only some variables and the directory, `variables.bash` takes its place: a short dump.
+changed only some variables and the directory, bash runs `variables.bash` instead, which writes a
+*short dump*.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from typing import Final
 from shelld.sessions.quoting import quote
 from shelld.sessions.scripts import lines_of
 
-# Variables of the program. They hold the options from before the program changed them, and the
-# traps that the command has set.
+# Variables of the program. They hold the options from before the program changed them, the traps
+# that the command has set, and whether POSIXLY_CORRECT was set.
 OPTIONS_VARIABLE: Final = b"__shelld_options"
 TRAPS_VARIABLE: Final = b"__shelld_traps"
 POSIX_VARIABLE: Final = b"__shelld_posix"
@@ -43,21 +44,21 @@ def dump_program(
 ) -> bytes:
     """Return the program, in one line.
 
-    `own_directory`: a path to the daemon's directory. `globals_word` replaces `GLOBALS`.
-    `functions_word`: the program in `functions.bash`, as a word, or b"" for no check. It needs a
-    file as its standard output. `before_functions`: commands that run before bash reports its
-    functions, when the command can no longer interfere. Each ends with "; ". Bash has left posix
-    mode by then: in posix mode, it would exit if `eval` defined a function whose name is not an
-    identifier. `lists_options`: whether bash lists the names of all options. They are known after
-    one dump.
+    `own_directory`: a path to the daemon's directory. `globals_word`: the program in
+    `globals.bash`, as a word. `functions_word`: the program in `functions.bash`, as a word, or b""
+    for no check. That program needs a file as its standard output. `before_functions`:
+    commands of ours that run before bash reports its functions, each with "; " at its end. By then,
+    nothing that the session's command has set up can interfere, and posix mode is off: in posix
+    mode, bash would exit if `eval` defined a function whose name is not an identifier.
+    `lists_options`: whether bash lists the names of all options. They are known after one dump.
     """
     program = _DUMP.replace(b"OWN_DIRECTORY", own_directory).replace(b"GLOBALS", globals_word)
     check = rb"\builtin eval %s; " % functions_word if functions_word else b""
     program = program.replace(b"CHECK_FUNCTIONS ", check)
     program = program.replace(b"SET_OPTIONS ", rb"\builtin set +o; " if lists_options else b"")
-    # This option cannot be told from BASHOPTS, see `dump_parser`.
+    # BASHOPTS does not always show whether dotglob is on, see `dump_parser`.
     program = program.replace(b" SHOPT_OPTIONS", b"" if lists_options else b" dotglob")
-    # Replaced last, because these commands may contain anything.
+    # Last, because these commands may contain the words that are replaced above.
     return program.replace(b"BEFORE_FUNCTIONS ", before_functions)
 
 

@@ -24,7 +24,7 @@ from shelld.sessions.variables import NOT_IMPORTED, SET_AT_START
 
 _PARTS: Final = 10
 _SHORT_PARTS: Final = 2
-# The part with the output of `shopt -p`, counted from the end. A dump ends with two more NULs.
+# The index of the output of `shopt -p`, counted from the end: two NULs follow the last part.
 _SHOPT: Final = 2 - _PARTS - 2
 _LOST: Final = 5
 _DOTGLOB: Final = b"shopt -s dotglob\n"
@@ -35,7 +35,7 @@ _END: Final = b"\0\0"
 
 # Finds the names of options in the output of `shopt -p` and `set +o`. It skips options that bash
 # sets only at its start, and options that follow the variables BASH_COMPAT and IGNOREEOF. It also
-# skips extdebug: if a startup file sets that option, bash looks for a debugger, and says so.
+# skips extdebug: if a startup file sets it, bash starts a debugger, or warns that there is none.
 _OPTION: Final = re.compile(
     rb" (?!login_shell|restricted_shell|extdebug|compat|ignoreeof)([^ \n]++)\n"
 )
@@ -79,7 +79,7 @@ def hides_options(dump: bytes) -> bool:
 
 
 def has_lost_functions(dump: bytes) -> bool:
-    """Whether bash cannot read a function as it has printed it in a readable dump."""
+    """Whether bash could not read back one of the functions that it has printed in this dump."""
     parts = _parts(dump)
     return parts is not None and parts[_LOST] != b""
 
@@ -144,8 +144,8 @@ def parse_dump(dump: bytes, known: OptionNames = _UNKNOWN) -> ShellState | None:
 def parse_short_dump(dump: bytes, before: ShellState, names: frozenset[bytes]) -> ShellState | None:
     """Return the state after a command that could change only these variables and the directory.
 
-    `before`: the state from which it started. Returns None if the dump is incomplete or has another
-    form.
+    `before`: the state from which that command started. Returns None if the dump is incomplete or
+    has another form.
     """
     if not is_whole(dump, is_short=True):
         return None
@@ -197,7 +197,7 @@ def _variables(found: list[Declaration], size: int = 0) -> _Variables:
                 declarations[name] = each.line
             continue
         if name == b"POSIXLY_CORRECT" and b"x" not in each.flags:
-            # The option posix sets this variable, and is set last.
+            # The option posix, which is set last, sets this variable again.
             continue
         if each.exported is not None:
             env[name] = each.exported
@@ -237,7 +237,7 @@ class _Settings(Struct, frozen=True):
 def _settings(known: OptionNames, value: bytes, *parts: bytes) -> _Settings | None:
     """Parse these parts of a dump. Returns None if one has another form.
 
-    `value` is that of `OPTIONS_VARIABLE`.
+    `value`: the value of `OPTIONS_VARIABLE`.
     """
     flags, options, listing, functions, lost, aliases, umask = parts
     if not (
@@ -280,9 +280,9 @@ def _option_names(flags: bytes, options: bytes) -> OptionNames:
 def _enabled(value: bytes, listing: bytes) -> frozenset[bytes]:
     """Return the options that are on, from the values of BASHOPTS and SHELLOPTS.
 
-    These variables are not always right. Posix mode turns inherit_errexit on, and that option stays
-    on afterwards. And GLOBIGNORE turns dotglob on and off, so `listing`, the output of `shopt -p`,
-    tells whether dotglob is on.
+    These variables do not show all changes. Posix mode turns inherit_errexit on, and that option
+    stays on afterwards, so posix implies it here. GLOBIGNORE turns dotglob on and off, so
+    `listing`, the output of `shopt -p`, decides about dotglob.
     """
     names = frozenset(unquote(value).split(b":")) - {b"dotglob"}
     if b"posix" in names:
@@ -298,8 +298,9 @@ def _attributes(line: bytes) -> tuple[bytes, bytes]:
 def _pushed(variable: bytes, listing: bytes) -> bytes:
     """Return the lines that make the directory stack, from DIRSTACK and the output of `dirs`.
 
-    In that output, a name that contains a newline looks like two names. And DIRSTACK has another
-    meaning once the command has unset it.
+    DIRSTACK counts if `dirs` prints the same. Otherwise the command has unset DIRSTACK, which ends
+    its special meaning, and the output of `dirs` counts. That output alone is not enough: a name
+    that contains a newline looks like two names.
     """
     stack = [unquote(element) for element in ELEMENT.findall(variable)]
     if b"".join(name + b"\n" for name in stack) != listing:

@@ -2,7 +2,7 @@
 
 A process that a command left behind may write to such a path at any later time. So the descriptor
 stays open after the command has ended, and serves the next command. That way, no other file ever
-gets the descriptor's number. Each command has a *mark*, which its own bash writes last.
+gets the descriptor's number. Each command has a *mark*, which its own bash writes after its state.
 """
 
 from __future__ import annotations

@@ -1,33 +1,36 @@
-# A part of the dump, for a command that may have defined a function that bash prints as another one
-# or as no function at all. It runs after `declare -f`, and prints the names of these functions.
+# A part of the dump, for a command that may have defined a function that bash prints wrongly: as
+# another function, or as no function at all. It runs after `declare -f`, and prints the names of
+# such functions.
 #
 # Bash prints some here-documents in the wrong place, as that of `a && b <<X && c`. It prints the
-# pattern `(esac)` without its first parenthesis, and adds a word after `coproc`. To find out, bash
-# parses what it has printed, prints the result, and compares. It starts with all functions at once,
-# in one child. If a text differs, it takes each of the functions that may be the cause. A copy under
-# another name takes the place of each, because a readonly function cannot be defined again.
+# pattern `(esac)` without its first parenthesis, and adds a word after `coproc`. To find such
+# functions, bash parses what it has printed, prints it again, and compares the two texts. It first
+# checks all functions at once, in one child. If the texts differ, or if a function is readonly, it
+# checks each function that may be printed wrongly. For this, it defines a copy under another name,
+# because a readonly function cannot be defined again.
 #
-# Bash parses each line after it has run the ones before. Aliases must be off, because bash has
-# already expanded them. Extglob must be on, as in the prelude. `declare` ignores a readonly IFS; a
-# plain assignment would end the dump.
+# Bash parses each line after it has run the lines before, so these options hold for the rest of the
+# program. Aliases must be off, because the printed functions have them expanded already. Extglob
+# must be on, as in the prelude. If IFS is readonly, the dump goes on after `declare`, but a plain
+# assignment would end the dump.
 #
 # shellcheck shell=bash disable=SC2206
 
 \builtin shopt -u expand_aliases nocasematch
 \builtin shopt -s extglob
 \builtin set +eku -fT
-# One pattern such as *@(a|b)* would take bash quadratic time.
+# These are several patterns, because one such as *@(a|b)* would take bash quadratic time.
 __shelld_is_suspect() {
   [[ $1 == *"<<"* || $1 == *"esac)"* || $1 == *"esac |"* || $1 == *"coproc "* ]]
 }
-# Prints the functions "${@:2}" as the text $1 defines them. A misread text may hold commands outside
-# of functions. The trap on DEBUG makes bash exit before it runs any.
+# Prints the functions "${@:2}" as the text $1 defines them. If bash misreads the text, there may be
+# commands outside of functions. The trap on DEBUG prints and exits before bash runs any of them.
 __shelld_print_again() {
   \builtin eval "\builtin trap '\builtin declare -f -- \"\${@:2}\"; \builtin exit' DEBUG
 $1
 \builtin :"
 }
-# The dump up to here. This element is used if bash cannot open the file.
+# The parts of the dump up to here; one empty part if bash cannot open the file.
 __shelld_parts=("")
 \builtin mapfile -d "" -t __shelld_parts </proc/self/fd/1
 if __shelld_is_suspect "${__shelld_parts[-1]}"; then

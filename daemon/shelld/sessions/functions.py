@@ -47,10 +47,11 @@ def definitions(
     *,
     by_environment: bool,
 ) -> Definitions:
-    """Return what defines the functions in `text`, the output of `declare -f`, but the `lost` ones.
+    """Return definitions of all functions in `text` except the `lost` ones.
 
-    `names`: the attributes ("-f", perhaps with more letters) and the name of each function, in the
-    same order, from `declare -F`. `by_environment`: whether bash imports functions unchanged.
+    `text`: the output of `declare -f`. `names`: from `declare -F`, the attributes ("-f", perhaps
+    with more letters) and the name of each function, in the order of `text`. `by_environment`:
+    whether bash imports functions unchanged.
 
     The script leaves extglob on.
     """
@@ -116,8 +117,8 @@ def without_export(functions: Iterable[bytes]) -> bytes:
 def _with_keywords(text: bytes, found: list[re.Match[bytes]]) -> bytes:
     """Return the text with the word "function" before each unusual name.
 
-    Without that word, `a=b ()` is a syntax error. `found`: the beginnings of functions. A name that
-    has several of these beginnings is left alone.
+    Without that word, `a=b ()` is a syntax error. `found`: the heads in the text. A name with
+    several heads is left alone, because one of them may be a line of a here-document.
     """
     count = Counter(head[1] for head in found)
     parts: list[bytes] = []
@@ -131,8 +132,8 @@ def _with_keywords(text: bytes, found: list[re.Match[bytes]]) -> bytes:
 
 
 def _script(definitions: list[bytes]) -> bytes:
-    # With extglob, bash parses all functions that it prints, whether they were defined with it or
-    # not: in its own text, a parenthesis that begins no extended pattern follows a space.
+    # With extglob on, bash can parse every function that it prints, even one that was defined with
+    # extglob off. There it prints a space between `!` and a parenthesis, for example.
     return b"\\builtin shopt -s extglob\n{\n%s} 2>/dev/null\n" % b"".join(definitions)
 
 
@@ -141,7 +142,7 @@ def _evaluated(text: bytes) -> bytes:
 
 
 def _definition(flags: bytes, name: bytes, source: bytes) -> bytes:
-    # With the keyword, the name means nothing to the parser.
+    # After this keyword, bash takes any name as it is, even that of an alias.
     head = b"" if source.startswith(b"function ") else b"function "
     text = _evaluated(head + source)
     if b"=" in name:

@@ -1,12 +1,14 @@
-# A dump runs this program inside a function, where `declare -p` shows local variables. The program
-# prints what `declare -p` would print outside the function. A dump runs inside a function if the
-# function calls `exit`, because the trap on EXIT then runs there. This program runs in a subshell.
+# If a function calls `exit`, the trap on EXIT runs inside that function, and so does the dump. In
+# this case, `declare -p` shows the function's local variables. So the dump runs this program
+# instead, in a subshell. It prints what `declare -p` would print outside the function.
 #
-# A nameref to its own name is circular, and bash then takes the global variable. A readonly global
-# variable cannot have such a nameref, but it cannot have a local namesake either. Each value is set
-# before the attributes that would change it. Bash parses each line after it has run the ones
-# before, so aliases have no effect. If IFS is readonly it cannot be made local; `mapfile` then
-# splits the names, which may need a temporary file.
+# To find a global variable, the program makes a local nameref to the variable's own name. Such a
+# nameref is circular, and bash then uses the global variable. There can be no such nameref for a
+# readonly global variable. But then no local variable can have the name either, so `declare -p`
+# shows the global one. Each value is set before the attributes that would change it. Bash parses
+# each line after it has run the lines before, so aliases have no effect once they are off. A
+# readonly IFS cannot be made local. Then `mapfile` splits the names, for which bash may need a
+# temporary file.
 #
 # shellcheck shell=bash disable=SC2206
 

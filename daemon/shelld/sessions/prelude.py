@@ -1,8 +1,8 @@
 """The *prelude*: the lines that bash runs before its command.
 
-They restore the session's state, and make bash report the new state at its end. Pure. Bash runs
-them as its startup file (BASH_ENV). So the command remains the argument of `-c`, and messages and
-``$0`` are as under ``bash -c``.
+They restore the session's state, and make bash report its new state when it ends. Bash runs them as
+its startup file (BASH_ENV). So the command remains the argument of `-c`, and messages and ``$0``
+are as under ``bash -c``. This module is pure.
 
 A prelude calls builtins with `\\builtin`, because functions may have their names. The options of
 `set` come last, so that nothing of the prelude is traced.
@@ -24,11 +24,11 @@ from shelld.sessions.quoting import quote
 from shelld.sessions.scripts import lines_of
 from shelld.sessions.state import ShellState
 
-# Matches every command that may set a trap. Other commands have no word that can stand for `trap`.
+# Matches every command that may set a trap without a function or an alias of its session.
 _MAY_TRAP: Final = re.compile(rb"trap|eval|source|(?:^|[\s;&|(){}!])\.[ \t]")
 # Matches every command with the definition of a function in it.
 _DEFINES: Final = re.compile(rb"\([\s\\]*\)|function")
-# Matches every command with something that bash may print as something else, see functions.bash.
+# Matches every command with a construct that bash may print wrongly, see functions.bash.
 _MISPRINTED: Final = re.compile(rb"<<|\((?:[ \t]|\\\n)*esac|coproc")
 _WORD: Final = re.compile(rb"[^\s;&|<>(){}$`'\"\\]+")
 # Splitting a longer command into words would delay other requests.
@@ -66,7 +66,7 @@ def may_trap(command: bytes, state: ShellState) -> bool:
 
 
 def may_define_misprinted(command: bytes) -> bool:
-    """Whether the text of a command may define a function that bash prints as another one."""
+    """Whether the text of a command may define a function that bash prints wrongly."""
     return _MISPRINTED.search(command) is not None and _DEFINES.search(command) is not None
 
 
@@ -130,12 +130,11 @@ def short_dump_at_exit(
 
 def _to_file(path: str) -> bytes:
     """Return the redirections with which a trap on EXIT writes to `path`."""
-    # `set -e` and a trap on ERR also apply to the text of a trap. So this text is one command,
-    # which both of them ignore. A restricted shell cannot write to a file; its error message goes
-    # to the closed stderr. Traces go to /dev/null. An expansion redirects them, because a command
-    # that did so would be traced itself. When the expansion sets BASH_XTRACEFD, the descriptor must
-    # be open, or bash does not accept it. The redirection to the file appends, because the
-    # file may hold what bash has reported before its command.
+    # A restricted shell cannot write to a file. It prints an error, which is lost because stderr is
+    # closed first. Traces go to /dev/null. An expansion sends them there, because a command would
+    # be traced itself. Bash accepts a descriptor in BASH_XTRACEFD only if it is open, so stderr is
+    # open again before the expansion. The redirection to the file appends, because the file may
+    # hold what bash has reported before its command.
     trace = rb'2>"/dev/null${BASH_XTRACEFD:+${-:$((BASH_XTRACEFD=2)):0}}"'
     # If a signal ends a child between fork and exec, the child runs its parent's trap on EXIT. In a
     # child, the path below names no descriptor, so the trap writes nothing.
@@ -145,6 +144,7 @@ def _to_file(path: str) -> bytes:
 
 
 def _trap(dump: bytes, redirections: bytes) -> bytes:
+    # `set -e` and a trap on ERR also apply to the text of a trap, but not to a command after `!`.
     return b"\\builtin trap %s EXIT\n" % quote(b"! { %s; } %s" % (dump, redirections))
 
 
@@ -184,15 +184,17 @@ def waiting_prelude(
     descriptor. Bash reads the pipe to its end before it runs any of these lines. `last_word`
     becomes the command's first ``$_``.
 
-    Without its last lines, bash would run its command in another state. So it first closes a
-    descriptor, to have one free for the pipe, and exits if it still cannot open the pipe.
+    Without its last lines, bash would run its command in the wrong state. So the prelude first
+    closes `descriptor`, to leave one free for opening the pipe. If bash still cannot open the pipe,
+    it exits.
     """
     return b"".join(
         (
             b"\\exec %d<&-\n" % descriptor,
-            # The placeholder runs this if there are no last lines: if the daemon has ended, or if
-            # bash has skipped the rest of the prelude at a syntax error. Bash then exits. With its
-            # first value, which is the placeholder, it would recurse without an end.
+            # There are no last lines if the daemon has ended, or if bash has skipped the rest of
+            # the prelude at a syntax error. Then bash runs the placeholder, which evaluates this
+            # empty value, and exits. The variable's first value is the placeholder, which would
+            # evaluate itself without end.
             b"BASH_EXECUTION_STRING=\n",
             _first_lines(withheld),
             state.script,
@@ -217,13 +219,14 @@ def last_lines(
     """
     return b"".join(
         (
-            # The prelude has used `set -e`, so that a bash that cannot open these lines exits.
+            # Undo the prelude's `set -e`. It made bash exit if bash could not open the pipe with
+            # these lines.
             b"\\builtin set +e\n",
             b"\\exec %d<&-\n" % (descriptor + 1),
             # As if bash had started just now, with this command.
             b"BASH_EXECUTION_STRING=%s\n" % quote(command),
-            # Reset SECONDS, unless the session has unset it. ([[ -v SECONDS ]] would make it an
-            # integer.)
+            # Reset SECONDS, unless the session has unset it. (Bash cannot check that itself:
+            # [[ -v SECONDS ]] would make SECONDS an integer.)
             b"" if b"unset" in state.declarations.get(b"SECONDS", b"") else b"SECONDS=0\n",
             differences,
             recording,

@@ -31,7 +31,7 @@ class Recorder:
         self.start: Start | None = None
         self._files = session.dump_files
         self.mark = self._files.next_mark()
-        # After this step, nothing here can fail.
+        # Nothing after this can fail and leave the file without an owner.
         self._descriptor = self._files.take() if CAN_RECORD else None
         self._unsettled: Left | None = None
         self._turn: anyio.Lock | None = None

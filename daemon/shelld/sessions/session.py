@@ -60,9 +60,9 @@ class Start(NamedTuple):
 class Left(NamedTuple):
     """The dump of a command, and what its call had set for it.
 
-    `started_in` and `changes` are `cwd` and `env` of the call. The session keeps this directory and
-    these variables only if the command itself has changed them. `started_in` has two forms of the
-    path: as given, and without symbolic links, as bash may know it.
+    `started_in` and `changes` are `cwd` and `env` of the call. The session does not keep them: it
+    keeps another directory and other values only if the command itself has set them. `started_in`
+    has two forms of the path: as given, and without symbolic links, as bash may know it.
     """
 
     dump: bytes
@@ -92,7 +92,7 @@ class Session:
         self._passed_on = passed_on(base.env)
         # The line for OLDPWD that repeats the value in the daemon's environment.
         self._usual_oldpwd = exported(b"OLDPWD", base.env.get(b"OLDPWD", b""))
-        # What leads from other states to this one, by the id of the other state.
+        # The lines that lead from other states to this one, by the id of the other state.
         self._lines: dict[int, tuple[ShellState, bytes | None]] = {}
         # The number of the last command that left a state, and of the last whose state was kept.
         self._ended = self._kept = 0
@@ -102,7 +102,7 @@ class Session:
         # unchanged.
         self._settling = 0
         self._when_settled: Callable[[], None] | None = None
-        # What settles these dumps.
+        # For each of these dumps, a function that settles it.
         self.unsettled: list[Callable[[], Awaitable[None]]] = []
 
     @property
@@ -111,7 +111,7 @@ class Session:
         return self._state
 
     def lines_from(self, before: ShellState) -> bytes | None:
-        """Return what a bash in another state must be told; None if it cannot have this state."""
+        """Return the lines that bring a bash from another state to this one; None if none can."""
         known = self._lines.get(id(before))
         if known is None:
             known = self._lines[id(before)] = before, lines_between(before, self._state)
@@ -148,13 +148,13 @@ class Session:
 
     @property
     def is_remote(self) -> bool:
-        """Whether a system call on its directory may block for ever."""
+        """Whether a system call on the session's directory may block for ever."""
         return not self.inherits_cwd and self._mounts.may_hang(self._state.cwd)
 
     def directory_failed(self, directory: str) -> None:
         """Note that no command could start in `directory`.
 
-        If it is remote, its file system has answered.
+        If it is remote, its file system has answered, so a look at it no longer blocks.
         """
         if directory == self.cwd:
             self._lost_directory = to_bytes(directory)
@@ -171,8 +171,8 @@ class Session:
     def _directory_after(self, left: Left, cwd: bytes, is_daemons: bool) -> tuple[bytes, bool]:
         """Return the session's directory after a command, and whether the next command inherits it.
 
-        The command ended in `cwd`. Only the daemon's directory is inherited, and only by its own
-        path.
+        The command ended in `cwd`. Only the daemon's directory is inherited, and only if bash knows
+        it by the path that the daemon knows.
         """
         # The directory of a call does not become the session's. Bash does not know its directory if
         # that was deleted. In both cases the session stays where it was.
@@ -187,7 +187,7 @@ class Session:
         if state is self.base and not changes:
             return state.env
         env = {name: value for name, value in state.env.items() if name not in state.later}
-        # If bash does not know the session's locale, it keeps the daemon's.
+        # Bash starts with the daemon's locale, and keeps it if it does not know the session's.
         env.update(
             (name, self.base.env[name])
             for name in state.later
@@ -237,7 +237,8 @@ class Session:
     async def settle_all(self) -> None:
         """Wait until the session has the states of all commands that have ended.
 
-        Await this before a look at the state: the end of a command can be seen before.
+        Await this before you look at the state: a command can count as ended before its dump is
+        parsed.
         """
         for settle in list(self.unsettled):
             await settle()
@@ -249,7 +250,7 @@ class Session:
         return self._settling > 0
 
     def _keep(self, left: Left, state: ShellState | None, names: list[bytes]) -> Unkept | None:
-        """Continue from the state of a command, but keep the session's variables of these names.
+        """Take over the state of a command, except for the variables in `names`.
 
         Returns why the state or a part of it cannot be kept, or None.
         """

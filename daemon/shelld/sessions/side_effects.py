@@ -1,7 +1,7 @@
-"""Recognises commands that cannot change their session, or only a part of it.
+"""Recognises commands that cannot change their session, or can change only a part of it.
 
 Pure and conservative. This module looks at the words of a command, knows the common ones, and
-assumes that every other word may change something. A wrong guess only costs time.
+assumes that every other word may change something. A needless assumption only costs time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _TOKEN: Final = re.compile(
     | (?P<operator> && | \|\| | [;|&\n] )""",
     re.VERBOSE,
 )
-# Assignments. A value may contain the output of plain words, which another process runs, and sums.
+# Assignments. A value may contain sums, and the output of plain words, which another process runs.
 _OUTPUT: Final = r"\$\((?!\()[A-Za-z0-9_./:=,@%+*?~|;& \t-]*\)"
 # Without ++ and --, which assign.
 _SUM: Final = r"\$\(\((?:[A-Za-z0-9_ */%<>]|\+(?!\+)|-(?!-))*\)\)"
@@ -42,7 +42,7 @@ _IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # A number, or a sum, which results in one.
 _NUMBER: Final = re.compile(rf"-?[0-9]{{1,18}}|{_SUM}")
 _NUMBER_VALUE: Final = re.compile(rb"-?[0-9]{1,18}")
-# The line of a state that gives a variable a number.
+# A line of a state's script that sets a variable to a number.
 _NUMBER_LINE: Final = re.compile(rb'\w+="-?[0-9]{1,18}"\n')
 # Variables that are more than a string: bash uses, changes or checks them itself.
 _SPECIAL_NAMES: Final = (
@@ -61,8 +61,8 @@ _QUOTED: Final = re.compile(r"""\\.|'[^']*'|"[^"]*\"""")
 _QUOTES: Final = str.maketrans("", "", "'\"\\")
 # Expansions that can become several words.
 _SPLIT: Final = re.compile(r"(?<!\$)[*?]|\$[A-Za-z0-9_]")
-# Longer commands would delay other requests. Few commands that only start programs are longer than
-# this.
+# Reading the words of a longer command would delay other requests. Few commands that only start
+# programs are longer.
 _MAX_CHARACTERS: Final = 4 * 1024
 
 
@@ -76,10 +76,10 @@ def changes_of(command: str, state: ShellState) -> frozenset[bytes] | None:
     A command that can change a variable may also change the directory. `state`: the state from
     which the command starts.
 
-    Most commands only start programs, one after the other or in pipelines. For such a command, bash
-    need not report its state. So bash does what it does under ``bash -c``: it becomes the last
-    program. A signal that ends that program thus ends bash. Most others only assign variables or
-    change the directory, and bash reports only those.
+    Most commands only start programs, one after the other or in pipelines. After such a command,
+    bash need not report its state, so it needs no trap. Without a trap, bash becomes the last
+    program, as under ``bash -c``, and a signal that ends this program thus ends bash. Most others
+    only assign variables or change the directory, and bash reports only those.
     """
     if len(command) > _MAX_CHARACTERS:
         return None
@@ -88,7 +88,7 @@ def changes_of(command: str, state: ShellState) -> frozenset[bytes] | None:
 
 
 def _has_odd_words(state: ShellState) -> bool:
-    """Whether the text of a command may mean something else: aliases, or posix mode."""
+    """Whether words may mean something else, because there are aliases or posix mode is on."""
     is_posix = b"-o posix" in state.options or b"POSIXLY_CORRECT" in state.env
     return is_posix or state.names != state.function_names
 
@@ -100,13 +100,13 @@ class _Reader:
         self._command = command
         self._state = state
         self._position = 0
-        # The variables that the command may assign. Whether their values are numbers in any case.
+        # For each variable that the command may assign, whether the value is a number in any case.
         self._assigned: dict[bytes, bool] = {}
 
     def read(self) -> frozenset[bytes] | None:
         """Return the variables that the command can change; None if it may change anything."""
         is_first = True
-        # The command whose arguments are being read, and its last argument.
+        # The name of the command whose arguments are being read, and the last argument read.
         name = before = ""
         while self._position < len(self._command):
             is_argument = name == "export" and not is_first
@@ -134,13 +134,13 @@ class _Reader:
         if not _COMMAND.fullmatch(name) or name.encode() in self._state.names:
             return False
         if name == "cd":
-            # If PWD is unset or more than a string, `cd` changes that, too.
+            # If the session has unset PWD, `cd` sets it again.
             return b"PWD" not in self._state.declarations and self._may_assign(b"OLDPWD")
         return name not in BUILTINS or name in _HARMLESS or name == "export"
 
     def _assigns(self, *, needs_value: bool) -> bool:
-        """Read an assignment, or the name of a variable unless it `needs_value`. Return False if
-        there is none, or if it can do more.
+        """Read an assignment or, unless `needs_value`, the name of a variable. Return False if
+        there is none, or if it can change anything else.
         """
         found = _VARIABLE.match(self._command, self._position)
         if found is None or (needs_value and found["value"] is None):
@@ -170,8 +170,8 @@ class _Reader:
         return True
 
     def _is_number(self, name: bytes) -> bool:
-        """Whether a variable holds a number, or nothing. A sum evaluates any other value, which may
-        assign other variables.
+        """Whether a variable holds a number, or nothing. In a sum, bash evaluates any other value,
+        which may assign other variables.
         """
         if name in self._assigned:
             return self._assigned[name]
@@ -193,7 +193,7 @@ def _is_number(value: bytes) -> bool:
 
 
 def _is_plain(name: str, before: str, word: str) -> bool:
-    """Whether an argument of a command is no more than that. `before` is the one before it."""
+    """Whether the argument `word`, which follows `before`, surely leaves bash unchanged."""
     if name == "export":
         return False
     if name in ("test", "["):
@@ -202,7 +202,7 @@ def _is_plain(name: str, before: str, word: str) -> bool:
 
 
 def _may_assign(before: str, word: str) -> bool:
-    """Whether two words of a test may be like ``-v 'a[y=7]'``: bash evaluates the subscript."""
+    """Whether two words of a test may be like ``-v 'a[y=7]'``, where bash evaluates ``y=7``."""
     if _SPLIT.search(_QUOTED.sub("", word)):
         return True
     operator, operand = before.translate(_QUOTES), word.translate(_QUOTES)

@@ -24,7 +24,7 @@ _NAME: Final = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class OptionNames(Struct, frozen=True):
-    """The names of all options of `set` and `shopt`. They depend on the version of bash only."""
+    """The names of all options of `set` and `shopt`. They depend only on the version of bash."""
 
     of_set: frozenset[bytes] = frozenset()
     of_shopt: frozenset[bytes] = frozenset()
@@ -45,9 +45,10 @@ class ShellState(Struct, frozen=True):
 
     cwd: bytes
     env: dict[bytes, bytes]
-    # For each variable, the line that sets it, or that unsets it if it is one of bash's own.
+    # By variable: the line that sets it, if its entry in `env` is not enough, or that unsets it, if
+    # each bash sets it at its start.
     declarations: dict[bytes, bytes] = {}
-    # The functions that are not in `functions`. These lines may leave an option of shopt on.
+    # Defines the functions that are not in `functions`. May leave extglob on.
     definitions: bytes = b""
     # The options of shopt, the umask and the directory stack.
     switches: bytes = b""
@@ -146,8 +147,8 @@ def with_late_checked(state: ShellState, base: dict[bytes, bytes]) -> ShellState
     """Return the state with changed `CHECKED` variables moved from the environment to the script.
 
     At its start, bash prints an error for a locale or a BASH_COMPAT that it does not know. The
-    command that set the variable has already shown that error once. The loader would load the
-    libraries of LD_PRELOAD into bash.
+    script hides this error, because the command that set the variable has already shown it. The
+    loader would load the libraries of LD_PRELOAD into bash.
     """
     names = [
         name

@@ -4,9 +4,10 @@
 # becomes one line, so it has no comments inside.
 #
 # A function has its own traps on DEBUG, ERR and RETURN. A trap that it sets outlives the function,
-# but the removal of a trap does not. So an empty trap replaces one that is removed. Traps on DEBUG
-# and RETURN would run inside this function. So its last step is to set a trap on RETURN, which sets
-# them. That trap runs when the function has returned, and does not interrupt itself.
+# but the removal of a trap does not. So this function sets an empty trap instead of removing one.
+# Traps on DEBUG and RETURN would run inside this function. So its last step sets a temporary trap
+# on RETURN, which runs when the function has returned, sets the command's traps on DEBUG and
+# RETURN, and does not interrupt itself.
 #
 # A subshell has no trap of ours, and shows its parent's traps until it sets one itself. From then
 # on it does not need this function, so the function removes itself there and sets a trap on EXIT or
@@ -17,11 +18,12 @@
 #
 # Bash must not read our part of the trap on EXIT as a continuation of the command's part. A
 # here-document need not have an end, so `eval` runs a command's part that contains one. A backslash
-# at the end of the part stands for itself, so it is doubled. If the part leaves a quote open, bash
-# must find a syntax error and run nothing. So our part is one line, which has no single quotes and
-# an even number of other quotes. Anything that has several lines is in the table.
+# at the end of that part is literal, but would continue the line, so it is doubled. If that part
+# leaves a quote open, bash must find a syntax error and run nothing. So our part is one line, which
+# has no single quotes and an even number of other quotes. Anything that has several lines is in the
+# table.
 #
-# TABLE, DUMP, TEXTS and REDIRECTIONS are filled in.
+# `prelude.py` replaces the words TABLE, DUMP, TEXTS and REDIRECTIONS.
 #
 # shellcheck shell=bash disable=SC1007,SC2053,SC2064,SC2190
 
