@@ -27,13 +27,14 @@ OVER        Nothing is left, or the record names the survivors. Nothing happens 
 =========== ====================================================================================
 
 A command goes through SPARE, WAITING and RUNNING, or through STARTING and RUNNING. EXITED, LEFTOVER
-and OVER follow; the command may skip some of these. An unused spare shell goes from SPARE or
-WAITING to OVER and has no outcome. A step leads to the same state, or to a later one in `State`.
+and OVER follow; the command may skip EXITED, LEFTOVER or both. An unused spare shell goes from
+SPARE or WAITING to OVER and has no outcome. A step leads to the same state, or to a later one in
+`State`.
 
 Why each deadline exists
 ------------------------
 
-START_DUE    A command can stop the keeper, as a debugger does. Without this deadline,
+START_DUE    A command can suspend the keeper, as a debugger does. Without this deadline,
              every later command would wait for ever.
 TIMEOUT_DUE  The command's own time limit. A command that has ended was in time, even if its answer
              is not out yet.
@@ -41,11 +42,12 @@ IDLE_DUE     The caller's limit on silence. Output postpones it.
 OUTPUT_DUE   With ``> >(tee log)``, bash does not wait for tee. If the answer did not wait for the
              output, the last lines would be missing. Without this deadline, a background process
              that keeps the pipe open would hold the answer back.
-KILL_DUE     A runner that was told to kill may itself be stopped.
-KEEPER_DUE   The keeper is to take the runner's place, but may be stopped as well.
+KILL_DUE     A runner that was told to kill may itself be suspended.
+KEEPER_DUE   When the runner is lost, the keeper must kill what is left. But a command can suspend
+             the keeper, too.
 
-A deadline counts only in the states that `DEADLINES` lists for it. Any other state drops it, so no
-deadline can act too late.
+`DEADLINES` lists the deadlines that count in each state. Each change of state drops all others, so
+no deadline can act too late.
 
 What can race with what
 -----------------------
@@ -54,10 +56,10 @@ What can race with what
   not change the outcome, because the runner reports whether it had signalled bash.
 * The death of the runner and its messages. The channel keeps what was sent before, so EXITED comes
   before LOST or CHANNEL_ENDED. If a runner dies before it could send STARTED, the command may have
-  run all the same: it ends as killed.
+  run all the same, so it ends as killed.
 * LOST and CHANNEL_ENDED. The keeper reports LOST before anything else. If it dies too, the channel
   ends; only ORPHANS_KILLED can follow.
-* The request for a runner and the death of the keeper. No runner has said READY, so no command has
+* The request for a runner and the death of the keeper. If no runner has sent READY, no command has
   run, and it is safe to ask another keeper: RUNNER_ABSENT.
 """
 
@@ -140,7 +142,7 @@ class Action(enum.StrEnum):
     AWAIT_OUTPUT = enum.auto()
     """Give the processes that bash has left a moment to write: set OUTPUT_DUE."""
     ASSUME_KILLED = enum.auto()
-    """Nobody can tell how bash ended, but it was sent SIGKILL."""
+    """Nobody has reported how bash ended. It counts as ended by SIGKILL."""
     END = enum.auto()
     """Settle the outcome and report it."""
     NOTE_LOST_LEFTOVER = enum.auto()

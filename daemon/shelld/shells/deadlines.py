@@ -15,14 +15,15 @@ from shelld.shells.course import Event
 # OUTPUT_DUE. Measured: 5 ms is nearly always enough, 50 ms always was.
 OUTPUT_GRACE_S: Final = 0.05
 
-# START_DUE. Forking a thousand runners at once takes a few seconds; a keeper that a command has
-# stopped takes for ever.
+# START_DUE. Forking a thousand runners at once takes a few seconds. A keeper that a command has
+# suspended never forks one.
 START_TIMEOUT_S: Final = 15.0
 
 # KEEPER_DUE, and KILL_DUE after the grace: half a second more than a runner gives itself.
 KILL_TIMEOUT_S: Final = KILL_DEADLINE_MS / 1000 + 0.5
 
-# For the last SIGKILLs when the manager ends. Runners continue without the manager.
+# How long a manager that ends, or a supervisor that is cancelled, waits for its kills. The runners
+# finish them alone.
 LAST_KILL_S: Final = 0.3
 
 

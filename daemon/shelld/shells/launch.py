@@ -123,7 +123,7 @@ class Launch:
         try:
             channel.send(message, descriptors)
         except BaseException:
-            # A part of the message may have arrived.
+            # A part of the message may have arrived, so the runner must end.
             channel.close()
             raise
         self._ours.clear()
@@ -205,7 +205,7 @@ class Launch:
         *,
         has_startup_file: bool = False,
     ) -> bytes:
-        """Return the lines that make bash report its state, or none if nobody keeps it.
+        """Return the lines that make bash report its state; b"" if nobody keeps the state.
 
         `state`: the state from which the command starts. `changes`: the variables that the
         command can change, see `changes_of`.
@@ -230,7 +230,7 @@ class Launch:
             recorder.own_directory,
             recorder.mark,
             shares_trap=shares_trap,
-            # What may set a trap may also run text from elsewhere.
+            # A command that may set traps may also run text from elsewhere, with functions in it.
             checks_functions=shares_trap or may_define_misprinted(command),
             lists_options=not state.option_names.is_known,
             before_dump=again,
@@ -259,7 +259,7 @@ class CommandLaunch(Launch):
             self.input.typed = request.typed
             self.input.write(to_bytes(request.stdin))
         command = to_bytes(request.command)
-        # Error messages begin with $0, which does not depend on the path of this bash.
+        # Error messages begin with $0, which is "bash", whatever the path of this bash.
         self._argv = [b"bash", b"-c", command]
         base, changes = self._session.base, request.env
         state = state_of_call(self._session.state, changes)
@@ -271,7 +271,7 @@ class CommandLaunch(Launch):
             self._add_file(command)
         self._env = self._session.environment(request.env)
         self._go_to(request.cwd)
-        # If an earlier command has set BASH_ENV, it is for programs, not for this bash.
+        # A BASH_ENV that an earlier command has set is for programs, not for this bash.
         is_for_bash = "BASH_ENV" in (request.env or {}) or b"BASH_ENV" in base.env
         startup_file = self._env.get(b"BASH_ENV", b"") if is_for_bash else b""
         recording = b""

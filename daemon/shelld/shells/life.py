@@ -81,7 +81,7 @@ class Life:
     def begin_kill(
         self, number: int, grace_ms: int, event: ShellEvent, reason: EndReason | None = None
     ) -> None:
-        """Ask the runner for a kill. The first event and reason count."""
+        """Ask the runner for a kill. The event and reason of the first call count."""
         if not self.is_being_ended:
             self._outcome.kill_reason = event
             if reason is not None and not self._outcome.is_known:
@@ -106,7 +106,7 @@ class Life:
         return True
 
     def catch_up(self) -> None:
-        """Store all output that was written by now, and tell the waiters."""
+        """Store all output that was written by now, and wake the waiters."""
         before = self.shell.output.written
         self.links.drain()
         if self.shell.output.written != before:
@@ -155,7 +155,11 @@ class Life:
 
     @property
     def _nobody_came(self) -> bool:
-        """Whether it still has no runner. A runner says READY before it looks for a command."""
+        """Whether the command still has no runner.
+
+        A runner sends READY before it reads a command, so without READY no runner has started the
+        command.
+        """
         return (
             self.links.channel.peer is None
             and not self.moments.is_told(Moment.STARTED)
@@ -163,14 +167,14 @@ class Life:
         )
 
     def receive(self, message: Message) -> None:
-        """Take a message of the runner, or of the keeper in its place."""
+        """Process a message of the runner, or of the keeper in its place."""
         kind = message[0]
         if kind == LOST:
             self.runner_is_lost = True
         elif kind == RETIRES:
             self._runner_retires = True
         elif kind == FILE_LOST:
-            # The exit status may be lost. Closing the channel ends the runner.
+            # The lost message may be the exit status. Shutting the channel down ends the runner.
             self.links.channel.shut_down()
         event = note(message, self.shell, self._outcome)
         if event is not None:

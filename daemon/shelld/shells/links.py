@@ -18,18 +18,18 @@ from shelld.shells.pipe import Pipe, Terminal
 from shelld.shells.shell import Shell
 from shelld.terminals.input import TerminalInput
 
-# How many times a command is handed over, if no runner comes. A keeper that is killed may take two
-# requests with it: the kernel may close the socket of the runner before that of the keeper, which
-# then still seems to listen.
+# If no runner comes, a command is handed over at most this many times in all. The death of a keeper
+# may cost two attempts: the kernel may close the socket of the runner before that of the keeper,
+# which then still seems to listen.
 MAX_LAUNCHES: Final = 5
 
-# How many times in a row the messages cannot be read for want of memory, before that is a failure.
-# The supervisor pauses for `SHORTAGE_PAUSE_S` after each, so a shortage may last a minute.
+# After this many shortages of memory in a row, `Links.read` fails. The supervisor pauses for
+# `SHORTAGE_PAUSE_S` after each, so a shortage may last a minute.
 MAX_SHORTAGES: Final = 600
 SHORTAGE_PAUSE_S: Final = 0.1
 
 # The descriptors of a command: its channel, two pipes and its input. By default, each poll would
-# take memory for a thousand.
+# allocate memory for a thousand.
 _MAX_EVENTS: Final = 4
 
 
@@ -48,9 +48,9 @@ class Links:
         self.channel = channel
         self._pool = pool
         self._launches_left = MAX_LAUNCHES - 1
-        # Until it has ended.
+        # True until the channel has ended.
         self._channel_is_watched = True
-        # In a row, in `read`.
+        # Shortages of memory in a row, in `read`.
         self._shortages = 0
         # The open pipes, by descriptor.
         self._pipes: dict[int, Pipe]
@@ -91,8 +91,8 @@ class Links:
     def read(self) -> Iterator[Message | None]:
         """Store the output that has arrived, and yield the messages.
 
-        None means the end of the channel. If there `is_shortage` afterwards, call this again after
-        a pause.
+        None means the end of the channel. If `is_shortage` is true afterwards, call this again
+        after a pause.
         """
         before = self._shortages
         try:
@@ -101,7 +101,7 @@ class Links:
             self._note_shortage(error)
             ready = []
         if before and self._channel_is_watched:
-            # The channel may hold messages that it could not return, and need not be readable.
+            # The channel may still hold messages, even if its socket is not readable.
             channel = self.channel.fileno()
             ready = [(channel, READABLE), *(each for each in ready if each[0] != channel)]
         if self._input is not None:
@@ -151,7 +151,7 @@ class Links:
             else:
                 self._poller.unregister(descriptor)
         except (OSError, MemoryError):
-            # There `is_shortage` now, so end the current wait.
+            # `is_shortage` is true now, so end the current wait.
             self.wake_at(0)
             raise
 
@@ -174,7 +174,7 @@ class Links:
         try:
             ready = self._poller.poll(0, _MAX_EVENTS)
         except MemoryError:
-            # An empty pipe does no harm.
+            # Any of them may hold output. Draining an empty pipe does no harm.
             ready = [(descriptor, READABLE) for descriptor in self._pipes]
         for descriptor, events in ready:
             if events & READABLE and descriptor in self._pipes:
@@ -209,15 +209,15 @@ class Links:
         return False
 
     def send_kill(self, number: int, grace_ms: int) -> None:
-        """Ask the runner for a kill. If it is gone, the end of the channel follows."""
+        """Ask the runner for a kill. If the runner is gone, the end of the channel follows."""
         with contextlib.suppress(OSError):
             self.channel.send((KILL, int(number), grace_ms))
 
     def stop_runner(self) -> bool:
         """Have an unresponsive runner killed. Return False if none has come yet.
 
-        In that case, shut the channel down, so that no runner can take the command. The end of the
-        channel follows.
+        In that case, replace the keeper, and shut the channel down, so that no runner can take the
+        command. The end of the channel follows.
         """
         runner = self.channel.peer
         if runner is not None:
@@ -228,7 +228,10 @@ class Links:
         return False
 
     def give_back_poller(self, *, is_intact: bool) -> None:
-        """Give the poller back, before any descriptor is closed. `is_intact`: it can be reused."""
+        """Give the poller back. Call this before any descriptor is closed.
+
+        `is_intact`: the poller can be reused.
+        """
         watched, self._watched = self._watched, None
         if watched is None:
             return

@@ -41,7 +41,7 @@ from shelld_protocol.errors import resource_exhausted, shell_not_found, spawn_fa
 # How often to drop expired shells and unneeded runners.
 _SWEEP_S: Final = 15.0
 
-# Turns of the event loop between the end of an empty shell and its release.
+# A shell is released within this many turns of the event loop after its last process has ended.
 _TURNS_TO_RELEASE: Final = 4
 
 
@@ -71,7 +71,7 @@ class Manager:
         # Shells that run or have processes left, and the number of those that are about to start.
         self._live: set[Shell] = set()
         self._starting_count = 0
-        # Retained shells without processes, in the order in which they ended.
+        # Retained shells without processes, in the order in which they became empty.
         self._ended: dict[Shell, None] = {}
         self._tasks: anyio.abc.TaskGroup | None = None
         self._runtime: Runtime | None = None
@@ -150,7 +150,7 @@ class Manager:
 
     @property
     def looks(self) -> Turns:
-        """The turns of those who look at the processes of commands."""
+        """Gives turns to tasks that look at the processes of commands."""
         return self.runtime.looks
 
     @property
@@ -213,7 +213,7 @@ class Manager:
         if shell.failure is not None:
             self._forget(shell)
             return
-        # The audit log and the answer have the whole command.
+        # The audit log and the answer have the whole command already.
         shell.shorten()
         self._ended[shell] = None
         self._forget_excess()
@@ -249,10 +249,7 @@ class Manager:
     # -- forgetting -------------------------------------------------------------------------
 
     def forget_older_than(self, seconds: float) -> int:
-        """Forget shells that ended at least `seconds` ago and have no processes left.
-
-        Returns their number.
-        """
+        """Forget the shells that became empty at least `seconds` ago. Return their number."""
         expired = [
             shell
             for shell in self._shells.values()

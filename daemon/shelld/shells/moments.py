@@ -1,4 +1,4 @@
-"""The three moments of a shell that others are told of, each once and in order."""
+"""The three moments of a shell that are reported to others, each once and in order."""
 
 from __future__ import annotations
 

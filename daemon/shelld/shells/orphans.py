@@ -1,6 +1,7 @@
 """Kills a command's leftover processes if its runner is gone and the keeper cannot kill them.
 
-If a shortage hides what is left, this module names the command's own process as a survivor.
+If a shortage hides the processes that are left, this module names only bash as a survivor, if bash
+still exists.
 """
 
 from __future__ import annotations

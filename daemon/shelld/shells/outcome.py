@@ -17,8 +17,8 @@ from shelld_protocol.structs import EndReason
 
 logger = Log("shelld.shells")
 
-# How a command ends if the kernel kills it because memory is short: by SIGKILL, or with bash's exit
-# code if SIGKILL has ended the process that it last waited for.
+# How a command ends if the kernel kills it because memory is short: by SIGKILL, or with this exit
+# code of bash if SIGKILL has ended the process for which bash waited last.
 _SIGKILLED: Final = (-signal.SIGKILL, 128 + signal.SIGKILL)
 
 # Reasons that hold only if our kill ended the shell, with the event of that kill.
@@ -56,7 +56,7 @@ class Outcome:
                 shell.reason = "oom"
 
     def assume_killed(self) -> None:
-        """Assume that SIGKILL has ended bash: its end is unknown, or it survives."""
+        """Count bash as ended by SIGKILL: nobody has reported its end, or it survives."""
         self._wait_status, self._was_signalled = signal.SIGKILL, True
 
     def settle(self, shell: Shell, recorder: Recorder | None) -> None:
@@ -77,7 +77,7 @@ class Outcome:
     def settle_as_lost(self, shell: Shell) -> bool:
         """End a shell whose processes were all killed. Return False if it had ended before.
 
-        Only the survivors are known.
+        Of its processes, only the survivors are known.
         """
         if shell.status is ShellStatus.PENDING:
             shell.started()

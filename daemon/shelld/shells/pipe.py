@@ -19,8 +19,8 @@ from shelld.output.retention import OutputStream, ShellOutput
 # millisecond's work.
 PUMP_BYTES: Final = 1024 * 1024
 
-# A command that fills its pipe gets a pipe of this size: with fewer hand-overs, large output takes
-# two thirds of the time. Other commands keep the usual size: once a user has many large pipes,
+# A command that fills its pipe gets a larger one. With fewer hand-overs, large output takes two
+# thirds of the time. Other commands keep the usual size: once a user has many large pipes,
 # Linux gives that user only tiny ones (pipe-user-pages-soft in pipe(7): 64 MiB in all).
 _USUAL_PIPE_BYTES: Final = 64 * 1024
 _LARGE_PIPE_BYTES: Final = 1024 * 1024
@@ -33,8 +33,7 @@ MAX_ATTEMPTS: Final = 3
 # turn. A terminal holds more only if its command goes on writing.
 _TERMINAL_BYTES: Final = 128 * 1024
 
-# How often, and after which pause, a pump tries again to store what it has read, if there is no
-# memory for it.
+# If there is no memory to store what a pump has read, it tries this many times, with this pause.
 MAX_SHORTAGES: Final = 40
 SHORTAGE_PAUSE_S: Final = 0.05
 
@@ -71,9 +70,9 @@ class Pipe:
     def _keep(self, size: int) -> None:
         """Store the first bytes of the buffer.
 
-        Only the buffer has them. So if there is no memory, block the event loop for up to two
-        seconds: otherwise they would be lost, and the next pump would overwrite them. Raises
-        MemoryError after that.
+        Only the buffer has these bytes, and the next pump overwrites it. So if there is no memory
+        to store them, this blocks the event loop and tries again, for up to two seconds. Then it
+        raises MemoryError.
         """
         store = self._stream.store
         start = store.written
@@ -88,7 +87,7 @@ class Pipe:
 
     def _enlarge(self) -> None:
         if Pipe._large_pipes < _MAX_LARGE_PIPES and hasattr(fcntl, "F_SETPIPE_SZ"):
-            # Ask once. The pipe works as well if the system refuses.
+            # Ask once. If the system refuses, the pipe works as before.
             self._is_large = True
             Pipe._large_pipes += 1
             with contextlib.suppress(OSError):

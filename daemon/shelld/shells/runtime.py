@@ -127,7 +127,7 @@ class Runtime:
         """Hand a command to a spare shell or to a runner.
 
         Waits while `MAX_STARTING` others are being started. Raises OSError, and `RpcError`
-        (shutting_down).
+        (shutting_down, spawn_failed).
         """
         session = self.sessions.get(request.session)
         session.is_used = True
@@ -149,7 +149,7 @@ class Runtime:
         try:
             return await self.spares.take(session, request)
         except Exception:
-            # A command never depends on a spare.
+            # A command never depends on a spare shell.
             faults.report("the choice of a spare shell")
             return None
 
@@ -298,7 +298,7 @@ class Runtime:
 
     def _shell_is_empty(self, life: Life) -> None:
         shell = life.shell
-        # A command that could not start has not ended.
+        # A command that could not start has had no `Moment.ENDED`.
         self.spares.command_ended(shell)
         try:
             self._lives.discard(life)
@@ -318,7 +318,7 @@ class Runtime:
 
     def _prepare_after(self, session: Session) -> None:
         """Prepare for the next command of a session whose last one is over."""
-        # It may have been closed while a thread has parsed its state.
+        # The session may have been closed while a thread parsed its state.
         if self._is_open and self.sessions.is_current(session):
             self._prepare_next(self.spares.command_is_over, session)
 

@@ -118,9 +118,9 @@ class Shell:
     reason: EndReason | None = field(default=None, init=False)
     # (errno, what) if nothing could be started.
     failure: tuple[int, str] | None = field(default=None, init=False)
-    # Its call was answered while it ran.
+    # Whether its call was answered while it ran.
     released: bool = field(default=False, init=False)
-    # The prompt because of which that happened.
+    # The prompt that caused this, if one did.
     released_at: SeenPrompt | None = field(default=None, init=False)
     created_at: float = field(init=False)
     started_at: float | None = field(default=None, init=False)
@@ -168,17 +168,17 @@ class Shell:
 
     @property
     def latest_stream(self) -> OutputStream:
-        """The stream to which the command has written last."""
+        """The stream to which the command wrote last."""
         return max((self.stdout, self.stderr), key=lambda each: each.written_at)
 
     @property
     def silent_s(self) -> float:
-        """How many seconds ago the command has last written something, or started."""
+        """How many seconds ago the command last wrote something, or started."""
         return min(time.monotonic() - self.latest_stream.written_at, self.elapsed_ms / 1000)
 
     @property
     def quiet_s(self) -> float:
-        """How many seconds ago the command has last written, or was written to, or started."""
+        """How many seconds ago the command last wrote something, got input or started."""
         if self.input is None:
             return self.silent_s
         return min(self.silent_s, time.monotonic() - self.input.written_at)
@@ -208,7 +208,7 @@ class Shell:
 
     @property
     def elapsed_ms(self) -> int:
-        """Return its run time so far, by the monotonic clock."""
+        """Its run time so far, by the monotonic clock."""
         lasted = self._lasted
         return round((time.monotonic() - self._began if math.isnan(lasted) else lasted) * 1000)
 
@@ -242,10 +242,11 @@ class Shell:
                     self._waiters.remove(waiter)
 
     async def wait_for_news(self, deadline: float, written: int | None = None) -> bool:
-        """Wait until the command writes something, or the shell ends; return whether it did.
+        """Wait until the command writes something or the shell ends; return whether one of them has
+        happened.
 
         `deadline` is a moment of the event loop's clock. `written`: how much the command had
-        written when the caller last looked. Default: now.
+        written when the caller last looked. By default, the caller has seen all of it.
         """
         before = self.output.written if written is None else written
 

@@ -44,10 +44,10 @@ from shelld.shells.life import Life
 # A longer command gets a new bash.
 MAX_COMMAND_BYTES: Final = 4_096
 
-# The first descriptor of its bash after the three that every command has.
+# The descriptor of the prelude in its bash: the first after the three that every command has.
 _PRELUDE: Final = 3
 
-# Fields of /proc/PID/stat, whose second field is a name in parentheses.
+# Indexes of fields of /proc/PID/stat, counted after the second field, a name in parentheses.
 _ARG_START: Final = 48 - 3
 _ENV_END: Final = 51 - 3
 _STAT_BYTES: Final = 4_096
@@ -66,7 +66,8 @@ def arguments_address(stat: bytes) -> int | None:
 
     A process may still be in execve(2) when its start is reported, for example after vfork(2). The
     kernel is then counting the bytes of arguments and environment, and text that is written too
-    early would confuse it. The kernel sets the end of the environment last.
+    early would confuse it. The kernel sets the end of the environment last, so the arguments can be
+    overwritten once this end is set.
     """
     fields = stat.rpartition(b")")[2].split()
     return int(fields[_ARG_START]) if int(fields[_ENV_END]) else None
@@ -76,7 +77,7 @@ def has_signals(status: bytes) -> bool:
     """Whether signals that can end a process are pending, from its /proc/PID/status.
 
     For most of these signals the kernel makes SIGKILL pending for each thread. Signals that write a
-    core file stay pending for the process.
+    core file stay pending for the process. So this checks both.
     """
     found = _PENDING.search(status)
     pending = 0 if found is None else int(found[1], 16) | int(found[2], 16)
@@ -102,8 +103,8 @@ class SpareLaunch(Launch):
         self._status: int | None = None
         self._memory: int | None = None
         self._address = 0
-        # Identifies the process. If a bash has copied its argument, the copy still makes it run the
-        # command.
+        # The placeholder begins with this text, which identifies the process. If a version of bash
+        # copies its argument, the copy still makes bash run the command.
         number = next(_serial_numbers)
         self._name = b'eval "$BASH_EXECUTION_STRING" # shelld %d.%d ' % (os.getpid(), number)
         try:
@@ -164,8 +165,8 @@ class SpareLaunch(Launch):
         return descriptor
 
     def can_serve(self, session: Session) -> bool:
-        """Whether a command may see the environment of this bash, and this bash can be told all
-        that differs in the session's present state.
+        """Whether a command of the session may see the environment of this bash, and this bash can
+        be brought into the session's present state.
         """
         is_own = self._session is session or self.state is session.base
         return is_own and session.lines_from(self.state) is not None
@@ -213,18 +214,18 @@ class SpareLaunch(Launch):
         self.is_waiting = False
 
     def is_in_place(self, session: Session, request: StartRequest) -> bool:
-        """Whether this bash is where the path of the request's directory leads, or will be told to
-        go there.
+        """Whether this bash is in the directory to which the path of the request leads, or will be
+        told to go there.
 
-        False once the directory of this bash was deleted, renamed or replaced. Raises OSError if
-        the bash is gone.
+        False if the directory of this bash was deleted, or if bash is to stay there and the
+        directory was renamed or replaced. Raises OSError if the bash is gone.
         """
         will_go = goes_elsewhere(self.state, session.state)
         if not (will_go or self._cwd) and request.cwd is None:
             return True
         bash_is_in = os.stat(f"/proc/{self._pid}/cwd")
         if will_go:
-            # In a deleted directory, bash has printed errors at its start.
+            # If the directory was deleted before bash started, bash has printed errors.
             return bash_is_in.st_nlink > 0
         try:
             leads_to = os.stat(to_bytes(session.resolve(request.cwd)))
@@ -252,6 +253,6 @@ class Spare(NamedTuple):
         return self.launch.since
 
     def suits(self, session: Session, request: StartRequest) -> bool:
-        """Whether it can run this request: it is not being ended, and has its runner."""
+        """Whether it can run this request, is not being ended, and still has its runner."""
         is_doomed = self.life.is_being_ended or self.life.runner_is_lost
         return not is_doomed and self.launch.suits(session, request)

@@ -1,8 +1,8 @@
 """Decides which sessions get spare shells, and how many. Pure: the caller passes the time.
 
-A spare shell costs as much as any other start, only earlier. So work of other programs is no reason
-to start none. But while shelld's own commands keep all processors busy, a spare shell would delay
-them.
+A spare shell costs as much as the start that it saves, only earlier. So spare shells start even
+while other programs keep the processors busy. But while shelld's own commands do so, the start of a
+spare shell would delay them.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class SparePolicy(Struct, eq=False):
     # Spare shells younger than this do not make room for others. Otherwise sessions that take turns
     # would end each other's spare shells before they are used.
     min_age_s: float = 15.0
-    # A command follows another at once if it comes sooner than this many times the fastest start of
-    # a spare shell. Then `in_a_row` spare shells wait, and they start while a command runs.
-    # Otherwise none starts while a command runs.
+    # A command follows another at once if the pause between them is shorter than this many times
+    # the fastest start of a spare shell. Then `in_a_row` spare shells wait, and they start while a
+    # command runs. Otherwise none starts while a command runs.
     starts_between: float = 10
     in_a_row: int = 2
     # After this many consecutive failures, assume that the system forbids spare shells.
@@ -56,8 +56,8 @@ class SparePolicy(Struct, eq=False):
     def command_is_over(self, name: str | None) -> bool:
         """Note the end of a command. Return whether its session gets spare shells of its own.
 
-        It does if it is among the `limit` sessions used last. If more sessions take turns, its
-        spare shell would have made room for others before its next command.
+        It does if it was already among the `limit` sessions used last. If more sessions take turns,
+        others would end its spare shell before its next command.
         """
         recent = itertools.islice(reversed(self._used_at), self.limit)
         is_frequent = name in recent
@@ -107,6 +107,6 @@ class SparePolicy(Struct, eq=False):
 
 
 def _extra(waiting: Sequence[W]) -> list[W]:
-    """Return the surplus spare shells: each has an older one in the same session."""
+    """Return the surplus spare shells: for each, an older one waits for the same session."""
     names = [each.session_name for each in waiting]
     return [each for index, each in enumerate(waiting) if names[index] in names[:index]]

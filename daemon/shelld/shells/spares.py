@@ -22,14 +22,15 @@ from shelld.shells.shell import Shell
 from shelld.shells.spare import Spare
 from shelld.shells.spare_policy import SparePolicy
 
-# A command waits this long for a spare that has not started. Its timeout begins after that.
+# A command waits at most this long for a spare shell to start. Its timeout begins after that.
 MAX_START_WAIT_S: Final = 0.25
 
 
 class Spares:
     """The spare shells that wait. With `policy.limit` 0, there are none.
 
-    `start` starts one. Nothing here raises: without a spare shell, a command gets a new bash.
+    `start` starts one. A shortage raises no OSError here: without a spare shell, a command gets a
+    new bash.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class Spares:
             self._provide(session, self.policy.in_a_row)
 
     def command_ended(self, shell: Shell) -> None:
-        """Learn that a command runs no more."""
+        """Learn that a command no longer runs."""
         self._running.discard(shell)
 
     def command_is_over(self, session: Session) -> None:
@@ -127,11 +128,11 @@ class Spares:
             return None
 
         def rank(spare: Spare) -> tuple[bool, int]:
-            # Prefer a spare shell that is ready, and one that is told little.
+            # Prefer a spare shell that is ready, then one that must be told little.
             return not spare.launch.is_ready, len(session.lines_from(spare.launch.state) or b"")
 
         spare = min(suitable, key=rank)
-        # No other command waits for it.
+        # From here on, no other command can get it.
         self._waiting.remove(spare)
         try:
             if spare.launch.is_ready or await self._becomes_ready(spare, session, request):
@@ -152,7 +153,7 @@ class Spares:
             launch.look()
         if shell.is_empty and shell.failure is None:
             self.note_use(succeeded=False)
-        # Other tasks have run meanwhile.
+        # Other tasks have run meanwhile, so it may no longer suit.
         return launch.is_ready and spare.suits(session, request)
 
     def note_use(self, *, succeeded: bool) -> None:
@@ -175,7 +176,7 @@ class Spares:
         self._waiting.remove(spare)
 
     def close_session(self, name: str) -> None:
-        """End the spare shells of a session, and all of them if it was the last one in use."""
+        """End the spare shells of a session, or all spare shells if it was the last one in use."""
         is_last = self.policy.forget(name)
         for spare in list(self._waiting) if is_last else self._of(name):
             self._end(spare)

@@ -1,7 +1,7 @@
 """The task that supervises one command, or one spare shell, until nothing is left of it.
 
-Waits for output, messages and deadlines, and passes them to the command's `Life`. An exception
-there ends only this shell, as "lost".
+Waits for output, messages and deadlines, and passes them to the command's `Life`. An exception in
+this task ends only this shell, as "lost".
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from shelld.shells.links import SHORTAGE_PAUSE_S
 from shelld.shells.moments import Moment
 from shelld.shells.orphans import kill_orphans
 
-# If a deadline is noticed more than this long after it passed, the daemon itself was stopped.
+# If a deadline is noticed more than this long after it passed, the daemon itself was suspended.
 PAUSE_S: Final = 1.0
 
 # The deadlines that other processes must meet.
@@ -94,12 +94,12 @@ class Supervisor:
             self.life.take(Event.ORPHANS_KILLED)
 
     def _advance(self) -> bool:
-        """Process what has arrived. Return whether there is nothing more to wait for."""
+        """Process what has arrived. Return whether the wait is over."""
         life = self.life
         if not life.is_over:
             self._read()
         if life.shell.failure is None:
-            # If the start failed, wake waiters only once nobody can look the shell up.
+            # If the start failed, waiters wake later, when nobody can look the shell up any more.
             life.shell.notify()
         return life.is_over or life.has_orphans or self._links.is_shortage
 
@@ -119,7 +119,7 @@ class Supervisor:
         while (passed := deadlines.passed()) is not None:
             name, late_by = passed
             if late_by > PAUSE_S and name in _OF_OTHERS:
-                # The other process may have been stopped, too. Give it more time.
+                # The other process may have been suspended, too. Give it more time.
                 deadlines.set(name, PAUSE_S)
                 continue
             # Something that has arrived in time may be unread, and may postpone the deadline.
