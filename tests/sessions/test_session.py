@@ -29,6 +29,7 @@ from shelld.sessions.session import (
     MAX_DUMP_BYTES,
     Left,
     Session,
+    Start,
 )
 from shelld.sessions.state import OptionNames, ShellState
 from shelld_protocol.structs import Unkept
@@ -260,13 +261,35 @@ def test_a_late_write_reaches_no_other_file(tmp_path: Path) -> None:
             stack.enter_context(file.open("w")).write("untouched")
         path.write_bytes(DUMPED + first.mark)
     assert {file.read_text() for file in files} == {"untouched"}
+    session.dump_files.close()
+
+
+SHORT_DUMP = b'\0declare -- x="1"\n\0/usr\n\0'
+
+
+@pytest.mark.parametrize(
+    ("dump", "start"),
+    [(DUMPED, None), (SHORT_DUMP, Start(BASE, frozenset({b"x"})))],
+    ids=["whole", "short"],
+)
+def test_state_of_another_command_is_not_kept(dump: bytes, start: Start | None) -> None:
+    session = new_session(BASE)
+    first = Recorder(session, None, None)
+    path = Path(first.path)
+    first.close()
+    path.write_bytes(dump + first.mark)
     second = Recorder(session, None, None)
-    # The file starts empty, and the second command does not take another command's state.
+    # The file starts empty.
     assert (second.path, path.read_bytes()) == (str(path), b"")
-    path.write_bytes(DUMPED + first.mark)
+    second.start = start
+    path.write_bytes(dump + first.mark)
     second.keep(has_exited=True)
     assert second.reason == Unkept.INCOMPLETE
     assert session.state is BASE
+    path.write_bytes(dump + second.mark)
+    second.keep(has_exited=True)
+    assert second.reason is None
+    assert session.state.cwd == b"/usr"
     second.close()
     session.dump_files.close()
 

@@ -67,11 +67,14 @@ class Recorder:
         size = os.fstat(descriptor).st_size
         if size > MAX_DUMP_BYTES:
             return Unkept.TOO_LARGE
-        # A dump without this mark was written by another command, or is incomplete.
-        dump = os.pread(descriptor, size, 0).removesuffix(self.mark)
+        dump = os.pread(descriptor, size, 0)
         told = None
         if self._changes:
             told, dump = split_told(dump)
+        if not dump.endswith(self.mark):
+            # Bash has written no dump, another command has, or the dump is incomplete.
+            return Unkept.INCOMPLETE if dump else Unkept.MISSING
+        dump = dump.removesuffix(self.mark)
         return self._session.keep(Left(dump, self._started_in, self._changes, told, self.start))
 
     def give_up(self) -> None:
