@@ -61,6 +61,26 @@ def test_guard_uses_environment_and_directory_of_call(daemon: RawDaemon) -> None
     assert daemon.bash("dd of=$D", dry_run=True)["verdict"] == "allow"
 
 
+def test_guard_knows_directories_of_call_and_session(new_daemon: RawDaemon) -> None:
+    def is_blocked(command: str, **params: object) -> bool:
+        answer = new_daemon.call("explain_command", {"command": command, **params})
+        return bool(answer["verdict"] == "block")
+
+    removal = 'rm -rf "$PWD"/*'
+    assert is_blocked(removal, cwd="/")
+    assert not is_blocked(removal, cwd="/tmp")
+    assert is_blocked(f"cd /; {removal}")
+    new_daemon.bash("cd /; cd /tmp")
+    assert not is_blocked(removal)
+    assert is_blocked(removal, cwd="..")
+    assert is_blocked("rm -rf ~-/*")
+    assert not is_blocked("popd; rm -rf *")
+    new_daemon.bash("pushd /; pushd /tmp")
+    assert is_blocked("popd; rm -rf *")
+    assert is_blocked("rm -rf ~1/*")
+    assert not is_blocked("popd; rm -rf *", session="another")
+
+
 def test_guard_knows_standard_input(daemon: RawDaemon) -> None:
     for command, stdin in (("sh", f"dd of={NO_DISK}"), ("xargs dd", f"of={NO_DISK}")):
         assert daemon.fail("bash", {"command": command, "stdin": stdin})["code"] == 1002

@@ -89,9 +89,9 @@ def test_newest_directory_stack_entries_are_kept() -> None:
     count = 4 * MAX_DIRECTORIES
     many = f"for i in {{1..{count}}}; do pushd -n /d$i; done >/dev/null"
     state = after(many)
-    assert state.switches.count(b"pushd") == MAX_DIRECTORIES
-    assert b"'/d%d'" % count in state.switches
-    assert after(":", state).switches == state.switches
+    assert state.pushed.count(b"pushd") == MAX_DIRECTORIES
+    assert b"'/d%d'" % count in state.pushed
+    assert after(":", state).pushed == state.pushed
 
 
 @pytest.mark.parametrize("cut", [0, 1, 100, -1, -3])

@@ -33,7 +33,7 @@ class StartState(Struct, frozen=True):
     """The state of the shell that would run a command.
 
     `env` is the environment of the shell. `script` sets the rest of its state: other variables,
-    functions, aliases. `stdin` is the input of the command.
+    functions, aliases, the directory stack. `stdin` is the input of the command.
     """
 
     cwd: str

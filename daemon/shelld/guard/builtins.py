@@ -11,6 +11,7 @@ from contextlib import suppress
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
+from shelld.guard import directories
 from shelld.guard.arithmetic import arithmetic
 from shelld.guard.markers import UNKNOWN
 from shelld.guard.options import all_options, leading_options
@@ -22,19 +23,6 @@ if TYPE_CHECKING:
     from shelld.guard.shell import Shell
 
 Handler = Callable[["Shell", Sequence[str], str], str]
-
-
-def _cd(shell: Shell, arguments: Sequence[str], _stdin: str) -> str:
-    operands = [each for each in arguments if not each.startswith("-") or each == "-"]
-    if not operands:
-        # ``cd`` alone enters the home directory. But ``cd $X`` also has no operand if X is unset
-        # here, and X may be set where the command runs.
-        shell.cwd = UNKNOWN
-    elif operands[0] == "-":
-        shell.cwd = shell.variables.get("OLDPWD", UNKNOWN)
-    elif operands[0]:
-        shell.cwd = normalized(operands[0], shell.cwd)
-    return ""
 
 
 def _eval(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
@@ -208,8 +196,10 @@ def _nothing(_shell: Shell, _arguments: Sequence[str], _stdin: str) -> str:
 
 
 BUILTINS: Final[dict[str, Handler]] = {
-    "cd": _cd,
-    "pushd": _cd,
+    "cd": directories.cd,
+    "pushd": directories.pushd,
+    "popd": directories.popd,
+    "dirs": directories.dirs,
     "eval": _eval,
     "source": _source,
     ".": _source,

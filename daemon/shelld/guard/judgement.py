@@ -11,6 +11,7 @@ from shelld.guard.budget import Blocked, Budget, Exhausted
 from shelld.guard.evaluation import Evaluation
 from shelld.guard.markers import cleaned
 from shelld.guard.policy import DEFAULT_POLICY, Policy
+from shelld.guard.rules import normalized
 from shelld.guard.verdict import MAX_SEGMENT, Verdict
 from shelld.process import faults
 
@@ -67,9 +68,15 @@ def _judge(command: str, start: StartState, budget: Budget) -> Verdict:
         return Verdict("allow", reason="a rule of the operator allows it")
     try:
         shell = _prepared(start.script).copy(budget)
-        shell.variables = {**start.env, **_INITIAL, **shell.variables}
-        shell.exported = frozenset(start.env)
-        shell.cwd, shell.home = start.cwd, start.env.get("HOME")
+        variables = {**start.env, **_INITIAL}
+        # Bash believes its directory rather than a PWD in its environment.
+        variables.pop("PWD", None)
+        variables.update(shell.variables)
+        shell.variables = variables
+        # `cd` exports OLDPWD.
+        shell.exported = frozenset((*start.env, "OLDPWD"))
+        shell.cwd = normalized(cleaned(start.cwd), "/")
+        shell.home = start.env.get("HOME")
         shell.run_script(cleaned(command), cleaned(start.stdin))
     except Blocked as blocked:
         finding, reason = blocked.finding, blocked.finding.reason

@@ -97,6 +97,8 @@ class Names(abc.ABC):
         self.name = "bash"
         self.cwd = cwd
         self.home = home
+        # The directories on the stack of ``pushd``, without the working directory.
+        self.pushed: tuple[str, ...] = ()
         # The text being followed, and whether it uses an unset variable.
         self.segment = ""
         self.has_unset = False
@@ -123,6 +125,7 @@ class Names(abc.ABC):
         other.files = self.files if budget is None else {}
         other.calls = self.calls if budget is None else dict(self.calls)
         other.positional, other.name = self.positional, self.name
+        other.pushed = self.pushed
         other.segment, other.has_unset = self.segment, self.has_unset
         other.is_for_each = self.is_for_each
         other.nounset = self.nounset
@@ -150,7 +153,8 @@ class Names(abc.ABC):
         name = self._meant_by(name)
         if name in self.arrays:
             return self.arrays[name][0] if self.arrays[name] else None
-        if name == "PWD":
+        if name in ("PWD", "DIRSTACK"):
+            # The command may have given them another value.
             return self.variables.get(name, self.cwd)
         return self.variables.get(name, _SPECIAL.get(name))
 
@@ -167,8 +171,16 @@ class Names(abc.ABC):
             return self.positional
         if name in self.arrays:
             return self.arrays[name]
+        if name == "DIRSTACK":
+            return [self.cwd, *self.pushed]
         value = self.value_of(name)
         return [] if value is None else [value]
+
+    def enter(self, directory: str) -> None:
+        """Change the working directory as ``cd`` does, with PWD and OLDPWD."""
+        self.variables["OLDPWD"] = self.value_of("PWD") or ""
+        self.variables.pop("PWD", None)
+        self.cwd = directory
 
     def assign(self, name: str, value: str) -> None:
         name = self._meant_by(name)

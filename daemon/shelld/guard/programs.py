@@ -231,10 +231,13 @@ class Programs(Shell):
         rest = options.rest
         child = self.copy()
         child.functions, child.aliases, child.arrays, child.hashed = {}, {}, {}, {}
+        child.pushed = ()
         child.nounset = options.nounset
         child.variables = {
             name: value for name, value in self.variables.items() if name in self.exported
         }
+        # Bash believes its directory instead.
+        child.variables.pop("PWD", None)
         if (before := child.variables.get("BASH_ENV")) is not None:
             # Bash runs this file first.
             child.copy().run_text(self.files.get(normalized(before, self.cwd), ""), "")

@@ -429,5 +429,5 @@ LANGUAGES: Final = {
     "tclsh": "",
 }
 
-# Builtins that change the meaning of words, or run text.
-TELLING_BUILTINS: Final = frozenset({"alias", "cd", "eval", "pushd", "source", "trap"})
+# Builtins that change the meaning of words or paths, or run text.
+TELLING_BUILTINS: Final = frozenset({"alias", "cd", "eval", "popd", "pushd", "source", "trap"})

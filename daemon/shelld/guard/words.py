@@ -97,7 +97,7 @@ def _end_of_literal(text: str, position: int, special: re.Pattern[str]) -> int:
 
 # Bash also expands a tilde after ``NAME=``, in any word.
 _BEFORE_TILDE: Final = re.compile(r"(?:[A-Za-z_]\w*=)?(?=~)")
-_TILDE: Final = re.compile(r"~([A-Za-z_][\w-]*|[+-])?(?=/|$)")
+_TILDE: Final = re.compile(r"~([A-Za-z_][\w-]*|[+-]?\d+|[+-])?(?=/|$)")
 
 
 class _Scanner:
@@ -165,6 +165,10 @@ class _Scanner:
         elif user in "+-":
             value = self._scope.value_of("PWD" if user == "+" else "OLDPWD")
             self._add(UNKNOWN if value is None else value, quoted=True)
+        elif user[0] in "+-0123456789":
+            stack = self._scope.list_of("DIRSTACK")
+            index = index_in_stack(user, len(stack))
+            self._add(match[0] if index is None else stack[index], quoted=True)
         else:
             self._add(f"/home/{user}", quoted=True)
         self._position = match.end()
@@ -236,6 +240,18 @@ class _Scanner:
             value = value.translate(ACTIVE)
         if value or not quoted:
             self._add(value, quoted=quoted, splits=not quoted)
+
+
+# No stack of directories has more than so many entries.
+_ENTRY: Final = re.compile(r"[+-]?(\d{1,9})")
+
+
+def index_in_stack(text: str, length: int) -> int | None:
+    """Return the index that ``N``, ``+N`` or ``-N`` stands for, None if there is no such entry."""
+    match = _ENTRY.fullmatch(text)
+    if match is None or int(match[1]) >= length:
+        return None
+    return length - 1 - int(match[1]) if text.startswith("-") else int(match[1])
 
 
 # -- parameters -------------------------------------------------------------------------------

@@ -101,8 +101,8 @@ def _rest_of_script(before: ShellState, after: ShellState) -> bytes | None:
     """Return what the second script has after its variables; b"" if the first has the same, and
     None if the first has something else.
     """
-    old = before.definitions, before.switches, before.aliases
-    new = after.definitions, after.switches, after.aliases
+    old = before.definitions, before.switches, before.pushed, before.aliases
+    new = after.definitions, after.switches, after.pushed, after.aliases
     if old == new:
         return b""
     return None if any(old) else b"".join(new)

@@ -50,8 +50,10 @@ class ShellState(Struct, frozen=True):
     declarations: dict[bytes, bytes] = {}
     # Defines the functions that are not in `functions`. May leave extglob on.
     definitions: bytes = b""
-    # The options of shopt, the umask and the directory stack.
+    # The options of shopt, and the umask.
     switches: bytes = b""
+    # The directory stack.
+    pushed: bytes = b""
     aliases: bytes = b""
     # The options of `set`, in one line. It runs last: a trace would show all lines after it.
     options: bytes = b""
@@ -76,12 +78,12 @@ class ShellState(Struct, frozen=True):
 
     @property
     def script(self) -> bytes:
-        return self.variables + self.definitions + self.switches + self.aliases
+        return self.variables + self.definitions + self.switches + self.pushed + self.aliases
 
     @property
     def meanings(self) -> bytes:
-        """The part of the script that gives words a meaning: functions and aliases."""
-        return self.variables + self.definitions + self.aliases
+        """The part of the script that gives words a meaning: all but options and the umask."""
+        return self.variables + self.definitions + self.pushed + self.aliases
 
     def without(self, names: frozenset[bytes]) -> ShellState:
         """Return this state without the script's lines for these variables."""
