@@ -132,6 +132,11 @@ def test_explain_works_in_deleted_directory(
     assert explain(["ls"]) == 0
 
 
+def test_explain_knows_the_home_directory_without_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HOME")
+    assert explain(["rm -rf ~"]) == 1
+
+
 def test_explain_escapes_unprintable_text() -> None:
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
     command = [sys.executable, "-P", "-m", "shelld", "explain", "rm -rf / # \u4e16"]

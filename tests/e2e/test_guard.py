@@ -81,6 +81,11 @@ def test_guard_knows_directories_of_call_and_session(new_daemon: RawDaemon) -> N
     assert not is_blocked("popd; rm -rf *", session="another")
 
 
+def test_without_home_the_tilde_is_the_home_of_the_user(new_daemon: RawDaemon) -> None:
+    params = {"command": "rm -rf ~", "env": {"HOME": None}}
+    assert new_daemon.call("explain_command", params)["verdict"] == "block"
+
+
 def test_guard_knows_standard_input(daemon: RawDaemon) -> None:
     for command, stdin in (("sh", f"dd of={NO_DISK}"), ("xargs dd", f"of={NO_DISK}")):
         assert daemon.fail("bash", {"command": command, "stdin": stdin})["code"] == 1002

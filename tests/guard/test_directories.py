@@ -196,3 +196,19 @@ def test_the_stack_of_the_session_is_known() -> None:
     assert judge("bash -c 'popd; popd; rm -rf *'", start).verdict == "allow"
     for command in ("popd; popd; rm -rf *", "rm -rf ~2/*", "popd +0; pushd; rm -rf *"):
         assert judge(command, start).verdict == "block", command
+
+
+@pytest.mark.parametrize(
+    "command", ["rm -rf ~", "rm -rf ~/*", "rm -rf /data/user", "cd ~; rm -rf *"]
+)
+def test_without_home_the_one_of_the_user_counts(command: str) -> None:
+    assert judge(command, StartState("/work", {}, home="/data/user")).verdict == "block"
+
+
+def test_without_home_only_the_tilde_has_a_value() -> None:
+    start = StartState("/work", {}, home="/data/user")
+    assert judge("rm -rf ~/cache", start).verdict == "allow"
+    assert judge('rm -rf "$HOME"/*', start).rule == "rm-root"
+    assert judge("rm -rf ~", StartState("/work", {}, home="/")).rule == "rm-root"
+    assert judge("rm -rf ~", StartState("/work", {})).verdict == "unresolved"
+    assert judge("rm -rf ~", StartState("/work", {"HOME": ""}, home="/")).verdict == "allow"

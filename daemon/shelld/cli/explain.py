@@ -22,6 +22,7 @@ from shelld.guard import StartState
 from shelld.guard.judgement import judge
 from shelld.guard.policy import DEFAULT_POLICY
 from shelld.guard.policy_file import PolicyError, load
+from shelld.process.user import home_without_variable
 from shelld_protocol.structs import GuardVerdict
 
 _EXIT_CODES: Final[dict[GuardVerdict, int]] = {"allow": 0, "block": 1, "unresolved": 3}
@@ -58,7 +59,8 @@ def explain(arguments: Sequence[str]) -> int:
             policy = load(Path(options.guard_rules))
         except PolicyError as error:
             return refuse(str(error))
-    start = StartState(_current_directory(), dict(os.environ))
+    env = dict(os.environ)
+    start = StartState(_current_directory(), env, home=home_without_variable(env))
     verdict = judge(command, start, policy, traces=True)
     lines = [f"{verdict.verdict}: {verdict.reason}" if verdict.reason else verdict.verdict]
     if verdict.rule is not None:

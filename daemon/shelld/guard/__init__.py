@@ -33,10 +33,12 @@ class StartState(Struct, frozen=True):
     """The state of the shell that would run a command.
 
     `env` is the environment of the shell. `script` sets the rest of its state: other variables,
-    functions, aliases, the directory stack. `stdin` is the input of the command.
+    functions, aliases, the directory stack. `stdin` is the input of the command. `home` is the home
+    directory of the user if `env` has no HOME, None if unknown.
     """
 
     cwd: str
     env: Mapping[str, str]
     script: str = ""
     stdin: str = ""
+    home: str | None = None

@@ -76,7 +76,7 @@ def _judge(command: str, start: StartState, budget: Budget) -> Verdict:
         # `cd` exports OLDPWD.
         shell.exported = frozenset((*start.env, "OLDPWD"))
         shell.cwd = normalized(cleaned(start.cwd), "/")
-        shell.home = start.env.get("HOME")
+        shell.home = start.env.get("HOME", start.home)
         shell.run_script(cleaned(command), cleaned(start.stdin))
     except Blocked as blocked:
         finding, reason = blocked.finding, blocked.finding.reason

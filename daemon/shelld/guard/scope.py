@@ -8,6 +8,8 @@ from typing import Protocol
 class Scope(Protocol):
     """The state of a shell, as far as the expansion of words needs it."""
 
+    home: str | None
+
     def value_of(self, name: str) -> str | None:
         """Return the value of a variable or a special parameter, None if unset."""
         ...

@@ -159,6 +159,7 @@ class _Scanner:
         user = match[1]
         if user is None:
             home = self._scope.value_of("HOME")
+            home = self._scope.home if home is None else home
             self._add(UNKNOWN if home is None else home, quoted=True)
         elif user == "root":
             self._add("/root", quoted=True)

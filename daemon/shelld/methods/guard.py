@@ -13,6 +13,7 @@ from shelld.guard import StartState
 from shelld.guard.quick import is_plainly_harmless
 from shelld.guard.verdict import MAX_SEGMENT, Verdict
 from shelld.methods.context import RequestContext
+from shelld.process.user import home_without_variable
 from shelld.sessions.calls import state_of_call
 from shelld.sessions.functions import function_of
 from shelld.sessions.session import Session
@@ -110,7 +111,8 @@ def _start_state(session: Session, params: BashParams | ExplainCommandParams) ->
     script = state_of_call(session.state, params.env).meanings.decode("utf-8", "replace")
     stdin = params.stdin or "" if isinstance(params, BashParams) else ""
     cwd = os.path.join(session.cwd, params.cwd or "")
-    return StartState(cwd, environment, "".join(functions) + script, stdin)
+    home = home_without_variable(environment)
+    return StartState(cwd, environment, "".join(functions) + script, stdin, home)
 
 
 async def explain_command(

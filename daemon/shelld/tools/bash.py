@@ -16,6 +16,7 @@ from shelld.guard.judgement import judge
 from shelld.methods.bash import dry_run, is_answerable, run_for_answer
 from shelld.methods.context import RequestContext
 from shelld.process.options import DEFAULT_TIMEOUT_MS
+from shelld.process.user import home_without_variable
 from shelld.sessions.text import shown
 from shelld.shells.shell import Shell
 from shelld.tools.bash_output import news
@@ -133,7 +134,8 @@ read it. Prefer commands that print little."""
 
     def _check_dangerous_command(self, command: str) -> str | None:
         """Return why the guard blocks a command, None if it does not."""
-        verdict = judge(command, StartState(os.getcwd(), dict(os.environ)))
+        env = dict(os.environ)
+        verdict = judge(command, StartState(os.getcwd(), env, home=home_without_variable(env)))
         return verdict.reason if verdict.verdict == "block" else None
 
     def _discard(self, request: RequestContext) -> None:

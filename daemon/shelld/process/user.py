@@ -1,0 +1,23 @@
+"""The user that the daemon and its commands run as."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from collections.abc import Mapping
+from functools import cache
+
+
+def home_without_variable(env: Mapping[str, str]) -> str | None:
+    """Return what bash takes for ``~`` if `env` has no HOME; None if it has."""
+    return None if "HOME" in env else home_of_user()
+
+
+@cache
+def home_of_user() -> str:
+    """Return the home directory in the database of users."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_dir
+    except KeyError:
+        # Bash does the same for a user that the database does not know.
+        return "/"
