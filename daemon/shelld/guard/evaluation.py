@@ -33,6 +33,11 @@ _MAX_FRAGMENTS_TEXT: Final = 32 * 1024
 # The cost of parsing text, relative to copying it.
 _PARSING: Final = 30
 
+# Commands after which the guard does not know the last argument, `$_`.
+_WITHOUT_ARGUMENTS: Final = frozenset(
+    ("variable_assignment", "declaration_command", "unset_command")
+)
+
 Node = Any
 
 
@@ -107,7 +112,10 @@ class Evaluation(Compounds):
                 return UNKNOWN
             method = self._STATEMENTS.get(node.type)
             if method is not None:
-                return str(method(self, node, stdin))
+                output = str(method(self, node, stdin))
+                if node.type in _WITHOUT_ARGUMENTS:
+                    self.variables["_"] = UNKNOWN
+                return output
             return self._run_children(node, stdin)
         finally:
             self.budget.depth -= 1
@@ -130,6 +138,7 @@ class Evaluation(Compounds):
             self._redirect(redirects, stdin)
             for each in assignments:
                 self.assignment(each, stdin)
+            self.variables["_"] = UNKNOWN
             return ""
         alias = self.aliases.get(words[0])
         if alias is not None and self.budget.depth < MAX_SCRIPT_DEPTH:
@@ -145,6 +154,8 @@ class Evaluation(Compounds):
             self.nounset = True
         segment, self.segment = self.segment, parse.text_of(node)
         output = self._with_variables(local, argv, stdin)
+        # The last argument, for the next command.
+        self.variables["_"] = argv[-1] if argv else ""
         self.segment = segment
         return self._written(target, output)
 

@@ -72,6 +72,8 @@ def _judge(command: str, start: StartState, budget: Budget) -> Verdict:
         # Bash believes its directory rather than a PWD in its environment.
         variables.pop("PWD", None)
         variables.update(shell.variables)
+        # Before the first command of a bash, it can be anything.
+        variables.pop("_", None)
         shell.variables = variables
         # `cd` exports OLDPWD.
         shell.exported = frozenset((*start.env, "OLDPWD"))

@@ -238,6 +238,7 @@ class Programs(Shell):
         }
         # Bash believes its directory instead.
         child.variables.pop("PWD", None)
+        child.variables.pop("_", None)
         if (before := child.variables.get("BASH_ENV")) is not None:
             # Bash runs this file first.
             child.copy().run_text(self.files.get(normalized(before, self.cwd), ""), "")
