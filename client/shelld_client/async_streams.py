@@ -9,11 +9,11 @@ its processes. Dropping an iterator does the same.
 from __future__ import annotations
 
 import collections
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from types import TracebackType
-from typing import Any, Final, Literal, Protocol, Self, TypeAlias, TypeVar
+from typing import Any, Final, Generic, Literal, Protocol, Self, TypeAlias, TypeVar
 
 import anyio
 
@@ -51,7 +51,38 @@ class AsyncBegin(Protocol):
     def __call__(self, call: Call[Any], undo: Undo) -> AsyncOngoing: ...
 
 
-class _Iteration:
+class _AlreadyIterating(RuntimeError):
+    """A signal handler or finaliser asked for an item, but it has interrupted the taking of one."""
+
+
+class _Items(Generic[T]):
+    """An iterator. One task or thread at a time takes an item, with all that this entails."""
+
+    def __init__(self) -> None:
+        # `Client` has a reentrant lock here, so that a signal handler or finaliser does not wait
+        # for the code that it has interrupted.
+        self._taking = anyio.Lock(fast_acquire=True)
+        self._is_taking = False
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> T:
+        async with self._taking:
+            if self._is_taking:
+                # The next item may be in the hands of the interrupted code.
+                raise _AlreadyIterating("the iteration was interrupted while it took an item")
+            self._is_taking = True
+            try:
+                return await self._next()
+            finally:
+                self._is_taking = False
+
+    async def _next(self) -> T:
+        raise NotImplementedError
+
+
+class _Iteration(_Items[T]):
     """An iteration, which ends with its block, with `end`, or when it is dropped."""
 
     # For `__del__`, even if `__init__` has failed.
@@ -76,7 +107,7 @@ class _Iteration:
         self.end()
 
 
-class AsyncEventStream(_Iteration):
+class AsyncEventStream(_Iteration[Event]):
     """The events of a subscription. Use it with ``async with``, and iterate over it.
 
     The events of a single shell end with its last event. The events of several shells go on until
@@ -89,6 +120,7 @@ class AsyncEventStream(_Iteration):
     _subscribed: SubscribeResult | None = None
 
     def __init__(self, begin: AsyncBegin, options: Mapping[str, Any]) -> None:
+        super().__init__()
         self.subscription = ""
         self.seq = 0
         self._begin = begin
@@ -128,10 +160,7 @@ class AsyncEventStream(_Iteration):
         self._is_over = True
         self._ongoing.abandon()
 
-    def __aiter__(self) -> AsyncIterator[Event]:
-        return self
-
-    async def __anext__(self) -> Event:
+    async def _next(self) -> Event:
         while not self._is_over:
             # During the entry, an iteration could take the answer.
             if self._ongoing is None or self._subscribed is None:
@@ -158,7 +187,7 @@ class AsyncEventStream(_Iteration):
         return isinstance(event, LeftoverEvent) and not event.leftover
 
 
-class AsyncOutputStream(_Iteration):
+class AsyncOutputStream(_Iteration[OutputEvent | BashResult | BackgroundResult]):
     """The output of a command as it comes, then its result. Iterate over it.
 
     Ending the iteration kills the command, unless it has ended or moved to the background.
@@ -176,14 +205,11 @@ class AsyncOutputStream(_Iteration):
         request: AsyncRequest,
         call: Call[AnyBashResult],
     ) -> None:
+        super().__init__()
         self.result: BashResult | BackgroundResult | None = None
         self._begin = begin
         self._request = request
         self._call = call
-        # Held from taking an item until the output that was skipped before it has been read. A
-        # signal handler may iterate over the same stream of `Client` meanwhile, so the lock is
-        # reentrant there.
-        self._taking = anyio.Lock(fast_acquire=True)
         self._failure: ShellError | None = None
         # Whether the last item was taken.
         self._is_finished = False
@@ -197,20 +223,21 @@ class AsyncOutputStream(_Iteration):
     def end(self) -> None:
         """End the iteration, and the command, too, if the last item was not taken."""
         self._is_over = True
-        if self._ongoing is not None and self._is_finished:
-            self._ongoing.end()
-        elif self._ongoing is not None:
-            self._ongoing.abandon()
-        # Not earlier: after an interrupt in the steps above, another call repeats them.
+        # Read it once: another thread or a signal handler may be here at the same time.
+        ongoing = self._ongoing
+        if ongoing is not None and self._is_finished:
+            ongoing.end()
+        elif ongoing is not None:
+            ongoing.abandon()
+        # Only now: after an interrupt in the steps above, another call repeats them.
         self._ongoing = None
-
-    def __aiter__(self) -> AsyncIterator[OutputEvent | BashResult | BackgroundResult]:
-        return self
 
     async def __anext__(self) -> OutputEvent | BashResult | BackgroundResult:
         try:
-            async with self._taking:
-                return await self._next()
+            return await super().__anext__()
+        except _AlreadyIterating:
+            # The interrupted code goes on.
+            raise
         except BaseException:
             # Also if the iteration is cancelled or interrupted.
             self.end()
@@ -297,7 +324,7 @@ def _background_result(call: Call[AnyBashResult], answer: bytes) -> BackgroundRe
     return result
 
 
-class AsyncJob:
+class AsyncJob(_Items[Event]):
     """A command in the background that ends with the block, with all its processes.
 
     Use it with ``async with``. Iterate over it for its events: output, and `ExitEvent` at the end.
@@ -309,6 +336,7 @@ class AsyncJob:
 
     def __init__(self, begin: AsyncBegin, finish: AsyncRequest, call: Call[AnyBashResult]) -> None:
         """`finish` sends a request that no cancellation interrupts."""
+        super().__init__()
         self._begin = begin
         self._finish = finish
         self._call = call
@@ -365,10 +393,7 @@ class AsyncJob:
         finally:
             self._end()
 
-    def __aiter__(self) -> AsyncIterator[Event]:
-        return self
-
-    async def __anext__(self) -> Event:
+    async def _next(self) -> Event:
         while not self._is_over:
             # During the start, an iteration could take the answer.
             if self._ongoing is None or self._started is None:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import collections
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from types import TracebackType
-from typing import Any, Final, Literal, Protocol, Self, TypeAlias, TypeVar
+from typing import Any, Final, Generic, Literal, Protocol, Self, TypeAlias, TypeVar
 
 from shelld_client import calls
 from shelld_client.calls import AnyBashResult, Call, Undo
@@ -47,7 +47,38 @@ class Begin(Protocol):
     def __call__(self, call: Call[Any], undo: Undo) -> Ongoing: ...
 
 
-class _Iteration:
+class _AlreadyIterating(RuntimeError):
+    """A signal handler or finaliser asked for an item, but it has interrupted the taking of one."""
+
+
+class _Items(Generic[T]):
+    """An iterator. One task or thread at a time takes an item, with all that this entails."""
+
+    def __init__(self) -> None:
+        # `Client` has a reentrant lock here, so that a signal handler or finaliser does not wait
+        # for the code that it has interrupted.
+        self._taking = threading.RLock()
+        self._is_taking = False
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> T:
+        with self._taking:
+            if self._is_taking:
+                # The next item may be in the hands of the interrupted code.
+                raise _AlreadyIterating("the iteration was interrupted while it took an item")
+            self._is_taking = True
+            try:
+                return self._next()
+            finally:
+                self._is_taking = False
+
+    def _next(self) -> T:
+        raise NotImplementedError
+
+
+class _Iteration(_Items[T]):
     """An iteration, which ends with its block, with `end`, or when it is dropped."""
 
     # For `__del__`, even if `__init__` has failed.
@@ -72,7 +103,7 @@ class _Iteration:
         self.end()
 
 
-class EventStream(_Iteration):
+class EventStream(_Iteration[Event]):
     """The events of a subscription. Use it with ``with``, and iterate over it.
 
     The events of a single shell end with its last event. The events of several shells go on until
@@ -85,6 +116,7 @@ class EventStream(_Iteration):
     _subscribed: SubscribeResult | None = None
 
     def __init__(self, begin: Begin, options: Mapping[str, Any]) -> None:
+        super().__init__()
         self.subscription = ""
         self.seq = 0
         self._begin = begin
@@ -124,10 +156,7 @@ class EventStream(_Iteration):
         self._is_over = True
         self._ongoing.abandon()
 
-    def __iter__(self) -> Iterator[Event]:
-        return self
-
-    def __next__(self) -> Event:
+    def _next(self) -> Event:
         while not self._is_over:
             # During the entry, an iteration could take the answer.
             if self._ongoing is None or self._subscribed is None:
@@ -154,7 +183,7 @@ class EventStream(_Iteration):
         return isinstance(event, LeftoverEvent) and not event.leftover
 
 
-class OutputStream(_Iteration):
+class OutputStream(_Iteration[OutputEvent | BashResult | BackgroundResult]):
     """The output of a command as it comes, then its result. Iterate over it.
 
     Ending the iteration kills the command, unless it has ended or moved to the background.
@@ -172,14 +201,11 @@ class OutputStream(_Iteration):
         request: Request,
         call: Call[AnyBashResult],
     ) -> None:
+        super().__init__()
         self.result: BashResult | BackgroundResult | None = None
         self._begin = begin
         self._request = request
         self._call = call
-        # Held from taking an item until the output that was skipped before it has been read. A
-        # signal handler may iterate over the same stream of `Client` meanwhile, so the lock is
-        # reentrant there.
-        self._taking = threading.RLock()
         self._failure: ShellError | None = None
         # Whether the last item was taken.
         self._is_finished = False
@@ -193,20 +219,21 @@ class OutputStream(_Iteration):
     def end(self) -> None:
         """End the iteration, and the command, too, if the last item was not taken."""
         self._is_over = True
-        if self._ongoing is not None and self._is_finished:
-            self._ongoing.end()
-        elif self._ongoing is not None:
-            self._ongoing.abandon()
-        # Not earlier: after an interrupt in the steps above, another call repeats them.
+        # Read it once: another thread or a signal handler may be here at the same time.
+        ongoing = self._ongoing
+        if ongoing is not None and self._is_finished:
+            ongoing.end()
+        elif ongoing is not None:
+            ongoing.abandon()
+        # Only now: after an interrupt in the steps above, another call repeats them.
         self._ongoing = None
-
-    def __iter__(self) -> Iterator[OutputEvent | BashResult | BackgroundResult]:
-        return self
 
     def __next__(self) -> OutputEvent | BashResult | BackgroundResult:
         try:
-            with self._taking:
-                return self._next()
+            return super().__next__()
+        except _AlreadyIterating:
+            # The interrupted code goes on.
+            raise
         except BaseException:
             # Also if the iteration is cancelled or interrupted.
             self.end()
@@ -293,7 +320,7 @@ def _background_result(call: Call[AnyBashResult], answer: bytes) -> BackgroundRe
     return result
 
 
-class Job:
+class Job(_Items[Event]):
     """A command in the background that ends with the block, with all its processes.
 
     Use it with ``with``. Iterate over it for its events: output, and `ExitEvent` at the end.
@@ -305,6 +332,7 @@ class Job:
 
     def __init__(self, begin: Begin, finish: Request, call: Call[AnyBashResult]) -> None:
         """`finish` sends a request that no cancellation interrupts."""
+        super().__init__()
         self._begin = begin
         self._finish = finish
         self._call = call
@@ -361,10 +389,7 @@ class Job:
         finally:
             self._end()
 
-    def __iter__(self) -> Iterator[Event]:
-        return self
-
-    def __next__(self) -> Event:
+    def _next(self) -> Event:
         while not self._is_over:
             # During the start, an iteration could take the answer.
             if self._ongoing is None or self._started is None:

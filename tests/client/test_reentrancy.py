@@ -7,13 +7,14 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from types import FrameType
 from typing import Any
 
 import pytest
 
-from both_clients import ANSWERING, peer
-from shelld_client import Client, DaemonExited, ShellError
+from both_clients import ANSWERING, peer, text_of
+from shelld_client import BashResult, Client, DaemonExited, ExitEvent, ShellError
 from shelld_client.connection import wire_logger
 from shelld_client.reentrant import Latch, Wakeup
 from support import in_threads, is_alive, wait_for
@@ -72,6 +73,50 @@ def test_nested_call_returns_at_every_step(size: int, every: int) -> None:
                 sys.settrace(None)
             was_within = interloper.steps_left <= 0
         assert step > 100
+
+
+def begin(client: Client, kind: str) -> Any:
+    """Return an iterator over the output and the end of a command."""
+    if kind == "stream":
+        return client.stream("echo out")
+    if kind == "job":
+        return client.start("echo out")
+    return client.events(bash_id=client.bash("echo out", run_in_background=True).bash_id)
+
+
+@pytest.mark.parametrize("kind", ["events", "job", "stream"])
+@pytest.mark.parametrize("every", [7, pytest.param(1, marks=pytest.mark.long)])
+def test_nested_iteration_takes_an_item_or_raises_at_every_step(kind: str, every: int) -> None:
+    refusals: list[str] = []
+    nested: list[Any] = []
+    with Client.spawn() as client:
+        step, was_within = 0, True
+        while was_within:
+            step += every
+            with begin(client, kind) as items:
+                found: list[Any] = []
+
+                def take(items: Any = items, found: list[Any] = found) -> None:
+                    try:
+                        with suppress(StopIteration):
+                            found.append(next(items))
+                    except RuntimeError as error:
+                        refusals.append(str(error))
+                    else:
+                        nested.extend(found)
+
+                interloper = Interloper(step, take)
+                sys.settrace(interloper)
+                try:
+                    found += list(items)
+                finally:
+                    sys.settrace(None)
+            was_within = interloper.steps_left <= 0
+            # Each item was taken once.
+            assert text_of(found) == "out\n"
+            assert sum(isinstance(each, ExitEvent | BashResult) for each in found) == 1
+    assert set(refusals) == {"the iteration was interrupted while it took an item"}
+    assert nested
 
 
 def in_pump(monkeypatch: pytest.MonkeyPatch, interlopers: list[Interloper]) -> None:
