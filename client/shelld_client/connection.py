@@ -264,16 +264,16 @@ class Connection(Generic[T]):
     def unlisten(self, request_id: int) -> None:
         self._listeners.pop(request_id, None)
 
-    def claim(self, subscription: str, request_id: int) -> bool:
+    def claim(self, subscription: str, request_id: int) -> int | None:
         """Note that a request has begun a subscription, or has taken it from an earlier request.
 
-        Return whether it was taken. The reader of the earlier request gets an error.
+        Return the earlier request, if it has not left. Its reader gets an error.
         """
         before = self.ownership.claim(subscription, request_id)
         listener = None if before is None else self._listeners.pop(before, None)
         if listener is not None:
             listener.fail(ShellError(f"{subscription} was continued by another reader"))
-        return before is not None
+        return before
 
     def take_listeners(self) -> list[EventListener]:
         """Return all listeners, and forget them: no event will come."""

@@ -49,7 +49,8 @@ class Ongoing:
         self._id = connection.new_id()
         # The subscription that the request continues; later, the subscription that it owns.
         self._subscription = str(call.params.get("subscription") or "")
-        self._has_taken_over = False
+        # The request from which it has taken the subscription.
+        self._taken_from: int | None = None
         mailbox.on_answer = _weakly(self)
         self._has_ended = False
         connection.listen(self._id, mailbox)
@@ -125,28 +126,30 @@ class Ongoing:
             self._leave()
         elif name := subscription_in(answer):
             self._subscription = name
-            self._has_taken_over = self._connection.claim(name, self._id)
+            self._taken_from = self._connection.claim(name, self._id)
 
     def _leave(self) -> None:
         name = self._subscription
         if name and self._connection.ownership.leave(name, self._id):
-            self.send_only(calls.unsubscribe(name))
-            self._connection.ownership.ended(name)
+            self._unsubscribe(name)
         self._subscription = ""
+
+    def _unsubscribe(self, name: str) -> None:
+        self.send_only(calls.unsubscribe(name))
+        self._connection.ownership.ended(name)
 
     def abandon(self) -> None:
         """Cancel the request. If that comes too late, undo the effect of the request.
 
         This waits for nothing, because the caller may have been interrupted. If the request has
-        taken a subscription from another reader, it leaves the subscription open, so that anybody
-        can continue it. The other reader learns that nothing more comes.
+        taken a subscription from another reader, that reader gets it back: it ends the subscription
+        when it leaves, but learns that nothing more comes.
         """
 
         def undo(answer: bytes) -> None:
-            if self._has_taken_over:
-                self._connection.ownership.abandon(self._subscription, self._id)
-            else:
-                self._leave()
+            if self._taken_from is not None:
+                self._connection.ownership.give_back(self._id, self._taken_from)
+            self._leave()
             with suppress(ShellError):
                 if (call := self._undo(answer)) is not None:
                     self.send_only(call)
@@ -154,6 +157,10 @@ class Ongoing:
         self._cancel()
         self.stop_listening()
         self._mailbox.abandon(undo)
+        # If an interrupt came before the request was sent, no answer comes.
+        name = self._subscription
+        if name and self._connection.ownership.renounce(name, self._id):
+            self._unsubscribe(name)
         self._has_ended = True
 
     def _cancel(self) -> None:

@@ -6,6 +6,10 @@ A request that continues a subscription becomes its owner when its answer arrive
 the answers. Until then the request is an *heir*. While a subscription has an heir, an owner that
 leaves does not end it.
 
+A request that was interrupted after it has become the owner gives the subscription *back* to the
+reader from whom it has taken it. That reader gets no more events, but it ends the subscription when
+it leaves.
+
 Invariant: shared state changes only in single dictionary operations, so any thread, finaliser or
 signal handler may call anything at any time.
 """
@@ -19,8 +23,10 @@ class Ownership:
     def __init__(self) -> None:
         # The owner of each subscription: the id of its request.
         self._owners: dict[str, int] = {}
-        # Owners that have left their subscription to an heir.
-        self._left: dict[int, None] = {}
+        # The requests that have become owners and have not left.
+        self._readers: dict[int, None] = {}
+        # For an owner that has given its subscription back: the reader who has it again.
+        self._given_back: dict[int, int] = {}
         self._heirs: dict[tuple[str, int], None] = {}
         # The subscriptions that their owners are about to end.
         self._ending: dict[str, None] = {}
@@ -38,28 +44,42 @@ class Ownership:
             raise ShellError(f"{subscription} was ended by its reader")
 
     def claim(self, subscription: str, request_id: int) -> int | None:
-        """Make a request the owner. Return the previous owner, unless it has left."""
+        """Make a request the owner. Return the previous reader, unless it has left."""
         before = self._owners.get(subscription)
+        # A reader first: an owner that is none counts as having left.
+        self._readers[request_id] = None
         self._owners[subscription] = request_id
         self._heirs.pop((subscription, request_id), None)
-        return None if before is None or self._left.pop(before, 0) is None else before
+        if before is not None:
+            before = self._given_back.pop(before, before)
+        return before if before in self._readers else None
+
+    def give_back(self, request_id: int, reader: int) -> None:
+        """Give a request's subscription to the `reader` that had it before. Then call `leave`."""
+        self._given_back[request_id] = reader
 
     def leave(self, subscription: str, request_id: int) -> bool:
         """Note that a request needs its subscription no more, or could not continue it.
 
         Return whether the caller must end the subscription, and then call `ended`.
         """
+        self._readers.pop(request_id, None)
+        return self.renounce(subscription, request_id)
+
+    def renounce(self, subscription: str, request_id: int) -> bool:
+        """Note that a request may never be answered. If it is, it becomes the owner all the same.
+
+        Return what `leave` returns.
+        """
         self._heirs.pop((subscription, request_id), None)
         owner = self._owners.get(subscription)
         if owner is None:
-            # Nobody owns the subscription, so there is nothing to end. But if an interrupt came
-            # before `ended`, the caller must still end it.
+            # It has ended, or is unknown. Or an interrupt has come before `ended`.
             return subscription in self._ending
-        if owner != request_id and owner not in self._left:
+        if self._given_back.get(owner, owner) in self._readers:
             return False
         self._ending[subscription] = None
         if any(name == subscription for name, _ in list(self._heirs)):
-            self._left[owner] = None
             is_last = False
         else:
             # An heir may have become the owner since `owner` was read.
@@ -68,14 +88,9 @@ class Ownership:
             self.ended(subscription)
             return False
         self._owners.pop(subscription, None)
-        self._left.pop(owner, None)
+        self._given_back.pop(owner, None)
         return True
 
     def ended(self, subscription: str) -> None:
         """Note that the request that ends a subscription was sent."""
         self._ending.pop(subscription, None)
-
-    def abandon(self, subscription: str, request_id: int) -> None:
-        """Note that a request has left its subscription to whoever continues it."""
-        if self._owners.get(subscription) == request_id:
-            self._owners.pop(subscription, None)

@@ -288,3 +288,20 @@ def test_interrupted_blocks_leave_nothing(what: str, is_left: bool) -> None:
         with ExitStack() as stack:
             for _ in range(MAX_SUBSCRIPTIONS):
                 stack.enter_context(client.events())
+
+
+def test_interrupted_continuation_ends_with_the_block_that_began_it() -> None:
+    with Client.spawn() as client:
+        step, was_interrupted = 1, True
+        while was_interrupted:
+            with client.events() as events:
+                block = client.events(subscription=events.subscription)
+                was_interrupted = interrupted_at(step, partial(enter, block))
+                # What the interrupt has kept from its end ends with its last reference.
+                del block
+                gc.collect()
+            step += 2
+        assert step > 200
+        with ExitStack() as stack:
+            for _ in range(MAX_SUBSCRIPTIONS):
+                stack.enter_context(client.events())

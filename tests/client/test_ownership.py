@@ -14,7 +14,10 @@ NAME = "sub_1"
 
 @given(
     st.lists(
-        st.tuples(st.sampled_from(["continue", "answer", "refuse", "leave"]), st.integers(0, 5))
+        st.tuples(
+            st.sampled_from(["continue", "answer", "interrupt", "refuse", "leave"]),
+            st.integers(0, 5),
+        )
     )
 )
 def test_subscription_ends_once_when_nobody_needs_it(steps: list[tuple[str, int]]) -> None:
@@ -42,18 +45,38 @@ def test_subscription_ends_once_when_nobody_needs_it(steps: list[tuple[str, int]
             if action == "answer":
                 assert ownership.claim(NAME, heir) == owner
                 owner = heir
+            elif action == "interrupt":
+                before = ownership.claim(NAME, heir)
+                assert before == owner
+                if before is not None:
+                    ownership.give_back(heir, before)
+                must_end = ownership.leave(NAME, heir)
+                is_ended = owner is None and not heirs
+                assert must_end == is_ended
             else:
                 must_end = ownership.leave(NAME, heir)
                 is_ended = owner is None and not heirs
                 assert must_end == is_ended
 
 
-def test_subscription_without_an_owner_survives_a_request_that_fails() -> None:
+def test_subscription_that_is_given_back_survives_a_request_that_fails() -> None:
     ownership = Ownership()
     ownership.claim(NAME, 1)
-    ownership.abandon(NAME, 1)
-    ownership.expect(NAME, 2)
+    assert ownership.claim(NAME, 2) == 1
+    ownership.give_back(2, 1)
     assert not ownership.leave(NAME, 2)
+    ownership.expect(NAME, 3)
+    assert not ownership.leave(NAME, 3)
+    assert ownership.leave(NAME, 1)
+
+
+def test_subscription_that_is_given_back_to_a_reader_that_has_left_ends() -> None:
+    ownership = Ownership()
+    ownership.claim(NAME, 1)
+    assert ownership.claim(NAME, 2) == 1
+    assert not ownership.leave(NAME, 1)
+    ownership.give_back(2, 1)
+    assert ownership.leave(NAME, 2)
 
 
 def test_end_that_was_not_sent_is_asked_for_again() -> None:
@@ -74,3 +97,23 @@ def test_subscription_that_is_being_ended_cannot_be_continued() -> None:
     ownership.ended(NAME)
     # Now the daemon answers that there is none.
     ownership.expect(NAME, 3)
+
+
+def test_request_that_may_never_be_answered_keeps_no_subscription() -> None:
+    ownership = Ownership()
+    ownership.claim(NAME, 1)
+    ownership.expect(NAME, 2)
+    assert not ownership.renounce(NAME, 2)
+    assert ownership.leave(NAME, 1)
+
+
+def test_request_that_is_answered_all_the_same_gives_the_subscription_back() -> None:
+    ownership = Ownership()
+    ownership.claim(NAME, 1)
+    ownership.expect(NAME, 2)
+    assert ownership.claim(NAME, 2) == 1
+    # The answer came in another thread.
+    assert not ownership.renounce(NAME, 2)
+    ownership.give_back(2, 1)
+    assert not ownership.leave(NAME, 2)
+    assert ownership.leave(NAME, 1)
