@@ -29,6 +29,8 @@ from support import is_alive, wait_for
 def interrupts_are_exceptions() -> Iterator[None]:
     # A process that was started in the background may ignore SIGINT.
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    # The finalisers of earlier tests' garbage would be interrupted, too.
+    gc.collect()
     yield
     signal.signal(signal.SIGINT, handler)
 
