@@ -15,7 +15,13 @@ from typing import Any, Final, Generic, Literal, Protocol, Self, TypeAlias, Type
 
 from shelld_client import calls
 from shelld_client.calls import AnyBashResult, Call, Undo
-from shelld_client.errors import CommandTimedOut, ProtocolError, ShellError, ShellNotFound
+from shelld_client.errors import (
+    DaemonExited,
+    ProtocolError,
+    ShellError,
+    ShellNotFound,
+    ShuttingDown,
+)
 from shelld_client.mailbox import End, Item
 from shelld_client.ongoing import Ongoing, nothing_to_undo
 from shelld_protocol.event_methods import (
@@ -260,14 +266,15 @@ class OutputStream(_Iteration[OutputEvent | BashResult | BackgroundResult]):
 
     @property
     def _is_complete(self) -> bool:
-        if self._failure is not None and not isinstance(self._failure, CommandTimedOut):
-            return True
-        is_answered = self._failure is not None or self.result is not None
-        return is_answered and (self._exit is not None or isinstance(self.result, BackgroundResult))
+        if self._exit is not None:
+            return self._failure is not None or self.result is not None
+        # An error names the shell if the command has run. The exit follows after all its output.
+        has_not_run = self._failure is not None and "bash_id" not in self._failure.data
+        return has_not_run or isinstance(self.result, BackgroundResult)
 
     def _take(self, item: Item) -> None:
         if isinstance(item, End):
-            raise item.why
+            raise self._failure or item.why
         if isinstance(item, ShellError):
             self._failure = item
         elif isinstance(item, bytes):
@@ -293,8 +300,8 @@ class OutputStream(_Iteration[OutputEvent | BashResult | BackgroundResult]):
             )
             try:
                 part = calls.output_event(event, stream, self._request(call))
-            except ShellNotFound:
-                # It is no longer kept.
+            except (ShellNotFound, ShuttingDown, DaemonExited):
+                # It is no longer kept, or can no longer be read.
                 part = calls.lost_output(event, stream, start, end)
             kept_from = part.start + part.dropped
             if part.dropped and part.end > end:

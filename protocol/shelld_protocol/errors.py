@@ -206,5 +206,10 @@ def unavailable(what: str, missing: str, hint: str) -> RpcError:
     return RpcError(ErrorKind.UNAVAILABLE, message, data)
 
 
-def shutting_down() -> RpcError:
-    return RpcError(ErrorKind.SHUTTING_DOWN, "The daemon is shutting down")
+def shutting_down(bash_id: str | None = None) -> RpcError:
+    """Return the error of a request that the daemon's end refuses, or ends.
+
+    `bash_id`: the shell that the request has started.
+    """
+    data = {} if bash_id is None else {"bash_id": bash_id}
+    return RpcError(ErrorKind.SHUTTING_DOWN, "The daemon is shutting down", data)

@@ -22,6 +22,7 @@ from shelld_client import (
     DaemonExited,
     OutputEvent,
     ShellError,
+    ShuttingDown,
 )
 from shelld_client.mailbox import AsyncMailbox, Mailbox
 from support import Gate, wait_for
@@ -94,6 +95,25 @@ async def test_stream_of_a_timeout_has_the_output_first(spawn: Spawn) -> None:
                 items.append(item)
         assert text_of(items) == "out\n"
         assert caught.value.result is not None
+
+
+@pytest.mark.parametrize("is_skipped", [False, True])
+async def test_stream_of_a_stopping_daemon_has_the_output_first(
+    spawn: Spawn, monkeypatch: pytest.MonkeyPatch, is_skipped: bool
+) -> None:
+    async with spawn() as shell:
+        stream = shell.stream("trap 'echo last words; exit' TERM; echo go; sleep 300 & wait")
+        items: list[Any] = [await anext(stream)]
+        if is_skipped:
+            # The daemon refuses to read the output again.
+            monkeypatch.setattr("shelld_client.mailbox.MAX_HELD_CHARACTERS", -1)
+        os.kill(shell.pid, signal.SIGTERM)
+        with pytest.raises(ShuttingDown):
+            async for item in stream:
+                items.append(item)
+        dropped = sum(each.dropped for each in items)
+        assert dropped == (len("last words\n") if is_skipped else 0)
+        assert text_of(items) == "go\nlast words\n"[: -dropped or None]
 
 
 async def test_stream_of_a_refused_command_raises(spawn: Spawn) -> None:

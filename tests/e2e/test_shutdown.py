@@ -163,6 +163,8 @@ def test_requests_that_do_not_end_are_refused(end: str) -> None:
         for request_id in (1, 2):
             error = daemon.answer(request_id)["error"]
             assert (error["code"], error["data"]["kind"]) == (1006, "shutting_down")
+            # Only this request has started a shell.
+            assert ("bash_id" in error["data"]) == (request_id == 1)
         batch = daemon.receive()
         assert [answer["id"] for answer in batch] == [3, 4]
         assert batch[0]["error"]["code"] == 1006

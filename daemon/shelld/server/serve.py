@@ -633,7 +633,8 @@ class Server:
 
 def _answer_at_stop(entry: InFlight) -> bytes:
     """Return the answer to a request that the stop of the daemon ends."""
-    result = entry.context.result_at_stop
+    result, shell = entry.context.result_at_stop, entry.context.command
     if result is None:
-        return encode_error(entry.raw_id, shutting_down())
+        # With the id, the client knows that output and the exit may follow.
+        return encode_error(entry.raw_id, shutting_down(None if shell is None else shell.id))
     return encode_result(entry.raw_id, result)
