@@ -493,6 +493,18 @@ def test_sessions_work_as_under_ssh(tmp_path: Path, name: str, spares: str) -> N
         assert out(daemon, f"f; echo ${{{name}-unset}}") == "1\nunset\n"
 
 
+@pytest.mark.parametrize("spares", ["0", "4"])
+def test_last_word_is_at_first_that_of_the_environment(spares: str) -> None:
+    environment = {**os.environ, "_": "/a 'word'"}
+    with raw_daemon("--spare-shells", spares, env=environment) as daemon:
+        for change in ("true", "x=1", "shopt -s extglob", "set -x -f", "set +x"):
+            daemon.bash(change)
+            # The second one may change its session.
+            for command in ('echo "$_"', 'echo "$_"; f() { :; }'):
+                assert daemon.bash(command)["stdout"] == "/a 'word'\n"
+                assert daemon.bash(command, env={"y": "1"})["stdout"] == "/a 'word'\n"
+
+
 def test_call_that_imitates_ssh_reads_no_file(daemon: RawDaemon, tmp_path: Path) -> None:
     (tmp_path / ".bashrc").write_text("echo unwanted\n")
     env = {"SSH_CLIENT": "10.0.0.1 5000 22", "SHLVL": None, "HOME": str(tmp_path)}

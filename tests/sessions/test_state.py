@@ -147,6 +147,15 @@ def test_prelude_sets_withheld_variables() -> None:
     assert shown.stdout == "x'y\n1\nposix\n"
 
 
+def test_prelude_runs_no_line_of_the_last_word() -> None:
+    text = prelude(
+        replace(BASE, options=b"\\builtin set -o noglob\n"), 3, {}, last_word=b"a\necho b"
+    )
+    script = text.decode() + 'echo "$_" "$-"'
+    shown = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+    assert shown.stdout == "a fhBc\n"
+
+
 @pytest.mark.parametrize("line", ["if (", "f() { echo @(a); }", "x='"])
 def test_waiting_bash_with_broken_state_exits(line: str) -> None:
     state = replace(BASE, definitions=line.encode() + b"\n")

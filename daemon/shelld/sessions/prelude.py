@@ -160,19 +160,20 @@ def prelude(
     recording: bytes = b"",
     *,
     before_options: bytes = b"",
+    last_word: bytes = b"bash",
 ) -> bytes:
     """Return the prelude of a command. Bash reads it from `descriptor`.
 
     `withheld` is from `startable`. `startup_file`: the user's own BASH_ENV, or b""; the file may
     not exist. `recording`: from `dump_at_exit`. `before_options`: more lines, which run when
-    everything but the options of `set` is restored.
+    everything but the options of `set` is restored. `last_word` becomes the command's first ``$_``.
     """
     lines = b"\\exec %d<&-\n" % descriptor + _first_lines(withheld) + recording
     if startup_file:
         path = quote(startup_file if b"/" in startup_file else b"./" + startup_file)
         lines += b"if [[ -e %s ]]; then \\builtin . %s; fi\n" % (path, path)
     lines += state.script + _posix_mode(state, withheld)
-    return lines + before_options + state.options
+    return lines + before_options + _set_options(state, last_word)
 
 
 def waiting_prelude(
@@ -234,6 +235,16 @@ def last_lines(
             state.options,
         )
     )
+
+
+def _set_options(state: ShellState, last_word: bytes) -> bytes:
+    """Return the line that sets the options of `set`, and ``$_``.
+
+    After `eval`, ``$_`` is its last argument. In the text that `eval` runs, this is a comment,
+    which would end with its line.
+    """
+    options = state.options.removesuffix(b"\n") + b" #"
+    return b"\\builtin eval %s %s\n" % (quote(options), quote(last_word.partition(b"\n")[0]))
 
 
 def _posix_mode(state: ShellState, withheld: dict[bytes, bytes]) -> bytes:

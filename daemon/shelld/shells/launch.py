@@ -289,7 +289,13 @@ class CommandLaunch(Launch):
             descriptor = len(self._descriptors)
             env[b"BASH_ENV"] = b"/proc/self/fd/%d" % descriptor
             text = prelude(
-                state, descriptor, withheld, startup_file, recording, before_options=lines
+                state,
+                descriptor,
+                withheld,
+                startup_file,
+                recording,
+                before_options=lines,
+                last_word=env.get(b"_", base.env.get(b"_", b"bash")),
             )
             try:
                 self._add_file(text)
