@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from shelld.eventloop.pipe_locks import forget_holders, stop_holders, unlocked
 from shelld.keeper.transient import TRANSIENT
 from shelld.output.retention import OutputStream, ShellOutput
 
@@ -55,7 +56,8 @@ class Pipe:
     def pump(self, max_bytes: int = PUMP_BYTES) -> bool:
         """Move the bytes that have arrived. Return False at end of file or after an error."""
         try:
-            count = os.readv(self.descriptor, (_buffer[:max_bytes],))
+            with unlocked(self.descriptor):
+                count = os.readv(self.descriptor, (_buffer[:max_bytes],))
         except OSError as error:
             if error.errno in TRANSIENT:
                 return True
@@ -90,14 +92,15 @@ class Pipe:
             # Ask once. If the system refuses, the pipe works as before.
             self._is_large = True
             Pipe._large_pipes += 1
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError), unlocked(self.descriptor):
                 fcntl.fcntl(self.descriptor, fcntl.F_SETPIPE_SZ, _LARGE_PIPE_BYTES)
 
     def drain(self) -> None:
         """Move the bytes that are in the pipe now, not those that arrive meanwhile."""
         size = bytearray(4)
         try:
-            fcntl.ioctl(self.descriptor, termios.FIONREAD, size)
+            with unlocked(self.descriptor):
+                fcntl.ioctl(self.descriptor, termios.FIONREAD, size)
             held = int.from_bytes(size, sys.byteorder)
         except OSError:
             # No pipe of ours holds more.
@@ -112,7 +115,11 @@ class Pipe:
             attempts = MAX_ATTEMPTS if store.written > before else attempts - 1
 
     def close(self) -> None:
-        os.close(self.descriptor)
+        try:
+            stop_holders(self.descriptor)
+        finally:
+            os.close(self.descriptor)
+        forget_holders(self.descriptor)
         Pipe._large_pipes -= self._is_large
 
 

@@ -17,6 +17,7 @@ from typing import Final
 import anyio
 import anyio.abc
 
+from shelld.eventloop.pipe_locks import PipeWatch
 from shelld.eventloop.readiness import PollerPool
 from shelld.eventloop.turns import Turns
 from shelld.eventloop.workers import Workers
@@ -94,6 +95,7 @@ class Runtime:
         self._tasks = Workers(tasks, Supervisor.run, Supervisor.give_up)
         # Commands and spare shells under supervision.
         self._lives: set[Life] = set()
+        self._pipe_watch = PipeWatch(lambda: len(self._lives) > self.spares.count)
 
     def stop_starting(self) -> None:
         """Start no more commands."""
@@ -105,6 +107,7 @@ class Runtime:
 
     def close(self) -> None:
         """Close everything. Call this after the tasks have ended."""
+        self._pipe_watch.close()
         self.screens.close()
         self._pollers.close()
         self.pool.close()
@@ -271,6 +274,7 @@ class Runtime:
         shell = life.shell
         shell.owner = life
         shell.grace_ms = self._options.grace_ms
+        self._pipe_watch.command_starts()
         self._on_enter(shell)
 
     def _listen(self, life: Life, moment: Moment) -> None:

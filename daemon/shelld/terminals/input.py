@@ -18,6 +18,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 import anyio
 
+from shelld.eventloop.pipe_locks import forget_holders, stop_holders, unlocked
 from shelld.keeper.transient import TRANSIENT
 from shelld.process.faults import answer_for
 from shelld.terminals.dialogue import MAX_ANSWERS, Dialogue, position_report
@@ -110,7 +111,7 @@ class Input:
         if self.closed is not None:
             return
         try:
-            while self._queue and (count := os.write(self.descriptor, self._queue)):
+            while self._queue and (count := self._write()):
                 del self._queue[:count]
         except OSError as error:
             if error.errno not in TRANSIENT:
@@ -118,6 +119,10 @@ class Input:
                 self.close("closed")
                 return
         self._flushed()
+
+    def _write(self) -> int:
+        """Write what fits of the queue. Raises OSError."""
+        return os.write(self.descriptor, self._queue)
 
     def _open_descriptor(self) -> int:
         """Return the descriptor. Raises OSError (EBADF) if the input is closed."""
@@ -163,7 +168,12 @@ class PipeInput(Input):
 
     def unread_bytes(self) -> int:
         """Return how much the program could read now. Raises OSError."""
-        return readable_bytes(self._open_descriptor()) + self.pending_bytes
+        with unlocked(self._open_descriptor()):
+            return readable_bytes(self.descriptor) + self.pending_bytes
+
+    def _write(self) -> int:
+        with unlocked(self.descriptor):
+            return super()._write()
 
     @property
     def is_open(self) -> bool:
@@ -178,8 +188,10 @@ class PipeInput(Input):
         if self.closed is None:
             try:
                 super().close(reason)
+                stop_holders(self.descriptor)
             finally:
                 os.close(self.descriptor)
+            forget_holders(self.descriptor)
 
 
 class Resize(NamedTuple):
