@@ -110,13 +110,14 @@ class Evaluation(Compounds):
             if not self.budget.take():
                 self.unresolved("it is too much to be followed")
                 return UNKNOWN
+            shell = self.copy() if parse.is_in_background(node) else self
             method = self._STATEMENTS.get(node.type)
-            if method is not None:
-                output = str(method(self, node, stdin))
-                if node.type in _WITHOUT_ARGUMENTS:
-                    self.variables["_"] = UNKNOWN
-                return output
-            return self._run_children(node, stdin)
+            if method is None:
+                return shell._run_children(node, stdin)
+            output = str(method(shell, node, stdin))
+            if node.type in _WITHOUT_ARGUMENTS:
+                self.variables["_"] = UNKNOWN
+            return output
         finally:
             self.budget.depth -= 1
 

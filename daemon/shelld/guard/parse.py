@@ -254,6 +254,12 @@ def only_starts(body: Node) -> bool:
     return statements > 0
 
 
+def is_in_background(node: Node) -> bool:
+    """Whether `&` follows a statement, which then runs in a child of the shell."""
+    after = node.next_sibling
+    return after is not None and after.type == "&" and node.parent.type != "binary_expression"
+
+
 def is_always_reached(node: Node) -> bool:
     """Whether a command is outside of every condition, loop, pipeline, group and function."""
     while (parent := node.parent) is not None:
