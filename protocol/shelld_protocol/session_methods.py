@@ -19,8 +19,8 @@ Removed = Annotated[
 class EnvironmentRules(Params):
     """What a session takes from the daemon's environment.
 
-    A pattern of names consists of letters, digits, `_`, `%` and the wildcards `*` and `?`, as in
-    `*_TOKEN`. Case does not matter. There may be 1,000 patterns of each kind.
+    A pattern of names has at most 64 characters: letters, digits, `_`, `%` and the wildcards `*`
+    and `?`, as in `*_TOKEN`. Case does not matter. There may be 100 patterns of each kind.
     """
 
     mode: (

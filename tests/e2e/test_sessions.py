@@ -470,10 +470,26 @@ def test_large_states_fit_any_stack_limit(stack_kib: int) -> None:
         daemon.bash("for i in {1..60}; do export v$i=$(printf '%020000d' $i); done")
         daemon.bash("for i in {1..60}; do eval \"f$i() { : $(printf '%020000d' $i); }\"; done")
         daemon.bash("for i in {1..3000}; do export s$i=; done; f60; x=kept")
+        assert out(daemon, "echo " + "x" * 130_990) == "x" * 130_990 + "\n"
         long = "#" * 100_000
         assert out(daemon, f"f1; f60; echo $x ${{#v1}} ${{#v60}} ${{s3000-unset}} {long}") == (
             "kept 20000 20000\n"
         )
+
+
+def test_short_dumps_do_not_evade_the_limit_of_a_state(daemon: RawDaemon) -> None:
+    sizes = [daemon.bash(f"v{n}=$(seq 250000)").get("stateReason") for n in range(4)]
+    # Each value has 1.6 MB, and a state may have 4 MiB.
+    assert sizes == [None, None, "too_large", "too_large"]
+    assert out(daemon, "echo ${v1:0:1} ${v2-unset}") == "1 unset\n"
+
+
+def test_limit_on_file_size_forbids_no_command_under_ssh() -> None:
+    limited = ("bash", "-c", 'ulimit -f 0; exec "$@"', "-")
+    environment = {**os.environ, "SSH_CLIENT": "10.0.0.1 5000 22"}
+    with raw_daemon(prefix=limited, env=environment) as daemon:
+        assert out(daemon, "echo hi") == "hi\n"
+        assert out(daemon, "echo hi", session=None) == "hi\n"
 
 
 @pytest.mark.parametrize("spares", ["0", "4"])
@@ -483,12 +499,14 @@ def test_sessions_work_as_under_ssh(tmp_path: Path, name: str, spares: str) -> N
     (tmp_path / ".bashrc").write_text("echo unwanted\n")
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), name: "10.0.0.1 5000 22"}
     with raw_daemon("--spare-shells", spares, env=environment) as daemon:
-        assert out(daemon, "echo first") == "first\n"
+        assert daemon.bash("test -o posix")["exitCode"] == 1
         assert out(daemon, "x=1; f() { echo $x; }") == ""
         assert out(daemon, f"f; echo ${name}; bash -c 'echo ${name}'") == (
             "1\n10.0.0.1 5000 22\n10.0.0.1 5000 22\n"
         )
-        assert out(daemon, "echo alone", session=None) == "alone\n"
+        assert out(daemon, "echo alone; test -o posix || echo usual", session=None) == (
+            "alone\nusual\n"
+        )
         daemon.bash(f"unset {name}")
         assert out(daemon, f"f; echo ${{{name}-unset}}") == "1\nunset\n"
 

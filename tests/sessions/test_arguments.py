@@ -6,7 +6,7 @@ import resource
 
 import pytest
 
-from shelld.sessions.arguments import share_of
+from shelld.sessions.arguments import share_of_command, share_of_variables, space_for
 
 KIB = 1024
 
@@ -23,7 +23,8 @@ KIB = 1024
     ],
 )
 def test_variables_functions_and_command_fit(stack_limit: int, space: int) -> None:
-    share = share_of(stack_limit)
-    assert share == 0 or 2 * share + 128 * KIB < space
+    assert space_for(stack_limit) == space
+    taken = 2 * share_of_variables(space) + share_of_command(space)
     # Nearly all is used.
-    assert 2 * share + 200 * KIB > space
+    assert space - 40 * KIB < taken < space - 30 * KIB
+    assert 0 < share_of_command(space) < 128 * KIB

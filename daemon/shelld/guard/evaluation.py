@@ -35,7 +35,7 @@ _PARSING: Final = 30
 
 # Commands after which the guard does not know the last argument, `$_`.
 _WITHOUT_ARGUMENTS: Final = frozenset(
-    ("variable_assignment", "declaration_command", "unset_command")
+    ("variable_assignment", "declaration_command", "unset_command", "test_command")
 )
 
 Node = Any

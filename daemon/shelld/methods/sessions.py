@@ -23,8 +23,9 @@ from shelld_protocol.session_methods import (
 )
 from shelld_protocol.structs import NoParams
 
-_NAME_PATTERN: Final = re.compile(r"[A-Za-z0-9_%*?]{1,256}")
-_MAX_PATTERNS: Final = 1_000
+# More or longer patterns would delay other requests.
+_NAME_PATTERN: Final = re.compile(r"[A-Za-z0-9_%*?]{1,64}")
+_MAX_PATTERNS: Final = 100
 
 
 async def configure_session(

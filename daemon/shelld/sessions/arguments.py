@@ -1,4 +1,4 @@
-"""How much of a state can be in the environment with which the next bash starts.
+"""How much of a command and a state can be passed to the next bash by execve(2).
 
 execve(2) takes only strings shorter than 128 KiB. All strings and their pointers together may take
 a quarter of the stack's limit, at least 128 KiB and at most 6 MiB. Variables and functions that do
@@ -13,26 +13,39 @@ from typing import Final
 _KIB: Final = 1024
 _AT_LEAST: Final = 128 * _KIB
 _AT_MOST: Final = 6 * _KIB * _KIB
-# Room for the command, which is an argument, and for what shelld adds.
-_RESERVED: Final = (128 + 32) * _KIB
+_LONGEST: Final = 128 * _KIB - 1
+# Room for the other arguments, and for what shelld adds.
+_RESERVED: Final = 32 * _KIB
 # An entry also has an equals sign, a NUL byte and a pointer.
 _PER_ENTRY: Final = 10
 
 MAX_ENTRY_BYTES: Final = 64 * _KIB
 
 
-def share_of(stack_limit: int) -> int:
-    """Return how many bytes the variables of a state may take; its functions may take as many.
+def space_for(stack_limit: int) -> int:
+    """Return how many bytes all strings and pointers together may take.
 
     `stack_limit`: RLIMIT_STACK of the process that starts bash, in bytes.
     """
     quarter = _AT_MOST if stack_limit == resource.RLIM_INFINITY else stack_limit // 4
-    space = min(max(quarter, _AT_LEAST), _AT_MOST)
-    return max(0, space - _RESERVED) // 2
+    return min(max(quarter, _AT_LEAST), _AT_MOST)
+
+
+def share_of_command(space: int) -> int:
+    """Return how many bytes the command may have."""
+    return min(_LONGEST, space // 4)
+
+
+def share_of_variables(space: int) -> int:
+    """Return how many bytes the variables of a state may take; its functions may take as many."""
+    return (space - share_of_command(space) - _RESERVED) // 2
 
 
 # Runners inherit the daemon's limit.
-MAX_ENV_BYTES: Final = share_of(resource.getrlimit(resource.RLIMIT_STACK)[0])
+_SPACE: Final = space_for(resource.getrlimit(resource.RLIMIT_STACK)[0])
+MAX_ENV_BYTES: Final = share_of_variables(_SPACE)
+# A longer command cannot be an argument.
+MAX_ARGUMENT_BYTES: Final = share_of_command(_SPACE)
 
 
 def entry_bytes(name: bytes, value: bytes) -> int:

@@ -36,11 +36,11 @@ _MAX_WORDS_BYTES: Final = 64 * 1024
 # The function `trap`, for a command that may set traps.
 _WRAPPER: Final = b" ".join(lines_of("trap.bash")).replace(b"TABLE", TRAPS_VARIABLE)
 
-# With one of these in its environment, bash may read ~/.bashrc instead of BASH_ENV: Debian and
-# others build it so, for commands that sshd starts.
-_BY_SSH: Final[tuple[bytes, ...]] = (b"SSH_CLIENT", b"SSH2_CLIENT")
+# With one of these in its environment, bash may start in another way: in posix mode, or with
+# ~/.bashrc instead of BASH_ENV. Debian and others build it so, for commands that sshd starts.
+_UNWANTED: Final[tuple[bytes, ...]] = (b"POSIX_PEDANTIC", b"SSH_CLIENT", b"SSH2_CLIENT")
 # With these in its environment, bash would run another startup file, or none.
-_STARTUP: Final[tuple[bytes, ...]] = (b"BASH_ENV", b"POSIX_PEDANTIC", *_BY_SSH)
+_STARTUP: Final[tuple[bytes, ...]] = (b"BASH_ENV", *_UNWANTED)
 _WITHHELD: Final[tuple[bytes, ...]] = (*_STARTUP, b"POSIXLY_CORRECT")
 
 
@@ -51,9 +51,9 @@ def startable(env: dict[bytes, bytes]) -> tuple[dict[bytes, bytes], dict[bytes, 
     return entries, withheld
 
 
-def may_read_bashrc(env: dict[bytes, bytes]) -> bool:
-    """Whether a bash that starts with `env` may read ~/.bashrc, as if sshd had started it."""
-    return any(name in env for name in _BY_SSH)
+def needs_prelude(env: dict[bytes, bytes]) -> bool:
+    """Whether a bash that starts with `env` itself would start in a way that nobody wants."""
+    return any(name in env for name in _UNWANTED)
 
 
 def may_trap(command: bytes, state: ShellState) -> bool:

@@ -256,6 +256,8 @@ class Session:
         """
         if state is None:
             return Unkept.LOCAL_OPTIONS if hides_options(left.dump) else Unkept.UNREADABLE
+        if left.start is not None and state.size > MAX_DUMP_BYTES:
+            return Unkept.TOO_LARGE
         if left.number > self._kept:
             # Otherwise the session has the state of a command that ended later.
             self._take(left, state, names)

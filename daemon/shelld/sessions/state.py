@@ -85,6 +85,14 @@ class ShellState(Struct, frozen=True):
         """The part of the script that gives words a meaning: all but options and the umask."""
         return self.variables + self.definitions + self.pushed + self.aliases
 
+    @property
+    def size(self) -> int:
+        """About how many bytes bash would need to report this state."""
+        names = self.env.keys() - self.declarations.keys()
+        in_env = sum(len(name) + len(self.env[name]) for name in names)
+        functions = sum(map(len, self.functions.values()))
+        return len(self.script) + in_env + functions
+
     def without(self, names: frozenset[bytes]) -> ShellState:
         """Return this state without the script's lines for these variables."""
         kept = {name: line for name, line in self.declarations.items() if name not in names}

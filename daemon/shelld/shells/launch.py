@@ -14,12 +14,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from shelld.keeper.channel import RUN, Channel, anonymous_file
+from shelld.sessions.arguments import MAX_ARGUMENT_BYTES
 from shelld.sessions.calls import functions_again, lines_of_call, state_of_call, withhold
 from shelld.sessions.prelude import (
     dump_at_exit,
     may_define_misprinted,
-    may_read_bashrc,
     may_trap,
+    needs_prelude,
     prelude,
     short_dump_at_exit,
     startable,
@@ -34,9 +35,8 @@ from shelld.terminals.pty import Size, open_pty
 from shelld.terminals.typed import NOTHING_TYPED, TypedLine
 from shelld_protocol.structs import DEFAULT_SESSION
 
-# execve(2) takes no argument of 128 KiB or more (MAX_ARG_STRLEN). Bash reads a longer command from
-# a descriptor, which is closed again before the command runs.
-MAX_ARGUMENT_BYTES: Final = 131_071
+# Bash reads a command that is too long for an argument from a descriptor, which is closed again
+# before the command runs.
 _READ_COMMAND: Final = rb'\builtin eval "\exec 3<&-;%s$(</dev/fd/3)"'
 # For a session in which `exec` is a function. Bash keeps a copy of the descriptor while the command
 # runs.
@@ -279,7 +279,7 @@ class CommandLaunch(Launch):
         changed = None if startup_file else changes_of(request.command, state)
         if changed != NOTHING:
             recording = self._record(request, state, changed, has_startup_file=bool(startup_file))
-        if recording or self._session.state is not base or may_read_bashrc(self._env):
+        if recording or self._session.state is not base or needs_prelude(self._env):
             lines = b""
             if changes:
                 withhold(self._env, changes)
@@ -300,10 +300,10 @@ class CommandLaunch(Launch):
             try:
                 self._add_file(text)
             except OSError as error:
-                is_base = self._session.state is base
-                if error.errno != errno.EFBIG or not is_base or self.recorder is None:
+                if error.errno != errno.EFBIG or self._session.state is not base:
                     raise
                 # RLIMIT_FSIZE forbids writing the prelude. Bash could not write its state either.
-                self.recorder.close()
+                if self.recorder is not None:
+                    self.recorder.close()
             else:
                 self._env = env
