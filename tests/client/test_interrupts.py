@@ -282,7 +282,7 @@ def test_interrupted_blocks_leave_nothing(what: str, is_left: bool) -> None:
         while is_interrupted(client, what, step, is_left=is_left):
             # What the interrupt has kept from its end ends with its last reference.
             gc.collect()
-            step += 2
+            step += 5
         assert step > 200
         wait_for(
             lambda: not any(each.is_running for each in client.list_shells()), "the end of all"
@@ -302,7 +302,7 @@ def test_interrupted_continuation_ends_with_the_block_that_began_it() -> None:
                 # What the interrupt has kept from its end ends with its last reference.
                 del block
                 gc.collect()
-            step += 2
+            step += 5
         assert step > 200
         with ExitStack() as stack:
             for _ in range(MAX_SUBSCRIPTIONS):
