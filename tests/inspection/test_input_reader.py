@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from mount_namespace import run_after
 from shelld.inspection import input_reader
 from shelld.inspection.input_reader import Found, InputState, look
 from shelld.inspection.kernel import Wait, name_of, process
@@ -24,6 +25,21 @@ NO_ECHO = NEW_MODES._replace(echo=False)
 KEYS = NEW_MODES._replace(line_mode=False, echo=False)
 LONG_S = input_reader.LIKELY_AFTER_S
 SHORT_S = LONG_S / 2
+
+# Passes on its terminal to one with the same number, as a container may have. A child runs the
+# command. The argument is where devpts is mounted.
+RELAY_TO_THE_SAME_NUMBER = """
+import ctypes, os, select, sys
+folder, *command = sys.argv[1:]
+number = os.minor(os.fstat(0).st_rdev)
+masters = [os.open(f"{folder}/ptmx", os.O_RDWR | os.O_NOCTTY) for _ in range(number + 1)]
+ctypes.CDLL(None).unlockpt(masters[-1])
+if not os.fork():
+    os.setsid()
+    os.dup2(os.open(f"{folder}/{number}", os.O_RDWR), 0)
+    os.execvp(command[0], command)
+select.select([0, masters[-1]], [], [])
+"""
 
 
 @contextmanager
@@ -108,6 +124,35 @@ def test_hidden_reader_of_a_terminal_with_the_same_number_is_no_reader_of_ours()
         wait_for(lambda: find(pid, theirs, NO_ECHO, LONG_S) is not None, "the start of cat")
         ours = theirs._replace(group=os.getpgrp())
         assert find(pid, ours, NO_ECHO, LONG_S) is None
+
+
+@pytest.fixture
+def relay_to_the_same_number(tmp_path: Path) -> list[str]:
+    mounted = run_after('mount -t devpts -o newinstance,ptmxmode=666 devpts "$1"', str(tmp_path))
+    return [*mounted, sys.executable, "-c", RELAY_TO_THE_SAME_NUMBER, str(tmp_path)]
+
+
+def test_reader_behind_a_relay_is_found_on_a_terminal_with_the_same_number(
+    relay_to_the_same_number: list[str],
+) -> None:
+    with on_terminal(*relay_to_the_same_number, "cat") as (pid, source):
+
+        def cat_is_found() -> bool:
+            found = find(pid, source, LINES, SHORT_S)
+            return found is not None and (found.program, found.is_proved) == ("cat", True)
+
+        wait_for(cat_is_found, "cat to wait for input")
+        assert process(children(pid)[0]).terminal == source.file[0]
+
+
+@pytest.mark.usefixtures("hidden")
+def test_modes_of_a_hidden_relay_to_the_same_number_tell_nothing(
+    relay_to_the_same_number: list[str],
+) -> None:
+    with on_terminal(*relay_to_the_same_number, "cat") as (pid, source):
+        wait_for(lambda: list(map(name_of, children(pid))) == ["cat"], "the program behind it")
+        wait_for(lambda: process(pid).state == "S", "the relay to wait")
+        assert find(pid, source, KEYS, LONG_S) is None
 
 
 @pytest.mark.usefixtures("hidden")

@@ -190,11 +190,11 @@ def _reads(pid: int, about: Process, budget: _Budget) -> dict[tuple[int, ...], W
 
 def _reader(members: list[_Member], target: InputState, budget: _Budget) -> Found | None:
     """Return the process that reads the input, or a terminal to which a relay passes it on."""
-    wanted, seen = [target.source.file], {target.source.file}
+    wanted, seen = [target.source], {target.source}
     while wanted:
-        file = wanted.pop()
+        source = wanted.pop()
         for member in members:
-            wait = _wait_for(member, file, target.source)
+            wait = _wait_for(member, source)
             if wait is None or member.process is None:
                 continue
             # Another thread can pass on what this thread has read.
@@ -206,7 +206,7 @@ def _reader(members: list[_Member], target: InputState, budget: _Budget) -> Foun
             seen.update(inner)
             if not inner:
                 program = name_of(member.pid)
-                is_timed = wait.is_read and target.read_has_limit and file == target.source.file
+                is_timed = wait.is_read and target.read_has_limit and source == target.source
                 has_else = not is_only_read and _has_far_end(member, budget)
                 is_blocking = not (wait.has_limit or is_timed or has_else)
                 is_proved = is_only_read or program not in _REMOTE
@@ -234,30 +234,27 @@ def _has_far_end(member: _Member, budget: _Budget) -> bool:
         return True
 
 
-def _wait_for(member: _Member, file: tuple[int, ...], source: Source) -> Wait | None:
-    """Return how a process waits until it can read from a file; None if it does not."""
+def _wait_for(member: _Member, source: Source) -> Wait | None:
+    """Return how a process waits until it can read from a source; None if it does not."""
     about = member.process
     if about is None:
         return None
-    if (about.terminal,) == file:
-        is_reader = _is_in_front(about, source) if file == source.file else about.is_in_foreground
-        if not is_reader:
+    if (about.terminal,) == source.file:
+        group = about.terminal_group if source.group is None else source.group
+        if about.group != group:
             # The terminal would stop a process in the background.
             return None
-    return (member.reads or {}).get(file)
+    return (member.reads or {}).get(source.file)
 
 
-def _is_in_front(about: Process, source: Source) -> bool:
-    """Whether a process is in the foreground of our terminal.
+def _inner(pid: int) -> list[Source]:
+    """Return the terminals to which a process passes input on.
 
-    A terminal in a container may have the same number, but has another group in its foreground.
+    In a container, such a terminal may have the same number as ours. It has no group here, because
+    each process tells which group is in the foreground of its own terminal.
     """
-    return (about.terminal,) == source.file and about.group == source.group
-
-
-def _inner(pid: int) -> list[tuple[int, ...]]:
     try:
-        return [(device,) for device in inner_terminals(pid)]
+        return [Source(None, (device,)) for device in inner_terminals(pid)]
     except OSError:
         return []
 
@@ -278,14 +275,21 @@ def _is_relayed(members: list[_Member], source: Source) -> bool:
     Such a relay (sudo often is one) sets the modes that it needs itself, whatever the program
     behind it does. So the modes tell nothing about that program.
     """
-    terminals = {(0,), source.file}
     parents = {
         each.process.parent
         for each in members
-        if each.process is not None and (each.process.terminal,) not in terminals
+        if each.process is not None and each.process.terminal and not _is_on(each.process, source)
     }
     return any(each.reads is None and each.pid in parents for each in members)
 
 
+def _is_on(about: Process, source: Source) -> bool:
+    """Whether our terminal is that of a process.
+
+    A terminal in a container may have the same number, but has another group in its foreground.
+    """
+    return (about.terminal,) == source.file and about.terminal_group == source.group
+
+
 def _sleeps_in_foreground(about: Process, source: Source) -> bool:
-    return about.state == "S" and _is_in_front(about, source)
+    return about.state == "S" and _is_on(about, source) and about.is_in_foreground
