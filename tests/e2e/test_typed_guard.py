@@ -140,6 +140,13 @@ def test_keys_do_not_hide_a_forbidden_line(typing: Session, writes: list[Json]) 
     assert_refused(typing, writes)
 
 
+@pytest.mark.parametrize("key", ["BSpace", "C-c", "Enter"])
+def test_key_that_c_q_quotes_does_not_hide_a_forbidden_line(guarded: RawDaemon, key: str) -> None:
+    typing = at_prompt(guarded, f"stty -ixon; {BASH}")
+    # Bash erases the quoted key, and the character before it.
+    assert_refused(typing, [*text("forbiddenx"), keys("C-q", key, "BSpace", "BSpace", "Enter")])
+
+
 @pytest.mark.parametrize("shell", [BASH, DASH])
 def test_answer_of_the_terminal_does_not_hide_a_forbidden_line(
     guarded: RawDaemon, shell: str, tmp_path: Path

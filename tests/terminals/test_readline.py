@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import termios
 from collections.abc import Iterator
 
 import pytest
@@ -38,6 +39,7 @@ done
         # Quoted keys are text.
         ("ls\x16\x7f\x7f", "ls"),
         ("ls\x16\x16\x7f", "ls"),
+        ("ls\x11\x7f\x7f", "ls"),
         ("ls" + "\x16\x7f" * 2_000 + "\x7f" * 2_000, "ls"),
     ],
 )
@@ -56,6 +58,10 @@ def bash(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pty]:
     inputrc.write_text(r'"\e[3~": delete-char')
     pty = open_pty(Size(24, 200))
     os.set_blocking(pty.master, True)
+    # C-q reaches bash, as after `stty -ixon`.
+    attributes = termios.tcgetattr(pty.slave)
+    attributes[0] &= ~termios.IXON
+    termios.tcsetattr(pty.slave, termios.TCSANOW, attributes)
     environment = {**os.environ, "INPUTRC": str(inputrc), "TERM": "dumb", "LC_ALL": "C.UTF-8"}
     command = ["setsid", "-c", "bash", "--norc", "-c", READER]
     with subprocess.Popen(
@@ -82,7 +88,7 @@ KEYS = [
     *("\x01", "\x02", "\x05", "\x06", "\x08", "\x0b", "\x14", "\x15", "\x17", "\x19", "\x7f"),
     *("\x1b[C", "\x1b[D", "\x1bOD", "\x1b[H", "\x1b[F", "\x1b[3~"),
     *("\x1bb", "\x1bf", "\x1bd", "\x1bc", "\x1bl", "\x1bu", "\x1b\x7f"),
-    *("\x16\x7f", "\x16\x15", "\x16\x16", "\x16\x1b", "\x16a"),
+    *("\x16\x7f", "\x16\x15", "\x16\x16", "\x16\x1b", "\x16a", "\x11\x7f", "\x11a"),
 ]
 
 

@@ -25,6 +25,7 @@ from shelld.terminals.typed import Typed, readings, typed
         (b"a", b"b\x03c\n", [None, b"c"], b""),
         # Quoted.
         (b"a", b"b\x16\x03c\n", [b"ab\x16\x03c"], b""),
+        (b"a", b"b\x11\x03c\n", [b"ab\x11\x03c"], b""),
         (b"a", b"bQ\x03c\n", [b"abQ\x03c"], b""),
     ],
 )
@@ -51,6 +52,7 @@ def test_line_ends_and_interrupts_are_followed(
         (b"", b"<a\n\x03b\n", [None, b"b"], b"", [b"<a"]),
         # Quoted.
         (b"", b"a\x16\nb", [], b"a\x16\nb", [b"a\x16", b"a\x16\n"]),
+        (b"", b"a\x11\nb", [], b"a\x11\nb", [b"a\x11", b"a\x11\n"]),
         (b"aQ", b"\nb\n", [b"aQ\nb"], b"", [b"aQ"]),
     ],
 )
@@ -70,6 +72,14 @@ def test_beginning_of_a_long_line_is_shown_before_it_is_dropped() -> None:
     kept = b"x" * MAX_KEPT
     assert typed(b"", kept) == Typed([], kept, is_passed_on=False, parts=[])
     assert typed(b"ls", kept) == Typed([], kept, is_passed_on=False, parts=[b"ls" + kept])
+
+
+def test_key_that_the_terminal_swallows_quotes_nothing() -> None:
+    data = b"a\x11\x03b\x11\nc\x16\x03\n"
+    found = typed(b"", data, interrupt=b"\x03", lnext=b"\x16", swallowed=b"\x11\x13")
+    assert found.lines == [None, b"b\x11", b"c\x16\x03"]
+    found = typed(b"", b"a\x16\x03b\n", interrupt=b"\x03", swallowed=b"\x16\x11")
+    assert found.lines == [None, b"b"]
 
 
 def test_interrupt_without_effect_stays_in_the_line() -> None:
@@ -106,6 +116,16 @@ def test_unfinished_line_is_readable_once_it_is_passed_on(
         (b"\x1b[0nls /tmp\x17", ["ls ", "ls /tmp", "\x1b[0nls /", "ls /"]),
         # A quoted key is text, except for a shell that knows no quoting.
         (b"ls\x16\x7fx\x7f", ["ls\x7f", "l", "lsx", "ls", "x"]),
+        (b"ls\x11\x7fx\x7f", ["ls\x7f", "l", "lsx", "ls", "x"]),
+        # A terminal keeps C-q to itself, or a shell does not know C-v either.
+        (b"ls\x11\x16\x7f\x7f", ["l", "ls"]),
+        (
+            b"ls -a\x11\x03pwdx\x02\x0b",
+            [
+                *("ls -a\x03pwd", "ls -apwd", "ls -apwdx"),
+                *("ls -a", "pwd", "pwdx", "pwdx\x02\x0b"),
+            ],
+        ),
         (b"ls\x17pwd", ["pwd", "lspwd", "ls"]),
         (b"one\x01two", ["twoone", "onetwo", "one", "two"]),
         (b"one\x1bOC\x1b[Dtwo", ["ontwoe", "onetwo", "one", "two"]),
@@ -129,6 +149,7 @@ def test_readings_leave_out_keys(line: bytes, expected: list[str]) -> None:
         b"a" * 60_000 + b"\x01\x1bu" * 2_000,
         b"word " * 100 + b"\x1bb\x1b[A" * 2_000,
         b"a" * 60_000 + b"\x1b[D\x1b[C" * 2_000,
+        b"a" * 60_000 + b"\x16\x01\x16\x05" * 2_000,
     ],
 )
 def test_hostile_keys_take_little_time(line: bytes) -> None:

@@ -207,7 +207,13 @@ async def _type(
         edited = edit(line, content, modes, ignores_interrupt=is_ignored)
         if modes.line_mode:
             check_length(edited, "text", target.typed.kernel_line.text)
-        found = typed(rest, content, interrupt=interrupt, lnext=modes.lnext)
+        found = typed(
+            rest,
+            content,
+            interrupt=interrupt,
+            lnext=modes.lnext,
+            swallowed=modes.start + modes.stop,
+        )
         await lines.judge(found.readable, edited.texts)
         await lines.judge_parts(found.parts)
         await lines.judge_suffixes(found.first, starts)

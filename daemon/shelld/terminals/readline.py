@@ -10,12 +10,12 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Final
 
-# Inserts the next character, even if that is a key.
-QUOTE: Final = "\x16"
+# Each inserts the next character, even if that is a key.
+QUOTES: Final = "\x11\x16"
 # Escape sequences, Escape with the character after it, and all control characters except tabs and
 # newlines. A quoted control character is one key.
 KEY: Final = re.compile(
-    r"(\x1b(?:\[[0-?]*[ -/]*[@-~]|O[ -~]|.)?|\x16?[\x00-\x08\x0b-\x1f\x7f])", re.DOTALL
+    r"(\x1b(?:\[[0-?]*[ -/]*[@-~]|O[ -~]|.)?|[\x11\x16]?[\x00-\x08\x0b-\x1f\x7f])", re.DOTALL
 )
 
 
@@ -173,7 +173,7 @@ def edits(key: str) -> bool:
 
 
 def _is_quoted(key: str) -> bool:
-    return len(key) > 1 and key[0] == QUOTE
+    return len(key) > 1 and key[0] in QUOTES
 
 
 def edited(pieces: Sequence[str], *, is_typed_ahead: bool = False) -> str | None:

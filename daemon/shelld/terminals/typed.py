@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from shelld.terminals.dialogue import PASTE_END, PASTE_START
 from shelld.terminals.line_editor import MAX_KEPT, Line, edit, received
 from shelld.terminals.pty import NEW_MODES, Modes
-from shelld.terminals.readline import KEY, QUOTE, edited, edits, work
+from shelld.terminals.readline import KEY, QUOTES, edited, edits, work
 
 # Ctrl-D passes on a line before its end. So do the GNU readline keys that accept the line, expand
 # it, open it in an editor, or turn it into a comment or back into a command.
@@ -93,15 +93,23 @@ class Typed(NamedTuple):
         return [*self.lines, self.rest] if self.rest and self.is_passed_on else self.lines
 
 
-def typed(before: bytes, data: bytes, *, interrupt: bytes = b"", lnext: bytes = b"") -> Typed:
+def typed(
+    before: bytes,
+    data: bytes,
+    *,
+    interrupt: bytes = b"",
+    lnext: bytes = b"",
+    swallowed: bytes = b"",
+) -> Typed:
     """Return the result of typing `data` after `before`.
 
-    `interrupt`: a key that makes the program drop the line, unless the key `lnext` quotes it.
+    `interrupt`: a key that makes the program drop the line, unless it is quoted: by the key `lnext`
+    or as in readline. `swallowed`: keys that the terminal does not pass on.
     """
-    quotes = QUOTE.encode() + lnext
+    quotes = (QUOTES.encode() + lnext).translate(None, swallowed)
     ends = rb"\r\n?|\n|\x1b\[20[01]~"
     if interrupt:
-        ends += rb"|(?<![%s])%s" % (re.escape(quotes), re.escape(interrupt))
+        ends += b"|" + re.escape(interrupt)
     lines, parts = list[bytes | None](), list[bytes]()
     is_pasting = before.rfind(PASTE_START) > before.rfind(PASTE_END)
     start, part = 0, 1 + max(before.rfind(b"\n"), before.rfind(b"\r"))
@@ -109,12 +117,13 @@ def typed(before: bytes, data: bytes, *, interrupt: bytes = b"", lnext: bytes = 
     # The first bytes of a bracket may be in `before`.
     for match in re.compile(ends).finditer(whole, max(0, len(before) - len(PASTE_START) + 1)):
         found, at = match[0], match.start()
+        is_quoted = at > start and whole[at - 1] in quotes
         if found in (PASTE_START, PASTE_END):
             is_pasting = found == PASTE_START
-        elif at < len(before):
+        elif at < len(before) or (found == interrupt and is_quoted):
             # A newline in `before` is a part of the line, and an interrupt there had no effect.
             continue
-        elif found != interrupt and (is_pasting or (at > start and whole[at - 1] in quotes)):
+        elif found != interrupt and (is_pasting or is_quoted):
             parts.append(whole[part:at])
             part = match.end()
         else:
@@ -140,16 +149,14 @@ def readings(line: bytes) -> Iterator[str]:
     """
     shown = line.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
     pieces = KEY.split(shown)
-    whole = "".join(pieces[::2])
-    texts = [whole, *_limited(pieces[::2])]
-    # Following many keys in a long line would take too long.
-    if work(pieces) <= _MAX_WORK:
-        texts[1:1] = _limited(_between_unknown(pieces))
-        followed = [edited(pieces), edited(pieces, is_typed_ahead=True)]
-        if QUOTE in shown:
-            # Not every shell knows this key.
-            followed.append(edited(KEY.split(shown.replace(QUOTE, ""))))
-        texts[:0] = [text for text in followed if text is not None]
+    followed, between = list[str | None](), list[str]()
+    for variant in (pieces, *_with_fewer_quotes(shown)):
+        # Following many keys in a long line would take too long.
+        if work(variant) <= _MAX_WORK:
+            followed += [edited(variant), edited(variant, is_typed_ahead=True)]
+            between += _limited(_between_unknown(variant))
+    texts = [text for text in followed if text is not None]
+    texts += ["".join(pieces[::2]), *between, *_limited(pieces[::2])]
     if _TOGGLES_COMMENT in pieces:
         texts += [text.lstrip("# ") for text in texts]
     if len(pieces) > 1:
@@ -157,6 +164,16 @@ def readings(line: bytes) -> Iterator[str]:
     first, *others = dict.fromkeys(texts)
     yield first
     yield from (text for text in others if text.strip())
+
+
+def _with_fewer_quotes(shown: str) -> Iterator[list[str]]:
+    """Yield the pieces without the keys that quote. Not every shell knows these keys.
+
+    A terminal behind ours may keep C-q to itself, and pass C-v on.
+    """
+    for unknown in (QUOTES[:1], QUOTES):
+        if any(quote in shown for quote in unknown):
+            yield KEY.split(shown.translate(dict.fromkeys(map(ord, unknown))))
 
 
 def _edited_by_kernel(pieces: Sequence[str]) -> Iterator[str]:
