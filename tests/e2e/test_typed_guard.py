@@ -452,11 +452,19 @@ def test_shell_behind_a_program_that_passes_the_terminal_on_is_guarded(
     assert_taken_by_cat(guarded, typing)
 
 
-def test_line_that_an_inner_terminal_edits_is_judged(guarded: RawDaemon) -> None:
+@pytest.mark.parametrize(
+    "line",
+    [
+        # The words of the kernel's editor are shorter than those of readline.
+        "forb''xx\x17idden\n",
+        # It erases a byte with each key.
+        "forbidden\u00e9\x7f\x7f\n",
+    ],
+)
+def test_line_that_an_inner_terminal_edits_is_judged(guarded: RawDaemon, line: str) -> None:
     typing = Session(guarded, """python3 -c 'import pty; pty.spawn(["dash"])'; true""")
     assert wait_for_prompt(typing)["program"] == "dash"
-    # The words of the kernel's editor are shorter than those of readline.
-    assert typing.refused("forb''xx\x17idden\n")["code"] == 1002
+    assert typing.refused(line)["code"] == 1002
 
 
 def test_other_programs_on_a_terminal_get_any_line(guarded: RawDaemon, typing: Session) -> None:

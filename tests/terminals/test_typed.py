@@ -126,6 +126,9 @@ def test_unfinished_line_is_readable_once_it_is_passed_on(
                 *("ls -a", "pwd", "pwdx", "pwdx\x02\x0b"),
             ],
         ),
+        # Some terminals erase a byte, and not a whole character.
+        ("l\xe9\x7fs".encode(), ["ls", "l\xe9s", "l\xe9", "s", "l\ufffds"]),
+        (b"l\xff\xc3\xa9\x7f\x7f\x7fs", ["s", "l\ufffd\xe9s", "l\ufffd\xe9", "ls"]),
         (b"ls\x17pwd", ["pwd", "lspwd", "ls"]),
         (b"one\x01two", ["twoone", "onetwo", "one", "two"]),
         (b"one\x1bOC\x1b[Dtwo", ["ontwoe", "onetwo", "one", "two"]),

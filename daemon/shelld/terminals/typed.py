@@ -147,7 +147,8 @@ def readings(line: bytes) -> Iterator[str]:
     are those of the kernel: the shell may read from a terminal behind ours. Only the first reading
     may be empty.
     """
-    shown = line.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
+    line = line.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    shown = line.decode("utf-8", "replace")
     pieces = KEY.split(shown)
     followed, between = list[str | None](), list[str]()
     for variant in (pieces, *_with_fewer_quotes(shown)):
@@ -160,7 +161,7 @@ def readings(line: bytes) -> Iterator[str]:
     if _TOGGLES_COMMENT in pieces:
         texts += [text.lstrip("# ") for text in texts]
     if len(pieces) > 1:
-        texts += _edited_by_kernel(pieces)
+        texts += _edited_by_kernel(line)
     first, *others = dict.fromkeys(texts)
     yield first
     yield from (text for text in others if text.strip())
@@ -176,18 +177,22 @@ def _with_fewer_quotes(shown: str) -> Iterator[list[str]]:
             yield KEY.split(shown.translate(dict.fromkeys(map(ord, unknown))))
 
 
-def _edited_by_kernel(pieces: Sequence[str]) -> Iterator[str]:
-    """Yield what a new terminal makes of the pieces, if it edits them.
+def _edited_by_kernel(line: bytes) -> Iterator[str]:
+    """Yield what a new terminal makes of a line, if it changes the line.
 
-    A program in front of that terminal may keep escape sequences to itself. These include answers
-    that it got from our terminal.
+    Not every program that opens a terminal lets it erase a whole character of UTF-8. A program in
+    front of that terminal may keep escape sequences to itself. These include answers that it got
+    from our terminal.
     """
-    others = (piece for piece in pieces if not piece.startswith("\x1b"))
-    for keys in dict.fromkeys(("".join(pieces), "".join(others))):
-        now, lines, _ = edit(Line(), received(keys.encode(), NEW_MODES), NEW_MODES)
-        text = b"\n".join([*lines, now.passed + now.text]).decode("utf-8", "replace")
-        if text != keys:
-            yield text
+    pieces = KEY.split(line.decode("utf-8", "surrogateescape"))
+    others = "".join(piece for piece in pieces if not piece.startswith("\x1b"))
+    for keys in dict.fromkeys((line, others.encode("utf-8", "surrogateescape"))):
+        for utf8 in (True,) if keys.isascii() else (True, False):
+            modes = NEW_MODES._replace(utf8=utf8)
+            now, lines, _ = edit(Line(), received(keys, modes), modes)
+            text = b"\n".join([*lines, now.passed + now.text])
+            if text != keys:
+                yield text.decode("utf-8", "replace")
 
 
 def _between_unknown(pieces: Sequence[str]) -> Iterator[str]:
