@@ -459,6 +459,8 @@ def test_shell_behind_a_program_that_passes_the_terminal_on_is_guarded(
         "forb''xx\x17idden\n",
         # It erases a byte with each key.
         "forbidden\u00e9\x7f\x7f\n",
+        # It drops the end of a long line.
+        "forbidden".rjust(4_095) + "foo\n",
     ],
 )
 def test_line_that_an_inner_terminal_edits_is_judged(guarded: RawDaemon, line: str) -> None:

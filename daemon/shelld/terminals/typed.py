@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from shelld.terminals.dialogue import PASTE_END, PASTE_START
-from shelld.terminals.line_editor import MAX_KEPT, Line, edit, received
+from shelld.terminals.line_editor import MAX_KEPT, MAX_LINE_BYTES, Line, edit, received
 from shelld.terminals.pty import NEW_MODES, Modes
 from shelld.terminals.readline import KEY, QUOTES, edited, edits, work
 
@@ -160,7 +160,7 @@ def readings(line: bytes) -> Iterator[str]:
     texts += ["".join(pieces[::2]), *between, *_limited(pieces[::2])]
     if _TOGGLES_COMMENT in pieces:
         texts += [text.lstrip("# ") for text in texts]
-    if len(pieces) > 1:
+    if len(pieces) > 1 or len(line) > MAX_LINE_BYTES:
         texts += _edited_by_kernel(line)
     first, *others = dict.fromkeys(texts)
     yield first
