@@ -6,6 +6,9 @@ import unicodedata
 
 from shelld.screens.marks import Marks
 
+# Format characters that take a column in every terminal, such as the Arabic sign for a number.
+SHOWN = "\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2\U000110bd\U000110cd"
+
 
 def all_of(marks: Marks, text: str) -> str:
     return marks.join(text) + marks.release()
@@ -16,7 +19,7 @@ def test_every_mark_joins_and_nothing_else_does() -> None:
     expected = [
         character
         for character in characters
-        if unicodedata.category(character) in {"Mn", "Me", "Cf"}
+        if (unicodedata.category(character) in {"Mn", "Me", "Cf"} and character not in SHOWN)
         or "\u1160" <= character < "\u1200"
         or "\ud7b0" <= character < "\ud800"
     ]

@@ -18,6 +18,10 @@ _STAND_INS: Final = {1: range(0x100000, 0x10FFFE), 2: range(0x32400, 0x3FFFE)}
 _MAX_MARKS: Final = 16
 # Combining marks and format characters.
 _WITHOUT_WIDTH: Final = frozenset({"Mn", "Me", "Cf"})
+# Format characters with a width: signs that stand before a number or around it.
+_SHOWN: Final = frozenset(
+    "\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2\U000110bd\U000110cd"
+)
 # Vowels and finals of decomposed Korean syllables.
 _JAMO: Final = (range(0x1160, 0x1200), range(0xD7B0, 0xD800))
 # What is outside of large ranges without marks and stand-ins: Latin, symbols, box drawing, Chinese,
@@ -110,9 +114,10 @@ def _pattern(characters: set[str]) -> str:
 
 def _is_mark(character: str) -> bool:
     # The soft hyphen, a format character with a width, comes before.
-    return character >= "\u0300" and (
-        unicodedata.category(character) in _WITHOUT_WIDTH
-        or any(ord(character) in jamo for jamo in _JAMO)
+    if character < "\u0300" or character in _SHOWN:
+        return False
+    return unicodedata.category(character) in _WITHOUT_WIDTH or any(
+        ord(character) in jamo for jamo in _JAMO
     )
 
 
