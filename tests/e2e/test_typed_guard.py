@@ -140,6 +140,18 @@ def test_keys_do_not_hide_a_forbidden_line(typing: Session, writes: list[Json]) 
     assert_refused(typing, writes)
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "forbiddene\u0301\x7f\n",
+        "forbidden\u0e01\u0e47\x7f\n",
+        "forbidden/\u0928\u093e\u092e\x1b\x7f\x7f\n",
+    ],
+)
+def test_marks_that_keys_erase_do_not_hide_a_forbidden_line(typing: Session, line: str) -> None:
+    assert_refused(typing, text(line))
+
+
 @pytest.mark.parametrize("key", ["BSpace", "C-c", "Enter"])
 def test_key_that_c_q_quotes_does_not_hide_a_forbidden_line(guarded: RawDaemon, key: str) -> None:
     typing = at_prompt(guarded, f"stty -ixon; {BASH}")

@@ -36,6 +36,17 @@ done
         ("one two\x02\x0b", "one tw"),
         ("echo rm -rf /\x17\x17\x17\x01\x1b[3~\x1b[3~\x1b[3~\x1b[3~\x1b[3~\x19", "rm -rf /"),
         ("a\x1b[Ab", "ab"),
+        # A character goes with its marks.
+        ("rm /e\u0301\x7f", "rm /"),
+        ("rm /xe\u0301\x02\x02\x0b", "rm /"),
+        ("e\u0301rm\x01\x1b[3~", "rm"),
+        ("e\u0301rm\x01\x06\x0b", "e\u0301"),
+        ("rm ae\u0301\x14", "rm e\u0301a"),
+        ("e\u0301\x14", "e\u0301"),
+        ("rm /re\u0301sume\u0301\x1b\x7f", "rm /"),
+        # This vowel sign has a width.
+        ("rm /\u0928\u093e\u092e\x1b\x7f", "rm /"),
+        ("x\u00b2y\x1b\x7f", "x\u00b2"),
         # Quoted keys are text.
         ("ls\x16\x7f\x7f", "ls"),
         ("ls\x16\x16\x7f", "ls"),
@@ -84,7 +95,8 @@ def read_to(descriptor: int, end: bytes) -> bytes:
 
 
 KEYS = [
-    *("a", "B", "7", " ", "-", "ab", "cd ef", "\u00e9"),
+    *("a", "B", "7", " ", "-", "ab", "cd ef"),
+    *("\u00e9", "e\u0301", "\u0928\u093e", "\u2764\ufe0f", "\u00b2"),
     *("\x01", "\x02", "\x05", "\x06", "\x08", "\x0b", "\x14", "\x15", "\x17", "\x19", "\x7f"),
     *("\x1b[C", "\x1b[D", "\x1bOD", "\x1b[H", "\x1b[F", "\x1b[3~"),
     *("\x1bb", "\x1bf", "\x1bd", "\x1bc", "\x1bl", "\x1bu", "\x1b\x7f"),

@@ -155,6 +155,7 @@ def test_readings_leave_out_keys(line: bytes, expected: list[str]) -> None:
         b"a" * 60_000 + b"\x01\x1bu" * 2_000,
         b"word " * 100 + b"\x1bb\x1b[A" * 2_000,
         b"a" * 60_000 + b"\x1b[D\x1b[C" * 2_000,
+        (b"x" + "\u0301".encode() * 20_000 + b"\x02\x06" * 1_000),
         b"a" * 60_000 + b"\x16\x01\x16\x05" * 2_000,
     ],
 )

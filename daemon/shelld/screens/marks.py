@@ -7,23 +7,16 @@ character and its marks: a stand-in of the same width, from a range that hardly 
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Callable
 from typing import Final
+
+from shelld.terminals.characters import is_mark
 
 # Where stand-ins come from, by their width: characters for private use, and characters that are not
 # assigned, but are wide. A character from here that a program writes gets a stand-in, too.
 _STAND_INS: Final = {1: range(0x100000, 0x10FFFE), 2: range(0x32400, 0x3FFFE)}
 # More marks on one character are dropped.
 _MAX_MARKS: Final = 16
-# Combining marks and format characters.
-_WITHOUT_WIDTH: Final = frozenset({"Mn", "Me", "Cf"})
-# Format characters with a width: signs that stand before a number or around it.
-_SHOWN: Final = frozenset(
-    "\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2\U000110bd\U000110cd"
-)
-# Vowels and finals of decomposed Korean syllables.
-_JAMO: Final = (range(0x1160, 0x1200), range(0xD7B0, 0xD800))
 # What is outside of large ranges without marks and stand-ins: Latin, symbols, box drawing, Chinese,
 # Japanese, Korean.
 _UNUSUAL: Final = re.compile(
@@ -55,7 +48,7 @@ class Marks:
         """Return what to feed the emulator. The last character is held back for its marks."""
         text = self._held + (text.replace(_DELETE, "") if _DELETE in text else text)
         last = max(len(text) - 1, 0)
-        while last and _is_mark(text[last]):
+        while last and is_mark(text[last]):
             last -= 1
         self._held = text[last : last + 1 + _MAX_MARKS]
         return self._joined(text[:last])
@@ -80,7 +73,7 @@ class Marks:
 
         def joined(match: re.Match[str]) -> str:
             whole, start = match[0], match.start()
-            if _is_mark(whole[0]):
+            if is_mark(whole[0]):
                 return ""
             earlier = text[max(0, start - _MAX_SEQUENCE) : start]
             if start < _MAX_SEQUENCE:
@@ -106,19 +99,10 @@ class Marks:
 
 def _pattern(characters: set[str]) -> str:
     """Return a pattern for what needs a stand-in in a text, or must be dropped; "" for nothing."""
-    marks = "".join(sorted(filter(_is_mark, characters)))
+    marks = "".join(sorted(filter(is_mark, characters)))
     reserved = "".join(sorted(filter(_is_stand_in, characters)))
     patterns = [rf"[^{_CONTROLS}{marks}][{marks}]+|[{marks}]+"] if marks else []
     return "|".join([*patterns, f"[{reserved}]"] if reserved else patterns)
-
-
-def _is_mark(character: str) -> bool:
-    # The soft hyphen, a format character with a width, comes before.
-    if character < "\u0300" or character in _SHOWN:
-        return False
-    return unicodedata.category(character) in _WITHOUT_WIDTH or any(
-        ord(character) in jamo for jamo in _JAMO
-    )
 
 
 def _is_stand_in(character: str) -> bool:

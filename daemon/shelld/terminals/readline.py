@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from shelld.terminals.characters import is_in_word, is_mark
+
 # Each inserts the next character, even if that is a key.
 QUOTES: Final = "\x11\x16"
 # Escape sequences, Escape with the character after it, and all control characters except tabs and
@@ -30,13 +32,32 @@ class _Line:
         self.is_killing = False
         self.joins_kills = False
 
+    def _last(self) -> int:
+        """Return where the last character before the cursor begins. Its marks belong to it."""
+        place = len(self.before) - 1
+        while place > 0 and is_mark(self.before[place]):
+            place -= 1
+        return max(place, 0)
+
+    def _take_next(self) -> list[str]:
+        """Cut out the character after the cursor, with its marks, and with marks before it."""
+        place = len(self.after)
+        while place and is_mark(self.after[place - 1]):
+            place -= 1
+        place = max(place - 1, 0)
+        while place and is_mark(self.after[place - 1]):
+            place -= 1
+        taken = self.after[place:]
+        del self.after[place:]
+        return taken[::-1]
+
     def left(self) -> None:
-        if self.before:
-            self.after.append(self.before.pop())
+        start = self._last()
+        self.after += reversed(self.before[start:])
+        del self.before[start:]
 
     def right(self) -> None:
-        if self.after:
-            self.before.append(self.after.pop())
+        self.before += self._take_next()
 
     def home(self) -> None:
         self.after += reversed(self.before)
@@ -47,22 +68,22 @@ class _Line:
         self.after.clear()
 
     def word_left(self) -> None:
-        while self.before and not self.before[-1].isalnum():
+        while self.before and not is_in_word(self.before[self._last()]):
             self.left()
-        while self.before and self.before[-1].isalnum():
+        while self.before and is_in_word(self.before[self._last()]):
             self.left()
 
     def word_right(self) -> None:
-        while self.after and not self.after[-1].isalnum():
+        while self.after and not is_in_word(self.after[-1]):
             self.right()
-        while self.after and self.after[-1].isalnum():
+        while self.after and is_in_word(self.after[-1]):
             self.right()
 
     def erase(self) -> None:
-        del self.before[-1:]
+        del self.before[self._last() :]
 
     def delete(self) -> None:
-        del self.after[-1:]
+        self._take_next()
 
     def kill_before(self) -> None:
         self._kill_back_to(0)
@@ -94,11 +115,15 @@ class _Line:
         self.before += self.killed
 
     def transpose(self) -> None:
-        if not self.after and len(self.before) > 1:
+        if not self.before or len(self.before) + len(self.after) == 1:
+            return
+        if not self.after:
             self.left()
-        if self.before and self.after:
-            self.before[-1], self.after[-1] = self.after[-1], self.before[-1]
-            self.right()
+        start = self._last()
+        taken = self.before[start:]
+        del self.before[start:]
+        self.right()
+        self.before += taken
 
     def upper(self) -> None:
         self._change_word(str.upper)
@@ -126,7 +151,7 @@ class _Line:
 
 
 def _capital(word: str) -> str:
-    first = next((place for place, each in enumerate(word) if each.isalnum()), 0)
+    first = next((place for place, each in enumerate(word) if is_in_word(each)), 0)
     return word[:first] + word[first : first + 1].upper() + word[first + 1 :].lower()
 
 
@@ -156,15 +181,21 @@ _EDITS: Final[dict[str, Callable[[_Line], None]]] = {
 }
 
 
-# These keys take the same time whatever the length of the line.
+# These keys take the same time whatever the length of the line, except for marks.
 _STEPS: Final = frozenset((_Line.left, _Line.right, _Line.erase, _Line.delete))
 
 
 def work(pieces: Sequence[str]) -> int:
-    """Return the maximum of keys times characters in `edited`. A step counts as one character."""
+    """Return the maximum of keys times characters in `edited`. A step counts as one character, and
+    as all marks of the line.
+    """
     longest = longest_line(pieces)
+    step = 1
+    if len(pieces) > 1:
+        texts = (text for text in pieces[::2] if not text.isascii())
+        step += 2 * sum(sum(map(is_mark, text)) for text in texts)
     edits = (_EDITS.get(key) for key in pieces[1::2])
-    return sum(1 if edit is None or edit in _STEPS else longest for edit in edits)
+    return sum(1 if edit is None else step if edit in _STEPS else longest for edit in edits)
 
 
 def edits(key: str) -> bool:
