@@ -254,6 +254,11 @@ def test_line_after_a_byte_for_read_is_judged(guarded: RawDaemon) -> None:
     assert_refused(typing, text("forbidden\n"))
 
 
+def test_beginning_of_a_character_does_not_hide_a_forbidden_line(typing: Session) -> None:
+    line = base64.b64encode(b"forbidden\xf0\x9f\n").decode()
+    assert_refused(typing, [{"base64": line}])
+
+
 def test_refused_write_leaves_the_judgement_unchanged(guarded: RawDaemon) -> None:
     typing = at_prompt(guarded, DASH)
     typing.write("for x in forbidden; do\n")

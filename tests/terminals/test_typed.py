@@ -129,6 +129,8 @@ def test_unfinished_line_is_readable_once_it_is_passed_on(
         # Some terminals erase a byte, and not a whole character.
         ("l\xe9\x7fs".encode(), ["ls", "l\xe9s", "l\xe9", "s", "l\ufffds"]),
         (b"l\xff\xc3\xa9\x7f\x7f\x7fs", ["s", "l\ufffd\xe9s", "l\ufffd\xe9", "ls"]),
+        # Readline drops the beginning of a character.
+        (b"ls \xf0\x9f", ["ls \ufffd", "ls "]),
         # A terminal drops the end of a long line.
         (b"x" * 4_095 + b"yz", ["x" * 4_095 + "yz", "x" * 4_095]),
         (b"x" * 4_095, ["x" * 4_095]),

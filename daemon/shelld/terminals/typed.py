@@ -151,7 +151,11 @@ def readings(line: bytes) -> Iterator[str]:
     shown = line.decode("utf-8", "replace")
     pieces = KEY.split(shown)
     followed, between = list[str | None](), list[str]()
-    for variant in (pieces, *_with_fewer_quotes(shown)):
+    variants = [pieces, *_with_fewer_quotes(shown)]
+    if "\ufffd" in shown:
+        # Readline drops the beginning of a character if a key or the end of the line follows.
+        variants.append(KEY.split(line.decode("utf-8", "ignore")))
+    for variant in variants:
         # Following many keys in a long line would take too long.
         if work(variant) <= _MAX_WORK:
             followed += [edited(variant), edited(variant, is_typed_ahead=True)]
