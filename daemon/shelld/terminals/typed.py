@@ -150,6 +150,10 @@ def readings(line: bytes) -> Iterator[str]:
     line = line.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     shown = line.decode("utf-8", "replace")
     pieces = KEY.split(shown)
+    # Usual lines must cost little.
+    if len(pieces) == 1 and "\ufffd" not in shown and len(line) <= MAX_LINE_BYTES:
+        yield shown
+        return
     followed, between = list[str | None](), list[str]()
     variants = [pieces, *_with_fewer_quotes(shown)]
     if "\ufffd" in shown:
@@ -164,8 +168,7 @@ def readings(line: bytes) -> Iterator[str]:
     texts += ["".join(pieces[::2]), *between, *_limited(pieces[::2])]
     if _TOGGLES_COMMENT in pieces:
         texts += [text.lstrip("# ") for text in texts]
-    if len(pieces) > 1 or len(line) > MAX_LINE_BYTES:
-        texts += _edited_by_kernel(line)
+    texts += _edited_by_kernel(line)
     first, *others = dict.fromkeys(texts)
     yield first
     yield from (text for text in others if text.strip())
