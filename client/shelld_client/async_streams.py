@@ -57,10 +57,6 @@ class AsyncBegin(Protocol):
     def __call__(self, call: Call[Any], undo: Undo) -> AsyncOngoing: ...
 
 
-class _AlreadyIterating(RuntimeError):
-    """A signal handler or finaliser asked for an item, but it has interrupted the taking of one."""
-
-
 class _Items(Generic[T]):
     """An iterator. One task or thread at a time takes an item, with all that this entails."""
 
@@ -77,15 +73,21 @@ class _Items(Generic[T]):
         async with self._taking:
             if self._is_taking:
                 # The next item may be in the hands of the interrupted code.
-                raise _AlreadyIterating("the iteration was interrupted while it took an item")
+                raise RuntimeError("the iteration was interrupted while it took an item")
             self._is_taking = True
             try:
                 return await self._next()
+            except BaseException:
+                self._next_has_failed()
+                raise
             finally:
                 self._is_taking = False
 
     async def _next(self) -> T:
         raise NotImplementedError
+
+    def _next_has_failed(self) -> None:
+        """React to an exception of `_next`, a cancellation or an interrupt."""
 
 
 class _Iteration(_Items[T]):
@@ -238,16 +240,9 @@ class AsyncOutputStream(_Iteration[OutputEvent | BashResult | BackgroundResult])
         # Only now: after an interrupt in the steps above, another call repeats them.
         self._ongoing = None
 
-    async def __anext__(self) -> OutputEvent | BashResult | BackgroundResult:
-        try:
-            return await super().__anext__()
-        except _AlreadyIterating:
-            # The interrupted code goes on.
-            raise
-        except BaseException:
-            # Also if the iteration is cancelled or interrupted.
-            self.end()
-            raise
+    def _next_has_failed(self) -> None:
+        # An interrupt may have lost an item, even the last one. So no caller may wait for more.
+        self.end()
 
     async def _next(self) -> OutputEvent | BashResult | BackgroundResult:
         ongoing = self._ongoing

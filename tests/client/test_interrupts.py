@@ -20,7 +20,7 @@ import anyio.lowlevel
 import pytest
 
 from both_clients import ANSWERING, peer
-from shelld_client import AsyncClient, Client, OutputStream, ShellError
+from shelld_client import AsyncClient, BashResult, Client, OutputStream, ShellError
 from shelld_protocol.event_methods import MAX_SUBSCRIPTIONS
 from support import is_alive, wait_for
 
@@ -307,3 +307,28 @@ def test_interrupted_continuation_ends_with_the_block_that_began_it() -> None:
         with ExitStack() as stack:
             for _ in range(MAX_SUBSCRIPTIONS):
                 stack.enter_context(client.events())
+
+
+def test_refused_nested_iteration_ends_the_interrupted_one() -> None:
+    with Client.spawn() as client:
+        refusals, step, was_within = 0, 1, True
+        while was_within:
+            stream = client.stream("echo out")
+            signal.signal(signal.SIGINT, lambda *_, stream=stream: next(stream))
+            interrupter = Interrupter(step)
+            sys.settrace(interrupter)
+            try:
+                with suppress(StopIteration):
+                    while not isinstance(next(stream), BashResult):
+                        pass
+            except RuntimeError as error:
+                sys.settrace(None)
+                assert "interrupted while it took an item" in str(error)
+                # The lost item may be the last one, so the next call must not wait for more.
+                assert list(stream) == []
+                refusals += 1
+            finally:
+                sys.settrace(None)
+            was_within = interrupter.steps_left < 0
+            step += 7
+        assert refusals > 20
