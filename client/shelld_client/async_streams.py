@@ -60,6 +60,9 @@ class AsyncBegin(Protocol):
 class _Items(Generic[T]):
     """An iterator. One task or thread at a time takes an item, with all that this entails."""
 
+    # Class attributes, here and below, are for `__del__`, even if `__init__` has failed.
+    _ongoing: AsyncOngoing | None = None
+
     def __init__(self) -> None:
         # `Client` has a reentrant lock here, so that a signal handler or finaliser does not wait
         # for the code that it has interrupted.
@@ -70,6 +73,8 @@ class _Items(Generic[T]):
         return self
 
     async def __anext__(self) -> T:
+        if (ongoing := self._ongoing) is not None:
+            ongoing.check_taker()
         async with self._taking:
             if self._is_taking:
                 # The next item may be in the hands of the interrupted code.
@@ -93,8 +98,6 @@ class _Items(Generic[T]):
 class _Iteration(_Items[T]):
     """An iteration, which ends with its block, with `end`, or when it is dropped."""
 
-    # For `__del__`, even if `__init__` has failed.
-    _ongoing: AsyncOngoing | None = None
     _is_over = False
 
     async def __aexit__(
@@ -332,8 +335,6 @@ class AsyncJob(_Items[Event]):
     Use it with ``async with``. Iterate over it for its events: output, and `ExitEvent` at the end.
     """
 
-    # For `__del__`, even if `__init__` has failed.
-    _ongoing: AsyncOngoing | None = None
     _is_killed = False
 
     def __init__(self, begin: AsyncBegin, finish: AsyncRequest, call: Call[AnyBashResult]) -> None:

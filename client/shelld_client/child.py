@@ -337,10 +337,13 @@ class SpawnedClient:
         """Whether this copy is in a fork of the process that started the daemon."""
         return self._entered_in is not None and self._entered_in != os.getpid()
 
-    def _raise_if_unusable(self) -> None:
-        """Raise the error of a call that cannot be made."""
+    def _raise_if_forked(self) -> None:
         if self._is_forked:
             raise DaemonExited("the client was entered in another process")
+
+    def _raise_if_unusable(self) -> None:
+        """Raise the error of a call that cannot be made."""
+        self._raise_if_forked()
         if self._failure is not None:
             # A copy, because raising an exception writes a traceback into it.
             raise copy.copy(self._failure)

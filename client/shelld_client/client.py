@@ -162,12 +162,18 @@ class AsyncClient(SpawnedClient, AsyncMethods):
             raise pending.answer
         return call.decode(pending.answer)
 
+    def _check_taker(self) -> None:
+        """Raise an error if nothing would wake this task."""
+        self._raise_if_forked()
+        has_left = self._left is not None and self._left.is_set()
+        is_entered = self._background is not None and not has_left
+        if is_entered and current_token() != self._event_loop:
+            # The other event loop may even have ended.
+            raise RuntimeError("the client was entered on another event loop")
+
     def _usable_transport(self) -> Transport:
         """Return the transport. Raises `ShellError`, or RuntimeError on the wrong event loop."""
-        is_entered = self._background is not None and self._left is None and not self._is_forked
-        if is_entered and current_token() != self._event_loop:
-            # Nothing would wake this task. The other event loop may even have ended.
-            raise RuntimeError("the client was entered on another event loop")
+        self._check_taker()
         self._raise_if_unusable()
         assert self._transport is not None
         return self._transport
@@ -185,6 +191,7 @@ class AsyncClient(SpawnedClient, AsyncMethods):
             AsyncMailbox(),
             call,
             check=self._raise_if_unusable,
+            check_taker=self._check_taker,
             undo=undo,
         )
 

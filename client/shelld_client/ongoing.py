@@ -26,7 +26,8 @@ def nothing_to_undo(_result: bytes) -> None:
 class Ongoing:
     """Sends a request. Raises `ShellError` if that is impossible, and the exceptions of `check`.
 
-    `check` is called once the request is known to the connection.
+    `check` is called once the request is known to the connection. `check_taker` raises if nothing
+    would wake its caller. Call it before you wait for an item, or for another taker.
     """
 
     # For `__del__`, even if `__init__` has failed.
@@ -40,8 +41,10 @@ class Ongoing:
         call: Call[Any],
         *,
         check: Callable[[], None],
+        check_taker: Callable[[], None],
         undo: Undo,
     ) -> None:
+        self.check_taker = check_taker
         self._connection = connection
         self._send = send
         self._mailbox = mailbox

@@ -56,6 +56,9 @@ class Begin(Protocol):
 class _Items(Generic[T]):
     """An iterator. One task or thread at a time takes an item, with all that this entails."""
 
+    # Class attributes, here and below, are for `__del__`, even if `__init__` has failed.
+    _ongoing: Ongoing | None = None
+
     def __init__(self) -> None:
         # `Client` has a reentrant lock here, so that a signal handler or finaliser does not wait
         # for the code that it has interrupted.
@@ -66,6 +69,8 @@ class _Items(Generic[T]):
         return self
 
     def __next__(self) -> T:
+        if (ongoing := self._ongoing) is not None:
+            ongoing.check_taker()
         with self._taking:
             if self._is_taking:
                 # The next item may be in the hands of the interrupted code.
@@ -89,8 +94,6 @@ class _Items(Generic[T]):
 class _Iteration(_Items[T]):
     """An iteration, which ends with its block, with `end`, or when it is dropped."""
 
-    # For `__del__`, even if `__init__` has failed.
-    _ongoing: Ongoing | None = None
     _is_over = False
 
     def __exit__(
@@ -328,8 +331,6 @@ class Job(_Items[Event]):
     Use it with ``with``. Iterate over it for its events: output, and `ExitEvent` at the end.
     """
 
-    # For `__del__`, even if `__init__` has failed.
-    _ongoing: Ongoing | None = None
     _is_killed = False
 
     def __init__(self, begin: Begin, finish: Request, call: Call[AnyBashResult]) -> None:

@@ -130,6 +130,11 @@ class Client(SpawnedClient, Methods):
     def _finish(self, call: Call[T]) -> T:
         return self._request(call)
 
+    def _check_taker(self) -> None:
+        self._raise_if_forked()
+        if not may_wait():
+            raise ShellError("nobody can wait here for the next item")
+
     def _begin(self, call: Call[Any], undo: Undo) -> Ongoing:
         pump = self._usable_pump(call)
         if not may_wait():
@@ -141,6 +146,7 @@ class Client(SpawnedClient, Methods):
             call,
             # If the client has failed since the first check, `_ended` has not seen this call.
             check=self._raise_if_unusable,
+            check_taker=self._check_taker,
             undo=undo,
         )
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import pytest
 
 from both_clients import ASYNC_ONLY, Spawn, peer, text_of
@@ -299,6 +300,27 @@ async def test_nobody_can_iterate_before_the_entry_is_done() -> None:
                     with pytest.raises(RuntimeError, match="with block"):
                         await anext(iterator)
                     tasks.cancel_scope.cancel()
+
+
+@ASYNC_ONLY
+@pytest.mark.parametrize("what", ["events", "job", "stream"])
+async def test_iterating_on_another_event_loop_is_refused(what: str) -> None:
+    async with AsyncClient.spawn() as shell:
+        begun: dict[str, Any] = {
+            "events": shell.events(),
+            "job": shell.start("sleep 300"),
+            "stream": shell.stream("echo begun; sleep 300"),
+        }
+        async with begun[what] as items:
+            if what == "stream":
+                await anext(items)
+            async with anyio.create_task_group() as tasks:
+                for _ in ("nobody takes an item", "another task waits for an item"):
+                    with pytest.raises(RuntimeError, match="entered on another event loop"):
+                        await anyio.to_thread.run_sync(anyio.run, items.__anext__)
+                    tasks.start_soon(items.__anext__)
+                    await anyio.wait_all_tasks_blocked()
+                tasks.cancel_scope.cancel()
 
 
 async def test_end_of_the_daemon_ends_the_events(spawn: Spawn) -> None:

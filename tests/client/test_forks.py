@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import sys
 import threading
 import traceback
@@ -32,6 +33,8 @@ def in_child(work: Callable[[], object]) -> int:
     pid = os.fork()
     if pid == 0:
         code = 1
+        # A child that hangs fails the test and does not outlive it.
+        signal.alarm(30)
         try:
             work()
             code = 0
@@ -53,6 +56,25 @@ def test_a_forked_child_cannot_use_the_client() -> None:
     with Client.spawn() as client:
         assert in_child(lambda: refuses(client)) == 0
         assert client.bash("echo PARENT", session=None).stdout == "PARENT\n"
+
+
+@pytest.mark.parametrize("what", ["events", "start", "stream"])
+def test_a_forked_child_cannot_iterate(what: str) -> None:
+    with Client.spawn() as client:
+        begun: dict[str, Any] = {
+            "events": client.events(),
+            "start": client.start("sleep 300"),
+            "stream": client.stream("echo begun; sleep 300"),
+        }
+        with begun[what] as items:
+            if what == "stream":
+                next(items)
+
+            def iterate() -> None:
+                with pytest.raises(DaemonExited, match="another process"):
+                    next(items)
+
+            assert in_child(iterate) == 0
 
 
 def run_in_child(client: Client) -> None:

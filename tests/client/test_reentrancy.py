@@ -176,6 +176,24 @@ def test_request_from_client_thread_is_sent(monkeypatch: pytest.MonkeyPatch) -> 
         assert client.bash_output(job.bash_id, wait=60_000, until="exit").status == "killed"
 
 
+def test_iterating_in_client_thread_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    interlopers: list[Interloper] = []
+    in_pump(monkeypatch, interlopers)
+    refused: list[str] = []
+    with Client.spawn() as client, client.stream("echo begun; sleep 300") as stream:
+        next(stream)
+
+        def iterate() -> None:
+            with pytest.raises(ShellError) as error:
+                next(stream)
+            refused.append(str(error.value))
+
+        interlopers.append(Interloper(1, iterate))
+        client.ping()
+        client.ping()
+    assert refused == ["nobody can wait here for the next item"]
+
+
 def test_leaving_in_client_thread_ends_daemon(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
