@@ -314,7 +314,11 @@ def test_refused_nested_iteration_ends_the_interrupted_one() -> None:
         refusals, step, was_within = 0, 1, True
         while was_within:
             stream = client.stream("echo out")
-            signal.signal(signal.SIGINT, lambda *_, stream=stream: next(stream))
+
+            def take(*_: object, stream: OutputStream = stream) -> None:
+                next(stream)
+
+            signal.signal(signal.SIGINT, take)
             interrupter = Interrupter(step)
             sys.settrace(interrupter)
             try:
