@@ -6,6 +6,7 @@ import gc
 import itertools
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ from shelld_client import (
     CommandBlocked,
     CommandTimedOut,
     DaemonExited,
+    Event,
+    ExitEvent,
     OutputEvent,
     ShellError,
     ShuttingDown,
@@ -243,11 +246,38 @@ async def test_stream_counts_what_is_lost_once(
     assert len(text_of(items)) + dropped == result.stdout_bytes
 
 
+async def test_half_a_character_is_no_part_of_a_stream(spawn: Spawn, tmp_path: Path) -> None:
+    gate = Gate(tmp_path / "gate")
+    async with spawn() as shell:
+        command = rf"({gate.wait}; printf '\251') & printf 'end\303'"
+        *output, result = [item async for item in shell.stream(command)]
+        assert [(each.text, each.end) for each in output] == [("end", 3)]
+        assert (result.stdout, result.stdout_bytes) == ("end", 4)
+        gate.open()
+        with anyio.fail_after(60):
+            while not (rest := await shell.bash_output(result.bash_id)).stdout:
+                await anyio.sleep(0.01)
+        assert rest.stdout == "\u00e9"
+
+
+def skipped_to_the_end(take_event: Callable[[Any, Event], None]) -> Callable[[Any, Event], None]:
+    """Return a function that takes events as if the daemon had skipped all output at the end."""
+
+    def take(box: Any, event: Event) -> None:
+        if isinstance(event, ExitEvent):
+            event.stdout_bytes = 4
+        take_event(box, event)
+
+    return take
+
+
 async def test_stream_counts_a_skipped_part_of_a_character(
     spawn: Spawn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # All output is skipped, and read again.
     monkeypatch.setattr("shelld_client.mailbox.MAX_HELD_CHARACTERS", -1)
+    for kind in (Mailbox, AsyncMailbox):
+        monkeypatch.setattr(kind, "take_event", skipped_to_the_end(kind.take_event))
     async with spawn() as shell:
         # A process is left, so more may be written.
         items = [item async for item in shell.stream(r"setsid sleep 300 & printf 'end\303'")]

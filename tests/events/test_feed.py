@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import anyio
 import anyio.lowlevel
+import pytest
 from msgspec import structs
 
 from shelld.events.feed import Feed
@@ -117,6 +118,26 @@ async def test_end_counts_only_the_output_that_was_sent() -> None:
     sent = sum(len(each.text) for each in client.received if isinstance(each, OutputEvent))
     (last,) = [each for each in client.received if isinstance(each, ExitEvent)]
     assert last.stdout_bytes == sent
+
+
+@pytest.mark.parametrize("half", ["\u20ac".encode()[:2], b"\x1b[3"])
+async def test_half_a_unit_is_left_for_readers_while_a_process_may_write_the_rest(
+    half: bytes,
+) -> None:
+    shell, client = running_shell(), Client()
+    feed = feed_of(shell, client)
+    shell.output.append(shell.stdout, b"out" + half)
+    shell.leftover = [7]
+    shell.end(0, None)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(feed.run)
+        await feed.end_told.wait()
+        feed.close()
+    output, last = client.received
+    assert isinstance(output, OutputEvent)
+    assert (output.text, output.end, output.dropped) == ("out", 3, 0)
+    assert isinstance(last, ExitEvent)
+    assert (last.stdout_bytes, last.skipped) == (3, 0)
 
 
 async def test_skipped_output_ends_where_a_sequence_does() -> None:

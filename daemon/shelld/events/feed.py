@@ -132,7 +132,7 @@ class Feed:
         while True:
             await shell.wait_until(lambda: self._has_ended or shell.output.written != self._seen)
             has_ended, before = self._has_ended, dict(self._positions)
-            await self.send_output(final=has_ended)
+            await self.send_output(is_last=has_ended)
             if has_ended:
                 return
             if self._positions == before:
@@ -145,32 +145,35 @@ class Feed:
                 )
             await checkpoint()
 
-    async def send_output(self, *, final: bool = False) -> None:
+    async def send_output(self, *, is_last: bool = False) -> None:
         """Send all output written so far, or skip it if the client is slow.
 
-        `final`: nothing more will be sent, so the last unit is sent even if it is incomplete.
+        An incomplete unit is left for later while something may still write the rest of it.
+        `is_last`: there is no later, so a slow client's output is skipped to its end.
         """
         if "output" not in self._options.events:
             return
         async with self._sending:
             shell = self.shell
-            final = final or shell.output_is_complete
+            final = shell.output_is_complete
             self._seen = shell.output.written
             for name, stream in self._streams.items():
                 # Output that arrives during this call is for the next call.
                 stop = stream.store.written
                 turn_ends = self._positions[name] + _TURN_BYTES
-                while self._positions[name] < stop and await self._send_from(name, stop, final):
+                while self._positions[name] < stop and await self._send_from(
+                    name, stop, final=final, is_last=is_last
+                ):
                     if self._positions[name] >= turn_ends:
                         turn_ends = self._positions[name] + _TURN_BYTES
                         await checkpoint()
 
-    async def _send_from(self, name: StreamName, stop: int, final: bool) -> bool:
+    async def _send_from(self, name: StreamName, stop: int, *, final: bool, is_last: bool) -> bool:
         """Send or skip the next part of a stream up to `stop`. Return whether one was sent."""
         store, start, strip = self._streams[name].store, self._positions[name], self._options.strip
         max_bytes = self._options.max_bytes
         if not await self.subscription.wait_for_room():
-            end = stop if final else _newest_line(store, start, stop)
+            end = stop if is_last else _newest_line(store, start, stop)
             self._positions[name] = end
             self._skipped[name] += end - start
             self._skipped_in_all += end - start
