@@ -70,8 +70,7 @@ class Ongoing:
             raise
 
     def __del__(self) -> None:
-        if not self._has_ended:
-            self.abandon()
+        self.abandon()
 
     def next(self) -> Item:
         """Wait for the next event, the answer, or the end."""
@@ -146,17 +145,21 @@ class Ongoing:
 
         This waits for nothing, because the caller may have been interrupted. If the request has
         taken a subscription from another reader, that reader gets it back: it ends the subscription
-        when it leaves, but learns that nothing more comes.
+        when it leaves, but learns that nothing more comes. If an interrupt stops this early,
+        another call does the rest.
         """
 
         def undo(answer: bytes) -> None:
             if self._taken_from is not None:
-                self._connection.ownership.give_back(self._id, self._taken_from)
+                ownership = self._connection.ownership
+                ownership.give_back(self._subscription, self._id, self._taken_from)
             self._leave()
             with suppress(ShellError):
                 if (call := self._undo(answer)) is not None:
                     self.send_only(call)
 
+        if self._has_ended:
+            return
         self._cancel()
         self.stop_listening()
         self._mailbox.abandon(undo)

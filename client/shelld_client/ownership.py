@@ -54,9 +54,16 @@ class Ownership:
             before = self._given_back.pop(before, before)
         return before if before in self._readers else None
 
-    def give_back(self, request_id: int, reader: int) -> None:
-        """Give a request's subscription to the `reader` that had it before. Then call `leave`."""
+    def give_back(self, subscription: str, request_id: int, reader: int) -> None:
+        """Give a request's subscription to the `reader` that had it before. Then call `leave`.
+
+        Does nothing if the request is no longer the owner.
+        """
         self._given_back[request_id] = reader
+        # Check only now. `claim` does the two steps in the other order, so one of the two removes
+        # the entry of an owner that is none.
+        if self._owners.get(subscription) != request_id:
+            self._given_back.pop(request_id, None)
 
     def leave(self, subscription: str, request_id: int) -> bool:
         """Note that a request needs its subscription no more, or could not continue it.

@@ -6,7 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shelld_client import calls
+from shelld_client.connection import Connection
 from shelld_client.errors import ShellError
+from shelld_client.mailbox import Mailbox
+from shelld_client.ongoing import Ongoing
 from shelld_client.ownership import Ownership
 
 NAME = "sub_1"
@@ -49,7 +53,7 @@ def test_subscription_ends_once_when_nobody_needs_it(steps: list[tuple[str, int]
                 before = ownership.claim(NAME, heir)
                 assert before == owner
                 if before is not None:
-                    ownership.give_back(heir, before)
+                    ownership.give_back(NAME, heir, before)
                 must_end = ownership.leave(NAME, heir)
                 is_ended = owner is None and not heirs
                 assert must_end == is_ended
@@ -63,7 +67,7 @@ def test_subscription_that_is_given_back_survives_a_request_that_fails() -> None
     ownership = Ownership()
     ownership.claim(NAME, 1)
     assert ownership.claim(NAME, 2) == 1
-    ownership.give_back(2, 1)
+    ownership.give_back(NAME, 2, 1)
     assert not ownership.leave(NAME, 2)
     ownership.expect(NAME, 3)
     assert not ownership.leave(NAME, 3)
@@ -75,7 +79,7 @@ def test_subscription_that_is_given_back_to_a_reader_that_has_left_ends() -> Non
     ownership.claim(NAME, 1)
     assert ownership.claim(NAME, 2) == 1
     assert not ownership.leave(NAME, 1)
-    ownership.give_back(2, 1)
+    ownership.give_back(NAME, 2, 1)
     assert ownership.leave(NAME, 2)
 
 
@@ -114,6 +118,44 @@ def test_request_that_is_answered_all_the_same_gives_the_subscription_back() -> 
     assert ownership.claim(NAME, 2) == 1
     # The answer came in another thread.
     assert not ownership.renounce(NAME, 2)
-    ownership.give_back(2, 1)
+    ownership.give_back(NAME, 2, 1)
     assert not ownership.leave(NAME, 2)
     assert ownership.leave(NAME, 1)
+
+
+def test_request_that_is_no_longer_the_owner_gives_nothing_back() -> None:
+    ownership = Ownership()
+    ownership.claim(NAME, 1)
+    assert ownership.claim(NAME, 2) == 1
+    assert ownership.claim(NAME, 3) == 2
+    ownership.give_back(NAME, 2, 1)
+    assert not ownership.leave(NAME, 2)
+    assert not ownership.leave(NAME, 1)
+    assert ownership.leave(NAME, 3)
+    ownership.ended(NAME)
+    assert not any(vars(ownership).values())
+
+
+def test_interrupted_continuation_is_undone_once_and_leaves_nothing() -> None:
+    connection: Connection[Mailbox] = Connection()
+    ownership, reader = connection.ownership, connection.new_id()
+    ownership.claim(NAME, reader)
+    undone: list[bytes] = []
+    ongoing = Ongoing(
+        connection,
+        lambda _frame: None,
+        Mailbox(),
+        calls.subscribe({"subscription": NAME}),
+        check=lambda: None,
+        undo=undone.append,
+    )
+    answer = b'{"jsonrpc":"2.0","id":2,"result":{"subscription":"%s"}}\n' % NAME.encode()
+    for mailbox, result in connection.receive(answer):
+        mailbox.put(result)
+    # Its block ends it, and so does its finaliser.
+    ongoing.abandon()
+    ongoing.abandon()
+    assert len(undone) == 1
+    assert ownership.leave(NAME, reader)
+    ownership.ended(NAME)
+    assert not any(vars(ownership).values())
