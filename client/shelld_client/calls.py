@@ -224,6 +224,15 @@ def bash(command: str, options: Mapping[str, Any]) -> Call[AnyBashResult]:
     return Call("bash", params, decode)
 
 
+def followed_bash(
+    command: str, options: Mapping[str, Any], notify: Sequence[EventName]
+) -> Call[AnyBashResult]:
+    """Run a command and send the events `notify` about it."""
+    if options.get("dry_run"):
+        raise TypeError("dry_run is an option of bash only: nothing runs that could be followed")
+    return bash(command, {**options, "notify": notify})
+
+
 def bash_output(bash_id: str, options: Mapping[str, Any]) -> Call[BashOutputResult]:
     return Call("bash_output", _given(bash_id=bash_id, **options), _decoder(BashOutputResult))
 

@@ -168,13 +168,13 @@ class Methods:
 
         Leaving the iteration kills the command.
         """
-        call = calls.bash(command, {**options, "notify": ["output", "exit"]})
+        call = calls.followed_bash(command, options, ["output", "exit"])
         return OutputStream(self._begin, self._request, call)
 
     def start(self, command: str, **options: Unpack[BashOptions]) -> Job:
         """Run a command in the background. Use the job with ``with``, which ends it."""
-        names = ["output", "prompt", "exit"]
-        call = calls.bash(command, {**options, "run_in_background": True, "notify": names})
+        started = {**options, "run_in_background": True}
+        call = calls.followed_bash(command, started, ["output", "prompt", "exit"])
         return Job(self._begin, self._finish, call)
 
     def kill_shell(self, shell_id: str, **options: Unpack[KillOptions]) -> KillShellResult:

@@ -125,6 +125,14 @@ async def test_stream_of_a_refused_command_raises(spawn: Spawn) -> None:
             await anext(shell.stream("mkfs.ext4 /dev/none"))
 
 
+async def test_dry_run_cannot_be_followed(spawn: Spawn) -> None:
+    options: dict[str, Any] = {"dry_run": True}
+    async with spawn() as shell:
+        for follow in (shell.stream, shell.start):
+            with pytest.raises(TypeError, match="dry_run is an option of bash only"):
+                follow("echo out", **options)
+
+
 async def test_stream_ends_when_the_command_moves_to_the_background(spawn: Spawn) -> None:
     async with spawn() as shell:
         items: list[Any] = []
