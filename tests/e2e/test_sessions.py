@@ -521,6 +521,8 @@ def test_last_word_is_at_first_that_of_the_environment(spares: str) -> None:
             for command in ('echo "$_"', 'echo "$_"; f() { :; }'):
                 assert daemon.bash(command)["stdout"] == "/a 'word'\n"
                 assert daemon.bash(command, env={"y": "1"})["stdout"] == "/a 'word'\n"
+                assert daemon.bash(command, env={"_": "other"})["stdout"] == "other\n"
+                assert daemon.bash(command, env={"_": None})["stdout"] == "bash\n"
 
 
 def test_call_that_imitates_ssh_reads_no_file(daemon: RawDaemon, tmp_path: Path) -> None:

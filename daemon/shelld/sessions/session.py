@@ -199,6 +199,9 @@ class Session:
             if b"SHLVL" in self.base.env:
                 # Each bash adds 1.
                 env[b"SHLVL"] = self.base.env[b"SHLVL"]
+            if b"_" in self.base.env:
+                # The first `$_` of each bash.
+                env[b"_"] = self.base.env[b"_"]
         for name, value in (changes or {}).items():
             if value is None:
                 env.pop(to_bytes(name), None)

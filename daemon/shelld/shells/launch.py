@@ -295,7 +295,7 @@ class CommandLaunch(Launch):
                 startup_file,
                 recording,
                 before_options=lines,
-                last_word=env.get(b"_", base.env.get(b"_", b"bash")),
+                last_word=env.get(b"_", b"bash"),
             )
             try:
                 self._add_file(text)

@@ -119,7 +119,7 @@ class SpareLaunch(Launch):
         self._go_to(None)
         self._env, self._withheld = startable(self._session.environment(None))
         self._env[b"BASH_ENV"] = b"/proc/self/fd/%d" % _PRELUDE
-        last_word = self._session.base.env.get(b"_", b"bash")
+        last_word = self._env.get(b"_", b"bash")
         self._add_file(waiting_prelude(self.state, _PRELUDE, self._withheld, last_word))
         # It waits for its last lines from this pipe.
         read, self._pipe = os.pipe()
