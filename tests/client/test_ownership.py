@@ -147,6 +147,7 @@ def test_interrupted_continuation_is_undone_once_and_leaves_nothing() -> None:
         Mailbox(),
         calls.subscribe({"subscription": NAME}),
         check=lambda: None,
+        check_taker=lambda: None,
         undo=undone.append,
     )
     answer = b'{"jsonrpc":"2.0","id":2,"result":{"subscription":"%s"}}\n' % NAME.encode()
