@@ -134,10 +134,9 @@ class PipeWatch:
             self._has_work.clear()
             while self._is_needed() and not self._closing.wait(INTERVAL_S):
                 try:
-                    self._look()
-                except OSError:
-                    # There is no /proc, or the thread has just ended.
-                    return
+                    # A process or its call may end during the look.
+                    with contextlib.suppress(OSError):
+                        self._look()
                 except Exception:
                     faults.report("the watch for pipes that are held")
 
@@ -172,7 +171,9 @@ class PipeWatch:
 
 
 def _processes() -> list[int]:
-    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    """Return the processes of the system, without the client."""
+    found = (int(name) for name in os.listdir("/proc") if name.isdigit())
+    return [pid for pid in found if pid != os.getppid()]
 
 
 def _may_hold(pid: int, pipe: str) -> bool:
