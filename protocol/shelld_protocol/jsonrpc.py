@@ -21,8 +21,8 @@ from shelld_protocol.errors import RpcError, internal_error, invalid_request, pa
 
 NULL_ID: Final = b"null"
 
-# The beginning of a request, as `encode_request` writes it. An id without escapes is its own JSON
-# text.
+# The beginning of a request, as `encode_request` writes it. It matches only ids without escapes, so
+# the matched bytes can be returned as the JSON text of the id.
 _ID_AT_START: Final = re.compile(
     rb'\s*\{\s*"jsonrpc"\s*:\s*"2\.0"\s*,\s*"id"\s*:\s*'
     rb'(-?(?:0|[1-9]\d{0,17})|"[ !#-\[\]-~]*")\s*,\s*"method"\s*:'

@@ -112,7 +112,7 @@ def _xargs(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
         items = stdin.splitlines() if replaced else stdin.split()
     items = items[:_MAX_ITEMS]
     child = shell.copy()
-    # After the start directories, `_find` returns `UNKNOWN` for everything below them.
+    # `_find` returns one `UNKNOWN` for all files that it finds below the start directories.
     child.is_for_each = UNKNOWN in items
     if replaced is not None:
         commands = [[word.replace(replaced, item) for word in command] for item in items]

@@ -25,10 +25,12 @@ from shelld.terminals.source import OWN_TERMINAL, file_of
 # Further threads, and further descriptors of one set, are ignored. The main thread is listed first.
 _MAX_THREADS: Final = 256
 _MAX_DESCRIPTORS: Final = 1_024
-# How deep epoll sets within a set are followed, among how many descriptors they are looked for at
-# each depth, and how many are followed. To look at a descriptor takes up to 30 us.
+# Epoll sets can be members of other sets. The maximum depth to which they are followed.
 _MAX_DEPTH: Final = 2
+# At each depth, the maximum number of descriptors that are examined to find epoll sets. To examine
+# one takes up to 30 us.
 _MAX_EXAMINED: Final = 64
+# At each depth, the maximum number of epoll sets that are followed.
 _MAX_INNER_SETS: Final = 8
 # How much of the list of an epoll set is read. A descriptor takes about 50 bytes.
 _EPOLL_BYTES: Final = 64 * 1024

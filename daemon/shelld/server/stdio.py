@@ -312,7 +312,8 @@ class Output:
 
     async def wait_empty(self) -> None:
         """Wait until the queue is empty or the stream is broken."""
-        # Check again after each wake-up, which may be older than the last write.
+        # Check again after each wake-up: the queue may have been written to since the thread
+        # reported that it was empty.
         while self.backlog and not self.is_broken:
             await self._progress.wait()
 

@@ -281,8 +281,9 @@ def _option_names(flags: bytes, options: bytes) -> OptionNames:
 def _enabled(value: bytes, listing: bytes) -> frozenset[bytes]:
     """Return the options that are on, from the values of BASHOPTS and SHELLOPTS.
 
-    These variables do not show all changes. Posix mode turns inherit_errexit on, and that option
-    stays on afterwards, so posix implies it here. GLOBIGNORE turns dotglob on and off, so
+    These variables do not show all changes. Posix mode turns inherit_errexit on, and leaving posix
+    mode does not turn it off. BASHOPTS does not show this change, so if posix is on, the result has
+    inherit_errexit, too. GLOBIGNORE turns dotglob on and off, so
     `listing`, the output of `shopt -p`, decides about dotglob.
     """
     names = frozenset(unquote(value).split(b":")) - {b"dotglob"}

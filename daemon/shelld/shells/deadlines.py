@@ -19,7 +19,8 @@ OUTPUT_GRACE_S: Final = 0.05
 # suspended never forks one.
 START_TIMEOUT_S: Final = 15.0
 
-# KEEPER_DUE, and KILL_DUE after the grace: half a second more than a runner gives itself.
+# How long after its cause KEEPER_DUE comes, and how long after the grace KILL_DUE comes: half a
+# second more than a runner gives itself for a kill.
 KILL_TIMEOUT_S: Final = KILL_DEADLINE_MS / 1000 + 0.5
 
 # How long a manager that ends, or a supervisor that is cancelled, waits for its kills. The runners

@@ -186,8 +186,11 @@ _STEPS: Final = frozenset((_Line.left, _Line.right, _Line.erase, _Line.delete))
 
 
 def work(pieces: Sequence[str]) -> int:
-    """Return the maximum of keys times characters in `edited`. A step counts as one character, and
-    as all marks of the line.
+    """Return an upper bound for the work of `edited`: the number of characters that each key may
+    have to process, added up over all keys.
+
+    A key in `_STEPS` counts as one character, plus twice the marks of the line. A key that edits
+    nothing counts as one character.
     """
     longest = longest_line(pieces)
     step = 1

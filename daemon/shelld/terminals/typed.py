@@ -71,10 +71,11 @@ class Typed(NamedTuple):
     """`lines`: the lines that are complete now; None for an interrupt, which drops the line before
     it and all that a shell has collected. `rest`: the beginning of the next line.
 
-    `is_passed_on`: the program may read the rest before the line ends. `parts`: texts before a
-    pasted or quoted newline. Readline adds this newline to its line, but another program may end
-    its line there. The last text is the rest up to its last newline. If the beginning of the rest
-    is dropped, because the rest is too long, `parts` also has the whole rest.
+    `is_passed_on`: the program may read the rest before the line ends. `parts`: for each pasted or
+    quoted newline, the text from the previous newline, or from the start of the line, up to this
+    one. Readline adds such a newline to its line, but another program may end its line there. The
+    next part is the beginning of the rest up to the last such newline. If the rest is too long and
+    loses its beginning, `parts` also has the whole rest.
     """
 
     lines: list[bytes | None]
