@@ -14,8 +14,8 @@ _SHOWN: Final = frozenset(
 )
 # Vowels and finals of decomposed Korean syllables.
 _JAMO: Final = (range(0x1160, 0x1200), range(0xD7B0, 0xD800))
-# Letters, numbers that are digits or letters, and vowel signs with a width. The C library also
-# takes letters in a circle for letters.
+# Letters, digits, numbers written as letters (such as Roman ones), and vowel signs with a width.
+# The C library also counts letters in a circle as letters.
 _IN_WORDS: Final = frozenset({"Lu", "Ll", "Lt", "Lm", "Lo", "Nd", "Nl", "Mc"})
 _CIRCLED: Final = (
     *(range(0x24B6, 0x24EA), range(0x1F130, 0x1F14A)),
@@ -25,7 +25,7 @@ _CIRCLED: Final = (
 
 def is_mark(character: str) -> bool:
     """Whether a character has no width, and so belongs to the character before it."""
-    # The soft hyphen, a format character with a width, comes before.
+    # Before this character, only the soft hyphen is a format character, and it has a width.
     if character < "\u0300" or character in _SHOWN:
         return False
     return unicodedata.category(character) in _WITHOUT_WIDTH or any(
@@ -35,7 +35,7 @@ def is_mark(character: str) -> bool:
 
 @lru_cache(4_096)
 def is_in_word(character: str) -> bool:
-    """Whether a character is a part of a word, as the C library tells a program."""
+    """Whether a character is a part of a word, by the rules of the C library."""
     if character.isascii():
         return character.isalnum()
     return unicodedata.category(character) in _IN_WORDS or any(

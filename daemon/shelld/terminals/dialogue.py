@@ -1,7 +1,8 @@
 """The questions that programs ask a terminal in their output, and the terminal's answers.
 
 Answers have fixed forms. If a terminal reported its title or a setting, a file that a command
-prints could type text of its choice. So shelld's terminals never send such a report.
+prints could choose the text that the terminal types. So shelld's terminals never send such
+reports.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-# Primary and secondary device attributes: a VT100 with extended characters, without a version. None
-# stands for the cursor's position.
+# The device attributes are those of a VT100 with the advanced video option, without a version. None
+# stands for a report of the cursor's position.
 _ANSWERS: Final = {
     b"[c": b"\x1b[?1;2c",
     b"[>c": b"\x1b[>0;0;0c",
@@ -31,15 +32,16 @@ _UNFINISHED: Final = re.compile(rb"\x1b(?:\[(?:>?0?|[56]|\?[\d;]{0,64}|!)?)?\Z")
 PASTE_START: Final = b"\x1b[200~"
 PASTE_END: Final = b"\x1b[201~"
 
-# A file full of queries must not fill the queue.
+# The maximum number of answers to one part of the output, and of answers that wait. A file full of
+# queries must not fill the queue of the input.
 MAX_ANSWERS: Final = 400
 
 
 class Dialogue:
     """Follows the output of one terminal.
 
-    `application_cursor`: cursor keys are to be sent in their application form. `bracketed_paste`:
-    the program wants to know what was pasted.
+    `application_cursor`: the program wants cursor keys in their application form.
+    `bracketed_paste`: the program wants brackets around pasted text.
     """
 
     def __init__(self) -> None:
@@ -48,10 +50,10 @@ class Dialogue:
         self._unfinished = b""
 
     def feed(self, output: memoryview) -> list[tuple[bytes | None, int]]:
-        """Process the next part of the output. Return the answers.
+        """Process the next part of the output. Return the answers to its questions.
 
-        With each answer comes the offset in `output` at which its question ends. None stands for
-        the position of the cursor there, as `position_report` writes it.
+        Each answer is paired with the offset in `output` at which its question ends. None stands
+        for the `position_report` of the cursor at that offset.
         """
         answers: list[tuple[bytes | None, int]] = []
         if not self._unfinished and b"\x1b" not in bytes(output):
@@ -86,7 +88,7 @@ def pasted(data: bytes) -> bytes:
     """Return data in the brackets of a paste, without anything that would close the brackets."""
     kept = bytearray()
     for part in data.split(b"~"):
-        # After a removal, the remaining bytes may close the brackets, so check the end each time.
+        # A removal may join other bytes to a closing bracket, so check the end after each part.
         kept += part + b"~"
         if kept.endswith(PASTE_END):
             del kept[-len(PASTE_END) :]

@@ -40,7 +40,8 @@ from shelld.terminals.typed import NOTHING_TYPED
 MAX_QUEUED_BYTES: Final = 1024 * 1024
 # A terminal gives no answers while more bytes than this wait for its program.
 _MAX_ANSWER_BYTES: Final = 4_096
-# In line mode, answers make no line longer than this. The rest of the line is for typed text.
+# In line mode, an answer is dropped if it would make the line longer than this. The rest of the
+# line is for typed text.
 _MAX_ANSWERED_LINE: Final = 1_024
 # How many sizes a terminal remembers.
 _MAX_SIZES: Final = 1_000
@@ -51,9 +52,9 @@ ClosedReason: TypeAlias = Literal["closed", "ended"]
 
 
 class Input:
-    """`descriptor` never blocks. See `watch_with` for what happens while it has no room.
+    """`descriptor` never blocks. Input for which there is no room is queued: see `watch_with`.
 
-    Once `closed` is set, nothing uses the descriptor: its number may belong to another file.
+    Once `closed` is set, do not use the descriptor: its number may belong to another file.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -62,8 +63,8 @@ class Input:
         self.closed: ClosedReason | None = None
         # When input was last written, as of time.monotonic().
         self.written_at = -math.inf
-        # Held during a write. Preparing the wait and judging the lines may take a while, and a
-        # later write must not overtake this one.
+        # Held during a request to write. The request first prepares its wait and judges its lines,
+        # which may take a while. A later request must not overtake it.
         self.lock = anyio.Lock(fast_acquire=True)
         self.typed = NOTHING_TYPED
         self._queue = bytearray()
@@ -97,7 +98,7 @@ class Input:
         self.flush()
 
     def watch_with(self, watch: Callable[[bool], None]) -> None:
-        """Call `watch(True)` when input begins to wait for room, and `watch(False)` when it stops.
+        """Call `watch(True)` when input begins to wait for room; `watch(False)` when none waits.
 
         If input waits already, call `watch(True)` now. If `watch` raises OSError or MemoryError, it
         is called again at the next `flush`.
@@ -121,7 +122,7 @@ class Input:
         self._flushed()
 
     def _write(self) -> int:
-        """Write what fits of the queue. Raises OSError."""
+        """Write as much of the queue as fits, and return its size. Raises OSError."""
         return os.write(self.descriptor, self._queue)
 
     def _open_descriptor(self) -> int:
@@ -137,7 +138,7 @@ class Input:
         try:
             self._watch(is_waiting)
         except (OSError, MemoryError) as error:
-            # The input itself has been written or queued.
+            # Do not fail the write: the input itself has been written or queued.
             answer_for(error, "the watch for room for input")
         else:
             self._is_watched = is_waiting
@@ -167,7 +168,7 @@ class PipeInput(Input):
         return Source(None, file_of(self._open_descriptor()))
 
     def unread_bytes(self) -> int:
-        """Return how much the program could read now. Raises OSError."""
+        """Return how many bytes the program has not read, with the queued ones. Raises OSError."""
         with unlocked(self._open_descriptor()):
             return readable_bytes(self.descriptor) + self.pending_bytes
 
@@ -195,7 +196,7 @@ class PipeInput(Input):
 
 
 class Resize(NamedTuple):
-    """A size, and the offset in the output from which it holds. `number` counts from 1."""
+    """A size, and the offset in the output at which the terminal got it. `number` counts from 1."""
 
     number: int
     offset: int
@@ -214,8 +215,8 @@ class TerminalInput(Input):
     """The master side of a terminal. `dialogue` follows what the program writes.
 
     `sizes`: the last sizes, never empty. `ask_position` is called when the program asks where the
-    cursor is, if no earlier question waits. Its owner then calls `tell_position` until no question
-    waits.
+    cursor is, unless an earlier question is still unanswered. Whoever sets `ask_position` must then
+    call `tell_position` until every question is answered.
     """
 
     def __init__(self, descriptor: int, size: Size, device: int = 0) -> None:
@@ -230,7 +231,7 @@ class TerminalInput(Input):
         self._answers: list[_Answer] = []
         # The offset in the output at which the next part for `see` begins.
         self._seen = 0
-        # The maximum number of bytes that the program may not have taken yet.
+        # An upper bound on the number of written bytes that the program has not taken yet.
         self._untaken = 0
 
     @property
@@ -260,7 +261,7 @@ class TerminalInput(Input):
                 self._answers.append(_Answer(start + end, report))
             elif ask is not None:
                 if not self._answers:
-                    # Ask before adding the question: if `ask` fails, the question would hold up all
+                    # Ask first: if `ask` fails, a question that was already added would hold up all
                     # answers.
                     ask()
                 self._answers.append(_Answer(start + end, None))
@@ -268,7 +269,8 @@ class TerminalInput(Input):
     def tell_position(self, offset: int, position: tuple[int, int] | None) -> None:
         """Answer the question about the cursor that was asked at `offset`.
 
-        `position` is None if it is not known. Questions before this offset get no answer.
+        If the position is not known (None), the question gets no answer. Nor do earlier questions
+        that are still open.
         """
         for each in self._answers:
             if each.report is None and each.offset <= offset:
@@ -283,7 +285,7 @@ class TerminalInput(Input):
     def _answer(self, report: bytes) -> None:
         """Write an answer. It becomes a part of the line that is being typed.
 
-        A long line takes no answers.
+        If it would make this line too long, drop the answer.
         """
         try:
             now = self.modes()
@@ -305,9 +307,9 @@ class TerminalInput(Input):
         super().write(data)
 
     def untaken_bytes(self, now: Modes, enough: int = 0) -> int:
-        """Return the maximum number of bytes that the program may not have taken yet.
+        """Return an upper bound on the number of written bytes that the program has not taken yet.
 
-        `now`: the modes. The kernel does not tell this number while the program could read
+        `now`: the modes. The kernel does not tell the number while the program could read
         something. The result is then the last known number, plus all bytes written since. If the
         result cannot exceed `enough`, the kernel is not asked.
         """
@@ -327,9 +329,9 @@ class TerminalInput(Input):
         return Source(foreground_group(self._open_descriptor()) or 0, (self.device,))
 
     def unread_bytes(self) -> int:
-        """Return how much the program could read now. Raises OSError.
+        """Return how much the program could read now, plus the queued bytes. Raises OSError.
 
-        The terminal may count written bytes only after a moment.
+        Bytes that were written a moment ago may not be counted yet.
         """
         return unread_bytes(self._open_descriptor()) + self.pending_bytes
 

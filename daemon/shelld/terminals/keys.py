@@ -7,7 +7,7 @@ from typing import Final
 
 _ESCAPE: Final = b"\x1b"
 
-# Keys whose bytes only the modifier M- (Meta) changes.
+# Keys that take no modifier but M- (Meta), except in S-Tab and C-Space.
 _PLAIN: Final = {
     "Enter": b"\r",
     "Escape": _ESCAPE,

@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 from shelld.terminals.pty import Modes
 from shelld_protocol.errors import invalid_params
 
-# The maximum number of bytes of a line before its end. The kernel drops further bytes without
-# notice.
+# The maximum length of a line in bytes, without its line end. The kernel silently drops further
+# bytes.
 MAX_LINE_BYTES: Final = 4_095
 _RETURN: Final = 0x0D
 _NEWLINE: Final = 0x0A
@@ -92,9 +92,9 @@ def _lower(byte: int) -> int:
 def edit(line: Line, data: bytes, modes: Modes, *, ignores_interrupt: bool = False) -> Edited:
     """Return the result of typing `data`, which comes from `received`, after `line`.
 
-    Outside of line mode, a program edits its line itself, usually with the same keys. Then a
-    carriage return ends a line too. Of the keys for signals, only the interrupt drops a line,
-    unless the program ignores it.
+    Outside of line mode, a program edits its line itself, usually with the same keys. A carriage
+    return then ends a line, too, and the interrupt key is the only key for a signal that drops the
+    line. `ignores_interrupt`: the program ignores that key.
     """
     signals = {modes.intr, modes.quit, modes.susp}
     swallowed = {modes.start, modes.stop, *signals}
@@ -212,7 +212,7 @@ class _Text(bytearray):
 
 
 def _is_in_word(byte: int) -> bool:
-    """Whether the kernel takes a character that begins with this byte for a part of a word.
+    """Whether the kernel counts a character that begins with this byte as a part of a word.
 
     The kernel reads the byte as Latin-1.
     """

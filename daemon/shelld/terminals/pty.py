@@ -28,7 +28,8 @@ _ECHOKE: Final = 0o4000
 _TIOCGPTPEER: Final = 0x5441
 # The kernel's error if all pseudo-terminals are in use (/proc/sys/kernel/pty/max).
 _NO_MORE: Final = errno.ENOSPC
-# EIO: the slave side is that of another terminal (see `_resize_both`), which is locked.
+# The errors if the system has no pseudo-terminals. EIO: the slave side belongs to another terminal
+# (see `_resize_both`), and that terminal is locked.
 _NOT_HERE: Final = frozenset(
     {errno.ENOENT, errno.EACCES, errno.EPERM, errno.ENODEV, errno.ENXIO, errno.EIO}
 )
@@ -53,7 +54,7 @@ class Modes(NamedTuple):
     off. Without IXON, `start` and `stop` are off. Without ISIG, `intr`, `quit` and `susp` are off.
     `flushes`: `intr`, `quit` and `susp` drop the line. `kills_characters`: the key `kill` erases
     one character after another, and not the whole line. `utf8`: a character may have several bytes.
-    The other modes change each byte that is typed.
+    The other modes change or drop typed bytes, as termios(3) describes.
     """
 
     echo: bool
@@ -221,8 +222,8 @@ def left_bytes(master: int) -> int | None:
     line that is being typed. Return None if the program could read something. Raises OSError.
 
     If the result is a number, all bytes written to the master have passed through the modes and the
-    line editor. Before the kernel reports that a terminal has nothing to read, it passes on the
-    bytes that are on their way.
+    line editor. Before the kernel reports that there is nothing to read, it passes on all bytes
+    that are on their way.
     """
     with _opened_slave(master) as slave:
         ready = select.poll()

@@ -1,6 +1,6 @@
 """Computes the line that GNU readline makes of typed keys, with its usual bindings.
 
-Pure. Knows the keys that move the cursor and change the line. Other keys, such as those of the
+Pure. Knows the keys that move the cursor or change the line. Other keys, such as those of the
 history, change nothing here. A shell may have bound keys in another way, as in vi mode.
 """
 
@@ -40,7 +40,7 @@ class _Line:
         return max(place, 0)
 
     def _take_next(self) -> list[str]:
-        """Cut out the character after the cursor, with its marks, and with marks before it."""
+        """Cut out the character after the cursor, its marks, and any marks before the character."""
         place = len(self.after)
         while place and is_mark(self.after[place - 1]):
             place -= 1
@@ -181,7 +181,7 @@ _EDITS: Final[dict[str, Callable[[_Line], None]]] = {
 }
 
 
-# These keys take the same time whatever the length of the line, except for marks.
+# The time that these keys take depends on the marks of the line, but not on the length of the line.
 _STEPS: Final = frozenset((_Line.left, _Line.right, _Line.erase, _Line.delete))
 
 

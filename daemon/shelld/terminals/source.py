@@ -11,8 +11,9 @@ OWN_TERMINAL: Final = os.makedev(5, 0)
 
 
 class Source(NamedTuple):
-    """Where input goes. `group`: only this process group can read it; None on a pipe.
+    """Where input goes. `group`: only this process group can read it.
 
+    `group` is None for a pipe, and for a terminal whose foreground group each process must tell.
     `file`: the device number of a terminal, or device and inode of a pipe.
     """
 

@@ -1,7 +1,8 @@
-"""Splits typed input into lines, and lists the possible readings of a line by a shell.
+"""Splits typed input into lines, and lists what a shell may make of each line.
 
 The program may edit its line in ways that cannot be seen from here, such as with the history of a
-shell. This module follows the usual editing keys, and also shows the guard the text between them.
+shell. This module follows the usual editing keys, and also shows the guard the text between the
+keys.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from shelld.terminals.readline import KEY, QUOTES, edited, edits, work
 # it, open it in an editor, or turn it into a comment or back into a command.
 _PASSING_ON: Final = re.compile(rb"[\x04\x0f]|\x1b\x05|\x18\x05|\x1b#")
 _TOGGLES_COMMENT: Final = "\x1b#"
-# The maximum of `work`. Above it, a line is read as if its keys did nothing. A unit takes up to 0.1
-# us.
+# The maximum of `work`. The keys of a line with more work are not followed. A unit of work takes up
+# to 0.1 us.
 _MAX_WORK: Final = 1_000_000
 _MAX_PARTS: Final = 100
 
@@ -48,7 +49,7 @@ class TypedLine(NamedTuple):
 
     @property
     def is_begun(self) -> bool:
-        """Whether the next line continues one that is known."""
+        """Whether the next input continues a line, or a shell command, that was typed in part."""
         return bool(self.keys or self.script or self.kernel_line.passed or self.kernel_line.text)
 
     def followed_by(self, answer: bytes) -> TypedLine:
@@ -60,7 +61,7 @@ class TypedLine(NamedTuple):
 
     def kernel_line_under(self, now: Modes) -> Line:
         """Return the line that the kernel's editor holds, given the current modes."""
-        # Before line mode began, the program could read all that was typed, unedited.
+        # What was typed before line mode began went to the program at once, without the editor.
         return Line() if now.line_mode and not self.was_in_line_mode else self.kernel_line
 
 
@@ -104,8 +105,8 @@ def typed(
 ) -> Typed:
     """Return the result of typing `data` after `before`.
 
-    `interrupt`: a key that makes the program drop the line, unless it is quoted: by the key `lnext`
-    or as in readline. `swallowed`: keys that the terminal does not pass on.
+    `interrupt`: a key that makes the program drop the line, unless `lnext` or a quoting key of
+    readline comes before it. `swallowed`: keys that the terminal does not pass on.
     """
     quotes = (QUOTES.encode() + lnext).translate(None, swallowed)
     ends = rb"\r\n?|\n|\x1b\[20[01]~"
@@ -115,7 +116,7 @@ def typed(
     is_pasting = before.rfind(PASTE_START) > before.rfind(PASTE_END)
     start, part = 0, 1 + max(before.rfind(b"\n"), before.rfind(b"\r"))
     whole = before + data
-    # The first bytes of a bracket may be in `before`.
+    # A bracket of a paste may begin in `before`.
     for match in re.compile(ends).finditer(whole, max(0, len(before) - len(PASTE_START) + 1)):
         found, at = match[0], match.start()
         is_quoted = at > start and whole[at - 1] in quotes
@@ -140,13 +141,13 @@ def typed(
 
 
 def readings(line: bytes) -> Iterator[str]:
-    """Yield the possible readings of a typed line by a shell, the likeliest first.
+    """Yield what a shell may read if this line is typed, the likeliest reading first.
 
-    These are the line as readline edits it, the line without its keys, and each part between two
-    keys: a key may have dropped the text before it, or may have done nothing. More than
+    The readings are the line as readline edits it, the line without its keys, and each part between
+    two keys: a key may have dropped the text before it, or may have done nothing. More than
     `_MAX_PARTS` parts are joined into one reading, a command of several lines. The last readings
-    are those of the kernel: the shell may read from a terminal behind ours. Only the first reading
-    may be empty.
+    are the line as the kernel edits it: the shell may read from a terminal behind ours. Only the
+    first reading may be empty.
     """
     line = line.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     shown = line.decode("utf-8", "replace")
@@ -158,7 +159,7 @@ def readings(line: bytes) -> Iterator[str]:
     followed, between = list[str | None](), list[str]()
     variants = [pieces, *_with_fewer_quotes(shown)]
     if "\ufffd" in shown:
-        # Readline drops the beginning of a character if a key or the end of the line follows.
+        # Readline drops an incomplete character before a key or the end of the line.
         variants.append(KEY.split(line.decode("utf-8", "ignore")))
     for variant in variants:
         # Following many keys in a long line would take too long.
@@ -176,9 +177,9 @@ def readings(line: bytes) -> Iterator[str]:
 
 
 def _with_fewer_quotes(shown: str) -> Iterator[list[str]]:
-    """Yield the pieces without the keys that quote. Not every shell knows these keys.
+    """Yield the pieces without C-q, and without both quoting keys, C-q and C-v.
 
-    A terminal behind ours may keep C-q to itself, and pass C-v on.
+    Not every shell knows these keys. A terminal behind ours may keep only C-q to itself.
     """
     for unknown in (QUOTES[:1], QUOTES):
         if any(quote in shown for quote in unknown):
@@ -186,11 +187,11 @@ def _with_fewer_quotes(shown: str) -> Iterator[list[str]]:
 
 
 def _edited_by_kernel(line: bytes) -> Iterator[str]:
-    """Yield what a new terminal makes of a line, if it changes the line.
+    """Yield what a new terminal behind ours makes of a line, if it changes the line.
 
-    Not every program that opens a terminal lets it erase a whole character of UTF-8. A program in
-    front of that terminal may keep escape sequences to itself. These include answers that it got
-    from our terminal.
+    The program that opens this terminal decides whether the terminal erases whole characters of
+    UTF-8. This program may also keep escape sequences to itself, such as the answers of our
+    terminal.
     """
     pieces = KEY.split(line.decode("utf-8", "surrogateescape"))
     others = "".join(piece for piece in pieces if not piece.startswith("\x1b"))
@@ -204,7 +205,7 @@ def _edited_by_kernel(line: bytes) -> Iterator[str]:
 
 
 def _between_unknown(pieces: Sequence[str]) -> Iterator[str]:
-    """Yield each part between keys that may have dropped the line, as readline edits it."""
+    """Yield each part between unknown keys, which may drop the line, as readline edits it."""
     start = 0
     for number in range(1, len(pieces), 2):
         if not edits(pieces[number]):
