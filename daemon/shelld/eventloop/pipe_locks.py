@@ -5,10 +5,11 @@ into a socket, holds the lock of the pipe while it waits. Every other system cal
 for the lock. Neither O_NONBLOCK nor a signal ends this wait, so one command could stop the event
 loop for ever. `std::io::copy` of Rust uses splice(2) in this way.
 
-A process that is stopped by SIGSTOP leaves its system call and releases the lock. So a thread looks
-at the event loop's thread while commands run. If that thread sleeps in a system call on a pipe, the
-look stops the processes that hold the lock, until the event loop goes on. From then on, the event
-loop does the same around each of its system calls on this pipe, with `unlocked`.
+A process that is stopped by SIGSTOP leaves its system call and releases the lock. So, while
+commands run, a second thread watches the thread of the event loop. If the event loop sleeps in a
+system call on a pipe, the second thread stops the processes that hold the lock, until the event
+loop goes on. From then on, the event loop does the same around each of its system calls on this
+pipe, with `unlocked`.
 
 This module owns the pidfds of these processes until `forget_holders`. Nothing here reads or writes
 a pipe.
@@ -42,7 +43,8 @@ _SPLICES: Final = {
     "aarch64": frozenset((76, 77, 75, 71)),
 }.get(platform.machine(), frozenset[int]())
 
-# /proc/PID/syscall of a process that sleeps in a system call: its number and its arguments.
+# /proc/PID/syscall of a process that sleeps in a system call: the number and first three arguments
+# of the call.
 _SYSCALL: Final = re.compile(rb"(\d+) 0x(\w+) 0x(\w+) 0x(\w+) ")
 _STAT_BYTES: Final = 512
 
@@ -88,22 +90,22 @@ def unlocked(descriptor: int) -> Generator[None]:
 
 
 def stop_holders(descriptor: int) -> None:
-    """Stop the processes that may hold the lock of a pipe, before it is closed."""
+    """Stop the processes that may hold the lock of a pipe, so that it can be closed."""
     for holder in _holders.get(descriptor, ()):
         holder.stop()
 
 
 def forget_holders(descriptor: int) -> None:
-    """Let these processes go on, and forget them, after the pipe was closed."""
+    """After the pipe was closed, let the stopped processes go on, and forget them."""
     for holder in _holders.pop(descriptor, ()):
         holder.go_on()
         holder.close()
 
 
 class PipeWatch:
-    """The thread that looks at the event loop's thread, which creates this.
+    """Watches the thread of the event loop, in which it is created, from a thread of its own.
 
-    `is_needed` tells whether commands run. It is called in the thread.
+    `is_needed` tells whether commands run. It is called in the watching thread.
     """
 
     def __init__(self, is_needed: Callable[[], bool]) -> None:
@@ -119,7 +121,7 @@ class PipeWatch:
         """Look regularly until no command runs."""
         self._has_work.set()
         if not self._is_started and _SPLICES:
-            # Without a thread now, the next command starts one.
+            # If no thread can start now, the next command tries again.
             with contextlib.suppress(RuntimeError, MemoryError):
                 Thread(self._run).start()
                 self._is_started = True
@@ -171,13 +173,13 @@ class PipeWatch:
 
 
 def _processes() -> list[int]:
-    """Return the processes of the system, without the client."""
+    """Return all processes except the client, which is our parent."""
     found = (int(name) for name in os.listdir("/proc") if name.isdigit())
     return [pid for pid in found if pid != os.getppid()]
 
 
 def _may_hold(pid: int, pipe: str) -> bool:
-    """Whether a thread of a process sleeps in one of `_SPLICES` on a pipe."""
+    """Whether a thread of a process sleeps in one of `_SPLICES` on `pipe`."""
     with contextlib.suppress(OSError):
         for thread in os.listdir(f"/proc/{pid}/task"):
             call = _SYSCALL.match(_read(f"/proc/{pid}/task/{thread}/syscall"))

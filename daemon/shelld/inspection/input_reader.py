@@ -2,8 +2,8 @@
 
 The proof comes from the kernel: a process of the command sleeps until it can read from the
 command's terminal or open stdin. The text of the output proves nothing. Where the kernel does not
-tell, as for programs of another user, the modes of the terminal and silence make a wait likely, but
-never proved.
+tell, as for programs of another user, the modes of the terminal and silence can make a wait likely,
+but never prove it.
 
 A program such as script or tmux reads the terminal only to pass the input on. Such a program does
 not count, but the programs behind it do.
@@ -32,10 +32,10 @@ from shelld.keeper.tree import exists
 from shelld.terminals.pty import Modes
 from shelld.terminals.source import Source
 
-# The processor time of one look. Other requests wait during a look. The time is enough for some
+# The processor time of one look. Other requests wait during a look. The time is enough for several
 # hundred processes.
 MAX_LOOK_S: Final = 0.02
-# How long a terminal is silent before a hidden program is likely to wait for input.
+# How long a terminal must be silent before a wait for input counts as likely.
 LIKELY_AFTER_S: Final = 1.0
 # These programs pass the terminal on to programs that cannot be seen from here.
 _REMOTE: Final = frozenset(
@@ -70,8 +70,8 @@ class Seen(NamedTuple):
 class InputState(NamedTuple):
     """A command's input. `modes`: the modes of its terminal; None for a pipe.
 
-    `read_has_limit`: a read(2) of the input sleeps only for some time. `is_pending`: there is input
-    to read, so no process waits for it.
+    `read_has_limit`: a read(2) of the input has a time limit. `is_pending`: there is input to read,
+    so no process waits for it.
     """
 
     source: Source
@@ -92,7 +92,7 @@ class _Member(NamedTuple):
 
 
 class _Budget:
-    """The processor time of one look. Processes that are not examined within it do not count."""
+    """The processor time of one look. Processes that are not examined in this time do not count."""
 
     def __init__(self) -> None:
         self._until = time.thread_time() + MAX_LOOK_S
@@ -123,7 +123,7 @@ def _is_stopped(top: int, group: int | None, members: list[_Member]) -> bool:
     """Whether a signal has stopped the bash `top`, or all of a group.
 
     A shell in the group waits for its children. So only the processes without children in the group
-    count: the group is stopped if all of them are.
+    count: the group is stopped if all these processes are.
     """
     with contextlib.suppress(OSError, ValueError):
         if process(top).is_stopped:
@@ -146,7 +146,7 @@ def _found(
     found = _reader(members, target, budget)
     if found is not None and found.is_proved:
         return found
-    # In line mode with echo, every program seems to wait.
+    # Every terminal begins in line mode with echo, so these modes suggest nothing.
     is_unusual = modes is None or not (modes.line_mode and modes.echo)
     if silent_s < LIKELY_AFTER_S or not is_unusual:
         return None
@@ -197,7 +197,7 @@ def _reader(members: list[_Member], target: InputState, budget: _Budget) -> Foun
             wait = _wait_for(member, source)
             if wait is None or member.process is None:
                 continue
-            # Another thread can pass on what this thread has read.
+            # If there are other threads, one of them may pass on what this thread reads.
             is_only_read = wait.is_read and member.process.threads == 1
             if budget.is_spent and not is_only_read:
                 return None
@@ -250,8 +250,9 @@ def _wait_for(member: _Member, source: Source) -> Wait | None:
 def _inner(pid: int) -> list[Source]:
     """Return the terminals to which a process passes input on.
 
-    In a container, such a terminal may have the same number as ours. It has no group here, because
-    each process tells which group is in the foreground of its own terminal.
+    The results have no group, because each process tells which group is in the foreground of its
+    own terminal. So they differ from the source of our terminal, even if a terminal in a
+    container has the same number.
     """
     try:
         return [Source(None, (device,)) for device in inner_terminals(pid)]
@@ -260,7 +261,7 @@ def _inner(pid: int) -> list[Source]:
 
 
 def _hidden_reader(members: list[_Member], source: Source) -> Found | None:
-    """Return a process that may sleep in the foreground, and cannot be inspected."""
+    """Return a process that cannot be inspected, and that may sleep in the foreground."""
     if _is_relayed(members, source):
         return None
     for pid, about, reads in members:
@@ -272,8 +273,8 @@ def _hidden_reader(members: list[_Member], source: Source) -> Found | None:
 def _is_relayed(members: list[_Member], source: Source) -> bool:
     """Whether a hidden process passes the terminal on to a child that has another terminal.
 
-    Such a relay (sudo often is one) sets the modes that it needs itself, whatever the program
-    behind it does. So the modes tell nothing about that program.
+    Such a relay (sudo often is one) sets the modes of the terminal for its own needs, whatever the
+    program behind it does. So the modes tell nothing about that program.
     """
     parents = {
         each.process.parent
@@ -284,7 +285,7 @@ def _is_relayed(members: list[_Member], source: Source) -> bool:
 
 
 def _is_on(about: Process, source: Source) -> bool:
-    """Whether our terminal is that of a process.
+    """Whether our terminal is the terminal of a process.
 
     A terminal in a container may have the same number, but has another group in its foreground.
     """

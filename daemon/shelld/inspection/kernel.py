@@ -22,7 +22,8 @@ from typing import Final, NamedTuple
 from shelld.keeper.tree import read_file, stat_fields
 from shelld.terminals.source import OWN_TERMINAL, file_of
 
-# Further threads, and further descriptors of one set, are ignored. The main thread is listed first.
+# Threads of a process, and descriptors of one set, beyond these numbers are ignored. The main
+# thread is listed first.
 _MAX_THREADS: Final = 256
 _MAX_DESCRIPTORS: Final = 1_024
 # Epoll sets can be members of other sets. The maximum depth to which they are followed.
@@ -48,8 +49,8 @@ _PTS_MAJOR: Final = 136
 _LOCAL_MODES: Final = 3
 _CHARACTERS: Final = 6
 _EPOLL_FILE: Final = "anon_inode:[eventpoll]"
-# Where a thread sleeps that waits for room in a pipe, by /proc/PID/wchan. Before Linux 5.8,
-# "pipe_wait" can also be a wait for data. "0" tells nothing.
+# The values of /proc/PID/wchan for a thread that may be waiting for room in a pipe. Before Linux
+# 5.8, "pipe_wait" can also be a wait for data. "0" means that the kernel does not tell.
 _MAY_WRITE: Final = frozenset([b"pipe_wait_writable", b"pipe_wait", b"0"])
 _EPOLL_ENTRY: Final = re.compile(rb"^tfd:\s*(\d+)\s+events:\s*([0-9a-f]+)", re.MULTILINE)
 _WRITTEN: Final = re.compile(rb"^wchar:\s*(\d+)", re.MULTILINE)
@@ -139,7 +140,7 @@ def waits(pid: int, is_spent: Callable[[], bool] = lambda: False) -> Iterator[Wa
 
 
 def read_has_limit(terminal: int) -> bool:
-    """Whether a read(2) from a terminal sleeps only for some time. Raises OSError.
+    """Whether a read(2) from a terminal has a time limit. Raises OSError.
 
     See MIN and TIME in termios(3). `terminal`: a descriptor.
     """
@@ -165,7 +166,7 @@ def network_sockets(wait: Wait) -> set[int]:
     found: set[int] = set()
     for descriptor in wait.descriptors:
         path = f"{wait.place}/fd/{descriptor}"
-        # Other files have no such attribute.
+        # Only sockets have this attribute.
         with contextlib.suppress(OSError):
             if os.getxattr(path, "system.sockprotoname").startswith((b"TCP", b"UDP", b"MPTCP")):
                 found.add(os.stat(path).st_ino)
@@ -224,7 +225,7 @@ def _from_read(place: str, arguments: _Arguments) -> Wait:
 
 
 def _from_splice(place: str, arguments: _Arguments) -> Wait:
-    # The call sleeps until there is room in its output, too.
+    # The call also sleeps while its output has no room.
     may_write = read_file(f"{place}/wchan") in _MAY_WRITE
     return Wait(place, frozenset(() if may_write else arguments[:1]), has_limit=False, is_read=True)
 

@@ -16,8 +16,8 @@ def members(top: int) -> Iterator[int | None]:
     `top` is the command's bash. Looks for a process only when the caller asks for the next item.
     """
     with contextlib.suppress(OSError, ValueError):
-        # Processes whose parent has ended belong to the runner, so its children come last: a parent
-        # may end during the search.
+        # A process whose parent ends becomes a child of the runner. This may happen during the
+        # search, so the runner's children are listed last.
         runner = process(top).parent
         waiting = [runner, top]
         list_children = lister() or _no_children

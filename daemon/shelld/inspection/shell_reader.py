@@ -22,7 +22,7 @@ from shelld.terminals.source import OWN_TERMINAL, Source, file_of
 # Includes programs that the guard does not judge as shells, because they may read lines too.
 SHELLS: Final = vocabulary.SHELLS | {"busybox", "csh", "tcsh"}
 
-# To look at this many processes takes some 15 ms. Among more, there may be a shell that reads.
+# To look at this many processes takes about 15 ms. Any further process may be a shell that reads.
 _MAX_PROCESSES: Final = 500
 
 # The system calls in which a shell waits for a child: wait4, waitid and rt_sigsuspend.
@@ -37,8 +37,8 @@ class _Shell(NamedTuple):
     """A shell that may read the input. `waits`: whether it waits for one of its children.
 
     `pid` is None if there may be such a shell among the processes that were not looked at.
-    `source`: from where the shell reads. This is its own terminal if a program such as sudo or tmux
-    passes the input on to that.
+    `source`: from where the shell reads. This is the shell's own terminal if a program such as sudo
+    or tmux passes the input on to it.
     """
 
     pid: int | None
@@ -72,9 +72,10 @@ def interrupt_is_ignored(top: int, source: Source) -> bool:
 
 
 def _shells(top: int, source: Source, children: dict[int, list[int]]) -> Iterator[_Shell]:
-    """Yield the shells that may read the input. Add the living children of each process.
+    """Yield the shells that may read the input.
 
-    A process whose children cannot be listed counts as childless.
+    Add the living children of each process to `children`. A process whose children cannot be listed
+    counts as childless.
     """
     found = (pid for pid in members(top) if pid is not None)
     for number, pid in enumerate(found):
@@ -103,7 +104,7 @@ def _source_of(pid: int, about: Process, top: int, source: Source) -> Source | N
         return source
     if os.getsid(pid) != os.getsid(top) and _may_read(pid, source):
         return source
-    # Its terminal is not ours, even if it has the same number, as it may in a container.
+    # The process has another terminal. In a container, this may have the same number as ours.
     if about.terminal and about.is_in_foreground:
         return Source(about.group, (about.terminal,))
     return None
@@ -142,7 +143,7 @@ def _ignores_interrupt(pid: int) -> bool:
 
 def _program(pid: int) -> str:
     try:
-        # A package may have been upgraded since the start.
+        # An upgrade may have deleted the file since the program started.
         return os.path.basename(os.readlink(f"/proc/{pid}/exe").removesuffix(" (deleted)"))
     except PermissionError:
         return name_of(pid)

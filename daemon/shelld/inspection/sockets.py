@@ -121,6 +121,6 @@ def read_table(family: int, path: str) -> list[Socket]:
 
 
 def address_of(family: int, words: bytes) -> str:
-    """Return the address in its usual form. The kernel writes words in the order of the machine."""
+    """Return the address in its usual form. The kernel writes words in the machine's byte order."""
     parts = [int(words[at : at + 8], 16) for at in range(0, len(words), 8)]
     return socket.inet_ntop(family, b"".join(part.to_bytes(4, sys.byteorder) for part in parts))

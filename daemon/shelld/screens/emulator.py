@@ -1,8 +1,8 @@
-"""Computes what a terminal shows from the output of its program. The only file that knows pyavt.
+"""Computes, from the output of a program, what its terminal shows. The only file that uses pyavt.
 
 Runs in the helper process. Lines are counted from the top of the screen, columns from the left,
-both from 0. The version rises by one at each look that finds the screen changed. Each row has the
-version in which it last changed.
+both from 0. The version rises by one at each look that finds a change. Each row has the version in
+which the row last changed.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from avt._avt import Vt
 from shelld.screens.marks import Marks
 
 # Titles, switches of the alternate screen, and resets of the whole terminal. A title ends where
-# another sequence may begin, so that the time is linear in the length of the output. The pattern
-# begins with a single character class, which `re` finds quickly.
+# another sequence may begin, so that the search takes time linear in the length of the output. The
+# pattern begins with a single character class, which `re` finds quickly.
 _OF_INTEREST: Final = re.compile(
     r"[\x1b\x9b\x9d](?:"
     r"(?:(?<=\x1b)\]|(?<=\x9d))"
@@ -34,7 +34,7 @@ _UNFINISHED: Final = re.compile(
     r"|(?:\x1b\[|\x9b)\??[\d;]{0,64})\Z"
 )
 _MAX_UNFINISHED: Final = 4_200
-# The emulator cannot place a wide character in a single column, and may end the process.
+# With a single column, a wide character may make the emulator end the process.
 _MIN_COLS: Final = 2
 _ALTERNATE: Final = frozenset({"47", "1047", "1049"})
 MAX_TITLE: Final = 1_000

@@ -1,7 +1,7 @@
 """Joins characters without a width to the character before them, for an emulator that cannot.
 
-The emulator gives every character at least one column. So it gets one character in the place of a
-character and its marks: a stand-in of the same width, from a range that hardly any program uses.
+The emulator gives every character at least one column. So the emulator gets a stand-in for a
+character and its marks: one character of the same width, from a range that hardly any program uses.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from typing import Final
 
 from shelld.terminals.characters import is_mark
 
-# Where stand-ins come from, by their width: characters for private use, and characters that are not
-# assigned, but are wide. A character from here that a program writes gets a stand-in, too.
+# The ranges of the stand-ins, by their width: characters for private use, and characters that are
+# not assigned, but are wide. If a program writes a character of these ranges, that character gets a
+# stand-in, too.
 _STAND_INS: Final = {1: range(0x100000, 0x10FFFE), 2: range(0x32400, 0x3FFFE)}
-# More marks on one character are dropped.
+# Further marks on one character are dropped.
 _MAX_MARKS: Final = 16
-# What is outside of large ranges without marks and stand-ins: Latin, symbols, box drawing, Chinese,
-# Japanese, Korean.
+# A character that may be a mark or a stand-in. The listed ranges contain neither: Latin, symbols,
+# box drawing, Chinese, Japanese, Korean.
 _UNUSUAL: Final = re.compile(
     r"[^\0-\u02ff\u2070-\u20cf\u2100-\u2cee\u3030-\u3098\u309b-\ua66e\uac00-\ud7af]"
 )
@@ -87,7 +88,7 @@ class Marks:
         return re.sub(pattern, joined, text)
 
     def _stand_in(self, text: str) -> str:
-        """Return the stand-in for a character and its marks; once none is free, the character."""
+        """Return the stand-in for a character and its marks; the character if none is free."""
         if text not in self._stand_ins:
             place = next(self._free[self._width(text[0])], None)
             if place is None:
@@ -98,7 +99,7 @@ class Marks:
 
 
 def _pattern(characters: set[str]) -> str:
-    """Return a pattern for what needs a stand-in in a text, or must be dropped; "" for nothing."""
+    """Return a pattern for what to replace or drop in a text of `characters`; "" for nothing."""
     marks = "".join(sorted(filter(is_mark, characters)))
     reserved = "".join(sorted(filter(_is_stand_in, characters)))
     patterns = [rf"[^{_CONTROLS}{marks}][{marks}]+|[{marks}]+"] if marks else []

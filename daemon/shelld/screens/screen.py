@@ -103,8 +103,9 @@ class Screen:
         self._lock = anyio.Lock()
         self._helper: Helper | None = None
         self._is_forgotten = False
-        # The process has been sent the output up to this offset, and the sizes up to this number.
+        # The offset up to which the process has the output.
         self._position = 0
+        # The number of the last size that the process has.
         self._resizes = 0
         self._scrollback = 0
         # The version that was last seen.
@@ -142,7 +143,7 @@ class Screen:
     ) -> View:
         """Return the screen after all output so far.
 
-        After `cut_at`, as of anyio.current_time(), this stops once the output up to the offset
+        After `cut_at`, as of anyio.current_time(), the look stops once the output up to the offset
         `least` is shown. The result is then an earlier state of the screen.
 
         Raises `RpcError` (unavailable, resource_exhausted).
@@ -220,13 +221,13 @@ class Screen:
             start = self._output.whole_from(self._position)
             if start != self._position:
                 # Output is missing, and what a program draws depends on what it drew before. So
-                # start again with an empty screen. Also move the end, because showing the empty
-                # screen would be wrong.
+                # start again with an empty screen. Also move the end: all output before the old end
+                # may be missing, and then the empty screen would be shown.
                 end, least = self._output.written, 0
                 await self._clear(max(start, end - _MAX_AFTER_GAP))
                 continue
             kept = self._output.read(start, self._bytes_to_next_size())
-            # The read may have found that a part cannot be read.
+            # Otherwise, the read has found that a part is lost, and there is a new gap.
             if kept.start == start:
                 await self._feed(kept.data)
                 await self._resize()
@@ -257,7 +258,7 @@ class Screen:
         self._position, self._resizes = position, current.number
 
     async def _feed(self, data: bytes) -> None:
-        """Show output, and tell the program where its cursor was whenever it asked."""
+        """Show output, and answer the questions about the cursor that the program asked in it."""
         start, end = self._position, self._position + len(data)
         questions = [each for each in self._terminal.questions if start < each <= end]
         stops = _json([each - start for each in questions])
@@ -277,7 +278,7 @@ class Screen:
     async def _step(self, kind: bytes, content: bytes, length: int) -> bytes:
         """Have the process show a part of the output, or a new size (`length` 0).
 
-        A step that has ended two processes is left out, with all that comes before it.
+        A step that has ended two processes is left out, with all output before it.
         """
         try:
             return await self._ask(kind, content)

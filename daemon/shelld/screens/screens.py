@@ -21,7 +21,7 @@ from shelld.terminals.input import TerminalInput
 from shelld_protocol.errors import RpcError, unavailable
 
 MAX_PROCESSES: Final = 16
-# A process that nobody has used for this long is ended.
+# A helper process that nobody has used for this long is ended.
 IDLE_S: Final = 60.0
 
 
@@ -56,7 +56,7 @@ class Screens:
             raise unavailable("read_screen", "pyavt", "pip install 'shelld[screen]'")
 
     def forget(self, terminal: TerminalInput) -> None:
-        """End the terminal's process for good."""
+        """End the helper process of a terminal's screen for good."""
         # Questions that arrive from now on get no answer.
         terminal.ask_position = None
         screen = self._screens.pop(terminal, None)
@@ -64,14 +64,17 @@ class Screens:
             screen.forget()
 
     def release(self, terminal: TerminalInput) -> None:
-        """End the process of a command that has ended. A later look starts another one."""
+        """After the end of a command, end the helper process of its screen if nobody uses it.
+
+        A later look starts another one.
+        """
         screen = self._screens.get(terminal)
         if screen is not None and not (screen.is_in_use or screen.followers):
             screen.close()
 
     @contextlib.contextmanager
     def following(self, terminal: TerminalInput, output: StreamStore) -> Generator[Screen]:
-        """If the command ends within the block, keep its process until the end of the block."""
+        """If the command ends within the block, keep the helper process until the block ends."""
         screen = self.of(terminal, output)
         screen.followers += 1
         try:
@@ -81,7 +84,7 @@ class Screens:
             self.release(terminal)
 
     def trim(self) -> None:
-        """End the processes that nobody has used for a while."""
+        """End the helper processes that nobody has used for a while."""
         for screen in self._unused():
             if time.monotonic() - screen.used_at > IDLE_S:
                 screen.close()
@@ -91,7 +94,7 @@ class Screens:
             self.forget(terminal)
 
     def _make_room(self) -> None:
-        """End the processes used least recently, so that another one can start."""
+        """End the helper processes used least recently, so that another one can start."""
         running = sum(screen.has_process for screen in self._screens.values())
         for screen in self._unused()[: max(0, running + 1 - MAX_PROCESSES)]:
             screen.close()
