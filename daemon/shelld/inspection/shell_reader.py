@@ -38,7 +38,7 @@ class _Shell(NamedTuple):
 
     `pid` is None if there may be such a shell among the processes that were not looked at.
     `source`: from where the shell reads. This is the shell's own terminal if a program such as sudo
-    or tmux passes the input on to it.
+    or tmux passes the input on to that terminal.
     """
 
     pid: int | None

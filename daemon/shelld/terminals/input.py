@@ -83,7 +83,7 @@ class Input:
     @property
     def room(self) -> int:
         """How many bytes can be written now."""
-        # The first input may be longer than the maximum.
+        # The first input of a command may be longer than the maximum.
         return max(0, MAX_QUEUED_BYTES - len(self._queue))
 
     @property
@@ -168,7 +168,7 @@ class PipeInput(Input):
         return Source(None, file_of(self._open_descriptor()))
 
     def unread_bytes(self) -> int:
-        """Return how many bytes the program has not read, with the queued ones. Raises OSError."""
+        """Return the number of unread bytes, including the queued ones. Raises OSError."""
         with unlocked(self._open_descriptor()):
             return readable_bytes(self.descriptor) + self.pending_bytes
 
@@ -269,8 +269,8 @@ class TerminalInput(Input):
     def tell_position(self, offset: int, position: tuple[int, int] | None) -> None:
         """Answer the question about the cursor that was asked at `offset`.
 
-        If the position is not known (None), the question gets no answer. Nor do earlier questions
-        that are still open.
+        If the position is not known (None), this question gets no answer. Earlier questions that
+        are still open never get one.
         """
         for each in self._answers:
             if each.report is None and each.offset <= offset:
@@ -329,7 +329,7 @@ class TerminalInput(Input):
         return Source(foreground_group(self._open_descriptor()) or 0, (self.device,))
 
     def unread_bytes(self) -> int:
-        """Return how much the program could read now, plus the queued bytes. Raises OSError.
+        """Return the number of unread bytes, including the queued ones. Raises OSError.
 
         Bytes that were written a moment ago may not be counted yet.
         """

@@ -13,7 +13,9 @@ OWN_TERMINAL: Final = os.makedev(5, 0)
 class Source(NamedTuple):
     """Where input goes. `group`: only this process group can read it.
 
-    `group` is None for a pipe, and for a terminal whose foreground group each process must tell.
+    `group` is None for a pipe. It may be None for a terminal that the daemon did not open: each
+    process then tells which group is in the foreground of its terminal.
+
     `file`: the device number of a terminal, or device and inode of a pipe.
     """
 
