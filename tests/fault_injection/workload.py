@@ -285,9 +285,11 @@ class Workload:
             except (AssertionError, ValueError) as error:
                 raise ViolationError(f"no {last}: {str(error)[-1500:]}") from None
             if kill is not None and message.get("id") == kill:
-                is_killed = not is_excused(message)
-                if not is_killed:
+                # A result also tells of a shell that the fault has ended.
+                is_killed = "result" in message
+                if is_excused(message):
                     self.excused.append(f"kill_shell: {str(message)[:200]}")
+                if not is_killed:
                     kill = self._daemon.request("kill_shell", after)
             elif message.get("params", {}).get("subscription") == subscription:
                 seq += 1
