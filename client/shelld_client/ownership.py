@@ -25,7 +25,7 @@ class Ownership:
         self._owners: dict[str, int] = {}
         # The requests that have become owners and have not left.
         self._readers: dict[int, None] = {}
-        # For an owner that has given its subscription back: the reader who has it again.
+        # Owners that have given their subscriptions back, and the readers that have these again.
         self._given_back: dict[int, int] = {}
         self._heirs: dict[tuple[str, int], None] = {}
         # The subscriptions that their owners are about to end.

@@ -67,8 +67,8 @@ class GetSessionResult(Result):
     env: Annotated[
         dict[str, str | None],
         Meta(
-            description="Exported variables that commands have changed; null for those that they "
-            "have removed."
+            description="Exported variables that commands have set or changed, with their values; "
+            "null if a command has removed the variable."
         ),
     ]
     shells: Annotated[list[str], Meta(description="Ids of the session's running shells.")]

@@ -16,6 +16,13 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
+def anyio_backend(request: pytest.FixtureRequest) -> str:
+    """The event loop of `kind`; asyncio for `Client`, and for a test without a `kind`."""
+    kind = request.getfixturevalue("kind") if "kind" in request.fixturenames else "sync"
+    return "asyncio" if kind == "sync" else str(kind)
+
+
+@pytest.fixture
 def spawn(kind: str) -> Spawn:
     return spawn_of(kind)
 

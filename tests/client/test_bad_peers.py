@@ -18,11 +18,6 @@ from support import Gate, is_alive
 PONG = '{"jsonrpc":"2.0","id":2,"result":{}}'
 
 
-@pytest.fixture
-def anyio_backend(kind: str) -> str:
-    return "asyncio" if kind == "sync" else kind
-
-
 async def test_an_answer_before_garbage_arrives(spawn: Spawn) -> None:
     # Bash's own printf would write line by line.
     script = rf"read -r; env printf '%s\nno json\n' '{PONG}'; cat > /dev/null"

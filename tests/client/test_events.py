@@ -26,11 +26,6 @@ from shelld_client import (
 from support import Gate
 
 
-@pytest.fixture
-def anyio_backend(kind: str) -> str:
-    return "asyncio" if kind == "sync" else kind
-
-
 async def test_events_of_all_shells(spawn: Spawn) -> None:
     async with spawn() as shell, shell.events() as events:
         assert (events.subscription, events.seq) == ("sub_1", 0)

@@ -11,11 +11,6 @@ from both_clients import Shell, Spawn
 from shelld_client import CommandBlocked, InvalidParams, NotPossible, StdinClosed
 
 
-@pytest.fixture
-def anyio_backend(kind: str) -> str:
-    return "asyncio" if kind == "sync" else kind
-
-
 async def screen_with(shell: Shell, bash_id: str, line: str) -> Any:
     """Return the first screen that shows a line."""
     with anyio.fail_after(40):

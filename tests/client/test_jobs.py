@@ -18,11 +18,6 @@ from shelld_client import (
 )
 
 
-@pytest.fixture
-def anyio_backend(kind: str) -> str:
-    return "asyncio" if kind == "sync" else kind
-
-
 async def test_job_ends_with_its_block(spawn: Spawn) -> None:
     command = "echo started; setsid sleep 300 & wait"
     async with spawn() as shell:

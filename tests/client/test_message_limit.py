@@ -20,11 +20,6 @@ from support import Gate
 LIMIT = 2_000
 
 
-@pytest.fixture
-def anyio_backend(kind: str) -> str:
-    return "asyncio" if kind == "sync" else kind
-
-
 async def test_a_message_over_the_limit_is_not_sent(spawn: Spawn) -> None:
     # This peer ends at the first line that it receives.
     async with spawn(peer("read -r; exit 1")) as shell:

@@ -8,11 +8,6 @@ from both_clients import Spawn
 from shelld_client import EnvironmentRules, InvalidParams
 
 
-@pytest.fixture
-def anyio_backend(kind: str) -> str:
-    return "asyncio" if kind == "sync" else kind
-
-
 async def test_session_is_configured_before_its_first_command(
     spawn: Spawn, monkeypatch: pytest.MonkeyPatch
 ) -> None:

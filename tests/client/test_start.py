@@ -19,11 +19,6 @@ from shelld_client.pump import Pump
 from support import is_alive, wait_for
 
 
-@pytest.fixture
-def anyio_backend(kind: str) -> str:
-    return "asyncio" if kind == "sync" else kind
-
-
 async def enter(spawn: Spawn, script: str, **options: Any) -> None:
     async with spawn(peer(script, greets=False), **options):
         raise AssertionError("entered")

@@ -31,11 +31,6 @@ from shelld_client.mailbox import AsyncMailbox, Mailbox
 from support import Gate, wait_for
 
 
-@pytest.fixture
-def anyio_backend(kind: str) -> str:
-    return "asyncio" if kind == "sync" else kind
-
-
 async def test_stream_has_the_output_as_it_comes_and_then_the_result(
     spawn: Spawn, tmp_path: Path
 ) -> None:

@@ -11,11 +11,6 @@ from both_clients import Shell, Spawn
 from shelld_client import BackgroundResult, BashResult, InvalidParams, Matched, ShellNotFound
 
 
-@pytest.fixture
-def anyio_backend(kind: str) -> str:
-    return "asyncio" if kind == "sync" else kind
-
-
 async def foreground(shell: Shell) -> Any:
     """Return the shell for which a call waits, once it runs."""
     with anyio.fail_after(40):

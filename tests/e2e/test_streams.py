@@ -11,7 +11,6 @@ import subprocess
 import sys
 import tempfile
 import termios
-import time
 from pathlib import Path
 
 import pytest
@@ -154,9 +153,7 @@ def test_a_client_that_reads_slowly_gets_everything() -> None:
         daemon.send_raw(b'{"jsonrpc":"2.0","id":7,"method":"ping"}\n' * 300)
         daemon.request("bash", {"command": "seq 20000"}, 8)
         data = b""
-        deadline = time.monotonic() + 20
         while data.count(b"\n") < 301:
-            assert time.monotonic() < deadline
             data += os.read(read, 7 if len(data) < 2000 else 65536)
         assert [json.loads(line)["id"] for line in data.splitlines()] == [7] * 300 + [8]
     os.close(read)

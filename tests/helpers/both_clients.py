@@ -30,8 +30,8 @@ done
 """
 
 
-# Runs a test that has a `kind` once for each event loop, but not for `Client`.
-ASYNC_ONLY = pytest.mark.parametrize("kind", ["asyncio", "trio"])
+# Runs a test of `AsyncClient` once for each event loop.
+ASYNC_ONLY = pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
 
 
 class Shell(Protocol):

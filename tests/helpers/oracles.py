@@ -23,7 +23,7 @@ from pathlib import Path
 import pytest
 
 from shelld.keeper.cgroup import usable_directory
-from support import DEADLINE_S, RawDaemon, descendants, is_alive, parent_of, wait_for
+from support import RawDaemon, descendants, is_alive, parent_of, wait_for
 
 # Longer than one beat takes on a busy machine.
 SILENCE_S = 0.2
@@ -85,11 +85,12 @@ class Witness:
 
     def wait_for_lines(self, count: int) -> None:
         """Wait until the processes under observation have written `count` lines."""
-        deadline = time.monotonic() + DEADLINE_S
-        while self._lines < count:
-            assert time.monotonic() < deadline, f"{self._lines} of {count} are ready"
-            select.select([self._descriptor], [], [], 0.05)
+
+        def all_are_there() -> bool:
             self._read()
+            return self._lines >= count
+
+        wait_for(all_are_there, f"{count} lines")
 
     def take_lines(self) -> int:
         """Return how many lines were written so far, and count again from zero."""

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from shelld.sessions.differences import lines_between
 from shelld.sessions.dump_parser import parse_dump
-from shelld.sessions.state import ShellState, with_late_checked
+from shelld.sessions.state import ShellState, with_late_settings
 from states import BASE, after, dump_of
 
 FIRST = "x=1 y='two words'; export E=1; declare -a list=(1 2); IFS=,; cd /usr; umask 027; alias a=b"
@@ -165,9 +165,9 @@ def test_new_session_can_be_told_a_whole_state() -> None:
 
 
 def test_a_changed_locale_is_told_once() -> None:
-    locale = with_late_checked(after("export LANG=C.UTF-8"), BASE.env)
+    locale = with_late_settings(after("export LANG=C.UTF-8"), BASE.env)
     assert state_if_told(after(":"), locale) == after(":", locale)
-    other = with_late_checked(after("export LANG=POSIX", locale), BASE.env)
+    other = with_late_settings(after("export LANG=POSIX", locale), BASE.env)
     assert lines_between(locale, other) is None
 
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import fields
 
+from shelld.sessions.environment import CORE as CORE_NAMES
 from shelld.sessions.environment import EnvironmentRules
+from shelld_protocol import EnvironmentRules as WireRules
 
 ENV = {
     b"PATH": b"/bin",
@@ -43,6 +47,15 @@ CORE = {b"PATH", b"HOME", b"LC_CTYPE"}
 )
 def test_rules_choose_variables(rules: EnvironmentRules, taken: set[bytes]) -> None:
     assert rules.apply(ENV) == {name: ENV[name] for name in taken}
+
+
+def test_documents_list_the_core() -> None:
+    mode = {field.name: field for field in fields(WireRules)}["mode"]
+    description = str(mode.type)
+    sessions = (Path(__file__).parents[2] / "docs" / "sessions.md").read_text()
+    for name in CORE_NAMES:
+        assert re.search(rf"\b{re.escape(name)}", description), name
+        assert f"`{name}`" in sessions, name
 
 
 names = st.text("aAbB_*?", min_size=1, max_size=8)

@@ -116,7 +116,7 @@ class Evaluation(Compounds):
                 return shell._run_children(node, stdin)
             output = str(method(shell, node, stdin))
             if node.type in _WITHOUT_ARGUMENTS:
-                self.variables["_"] = UNKNOWN
+                shell.variables["_"] = UNKNOWN
             return output
         finally:
             self.budget.depth -= 1

@@ -13,7 +13,7 @@ from typing import Final
 from msgspec import Struct
 
 from shelld.sessions.quoting import unquote
-from shelld.sessions.state import CHECKED
+from shelld.sessions.state import SET_LATE
 from shelld.sessions.variables import (
     EXPORT_NOT_KEPT,
     LIKE_OTHERS,
@@ -136,7 +136,7 @@ def _line(match: re.Match[bytes]) -> bytes:
     if (value is None and name in SET_AT_START) or (name == b"OPTIND" and flags == b"-"):
         # The command has unset the variable, but each bash sets it again.
         line = b"unset -v %s; %s" % (name, line)
-    if name.startswith(CHECKED):
+    if name.startswith(SET_LATE):
         # Bash has already printed the error, in the command that set the variable.
         return b"{ %s; } 2>/dev/null\n" % line[:-1]
     return line

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Final
 
 from shelld.sessions.quoting import quote
-from shelld.sessions.state import CHECKED, ShellState, exported
+from shelld.sessions.state import SET_LATE, ShellState, exported
 from shelld.sessions.variables import LIKE_OTHERS, OWN_VARIABLES
 
 # Running more lines would take longer than starting another bash.
@@ -122,7 +122,7 @@ def _variables(before: ShellState, after: ShellState) -> bytes | None:
             # Setting one sets options of `shopt`, which the session may have turned off again.
             # After BASH_COMPAT, bash updates BASHOPTS only when `shopt` runs next.
             return None
-        if name in _SPECIAL or name.startswith(CHECKED):
+        if name in _SPECIAL or name.startswith(SET_LATE):
             if declaration is None or old != _NOTHING:
                 return None
         elif name in before.permanent:

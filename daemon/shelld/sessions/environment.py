@@ -20,10 +20,10 @@ CORE: Final = (
 
 
 class EnvironmentRules(NamedTuple):
-    """`remove` and `keep` are patterns of names, as a shell's: `*_TOKEN`. Case does not matter.
+    """`remove` and `keep` are patterns of names, as in `*_TOKEN`. Case does not matter.
 
-    In the mode `core`, only the names in `CORE` stay. Then `remove` takes names away, but never
-    those that match `keep`.
+    A variable that matches `keep` is taken in any case. Any other variable is taken if it does not
+    match `remove` and, in the mode `core`, if it matches `CORE`.
     """
 
     mode: EnvironmentMode = "inherit"

@@ -27,12 +27,12 @@ from shelld.sessions.dump_parser import (
 from shelld.sessions.dumps import DumpFiles
 from shelld.sessions.mounts import Mounts
 from shelld.sessions.state import (
-    CHECKED,
+    SET_LATE,
     OptionNames,
     ShellState,
     exported,
     passed_on,
-    with_late_checked,
+    with_late_settings,
 )
 from shelld.sessions.text import to_bytes, to_text
 from shelld_protocol.structs import Unkept
@@ -191,7 +191,7 @@ class Session:
         env.update(
             (name, self.base.env[name])
             for name in state.later
-            if name.startswith(CHECKED) and name in self.base.env
+            if name.startswith(SET_LATE) and name in self.base.env
         )
         if state is not self.base:
             env.update(state.functions)
@@ -276,7 +276,7 @@ class Session:
         env = {**self._passed_on, **state.env}
         cwd, is_inherited = self._directory_after(left, state.cwd, state.inherits_cwd)
         state = replace(state, cwd=cwd, inherits_cwd=is_inherited, env=env)
-        state = with_late_checked(state, self.base.env)
+        state = with_late_settings(state, self.base.env)
         if not state.option_names.is_known:
             # Commands that are running now may rely on these names.
             state = replace(state, option_names=before.option_names)

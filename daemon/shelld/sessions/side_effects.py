@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from shelld.sessions.state import CHECKED, ShellState
+from shelld.sessions.state import SET_LATE, ShellState
 from shelld.sessions.variables import NOT_IMPORTED, OWN_VARIABLES, SET_AT_START
 from shelld.sessions.words import BUILTINS
 
@@ -48,7 +48,7 @@ _NUMBER_LINE: Final = re.compile(rb'\w+="-?[0-9]{1,18}"\n')
 _SPECIAL_NAMES: Final = (
     OWN_VARIABLES | NOT_IMPORTED | frozenset(b"GLOBIGNORE OPTIND OPTARG POSIXLY_CORRECT".split())
 )
-_SPECIAL_STARTS: Final = (b"BASH", b"COMP_", *CHECKED)
+_SPECIAL_STARTS: Final = (b"BASH", b"COMP_", *SET_LATE)
 _COMMAND: Final = re.compile(r"[A-Za-z0-9_./:+-]+|\[")
 # The builtins and reserved words that do not change bash.
 _HARMLESS: Final = frozenset(

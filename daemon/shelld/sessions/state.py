@@ -16,9 +16,10 @@ from msgspec.structs import replace
 from shelld.sessions.functions import function_of
 from shelld.sessions.quoting import quote
 
-# Bash prints an error if one of these variables gets a value that bash does not know. Those of the
-# loader are for the programs that a command starts, not for bash itself.
-CHECKED: Final = (b"LC_", b"LANG", b"BASH_COMPAT", b"LD_")
+# The beginnings of the names of some variables. Once a command has changed such a variable, the
+# script sets it, because it would affect the start of bash: bash would print an error for a locale
+# or a BASH_COMPAT that it does not know, and the loader would load the libraries of LD_PRELOAD.
+SET_LATE: Final = (b"LC_", b"LANG", b"BASH_COMPAT", b"LD_")
 
 _NAME: Final = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -153,17 +154,16 @@ def passed_on(env: dict[bytes, bytes]) -> dict[bytes, bytes]:
     }
 
 
-def with_late_checked(state: ShellState, base: dict[bytes, bytes]) -> ShellState:
-    """Return the state with changed `CHECKED` variables moved from the environment to the script.
+def with_late_settings(state: ShellState, base: dict[bytes, bytes]) -> ShellState:
+    """Return the state with changed `SET_LATE` variables moved from the environment to the script.
 
-    At its start, bash prints an error for a locale or a BASH_COMPAT that it does not know. The
-    script hides this error, because the command that set the variable has already shown it. The
-    loader would load the libraries of LD_PRELOAD into bash.
+    The script hides bash's errors about their values, because the commands that have set the
+    variables have already shown these errors.
     """
     names = [
         name
         for name, value in state.env.items()
-        if name.startswith(CHECKED) and value != base.get(name) and name not in state.later
+        if name.startswith(SET_LATE) and value != base.get(name) and name not in state.later
     ]
     if not names:
         return state

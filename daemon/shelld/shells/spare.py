@@ -5,9 +5,9 @@ runs one command. It gets a supervisor when it starts. The same supervisor later
 command.
 
 If the session has changed since then, the spare shell is told what differs, together with its
-command. A spare shell that has restored the state of a new session can serve any session. Any other
-one serves its own session only: a command can read the environment with which its bash has started,
-and must not find that of another session there.
+command. A spare shell that has restored the state of a new session can serve any session that was
+not configured. Any other one serves its own session only: a command can read the environment with
+which its bash has started, and must not find that of another session there.
 
 A spare shell is ``bash -c PLACEHOLDER``. The last line of its startup file reads a pipe to its end,
 and so makes bash wait. Bash keeps a pointer to its argument, and reads the argument only after that
@@ -131,7 +131,7 @@ class SpareLaunch(Launch):
 
     @property
     def session_name(self) -> str | None:
-        """The only session that it can serve; None if it can serve any."""
+        """The only session that it can serve; None if it can serve all that are not configured."""
         return self._session.name
 
     def bash_runs(self, pid: int) -> None:

@@ -90,7 +90,7 @@ class Spares:
     def _provide(self, session: Session, count: int) -> None:
         """Start spare shells until this many wait for a session, as far as the policy allows.
 
-        Those in the state of a new session wait for any session.
+        Those in the state of a new session wait for any session that was not configured.
         """
         if session.state is session.base and self._starts_as_others(session):
             session = self._any_session
