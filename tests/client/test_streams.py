@@ -100,7 +100,7 @@ async def test_stream_of_a_stopping_daemon_has_the_output_first(
     spawn: Spawn, monkeypatch: pytest.MonkeyPatch, is_skipped: bool
 ) -> None:
     async with spawn() as shell:
-        stream = shell.stream("trap 'echo last words; exit' TERM; echo go; sleep 300 & wait")
+        stream = shell.stream("sleep 300 & trap 'echo last words; exit' TERM; echo go; wait")
         items: list[Any] = [await anext(stream)]
         if is_skipped:
             # The daemon refuses to read the output again.

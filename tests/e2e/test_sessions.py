@@ -443,7 +443,7 @@ def test_user_ids_of_the_daemons_environment_stay() -> None:
 
 def test_allexport_exports_only_user_variables(daemon: RawDaemon) -> None:
     daemon.bash("set -a; x=1")
-    assert "shelld" not in out(daemon, "y=1; env | cut -d= -f1; declare -p")
+    assert "__shelld" not in out(daemon, "y=1; env | cut -d= -f1; declare -p")
 
 
 def test_function_in_daemon_environment_may_change_session() -> None:
