@@ -123,8 +123,11 @@ def test_doctor_needs_one_shell_at_a_time() -> None:
     assert problems(found) == set()
 
 
-def test_interrupted_doctor_says_nothing() -> None:
+def test_interrupted_doctor_says_nothing(request: pytest.FixtureRequest) -> None:
     command = [sys.executable, "-W", "error", "-P", "-m", "shelld", "doctor"]
+    # A process that is started in the background of a script ignores it, and so do its children.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as doctor:
         wait_for(lambda: descendants(doctor.pid), "the keeper")
         doctor.send_signal(signal.SIGINT)

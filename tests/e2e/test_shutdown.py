@@ -567,3 +567,28 @@ def test_daemon_that_cannot_read_says_so() -> None:
         assert answer["error"]["data"]["kind"] == "shutting_down"
         assert daemon.wait() == STDIN_FAILED
     assert daemon.stderr.endswith(b"shelld: cannot read requests from stdin: an unexpected error\n")
+
+
+@pytest.mark.parametrize("in_background", [False, True])
+@pytest.mark.parametrize("way", ["SIGTERM", "end of input", "kill_shell twice"])
+def test_command_gets_sigterm_once(tmp_path: Path, way: str, in_background: bool) -> None:
+    ready, signals = tmp_path / "ready", tmp_path / "signals"
+    os.mkfifo(tmp_path / "fifo")
+    # It stays until its SIGKILL, so that a second signal would be seen.
+    wait = f"while :; do read -t 60 <> {tmp_path}/fifo; done"
+    program = f"trap 'echo TERM >> {signals}' TERM; touch {ready}; {wait}"
+    with raw_daemon() as daemon:
+        request = daemon.request("bash", {"command": program, "run_in_background": in_background})
+        wait_for(ready.exists)
+        if way == "kill_shell twice":
+            (shell,) = daemon.call("list_shells")["shells"]
+            kill = {"bash_id": shell["bash_id"], "grace": 500}
+            asked = [daemon.request("kill_shell", kill) for _ in range(2)]
+            assert ["result" in daemon.answer(each) for each in (request, *asked)] == [True] * 3
+        elif way == "SIGTERM":
+            daemon.process.send_signal(signal.SIGTERM)
+        else:
+            daemon.end_input()
+        if way != "kill_shell twice":
+            assert daemon.wait() == 0
+    assert signals.read_text() == "TERM\n"

@@ -137,6 +137,7 @@ class Runner:
         # kill is under way; `_give_up_at` is also None once survivors were reported.
         self._kill_at: float | None = None
         self._give_up_at: float | None = None
+        self._has_sent_sigterm = False
         # Whether the grace is over.
         self._killing = False
         self._rounds = 0
@@ -376,6 +377,7 @@ class Runner:
             self._cgroup = None
         self._busy = False
         self._kill_at = self._give_up_at = None
+        self._has_sent_sigterm = False
         self._killing = False
 
     def _kill(self, number: int, grace_ms: int) -> None:
@@ -388,7 +390,11 @@ class Runner:
         self._rounds = 0
         if self._leader is not None:
             self._signalled = True
-        if number != signal.SIGKILL:
+        # The stop of the daemon and the end of a call may both ask for SIGTERM. To many programs, a
+        # second one means that they must not clean up.
+        is_sent = number == signal.SIGTERM and self._has_sent_sigterm
+        self._has_sent_sigterm |= number == signal.SIGTERM
+        if number != signal.SIGKILL and not is_sent:
             self._tree.signal(number, self._leader)
             # A stopped process does not handle the signal until it is continued.
             self._tree.signal(signal.SIGCONT, self._leader)
