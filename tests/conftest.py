@@ -28,8 +28,9 @@ ROOT = Path(__file__).parents[1]
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")
 
-# A uid that nobody uses, so that a test affects only its own processes.
-UNPRIVILEGED_UID = 64_999
+# A uid that nobody else uses, not even another worker of pytest: the kernel counts the processes of
+# a user together.
+UNPRIVILEGED_UID = 64_900 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 
 
 @pytest.fixture
