@@ -27,6 +27,9 @@ WAITING = {
     "python3 -c 'import getpass; getpass.getpass()'": "python3",
     "python3 -c 'import select; select.select([0], [], [])'": "python3",
     "python3 -c 'import pty; pty.spawn(\"cat\")'": "cat",
+    # Works in another thread, as a player does that obeys keys.
+    "python3 -c 'import os, threading, time; threading.Thread(target=time.sleep, args=(300,))"
+    ".start(); os.read(0, 1)'": "python3",
 }
 # Has a thread that reads the terminal, to pass it on to a program that does not read.
 RELAY = """python3 -c '
