@@ -10,7 +10,7 @@ import pytest
 from fault_injection.campaign import Point, record_points, try_points
 
 # Each fault in a helper needs a new daemon, so the sample has fewer of these.
-CALLS, LINES, IN_HELPERS = 8, 8, 2
+CALLS, LINES, IN_HELPERS = 5, 5, 1
 
 
 def check(points: list[Point], folder: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 
 from guard_classes import DANGEROUS
@@ -22,27 +24,27 @@ from shelld.guard.vocabulary import (
 )
 
 
-@pytest.mark.parametrize("line", [line for _, line in [*BLOCKED_LINES, *DANGEROUS]])
-def test_quick_check_passes_nothing_dangerous(line: str) -> None:
-    assert not is_plainly_harmless(line)
+def harmless(commands: Iterable[str]) -> list[str]:
+    return [command for command in commands if is_plainly_harmless(command)]
 
 
-@pytest.mark.parametrize(
-    "program",
-    sorted({*JUDGED, *WRAPPERS, *STARTERS, *SHELLS, *LANGUAGES, *LISTENERS, *TELLING_BUILTINS}),
-)
-def test_quick_check_stops_at_every_judged_program(program: str) -> None:
-    for command in (program, f"true; /usr/bin/{program} a", f"x | {program}"):
-        assert not is_plainly_harmless(command)
+def test_quick_check_passes_nothing_dangerous() -> None:
+    assert harmless(line for _, line in [*BLOCKED_LINES, *DANGEROUS]) == []
 
 
-@pytest.mark.parametrize("program", sorted({*WRITERS, *SPEAKERS, *EVERYDAY_WRAPPERS}))
-def test_quick_check_stops_at_dangerous_everyday_programs(program: str) -> None:
-    for command in (
-        *(f"{program} a /dev/sda", f"{program} x --option=rm -rf a", f"A=rm {program} a"),
-        *(f"{program} -c '!ls'", f'{program} "$x"', f"{program} -f -"),
-    ):
-        assert not is_plainly_harmless(command)
+def test_quick_check_stops_at_every_judged_program() -> None:
+    tables = (JUDGED, WRAPPERS, STARTERS, SHELLS, LANGUAGES, LISTENERS, TELLING_BUILTINS)
+    for program in set().union(*tables):
+        assert harmless([program, f"true; /usr/bin/{program} a", f"x | {program}"]) == []
+
+
+def test_quick_check_stops_at_dangerous_everyday_programs() -> None:
+    for program in {*WRITERS, *SPEAKERS, *EVERYDAY_WRAPPERS}:
+        commands = [
+            *(f"{program} a /dev/sda", f"{program} x --option=rm -rf a", f"A=rm {program} a"),
+            *(f"{program} -c '!ls'", f'{program} "$x"', f"{program} -f -"),
+        ]
+        assert harmless(commands) == []
 
 
 def test_quick_check_accepts_everyday_commands() -> None:

@@ -39,27 +39,17 @@ MARKS = {"assigns", "joins", "away", "all", "last", "rest", "appends", "bash"}
 
 
 @pytest.mark.parametrize(
-    ("program", "line"),
-    [
-        (program, line)
-        for table in (
-            vocabulary.WRAPPERS,
-            vocabulary.EVERYDAY_WRAPPERS,
-            vocabulary.WRITERS,
-            vocabulary.SPEAKERS,
-            vocabulary.OPTIONS,
-            vocabulary.MKFS,
-        )
-        for program, lines in table.items()
-        for line in lines.split(";")
-    ],
+    "table", ["WRAPPERS", "EVERYDAY_WRAPPERS", "WRITERS", "SPEAKERS", "OPTIONS", "MKFS"]
 )
-def test_table_lines_are_parsed(program: str, line: str) -> None:
-    spec = specification(line)
-    assert spec.options.keys() <= KINDS | {"key"}, program
-    assert spec.marks <= MARKS, program
-    # A line must begin with its letters, not with a word such as `cd:D`.
-    assert ":" not in line.split(maxsplit=1)[0], program
+def test_table_lines_are_parsed(table: str) -> None:
+    programs: dict[str, str] = getattr(vocabulary, table)
+    for program, lines in programs.items():
+        for line in lines.split(";"):
+            spec = specification(line)
+            assert spec.options.keys() <= KINDS | {"key"}, program
+            assert spec.marks <= MARKS, program
+            # A line must begin with its letters, not with a word such as `cd:D`.
+            assert ":" not in line.split(maxsplit=1)[0], program
 
 
 def test_every_starter_has_its_handler() -> None:
