@@ -1,7 +1,7 @@
 """The event loop of the shells, and calls to it from other threads and event loops.
 
-Shells are not thread-safe, so calls from elsewhere run here. If the caller is cancelled, the call
-here is cancelled too, and the caller waits until it has ended.
+Shells are not thread-safe, so calls from elsewhere run on this event loop. If the caller is
+cancelled, its call is cancelled, too. The caller then waits until the call has ended.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from shelld_protocol.errors import RpcError, shutting_down
 
 T = TypeVar("T")
 
-# The maximum time to leave a scope. Usually, this takes only as long as the last kills in it.
+# How long leaving a scope may take. Usually, it takes only as long as the last kills in the scope.
 STOP_TIMEOUT_S: Final = 3.0
 
 
@@ -91,7 +91,7 @@ class OwnerLoop:
         return outcome.result()
 
     def call_soon(self, action: Callable[[], object]) -> None:
-        """Call `action` on this event loop, unless it has ended."""
+        """Call `action` on this event loop, unless the event loop has ended."""
         with suppress(RpcError):
             self._add(action)
 
@@ -115,7 +115,7 @@ class OwnerLoop:
             try:
                 call_threadsafe(self._token, self._wake)
             except RuntimeError:
-                # The event loop has ended, although the scope was not left.
+                # The event loop has ended before anybody called `close`.
                 self._to_do.pop()
                 raise shutting_down() from None
 
@@ -123,7 +123,7 @@ class OwnerLoop:
         self._arrived.set()
 
     async def _do_what_arrives(self) -> None:
-        # A task starts the calls, not a callback, because parts of anyio need a task.
+        # The calls start in a task, not in a callback, because parts of anyio need a task.
         while True:
             await self._arrived.wait()
             self._arrived = anyio.Event()

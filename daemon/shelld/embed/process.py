@@ -31,7 +31,7 @@ class BashProcess(NamedTuple):
 
 
 class _Member(Generic[T]):
-    """An attribute that the record holds."""
+    """An attribute whose value is kept in `record`."""
 
     def __set_name__(self, _owner: type, name: str) -> None:
         self._name = name
@@ -47,7 +47,8 @@ class _Member(Generic[T]):
 class ShellProcess:
     """`created_at`, `started_at` and `completed_at` are in seconds, as in time.time().
 
-    A shell that a program constructs has no process, only the attributes that were set.
+    A shell that a program constructs itself has no process. It has only the attributes that the
+    program sets.
     """
 
     id = _Member[str]()
@@ -60,7 +61,7 @@ class ShellProcess:
     pid = _Member[int | None]()
     exit_code = _Member[int | None]()
     signal = _Member[str | None]()
-    # Pids of processes that were alive after bash ended, as of the last look.
+    # Pids of processes that were still alive at the last look after the end of bash.
     leftover = _Member[list[int]]()
     # Pids of processes that were alive at the deadline of the last kill.
     survivors = _Member[list[int]]()
@@ -105,7 +106,7 @@ class ShellProcess:
 
     @property
     def is_running(self) -> bool:
-        """Whether its bash runs. False before the start."""
+        """Whether bash runs. False before the start."""
         return self.status is ShellStatus.RUNNING
 
     @property
@@ -114,7 +115,7 @@ class ShellProcess:
 
     @property
     def process(self) -> BashProcess | None:
-        """Its bash, None before the start."""
+        """The process of bash, or None before the start."""
         if self.record.pid is None:
             return None
         return BashProcess(self.record.pid, self.record.returncode if self.has_ended else None)
@@ -142,11 +143,11 @@ class ShellProcess:
     async def wait(self, timeout: float | None = None) -> int:
         """Wait until bash has ended. Return its exit code, negative for a signal.
 
-        After `timeout` seconds, kills the shell, whose status becomes TIMEOUT, and raises
+        After `timeout` seconds, kills the shell, sets its status to TIMEOUT, and raises
         TimeoutError.
         """
         if self.has_ended:
-            # This also works after the manager has ended.
+            # Do not call the event loop of the shells: it may have ended.
             await checkpoint()
             return self._known_returncode()
         return await self._run_on_owner(self._wait, timeout)
@@ -177,8 +178,8 @@ class ShellProcess:
         await self._run_on_owner(self.record.wait_until, condition)
 
     async def kill(self) -> None:
-        """Send SIGKILL to the whole tree, and return when it is dead. Without a process, does
-        nothing.
+        """Send SIGKILL to the whole tree, and return when it is dead. Does nothing if there is no
+        process.
         """
         await self._end_if_needed(signal.SIGKILL, 0)
 
@@ -215,7 +216,7 @@ class ShellProcess:
         return self.record.stdout.unread_bytes + self.record.stderr.unread_bytes > 0
 
     def get_new_output(self, include_stderr: bool = True) -> str:
-        """Return the output since the last read, by this or another call.
+        """Return the output since the last read, whether by this method or by another call.
 
         The text of stderr comes after a line ``[stderr]``. While more may be written, an incomplete
         character or escape sequence at the end stays for the next read, as in `bash_output`.
@@ -264,7 +265,7 @@ class ShellProcess:
 
     @property
     def last_read_stdout(self) -> int:
-        """The position of the reads, in bytes."""
+        """The offset at which the next read begins, in bytes."""
         return self.record.stdout.read_position
 
     @last_read_stdout.setter

@@ -1,6 +1,6 @@
 """The daemon's own memory: collects garbage rarely, and returns freed memory to the system.
 
-Affects the whole process, so only the daemon uses it.
+This module affects the whole process, so only the daemon uses it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from typing import Final
 
 import anyio
 
-# A number of objects. A few hundred requests in flight use fewer.
+# How many new objects there may be before Python looks for cycles. A few hundred requests in flight
+# use fewer.
 GARBAGE_THRESHOLD: Final = 20_000
 # How long the daemon may hold the memory of a large output.
 GIVE_BACK_S: Final = 15.0

@@ -8,8 +8,8 @@ loop for ever. `std::io::copy` of Rust uses splice(2) in this way.
 A process that is stopped by SIGSTOP leaves its system call and releases the lock. So, while
 commands run, a second thread watches the thread of the event loop. If the event loop sleeps in a
 system call on a pipe, the second thread stops the processes that hold the lock, until the event
-loop goes on. From then on, the event loop does the same around each of its system calls on this
-pipe, with `unlocked`.
+loop goes on. From then on, the event loop itself stops these processes during each of its system
+calls on this pipe, with `unlocked`.
 
 This module owns the pidfds of these processes until `forget_holders`. Nothing here reads or writes
 a pipe.
@@ -33,7 +33,7 @@ from shelld.process import faults
 # How often the thread looks. The event loop sleeps for one to two intervals when a process first
 # holds the lock of a pipe.
 INTERVAL_S: Final = 0.25
-# How long the thread waits for the event loop to go on, and the pause between its looks meanwhile.
+# How long the thread then waits for the event loop to go on, and its pause between two looks.
 RELEASE_S: Final = 1.0
 _RELEASE_PAUSE_S: Final = 0.001
 
@@ -103,9 +103,10 @@ def forget_holders(descriptor: int) -> None:
 
 
 class PipeWatch:
-    """Watches the thread of the event loop, in which it is created, from a thread of its own.
+    """Watches the thread of the event loop from another thread.
 
-    `is_needed` tells whether commands run. It is called in the watching thread.
+    Create this object in the thread of the event loop. `is_needed` tells whether commands run. It
+    is called in the watching thread.
     """
 
     def __init__(self, is_needed: Callable[[], bool]) -> None:

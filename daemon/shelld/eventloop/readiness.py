@@ -1,9 +1,10 @@
 """Cheap waits on asyncio: for input, for a deadline, and for another task.
 
-`anyio.wait_readable` registers with the kernel and unregisters for each wait, and wakes the task
-one turn of the event loop after the event. An `anyio.Event` and a scope with a deadline look up the
-running event loop several times. Each of these three takes as long as decoding a request. `Watch`
-registers once, and the event loop calls it directly. The waits in this module use asyncio directly.
+For each wait, `anyio.wait_readable` registers the descriptor with the kernel and unregisters it.
+It wakes the task one turn of the event loop after the event. An `anyio.Event` and a scope with a
+deadline look up the running event loop several times. Each of these three takes as long as decoding
+a request. `Watch` registers once, and the event loop calls it directly. The waits in this module
+use asyncio directly.
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ WRITABLE: Final = select.EPOLLOUT
 class Watch:
     """Calls a function whenever a descriptor is readable, while one task waits.
 
-    The function returns whether to stop waiting. It must read, or it is called again. It runs
-    outside tasks, so it must not use anything that needs a task. `wait` raises the function's
-    exceptions.
+    The function returns whether to stop waiting. It must read the descriptor, or it is called
+    again. It runs outside tasks, so it must not use anything that needs a task. `wait` raises the
+    function's exceptions.
     """
 
     def __init__(self, descriptor: int) -> None:
         self._loop = asyncio.get_running_loop()
         self._descriptor = descriptor
-        # Stays True after a wait, for the next one.
+        # Stays True between two waits.
         self._is_registered = False
         # Set only while a task waits.
         self._on_readable: Callable[[], bool] | None = None
@@ -128,7 +129,7 @@ class PollerPool:
         return len(self._idle) < MAX_IDLE
 
     def give_back(self, watched: WatchedPoller) -> None:
-        """Take back a poller. If `has_room`, all its descriptors must be unregistered."""
+        """Take back a poller. If `has_room`, it must have no registered descriptors."""
         if self.has_room:
             self._idle.append(watched)
         else:

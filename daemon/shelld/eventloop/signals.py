@@ -1,8 +1,9 @@
 """Waits for signals, however many arrive.
 
 asyncio learns of a signal from a byte in a socket, and handles each byte separately. When thousands
-of processes end at once, that takes longer than reaping them, and the byte of a SIGTERM finds the
-socket full. So a Python signal handler counts the signals here, and wakes the event loop once.
+of processes end at once, handling the bytes takes longer than reaping the processes, and the byte
+of a SIGTERM finds the socket full. So a Python signal handler counts the signals here, and wakes
+the event loop once.
 
 Only for programs that run asyncio, and only for their main thread.
 """
@@ -35,9 +36,9 @@ class Arrivals:
         self._arrived.set()
 
     async def wait(self) -> int:
-        """Wait for a signal; return how many have arrived since the last call, or one fewer.
+        """Wait for a signal; return how many have arrived since the last call.
 
-        The caller gets a turn after every signal, even after one that was not counted.
+        The number may be one too low, but `wait` returns after every signal, counted or not.
         """
         await self._arrived.wait()
         self._arrived = anyio.Event()

@@ -104,7 +104,7 @@ class Thread(Generic[T]):
         return self._is_given_up
 
     def join(self, seconds: float) -> bool:
-        """Block until the function has ended; return False if it takes longer."""
+        """Block until the function has ended; return False if that takes longer than `seconds`."""
         if not self._running.acquire(timeout=max(0.0, seconds)):
             return False
         self._running.release()
@@ -148,7 +148,7 @@ async def run_in_thread(
     """
     async with limiter or anyio.to_thread.current_default_thread_limiter():
         over, loop = anyio.Event(), current_token()
-        # If the event loop has ended by then, nobody waits any more.
+        # `call_threadsafe` fails if the event loop has ended. Then nobody waits any more.
         thread = Thread(partial(function, *args), partial(call_threadsafe, loop, over.set))
         _at_work.add(thread)
         try:
@@ -162,7 +162,9 @@ async def run_in_thread(
 
 
 def wait_for_work(seconds: float) -> bool:
-    """Block until no thread of `run_in_thread` is at work; return False if that takes longer."""
+    """Block until no thread of `run_in_thread` is at work. Return False if that takes longer than
+    `seconds`.
+    """
     end_at = time.monotonic() + seconds
     return all(
         thread.give_up() or thread.join(end_at - time.monotonic()) for thread in tuple(_at_work)
@@ -184,8 +186,9 @@ _run: Final = with_room_for_frames(_run_to_the_end)
 
 
 def _forget_thread() -> None:
-    """Remove the entry that `threading.current_thread`, which logging calls, made for this thread.
+    """Remove the entry for this thread that `threading.current_thread` has made.
 
-    Before Python 3.13, `threading` keeps the entry after the end of the thread.
+    Logging calls `current_thread`. Before Python 3.13, `threading` keeps the entry after the end of
+    the thread.
     """
     threading._active.pop(threading.get_ident(), None)  # type: ignore[attr-defined]  # pyright: ignore

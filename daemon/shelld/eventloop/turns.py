@@ -11,12 +11,13 @@ from anyio.lowlevel import checkpoint
 
 T = TypeVar("T")
 
-# After a turn, the event loop is left to other work for this many times the turn's cost.
+# The rest after a turn, as a multiple of the turn's cost. During the rest, the event loop is free
+# for other work.
 _REST_SHARE: Final = 3
 
 
 class Turn:
-    """`cost_s`: the processor time that its owner has used."""
+    """`cost_s`: the processor time that the owner of the turn has used."""
 
     cost_s: float = 0.0
 
@@ -24,7 +25,7 @@ class Turn:
 class Turns:
     """Lets one task at a time work, and leaves most of the time to other tasks.
 
-    Without this, many such tasks at once would keep the event loop from everything else.
+    Otherwise, many tasks at once would keep the event loop from all other work.
     """
 
     def __init__(self) -> None:
@@ -46,7 +47,7 @@ class Turns:
     async def do_now(self, work: Callable[[], T]) -> T:
         """Do some work that cannot wait for a turn.
 
-        Other requests run after the work of each call, however many tasks call this.
+        However many tasks call this, other requests run between two calls.
         """
         async with self._hurried:
             result = work()

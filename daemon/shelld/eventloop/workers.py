@@ -130,8 +130,8 @@ class Workers(Generic[J]):
             worker.task = worker.job = None
         if _has_cancelled_itself(task):
             with suppress(Exception, anyio.get_cancelled_exc_class()):
-                # asyncio may not have delivered the cancellation yet. A task that ends before that
-                # counts as cancelled, and its task group then cancels all its other tasks.
+                # asyncio may not have delivered the cancellation yet. A task that ends before the
+                # delivery counts as cancelled. Its task group then cancels all other tasks.
                 await anyio.lowlevel.checkpoint()
 
     def _fail(self, worker: Worker[J], error: BaseException) -> None:

@@ -95,7 +95,7 @@ class OutputEntry(NamedTuple):
         return self.with_text(header, piece.text, piece.dropped)
 
     def _rest(self) -> Piece:
-        """Return what is left of the range. Bytes in it, or just after it, were lost."""
+        """Return the rest of the range. Bytes in the range, or just after it, were lost."""
         continues = begins_within_line(self.store, self.start)
         text = JoinedText(strip=self.strip, continues=continues)
         position, dropped = self.start, 0
@@ -152,8 +152,8 @@ class Rows(NamedTuple):
 
 
 class ScreenEntry:
-    """A change of a screen. `screens` has all rows of each shell's screen, as they were after its
-    last change.
+    """A change of a screen. `screens` has all rows of each shell's screen, as they were after the
+    last change of that screen.
 
     If the journal is sent again, only the last change of a screen has rows, and it has all of them.
     """

@@ -3,8 +3,8 @@
 Owns the offsets up to which output was sent, and a pin that retains the shell until its events were
 sent. Never moves the position that plain readers share.
 
-Invariants: the end is told exactly once. Only events about leftover processes come after it. A
-prompt, a port or a screen is told after the output that came before it.
+Invariants: the event about the end is sent exactly once. Only events about leftover processes come
+after it. An event about a prompt, a port or a screen is sent after all earlier output.
 """
 
 from __future__ import annotations
@@ -32,10 +32,11 @@ from shelld_protocol.event_methods import (
     LeftoverEvent,
 )
 
-# How long the followers have after the end of a command, such as for a last look at its screen.
+# How long the followers may go on after the end of a command, for example to look at its screen a
+# last time.
 LAST_LOOKS_S: Final = 1.0
-# How much output is sent before other tasks get a turn: two milliseconds of work. A command that
-# writes at full speed shares the event loop with its own events.
+# How much output is sent before other tasks get a turn: two milliseconds of work. The event loop
+# must also read the output of a command that writes at full speed, not only send it.
 _TURN_BYTES: Final = 512 * 1024
 
 
@@ -56,16 +57,16 @@ class Feed:
         }
         self._positions = {name: each.read_position for name, each in self._streams.items()}
         # The number of skipped bytes: of each stream since its last event, and of both streams in
-        # all.
+        # total.
         self._skipped: dict[StreamName, int] = dict.fromkeys(self._streams, 0)
         self._skipped_in_all = 0
         # How much had been written at the last look at the output.
         self._seen = sum(self._positions.values())
         self._sending = anyio.Lock()
-        # The leftover processes in the last event about them. None: so far, only the event about
-        # the end has named some.
+        # The leftover processes in the last event about them. None if only the event about the end
+        # has named some so far.
         self._told_leftover: list[int] | None = []
-        # Set once the end was told, or can no longer be told.
+        # Set once the event about the end was sent, or can no longer be sent.
         self.end_told = anyio.Event()
         self._is_closed = False
         self._scope: anyio.CancelScope | None = None
@@ -149,7 +150,7 @@ class Feed:
         """Send all output written so far, or skip it if the client is slow.
 
         An incomplete unit is left for later while something may still write the rest of it.
-        `is_last`: there is no later, so a slow client's output is skipped to its end.
+        `is_last`: this is the last call, so a slow client's output is skipped to its end.
         """
         if "output" not in self._options.events:
             return
@@ -169,7 +170,7 @@ class Feed:
                         await checkpoint()
 
     async def _send_from(self, name: StreamName, stop: int, *, final: bool, is_last: bool) -> bool:
-        """Send or skip the next part of a stream up to `stop`. Return whether one was sent."""
+        """Send or skip the next part of a stream up to `stop`. Return whether it was sent."""
         store, start, strip = self._streams[name].store, self._positions[name], self._options.strip
         max_bytes = self._options.max_bytes
         if not await self.subscription.wait_for_room():
@@ -262,14 +263,15 @@ class Feed:
                 spool_error=shell.output.error,
             )
         if leftover:
-            # Send another event even if these processes are gone by then.
+            # A later event must report the leftover processes, even if all are gone by that time.
             self._told_leftover = None
         self.end_told.set()
 
     def _note_last_event(self) -> None:
-        """Note that a subscription of this shell alone has nothing more to tell.
+        """Note that no more events can follow if the subscription is of this shell alone.
 
-        A client that continues it from now on is told so, even if some events are not sent yet.
+        A client that continues the subscription learns this from the answer, even if some events
+        are not sent yet.
         """
         if self._options.bash_id is not None:
             self.subscription.is_over = True
@@ -297,7 +299,7 @@ def _newest_line(store: StreamStore, start: int, stop: int) -> int:
     """Return the offset at which the last line before `stop` begins. If no line end is found,
     return the offset after the last whole unit.
     """
-    # A control string around a line end may have begun this far before it.
+    # Begin early enough to see the beginning of a control string that surrounds a line end.
     begin = max(start, stop - 2 * MAX_SEQUENCE_BYTES)
     kept = store.read(begin, stop - begin)
     data = kept.data[: max(0, stop - kept.start)]

@@ -1,8 +1,8 @@
 """Follows the prompt, the ports and the screen of a shell for one subscription.
 
 The `run` method of each follower returns when the shell has ended, or nothing more can be seen. If
-`run` fails, it can be called again, and tells nothing twice. All looks at processes are taken in
-turns, with pauses that grow while a shell is quiet.
+`run` fails, it can be called again, and sends no event twice. The followers take turns to look at
+processes. Their pauses grow while a shell is quiet.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ class ScreenFollower:
 
 
 async def _look(screen: Screen, feed: Feed, least: int) -> bool:
-    """Tell what has changed on the screen. Return False if it cannot be seen now."""
+    """Send what has changed on the screen. Return False if the screen cannot be seen now."""
     cut_at = anyio.current_time() + _SCREEN_LOOK_S
     while True:
         shown = feed.subscription.shown_rows(feed.shell)
@@ -191,7 +191,7 @@ async def _look(screen: Screen, feed: Feed, least: int) -> bool:
 
 
 def _drawn(terminal: TerminalInput, store: StreamStore) -> tuple[int, int]:
-    """Return what the screen depends on: how much was written, and the size."""
+    """Return how much was written, and the size of the terminal. The screen depends on both."""
     return store.written, terminal.sizes[-1].number
 
 

@@ -31,7 +31,7 @@ from shelld.process import faults
 from shelld.shells.shell import Shell
 from shelld_protocol.event_methods import JOURNAL_EVENTS, Event, EventName
 
-# With more unread bytes than this, no output is sent.
+# While the client has not read this number of bytes, no output is sent.
 MAX_QUEUED_BYTES: Final = 1024 * 1024
 # How long output waits for a client to read, before it is skipped. A client that reads 4 MiB/s
 # loses nothing.
@@ -47,7 +47,7 @@ class Recipient(Protocol):
 
     @property
     def backlog(self) -> int:
-        """How many bytes wait until the client reads."""
+        """How many bytes wait for the client to read them."""
         ...
 
     def send(self, method: str, params: Event) -> None:
@@ -106,7 +106,7 @@ class Subscription:
         start_task: Callable[[Callable[[], Any]], None],
     ) -> None:
         self.name = name
-        # Whether the subscription has nothing more to tell.
+        # Whether no more events can follow.
         self.is_over = False
         self.options = options
         self._recipient = recipient
@@ -186,9 +186,10 @@ class Subscription:
     # -- sending ----------------------------------------------------------------------------
 
     def publish(self, entry: Entry, make: Callable[[Header], Event] | None = None) -> None:
-        """Number an event, keep it and send it. `make`: a faster way than `entry.event` to make it.
+        """Number an event, keep it and send it.
 
-        Raises MemoryError if there is no memory to keep the event.
+        `make` makes the event faster than `entry.event`. Raises MemoryError if there is no memory
+        to keep the event.
         """
         if self._is_closed:
             return
@@ -199,7 +200,7 @@ class Subscription:
             except Exception as error:
                 faults.answer_for(error, "an event")
         if self._sent < seq:
-            # The event has a number now, so it must be sent before any other event.
+            # The event has a number now, so it must be sent before any later event.
             with suppress(MemoryError):
                 self._replay_later()
 
@@ -218,7 +219,8 @@ class Subscription:
     def continue_after(self, seq: int, recipient: Recipient, request_id: Any) -> None:
         """Send the events after `seq` again. `seq` must be in the `available` range."""
         self._recipient, self._request_id = recipient, request_id
-        # The new recipient may not know the screens, so the next change of each has all rows.
+        # The new recipient may not know the screens, so the next change of each screen has all
+        # rows.
         self._shown.clear()
         self._sent = seq
         if seq < self._journal.newest:

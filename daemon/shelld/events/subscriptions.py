@@ -2,7 +2,7 @@
 
 Owns the subscriptions. A subscription of all shells, or of a session, lives until it is ended. A
 subscription of a single shell is over once the last event of that shell was sent. It is then kept
-until the shell is forgotten, so that a client can continue it, and does not count towards
+until the shell is forgotten, so that a client can continue it. It no longer counts towards
 `MAX_SUBSCRIPTIONS`. At most `MAX_OVER` subscriptions that are over are kept, with at most
 `MAX_OVER_EVENTS` events in all. Beyond these limits, the subscriptions that were over first are
 removed. A subscription whose events are being sent again stays, and so does its shell.
@@ -31,7 +31,7 @@ from shelld_protocol.event_methods import MAX_SUBSCRIPTIONS
 
 # The default number of retained shells.
 MAX_OVER: Final = 1_000
-# They take about 30 MB.
+# The events take about 30 MB.
 MAX_OVER_EVENTS: Final = 100_000
 
 
@@ -43,7 +43,7 @@ class Subscriptions:
         # The feeds of subscriptions that are not over.
         self._feeds: dict[str, set[Feed]] = {}
         # The subscriptions that are over, in the order of their ends, and how many events each
-        # keeps. Those whose events are being sent again are not among them.
+        # keeps. A subscription whose events are being sent again is not among them.
         self._over: dict[str, int] = {}
         self._over_events = 0
         # The names of the subscriptions of a single shell, by its id.
@@ -171,7 +171,7 @@ class Subscriptions:
         await feed.run()
         feeds.discard(feed)
         if subscription.options.bash_id is not None:
-            # There is nothing more to tell.
+            # No more events can follow.
             self._feeds.pop(subscription.name, None)
             self._note_over(subscription)
 

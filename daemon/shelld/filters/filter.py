@@ -24,9 +24,9 @@ from shelld_protocol.structs import FilterEngine
 
 MAX_PATTERN_CHARACTERS: Final = 10_000
 
-# The helper process compiles patterns that are longer than this, or whose program is larger than
-# this. Compiling them can take a tenth of a second, and no other thread of the daemon could run
-# during that time.
+# The limits for the text of a pattern and for its program. The helper process compiles patterns
+# beyond these limits, because that can take a tenth of a second. In the daemon, no other thread
+# could run during that time.
 _INLINE_PATTERN_CHARACTERS: Final = 1_000
 _INLINE_PROGRAM_BYTES: Final = 512 * 1024
 _CACHED_PATTERNS: Final = 8
@@ -49,8 +49,8 @@ MAX_PROCESSES: Final = 16
 # A pattern without any of these characters is a literal.
 _SPECIAL: Final = frozenset("\\^$.|?*+()[]{}\r\n")
 
-# If a word occurs more than once per this many characters, checking each line is faster than
-# searching for the next occurrence.
+# A distance between two occurrences of a word, in characters. If the average distance is shorter,
+# checking each line is faster than searching for the next occurrence.
 _SPARSE_CHARACTERS: Final = 400
 
 

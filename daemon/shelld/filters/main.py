@@ -3,7 +3,7 @@
 A separate program: `process` starts it by its path. It exchanges frames of UTF-8, as
 `helpers.program` describes. The first frame that it reads is the pattern; each later frame is a
 text. It answers the pattern with "+" and the engine, and a text with "+" and the lines that match.
-If either fails, it answers "-" and the reason.
+If it cannot compile the pattern or match a text, it answers "-" and the reason.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from shelld.process.faults import shortage
 from shelld_protocol.errors import RpcError, invalid_params, resource_exhausted
 from shelld_protocol.structs import FilterEngine
 
-# The total time for matching in one look at a stream, however many texts the look matches. A
+# The total time for matching until the next call of `renew`, however many texts are matched. A
 # pattern without catastrophic backtracking needs a tenth of this time for the largest read.
 TIME_BUDGET_S: Final = 2.0
 # Enough time for an interpreter to start while many others start, and then to compile the pattern.

@@ -16,8 +16,8 @@ MAX_STEPS: Final = 3_000
 CHARACTERS_PER_STEP: Final = 1_000
 MAX_SECONDS: Final = 0.25
 # The part of `MAX_SECONDS` for parsing one script. If parsing takes longer, the guard has the rest
-# of `MAX_SECONDS` to find commands without the parser. Parsing a valid script takes a tenth of this
-# time.
+# of `MAX_SECONDS` to find commands without the parser. Parsing a valid script takes a tenth of
+# `MAX_PARSE_SECONDS`.
 MAX_PARSE_SECONDS: Final = 0.1
 MAX_PARSE_SECONDS_AT_ONCE: Final = 0.01
 # Read the clock once in this many steps. Reading it takes a tenth of the time of a step.

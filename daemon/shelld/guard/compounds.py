@@ -128,8 +128,8 @@ class Compounds(Programs):
         if is_counted and body is not None:
             return self._count(node, stdin)
         before = self.is_for_each
-        # Such input comes from `find`: its start directories, then `UNKNOWN` for everything below
-        # them. So the loop runs for every file of a tree.
+        # The output of `find` begins with its start directories. `UNKNOWN` follows, for everything
+        # below them. With this input, the loop runs for every file of a tree.
         self.is_for_each = before or (UNKNOWN in stdin and stdin.strip(UNKNOWN).startswith("/"))
         try:
             return self._run_children(node, stdin)

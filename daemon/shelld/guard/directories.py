@@ -16,7 +16,7 @@ from shelld.guard.words import index_in_stack
 if TYPE_CHECKING:
     from shelld.guard.shell import Shell
 
-# Bash does not look in CDPATH for these.
+# Bash does not look for these paths in CDPATH.
 _PATH: Final = re.compile(r"\.{0,2}(?:/|$)")
 
 
@@ -30,7 +30,7 @@ def pushd(shell: Shell, arguments: Sequence[str], _stdin: str) -> str:
     stack = [shell.cwd, *shell.pushed]
     operand, stays = _parsed(arguments)
     if operand is None and shell.has_unset:
-        # As with ``cd $X``.
+        # Like ``cd $X``: see `_home`.
         stack.insert(0, UNKNOWN)
     elif operand is None or (operand[:1] in ("+", "-") and operand != "-"):
         index = index_in_stack(operand or "1", len(stack))
@@ -80,7 +80,7 @@ def _parsed(arguments: Sequence[str]) -> tuple[str | None, bool]:
 def _home(shell: Shell) -> str:
     """Return the directory that ``cd`` enters without an operand.
 
-    ``cd $X`` has no operand either if X is unset here. X may be set where the command runs.
+    If X is unset here, ``cd $X`` has no operand either. But X may be set where the command runs.
     """
     return UNKNOWN if shell.has_unset else shell.value_of("HOME") or UNKNOWN
 

@@ -107,7 +107,7 @@ class Ends:
         """
         end = self._substitutions.get(position)
         if end is None:
-            # Bash reads ``$((`` as arithmetic, even if it later turns out to be a script.
+            # Bash reads the text after ``$((`` as arithmetic, even if it turns out to be a script.
             is_script = not self._text.startswith("((", position)
             end = _Walk(self, self._text, position + 1).end() if is_script else None
             end = self.of_pair(position) if end is None else end
@@ -184,7 +184,7 @@ class _Lines:
         self._stripped: dict[str, list[int]] = {}
         position = 0
         for line in text.split("\n"):
-            # Bash also ends a here-document at a delimiter that a closing parenthesis follows.
+            # Bash also ends a here-document at a delimiter before a closing parenthesis.
             before, parenthesis, _ = line.partition(")")
             key = before.rstrip(" \t") if parenthesis else line
             self._whole.setdefault(key, []).append(position)
@@ -231,7 +231,7 @@ class _Walk:
         self._starts = True
         self._names = False
         # Whether the last word was the variable of a ``for`` or ``select`` loop, and whether the
-        # next name is.
+        # next name will be the variable of such a loop.
         self._loops = self._is_loop = False
         # Whether a pattern of ``case`` can begin.
         self._is_fresh = False

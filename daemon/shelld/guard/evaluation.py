@@ -161,7 +161,7 @@ class Evaluation(Compounds):
         return self._written(target, output)
 
     def _surely_runs(self, node: Node) -> bool:
-        """Whether later commands run only after this command has run, in this shell."""
+        """Whether this command certainly runs in this shell, before all later commands."""
         is_own = self.scripts == 1 and not self.budget.active and "set" not in self.functions
         return is_own and self.nounset is not None and parse.is_always_reached(node)
 

@@ -48,9 +48,9 @@ def judge_at_once(
     *,
     traces: bool = False,
 ) -> Verdict | None:
-    """Return the verdict, or None if that takes more than a few milliseconds.
+    """Return the verdict, or None if judging takes more than a few milliseconds.
 
-    If this returns None, call `judge`.
+    After None, call `judge`.
     """
     script = start.script
     known = len(script) if script and not is_prepared(script) else 0
@@ -69,10 +69,10 @@ def _judge(command: str, start: StartState, budget: Budget) -> Verdict:
     try:
         shell = _prepared(start.script).copy(budget)
         variables = {**start.env, **_INITIAL}
-        # Bash believes its directory rather than a PWD in its environment.
+        # Bash sets PWD to its working directory, whatever its environment says.
         variables.pop("PWD", None)
         variables.update(shell.variables)
-        # Before the first command of a bash, it can be anything.
+        # Before the first command of a bash, `_` can be anything.
         variables.pop("_", None)
         shell.variables = variables
         # `cd` exports OLDPWD.

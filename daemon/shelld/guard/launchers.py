@@ -284,7 +284,7 @@ def _sed(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
 
 
 def _docker(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
-    """Follow the command of a container, which sees only the host files mounted in it."""
+    """Follow the command of a container. It sees only the host files that the container mounts."""
     mounts = {
         target: host
         for target, host in _mounts(arguments)
