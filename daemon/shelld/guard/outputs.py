@@ -1,7 +1,7 @@
 """Computes the output of a few programs, such as ``echo``, ``printf`` and ``base64 -d``.
 
-Pure; runs nothing. So the guard sees commands that are hidden in a substitution or piped to a
-shell. None means that an output is unknown.
+Pure; runs nothing. From the outputs, the guard learns of commands that are hidden in a substitution
+or piped to a shell. None means that an output is unknown.
 """
 
 from __future__ import annotations

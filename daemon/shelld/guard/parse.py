@@ -102,7 +102,7 @@ def parse(text: str, seconds: float = math.inf) -> Node:
 class Reading:
     """The callbacks of the parser while it reads a long text.
 
-    The parser crashes if a callback raises. So these keep the exception, and end the text.
+    The parser crashes if a callback raises. So the callbacks keep the exception, and end the text.
     """
 
     def __init__(self, data: bytes, stop_at: float) -> None:
@@ -145,7 +145,7 @@ def text_of(node: Node) -> str:
 
 
 _FUNCTION_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]*")
-# Bash requires a command after these. The parser does not.
+# Bash requires a command after these words. The parser does not.
 _BEFORE_COMMANDS: Final = frozenset({"{", "do", "then", "else"})
 # Reserved words that the parser accepts as the name of a command.
 _RESERVED: Final = frozenset({"}", "do", "done", "elif", "else", "esac", "fi", "in", "then"})

@@ -236,7 +236,7 @@ class Programs(Shell):
         child.variables = {
             name: value for name, value in self.variables.items() if name in self.exported
         }
-        # Bash believes its directory instead.
+        # Bash sets PWD to its working directory.
         child.variables.pop("PWD", None)
         child.variables.pop("_", None)
         if (before := child.variables.get("BASH_ENV")) is not None:

@@ -263,8 +263,7 @@ def _maker(program: str, arguments: Sequence[str]) -> list[str] | None:
 def _front_end(arguments: Sequence[str]) -> list[str] | None:
     """Return the operands of mkfs(8), None if it makes no file system.
 
-    mkfs passes the first option that it does not know, and everything after that option, on to
-    another program.
+    From the first option that it does not know, mkfs passes all arguments on to another program.
     """
     options, operands = all_options(arguments, "t", ("type",))
     known = ("V", "verbose", "t", "type", "h", "help", "version")

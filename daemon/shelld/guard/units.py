@@ -103,7 +103,10 @@ class _Braces:
 
 
 def _marks_of(word: str) -> dict[int, list[int]]:
-    """Map the position of each opening brace to the positions of both braces and their commas."""
+    """Map the position of each opening brace to the positions in its pair of braces.
+
+    These are the positions of the opening brace, of the commas, and of the closing brace.
+    """
     marks: dict[int, list[int]] = {}
     open_braces: list[list[int]] = []
     ends = Ends(word)

@@ -303,7 +303,7 @@ WRAPPERS: Final[dict[str, str]] = {
 }
 
 # Wrappers that mostly serve other purposes. `quick` does not look for them, because it sees the
-# program that they start: its name is a word of the command, too.
+# program that they start. The name of that program is a word of the command, too.
 EVERYDAY_WRAPPERS: Final[dict[str, str]] = {
     "npm": "wC sub:exec package= prefix= script:c script:call; wC sub:x script:c script:call",
     "npx": "p package= script:c script:call +all",

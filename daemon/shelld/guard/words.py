@@ -243,7 +243,7 @@ class _Scanner:
             self._add(value, quoted=quoted, splits=not quoted)
 
 
-# No stack of directories has more than so many entries.
+# An entry in the stack of directories. No stack has an index of more than nine digits.
 _ENTRY: Final = re.compile(r"[+-]?(\d{1,9})")
 
 

@@ -2,7 +2,7 @@
 
 The proof comes from the kernel: a process of the command sleeps until it can read from the
 command's terminal or open stdin. The text of the output proves nothing. Where the kernel does not
-tell, as for programs of another user, the modes of the terminal and silence can make a wait likely,
+tell, as for programs of another user, silence and the modes of the terminal can make a wait likely,
 but never prove it.
 
 A program such as script or tmux reads the terminal only to pass the input on. Such a program does
@@ -37,7 +37,7 @@ from shelld.terminals.source import Source
 MAX_LOOK_S: Final = 0.02
 # How long a terminal must be silent before a wait for input counts as likely.
 LIKELY_AFTER_S: Final = 1.0
-# These programs pass the terminal on to programs that cannot be seen from here.
+# These programs pass their input on to programs that cannot be seen from here.
 _REMOTE: Final = frozenset(
     {
         *("ssh", "mosh-client", "nc", "ncat", "netcat", "adb", "session-manager"),
@@ -48,8 +48,8 @@ _REMOTE: Final = frozenset(
 
 
 class Found(NamedTuple):
-    """The process that waits. `is_blocking`: it waits without a time limit, and not for the network
-    at the same time. `is_proved`: the kernel proves the wait.
+    """The process that waits. `is_blocking`: it waits without a time limit, and does not wait for
+    the network, too. `is_proved`: the kernel proves the wait.
     """
 
     pid: int
@@ -83,7 +83,7 @@ class InputState(NamedTuple):
 class _Member(NamedTuple):
     """A process of the command. A field is None if it cannot be seen.
 
-    `reads`: for each file that a thread waits to read from, how it waits.
+    `reads`: the files from which its threads wait to read, and how each thread waits.
     """
 
     pid: int
@@ -154,7 +154,10 @@ def _found(
 
 
 def _members(top: int, budget: _Budget, *, with_reads: bool) -> Iterator[_Member]:
-    """Yield the living processes of a command. With `with_reads`, include what they wait for."""
+    """Yield the living processes of a command, with the files that they wait to read.
+
+    Without `with_reads`, these files are left out.
+    """
     for pid in members(top):
         if pid is not None:
             with contextlib.suppress(OSError, ValueError):
@@ -189,7 +192,10 @@ def _reads(pid: int, about: Process, budget: _Budget) -> dict[tuple[int, ...], W
 
 
 def _reader(members: list[_Member], target: InputState, budget: _Budget) -> Found | None:
-    """Return the process that reads the input, or a terminal to which a relay passes it on."""
+    """Return the process that reads the input; None if there is none.
+
+    Another program may pass the input on to the process, through another terminal.
+    """
     wanted, seen = [target.source], {target.source}
     while wanted:
         source = wanted.pop()
@@ -215,7 +221,7 @@ def _reader(members: list[_Member], target: InputState, budget: _Budget) -> Foun
 
 
 def _has_far_end(member: _Member, budget: _Budget) -> bool:
-    """Whether a process also waits for network data, as a program that passes input on does.
+    """Whether a process also waits for network data, as a program does that passes its input on.
 
     A listening socket does not count, because a server may also read keys from its user. Returns
     True if there is no time to find out.
@@ -251,7 +257,7 @@ def _inner(pid: int) -> list[Source]:
     """Return the terminals to which a process passes input on.
 
     The results have no group, because each process tells which group is in the foreground of its
-    own terminal. So they differ from the source of our terminal, even if a terminal in a
+    own terminal. So the results differ from the source of our terminal, even if a terminal in a
     container has the same number.
     """
     try:
@@ -271,10 +277,10 @@ def _hidden_reader(members: list[_Member], source: Source) -> Found | None:
 
 
 def _is_relayed(members: list[_Member], source: Source) -> bool:
-    """Whether a hidden process passes the terminal on to a child that has another terminal.
+    """Whether a process that cannot be inspected has a child on another terminal.
 
-    Such a relay (sudo often is one) sets the modes of the terminal for its own needs, whatever the
-    program behind it does. So the modes tell nothing about that program.
+    The process (often sudo) then probably passes its input on to that terminal. It sets the modes
+    of our terminal for its own needs, so they tell nothing about the program that gets the input.
     """
     parents = {
         each.process.parent

@@ -28,8 +28,8 @@ _MAX_THREADS: Final = 256
 _MAX_DESCRIPTORS: Final = 1_024
 # Epoll sets can be members of other sets. The maximum depth to which they are followed.
 _MAX_DEPTH: Final = 2
-# At each depth, the maximum number of descriptors that are examined to find epoll sets. To examine
-# one takes up to 30 us.
+# At each depth, the maximum number of descriptors that are examined to find epoll sets. Examining a
+# descriptor takes up to 30 us.
 _MAX_EXAMINED: Final = 64
 # At each depth, the maximum number of epoll sets that are followed.
 _MAX_INNER_SETS: Final = 8
@@ -60,7 +60,8 @@ _MASTER_INDEX: Final = re.compile(r"^tty-index:\s*(\d+)", re.MULTILINE)
 class Process(NamedTuple):
     """A line of /proc/PID/stat. `terminal`: the device of its controlling terminal, or 0.
 
-    `terminal_group`: the process group in the foreground of that terminal. `threads`: their number.
+    `terminal_group`: the process group in the foreground of that terminal. `threads`: the number of
+    threads.
     """
 
     state: str
@@ -98,7 +99,7 @@ class Wait(NamedTuple):
 
 
 def process(pid: int) -> Process:
-    """Raises OSError if the process is gone or hidden; ValueError if it ends during the call."""
+    """Raises OSError if the process is gone or cannot be seen; ValueError if it ends meanwhile."""
     fields = stat_fields(pid)
     if len(fields) < 18:
         raise ValueError
@@ -184,7 +185,7 @@ def inner_terminals(pid: int) -> Iterator[int]:
 
 
 def written_by(pid: int) -> int:
-    """Return how many bytes the threads of a process have written; -1 if that is hidden."""
+    """Return how many bytes the threads of a process have written; -1 if that cannot be seen."""
     count = 0
     try:
         for thread in os.listdir(f"/proc/{pid}/task")[:_MAX_THREADS]:

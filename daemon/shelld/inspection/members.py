@@ -37,7 +37,7 @@ def _no_children(_pid: int) -> list[int]:
 
 
 def _children(pid: int) -> Iterator[int | None]:
-    """Yield the children of each thread, and None for a thread without any."""
+    """Yield the children of each thread, and None for a thread without children."""
     with contextlib.suppress(OSError, ValueError):
         for thread in os.listdir(f"/proc/{pid}/task"):
             # A thread may end between the two reads.

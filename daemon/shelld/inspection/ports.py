@@ -39,8 +39,8 @@ def find(top: int, port: int | None) -> Iterator[Listening | None]:
     `top` is the command's bash. With `port`, only that port counts. A process that cannot be
     inspected has no ports. If several processes listen on one address, the first one counts.
     """
-    # A process may have left the namespace in which it listens. Most likely, this is the namespace
-    # of the daemon, so include the sockets of that namespace in any case.
+    # A process may have left the namespace in which it listens. Most likely, it has left the
+    # namespace of the daemon. So include the sockets of the daemon's namespace in any case.
     namespaces = {os.stat("/proc/self/ns/net").st_ino}
     sockets = dict(_sockets("/proc/self", port))
     found: set[tuple[int, str]] = set()

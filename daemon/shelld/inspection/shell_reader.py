@@ -1,7 +1,7 @@
 """Finds out whether the program that reads typed input is a shell.
 
 Looks only at processes, because the text on a terminal is not reliable. If the program of a process
-is hidden, as it is for another user, the name of the process counts.
+cannot be seen, as with processes of another user, the name of the process counts.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from shelld.inspection.kernel import Process, name_of, process
 from shelld.inspection.members import members
 from shelld.terminals.source import OWN_TERMINAL, Source, file_of
 
-# Includes programs that the guard does not judge as shells, because they may read lines too.
+# The guard does not judge busybox, csh and tcsh as shells, but they may read lines, too.
 SHELLS: Final = vocabulary.SHELLS | {"busybox", "csh", "tcsh"}
 
-# To look at this many processes takes about 15 ms. Any further process may be a shell that reads.
+# Looking at all these processes takes about 15 ms. A process beyond this number may be a shell that
+# reads the input.
 _MAX_PROCESSES: Final = 500
 
 # The system calls in which a shell waits for a child: wait4, waitid and rt_sigsuspend.
@@ -49,8 +50,8 @@ class _Shell(NamedTuple):
 def directories_of_readers(top: int, source: Source) -> list[str]:
     """Return the working directories of the shells that may read the input, each once.
 
-    The search goes through the command whose bash is `top`. A shell may read input unless it waits
-    for a child that has the same input. A directory that is not known is "/".
+    Looks at the processes of the command whose bash is `top`. A shell may read input unless it
+    waits for a child that has the same input. A directory that is not known is "/".
     """
     children: dict[int, list[int]] = {}
     directories = dict[str, None]()
@@ -65,7 +66,7 @@ def directories_of_readers(top: int, source: Source) -> list[str]:
 
 
 def interrupt_is_ignored(top: int, source: Source) -> bool:
-    """Whether a shell that can read the input ignores SIGINT, and so keeps its line."""
+    """Whether a shell that can read the input ignores SIGINT, and so keeps the typed line."""
     return any(
         shell.pid is None or _ignores_interrupt(shell.pid) for shell in _shells(top, source, {})
     )
@@ -98,7 +99,8 @@ def _shells(top: int, source: Source, children: dict[int, list[int]]) -> Iterato
 def _source_of(pid: int, about: Process, top: int, source: Source) -> Source | None:
     """Return from where a process may read the input now; None if it may not.
 
-    A terminal stops reads by the background groups of its own session, but not by other sessions.
+    A terminal stops reads by the background groups of its own session, but not reads by other
+    sessions.
     """
     if source.group is None or about.group == source.group:
         return source

@@ -55,8 +55,8 @@ runner -> daemon
                                      cannot be listed; `empty`: this message implies EMPTY.
     ``(STOPPED,)``                   a signal has stopped bash.
     ``(LEFTOVER, pids)``             the list of leftover processes has changed.
-    ``(SURVIVORS, pids)``            these are left `KILL_DEADLINE_MS` after the grace. The runner
-                                     still tries to kill them.
+    ``(SURVIVORS, pids)``            these processes are left `KILL_DEADLINE_MS` after the grace.
+                                     The runner still tries to kill them.
     ``(RETIRES,)``                   this command is the runner's last. Sent before the last message
                                      about the command.
     ``(EMPTY,)``                     nothing is left; the runner takes the next command.

@@ -9,8 +9,8 @@ A runner enters its cgroup, and its commands start there. To kill them, the runn
 cgroup.
 
 This module uses a directory only if nobody else manages it (under systemd, it must be delegated)
-and it has no limits. Programs look for limits in their own cgroup, and would not find them in the
-new one.
+and if it has no limits. A program looks for its limits in its own cgroup. In a new cgroup, the
+program would not find the limits of the directory.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _is_limited(path: str) -> bool:
 
 
 def remove_stale(parent: str) -> None:
-    """Remove the directories that killed keepers left in `parent`."""
+    """Remove the directories in `parent` of keepers that were killed."""
     with contextlib.suppress(OSError):
         for name in os.listdir(parent):
             if name.startswith(_PREFIX) and not _is_running(name.split("-")[1]):
