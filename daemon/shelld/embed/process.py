@@ -19,7 +19,7 @@ from shelld.shells.shell import Shell
 
 T = TypeVar("T")
 
-# Turns of the event loop from a write to a watched pipe until the bytes are read.
+# How many turns the event loop takes after a write to a watched pipe until it has read the bytes.
 _TURNS_TO_READ: Final = 3
 
 

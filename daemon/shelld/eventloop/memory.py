@@ -19,7 +19,7 @@ GIVE_BACK_S: Final = 15.0
 
 
 def collect_rarely() -> None:
-    """Freeze the existing objects, and look for cycles only once there are many new ones.
+    """Freeze the existing objects, and look for cycles only once there are many new objects.
 
     Imported objects stay forever. Requests leave no cycles behind. Looking for cycles after every
     few hundred objects, as Python does by default, takes a twentieth of the time of a short

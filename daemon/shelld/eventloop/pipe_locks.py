@@ -33,7 +33,8 @@ from shelld.process import faults
 # How often the thread looks. The event loop sleeps for one to two intervals when a process first
 # holds the lock of a pipe.
 INTERVAL_S: Final = 0.25
-# How long the thread then waits for the event loop to go on, and its pause between two looks.
+# How long the thread waits for the event loop after it has stopped the processes, and its pause
+# between two looks.
 RELEASE_S: Final = 1.0
 _RELEASE_PAUSE_S: Final = 0.001
 

@@ -1,9 +1,9 @@
 """Work in threads, for an event loop that never waits for a thread to start.
 
 `threading.Thread.start` waits until the new thread runs. If that thread has no memory for its first
-call, it ends at once without a report, and Python 3.11 waits for ever. So a thread here is started
-without waiting, and a task that waits for its result looks at the thread regularly. A look also
-finds the end of a thread that had no memory to report it.
+call, it ends at once without a report, and Python 3.11 waits for ever. So this module starts a
+thread without waiting. A task that waits for the thread's result looks at the thread regularly. A
+look also finds the end of a thread that had no memory to report it.
 
 This is the only place in the daemon that starts threads. It starts one thread for each function.
 That takes 60 µs more processor time than waking an idle thread would, and needs no pool.
@@ -46,7 +46,8 @@ _at_work: set[Thread[Any]] = set()
 class Thread(Generic[T]):
     """A thread that calls a function. `on_end` is called in the thread afterwards.
 
-    `on_end` may fail, for want of memory. So whoever waits for it must look at `has_ended`, too.
+    `on_end` may fail, for want of memory. So whoever waits for the call of `on_end` must look at
+    `has_ended`, too.
     """
 
     def __init__(
@@ -54,14 +55,14 @@ class Thread(Generic[T]):
     ) -> None:
         self._function = function
         self._on_end = on_end
-        # Acquired once, by the thread when it begins, or by `give_up`; never released.
+        # Acquired by the thread when it begins, or by `give_up`. Never released.
         self._owner = _thread.allocate_lock()
         # Held until the function has returned or failed, or could not be called.
         self._running = _thread.allocate_lock()
         self._running.acquire()
         self._is_given_up = False
         self._result: T | None = None
-        # The outcome, if there is no memory for another one.
+        # The outcome if the thread has no memory to store another outcome.
         self._error: BaseException | None = MemoryError()
 
     def start(self) -> None:
@@ -144,7 +145,7 @@ async def run_in_thread(
     """Return the result of ``function(*args)``, called in a thread.
 
     A cancellation waits for the thread, unless `abandon_on_cancel`. The default limiter is that of
-    anyio. Raises RuntimeError ("can't start new thread") and MemoryError if there is no thread.
+    anyio. Raises RuntimeError ("can't start new thread") or MemoryError if no thread can start.
     """
     async with limiter or anyio.to_thread.current_default_thread_limiter():
         over, loop = anyio.Event(), current_token()

@@ -35,7 +35,7 @@ class Turns:
 
     @asynccontextmanager
     async def turn(self) -> AsyncGenerator[Turn]:
-        """Wait for a turn. Its owner sets `cost_s` before it leaves the block."""
+        """Wait for a turn. The owner of the turn sets `cost_s` before the end of the block."""
         async with self._lock:
             await anyio.sleep_until(self._free_from)
             turn = Turn()

@@ -43,7 +43,7 @@ def scope_is_cancelled() -> bool:
     try:
         return anyio.current_effective_deadline() == -math.inf
     except Exception:
-        # Assume no cancelled scope: then the cancellation ends only the job.
+        # Assume that no scope is cancelled: then the cancellation ends only the job.
         return False
 
 

@@ -41,7 +41,7 @@ _TURN_BYTES: Final = 512 * 1024
 
 
 class Feed:
-    """Sends the events of one shell to one subscription. It follows the output itself. Other
+    """Sends the events of one shell to one subscription. The feed itself follows the output. Other
     followers, which `add_follower` adds, run at the same time.
     """
 
@@ -211,7 +211,7 @@ class Feed:
     async def send_screen(
         self, facts: Mapping[str, Any], lines: list[str], changed: list[int], since: Rows | None
     ) -> bool:
-        """Send the rows that have changed, as `send_fact` does.
+        """Send the rows that have changed, after the earlier output. Does nothing after the end.
 
         `changed`: the numbers of these rows, or of all rows if the client does not know the screen.
         `since`: the result of `shown_rows` before the look. If `shown_rows` returns something else
@@ -268,7 +268,7 @@ class Feed:
         self.end_told.set()
 
     def _note_last_event(self) -> None:
-        """Note that no more events can follow if the subscription is of this shell alone.
+        """If the subscription is of this shell alone, note that no more events can follow.
 
         A client that continues the subscription learns this from the answer, even if some events
         are not sent yet.

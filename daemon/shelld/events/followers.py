@@ -46,7 +46,7 @@ _SHORTAGE_PAUSE_S: Final = 1.0
 
 
 class PromptFollower:
-    """Tells when the command begins to wait for input, and when it stops waiting."""
+    """Sends an event when the command begins to wait for input, and when it stops waiting."""
 
     def __init__(self, looks: Turns, feed: Feed) -> None:
         self._looks = looks
@@ -95,7 +95,7 @@ async def _wait_for_activity(shell: Shell, seconds: float) -> bool:
 
 
 class PortFollower:
-    """Tells on which ports the command listens, whenever that changes."""
+    """Sends an event whenever the ports on which the command listens have changed."""
 
     def __init__(self, looks: Turns, feed: Feed) -> None:
         self._looks = looks
@@ -122,7 +122,7 @@ class PortFollower:
 
 
 class ScreenFollower:
-    """Tells what has changed on the terminal, at most once per interval, and once at the end."""
+    """Sends what has changed on the screen, at most once per interval, and once at the end."""
 
     def __init__(self, screens: Screens, feed: Feed) -> None:
         self._screens = screens

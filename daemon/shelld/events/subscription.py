@@ -31,7 +31,7 @@ from shelld.process import faults
 from shelld.shells.shell import Shell
 from shelld_protocol.event_methods import JOURNAL_EVENTS, Event, EventName
 
-# While the client has not read this number of bytes, no output is sent.
+# While this number of bytes waits for the client, no output is sent.
 MAX_QUEUED_BYTES: Final = 1024 * 1024
 # How long output waits for a client to read, before it is skipped. A client that reads 4 MiB/s
 # loses nothing.
@@ -95,7 +95,7 @@ class SubscriptionOptions(Struct, frozen=True):
 
 
 class Subscription:
-    """`start_task` starts a task, and restarts it if it raises."""
+    """`start_task` starts a task, and restarts the task if it raises."""
 
     def __init__(
         self,
@@ -150,15 +150,15 @@ class Subscription:
             has_room = await self._wait_until_read()
             if self._replayed is None:
                 return has_room
-            # This does not take long: the replay does not wait for a slow client either.
+            # This does not take long: the replay does not wait for a slow client.
             await self._replayed.wait()
 
     async def _wait_until_read(self) -> bool:
         if self._recipient.backlog >= MAX_QUEUED_BYTES and not self._is_slow:
             with anyio.move_on_after(PATIENCE_S):
                 await self._recipient.wait_until_read()
-        # Until there is room again, further output does not wait, so the event about the end of a
-        # shell is not delayed.
+        # Until there is room again, later output is skipped without a wait. So the event about the
+        # end of a shell is not delayed.
         self._is_slow = self._recipient.backlog >= MAX_QUEUED_BYTES
         return not self._is_slow
 

@@ -142,7 +142,7 @@ class Subscriptions:
                 if self._all[name].options.includes(shell):
                     self._feed(self._all[name], shell)
             except Exception as error:
-                # The command goes on. Its client can still read its output.
+                # The command goes on. The client can still read the output.
                 faults.answer_for(error, "a subscription")
 
     def _shell_is_forgotten(self, shell: Shell) -> None:

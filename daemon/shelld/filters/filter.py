@@ -25,8 +25,8 @@ from shelld_protocol.structs import FilterEngine
 MAX_PATTERN_CHARACTERS: Final = 10_000
 
 # The limits for the text of a pattern and for its program. The helper process compiles patterns
-# beyond these limits, because that can take a tenth of a second. In the daemon, no other thread
-# could run during that time.
+# beyond these limits, because compiling them can take a tenth of a second. In the daemon, no other
+# thread could run during that time.
 _INLINE_PATTERN_CHARACTERS: Final = 1_000
 _INLINE_PROGRAM_BYTES: Final = 512 * 1024
 _CACHED_PATTERNS: Final = 8
@@ -55,7 +55,7 @@ _SPARSE_CHARACTERS: Final = 400
 
 
 class LineFilter(Protocol):
-    """`engine`: the engine that decides what matches."""
+    """`engine`: the engine that decides which lines match."""
 
     engine: FilterEngine
 

@@ -1,7 +1,7 @@
 """Selects the lines that a pattern matches. Uses RE2, whose time is linear in the text.
 
-Pure. The helper process imports this module as well, so it imports nothing else of shelld. See
-https://github.com/google/re2/wiki/Syntax.
+Pure. The helper process imports this module, too. So this module imports nothing else of shelld.
+See https://github.com/google/re2/wiki/Syntax.
 
 In Python, calling RE2 costs more than examining the bytes. So one call searches many lines for the
 next match. No match can contain a line end, so the result is the same as with one call for each
@@ -18,7 +18,7 @@ from typing import Any, Final, cast
 MAX_PATTERN_MEMORY_BYTES: Final = 8 * 1024 * 1024
 
 # Syntax that may match differently in one line and in a text of many lines: \A and \z (the ends of
-# the text), flags switched off, and \C (a byte). Also \Q, because quoted text could hide these.
+# the text), flags switched off, and \C (a byte). Also \Q: quoted text could hide such syntax.
 _TELLS_TEXT_FROM_LINE: Final = re.compile(r"\\[AzQC]|\(\?[A-Za-z]*-")
 
 
@@ -62,7 +62,7 @@ def compile_linear(
     RE2 also refuses a program that would take more than about two thirds of `program_bytes`. RE2
     needs more time to find that out if `program_bytes` is larger.
     """
-    # Import here: most clients never filter, and none should wait for this import. The module
+    # Import here: most clients never filter, and none should wait for this import. The module `re2`
     # has no types.
     re2: Any = importlib.import_module("re2")
     options = re2.Options()

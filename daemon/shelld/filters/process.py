@@ -1,6 +1,6 @@
 """Matches patterns that could take long, in a helper process with a budget.
 
-Owns that process while one read lasts.
+Owns that process for the duration of one read.
 """
 
 from __future__ import annotations

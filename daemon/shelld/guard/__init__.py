@@ -33,8 +33,8 @@ class StartState(Struct, frozen=True):
     """The state of the shell that would run a command.
 
     `env` is the environment of the shell. `script` sets the rest of its state: other variables,
-    functions, aliases, the directory stack. `stdin` is the input of the command. `home` is the home
-    directory of the user if `env` has no HOME, None if unknown.
+    functions, aliases, the directory stack. `stdin` is the input of the command. `home` counts only
+    if `env` has no HOME: it is the home directory of the user, or None if unknown.
     """
 
     cwd: str

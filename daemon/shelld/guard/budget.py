@@ -12,7 +12,7 @@ from shelld.guard.verdict import MAX_SEGMENT, Finding
 
 MAX_TRACE: Final = 200
 MAX_STEPS: Final = 3_000
-# Processing this many characters takes as long as one step: about ten microseconds.
+# How many characters can be processed in the time of one step: about ten microseconds.
 CHARACTERS_PER_STEP: Final = 1_000
 MAX_SECONDS: Final = 0.25
 # The part of `MAX_SECONDS` for parsing one script. If parsing takes longer, the guard has the rest
@@ -20,7 +20,8 @@ MAX_SECONDS: Final = 0.25
 # `MAX_PARSE_SECONDS`.
 MAX_PARSE_SECONDS: Final = 0.1
 MAX_PARSE_SECONDS_AT_ONCE: Final = 0.01
-# Read the clock once in this many steps. Reading it takes a tenth of the time of a step.
+# How many steps to take before reading the clock again. Reading it takes a tenth of the time of a
+# step.
 _STEPS_PER_LOOK: Final = 16
 MAX_DEPTH: Final = 72
 

@@ -88,7 +88,7 @@ def _home(shell: Shell) -> str:
 def _found(shell: Shell, operand: str) -> str:
     """Return the directory that ``cd`` enters.
 
-    The guard does not look whether a directory exists. It follows CDPATH only to directories that
+    The guard does not check whether a directory exists. It follows CDPATH only to directories that
     every system has, and to the home directory.
     """
     if operand == "-":

@@ -198,7 +198,8 @@ class _Lines:
         return starts[index] + len(delimiter) if index < len(starts) else None
 
 
-# Reserved words that another reserved word can follow. ``-p`` and ``--`` are options of ``time``.
+# Reserved words after which another reserved word can come. ``-p`` and ``--`` are options of
+# ``time``.
 _OPENING: Final = frozenset(
     {
         *("{", "}", "!", "if", "then", "elif", "else", "fi", "while", "until", "do", "done"),

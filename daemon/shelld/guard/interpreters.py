@@ -149,7 +149,7 @@ def _is_fork_bomb(code: str) -> bool:
 
 
 def _given(code: str, calls: str) -> Iterator[list[str]]:
-    """Yield the known string arguments of each call that has any. `calls` is a pattern."""
+    """Yield the known string arguments of each call, if there are any. `calls` is a pattern."""
     # Match literals first: text in quotes is not a call.
     pattern = _compiled(rf"{_LITERAL}|({calls})(?!\s*[:=])")
     for match in pattern.finditer(code):

@@ -50,7 +50,7 @@ def judge_at_once(
 ) -> Verdict | None:
     """Return the verdict, or None if judging takes more than a few milliseconds.
 
-    After None, call `judge`.
+    If the result is None, call `judge`.
     """
     script = start.script
     known = len(script) if script and not is_prepared(script) else 0

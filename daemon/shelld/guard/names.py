@@ -29,7 +29,7 @@ _LENIENT_RULES: Final = RULES - {"rm-root", "mkfs", "fork-bomb"}
 
 # The cost of expanding a word, as a number of copied characters.
 _EXPANDING: Final = 300
-# Read the clock once in this many words.
+# How many words to expand before reading the clock again.
 _WORDS_PER_LOOK: Final = 32
 # The limit of bash for chains of namerefs (``declare -n``).
 _MAX_REFERENCES: Final = 8
@@ -154,7 +154,7 @@ class Names(abc.ABC):
         if name in self.arrays:
             return self.arrays[name][0] if self.arrays[name] else None
         if name in ("PWD", "DIRSTACK"):
-            # The command may have given them another value.
+            # The command may have given these variables another value.
             return self.variables.get(name, self.cwd)
         return self.variables.get(name, _SPECIAL.get(name))
 

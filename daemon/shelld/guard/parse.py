@@ -23,8 +23,8 @@ Node = Any
 _MAX_SHORT: Final = 1024
 
 # Bytes of memory that must be free to parse a text: a minimum, and more for each byte of the text.
-# `_MEMORY_PER_BYTE` is twice what the parser took for the worst of the texts that we tried. No text
-# takes more than `_MAX_MEMORY`, because the time for parsing ends before that.
+# Of the texts that we tried, none took more than half of `_MEMORY_PER_BYTE`. No text takes more
+# than `_MAX_MEMORY`, because the time for parsing ends before that.
 _LEAST_MEMORY: Final = 256 * 1024
 _MEMORY_PER_BYTE: Final = 512
 _MAX_MEMORY: Final = 256 * 1024 * 1024
@@ -40,7 +40,7 @@ def _language() -> Any:
 
 
 class _Parsers(threading.local):
-    """One parser per thread: several threads cannot share one."""
+    """One parser per thread: threads cannot share a parser."""
 
     def __init__(self) -> None:
         try:
@@ -73,8 +73,8 @@ def parse(text: str, seconds: float = math.inf) -> Node:
     """Return the root of the syntax tree, with error nodes where the text is invalid.
 
     The parser blocks all other threads, and on invalid text its time grows with the square of the
-    length. Raises `TooSlow` after `seconds`, unless the text is short, and MemoryError if memory is
-    short.
+    length. Raises `TooSlow` after `seconds`, unless the text is short. Raises MemoryError if memory
+    is short.
     """
     if "\n\\" in text:
         # The parser reads a newline before a backslash as a blank, as in "ls\n\\rm x".

@@ -49,7 +49,7 @@ def is_plainly_harmless(
     policy: Policy = DEFAULT_POLICY,
     defined: frozenset[bytes] = frozenset(),
 ) -> bool:
-    """Whether a command contains no program that a rule judges or that starts other programs.
+    """Whether a command contains neither a program that a rule judges nor one that starts programs.
 
     False means that the guard must follow the command. `defined` are the names of functions and
     aliases, which can run any command.

@@ -1,8 +1,8 @@
 """The program's side of a helper process.
 
-The program reads and writes frames on its standard input, which is a socket. A frame is a length in
-four bytes, big-endian, and that many bytes. First, the program writes an empty frame to report that
-it runs. Then it answers each frame with one frame. It may be killed at any moment.
+The program reads and writes frames on its standard input, which is a socket. A frame is the length
+of the data in four bytes, big-endian, and the data. First, the program writes an empty frame to
+report that it runs. Then it answers each frame with one frame. It may be killed at any moment.
 
 Imports nothing but the standard library, because every import slows down each start.
 """

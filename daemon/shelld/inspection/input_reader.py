@@ -48,8 +48,8 @@ _REMOTE: Final = frozenset(
 
 
 class Found(NamedTuple):
-    """The process that waits. `is_blocking`: it waits without a time limit, and does not wait for
-    the network, too. `is_proved`: the kernel proves the wait.
+    """The process that waits. `is_blocking`: it waits without a time limit, and it does not wait
+    for the network at the same time. `is_proved`: the kernel proves the wait.
     """
 
     pid: int
@@ -280,7 +280,8 @@ def _is_relayed(members: list[_Member], source: Source) -> bool:
     """Whether a process that cannot be inspected has a child on another terminal.
 
     The process (often sudo) then probably passes its input on to that terminal. It sets the modes
-    of our terminal for its own needs, so they tell nothing about the program that gets the input.
+    of our terminal for its own needs. So the modes tell nothing about the program that gets the
+    input.
     """
     parents = {
         each.process.parent

@@ -99,7 +99,10 @@ class Wait(NamedTuple):
 
 
 def process(pid: int) -> Process:
-    """Raises OSError if the process is gone or cannot be seen; ValueError if it ends meanwhile."""
+    """Raises OSError if the process is gone or cannot be seen.
+
+    Raises ValueError if the process ends during the call.
+    """
     fields = stat_fields(pid)
     if len(fields) < 18:
         raise ValueError

@@ -18,7 +18,7 @@ from shelld.inspection.members import members
 from shelld.inspection.sockets import listening
 
 _SOCKET: Final = re.compile(r"socket:\[(\d+)\]")
-# The caller may pause after this many descriptors.
+# After how many descriptors the caller may pause.
 _STEP_DESCRIPTORS: Final = 256
 
 
@@ -83,7 +83,7 @@ def _sockets(place: str, port: int | None) -> _Sockets:
 
 
 def _held(place: str, sockets: _Sockets) -> Iterator[tuple[int, str] | None]:
-    """Yield the sockets that a process holds, and None now and then."""
+    """Yield the sockets that a process holds, and None whenever the caller may pause."""
     if not sockets:
         return
     with os.scandir(f"{place}/fd") as entries:

@@ -106,7 +106,8 @@ def _source_of(pid: int, about: Process, top: int, source: Source) -> Source | N
         return source
     if os.getsid(pid) != os.getsid(top) and _may_read(pid, source):
         return source
-    # The process has another terminal. In a container, this may have the same number as ours.
+    # The process has another terminal. In a container, that terminal may have the same number as
+    # our terminal.
     if about.terminal and about.is_in_foreground:
         return Source(about.group, (about.terminal,))
     return None

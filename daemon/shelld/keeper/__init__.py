@@ -62,15 +62,16 @@ runner -> daemon
     ``(EMPTY,)``                     nothing is left; the runner takes the next command.
 
 keeper -> daemon, on the socket of a runner that has died
-    ``(LOST,)``                      the keeper is killing what the runner left.
+    ``(LOST,)``                      the keeper is killing the processes that the runner left.
     ``(SURVIVORS, pids)``, ``(EMPTY,)``
                                      as above; then end of file.
 
 End of file on a runner's socket means that the daemon is gone or has given up the command: the
-runner kills the tree, then ends. If it has not started its command by then, it never will. After
-end of file on its own socket, the keeper ends once its last runner has ended; if it is a subreaper,
-it kills runners that cannot end, with everything they started. End of file on the daemon's side,
-without EMPTY, means that the keeper is gone too, could not fork, or cannot know what a runner left.
+runner kills the tree, then ends. A runner that has not started its command by then never starts it.
+After end of file on its own socket, the keeper ends once its last runner has ended. If the keeper
+is a subreaper, it meanwhile kills runners that cannot end, with everything they started. End of
+file on the daemon's side, without EMPTY, means that the keeper is gone too, could not fork, or
+cannot know which processes a runner left.
 
 Failures
 --------

@@ -64,7 +64,7 @@ def _is_limited(path: str) -> bool:
 
 
 def remove_stale(parent: str) -> None:
-    """Remove the directories in `parent` of keepers that were killed."""
+    """Remove the directories in `parent` that belong to dead keepers."""
     with contextlib.suppress(OSError):
         for name in os.listdir(parent):
             if name.startswith(_PREFIX) and not _is_running(name.split("-")[1]):
