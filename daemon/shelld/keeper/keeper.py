@@ -4,13 +4,13 @@ Owns the runner processes and their cgroups, but not the commands. It runs in it
 which imports only what the keeper needs. So a fork is cheap and inherits nothing of the daemon.
 
 It keeps every runner's socket open. When a runner is killed, the keeper kills the processes that
-the runner left. When nothing is left, it tells the daemon so on the runner's socket, with the
+the runner left. When no process is left, the keeper reports this on the runner's socket, with the
 messages that a runner would send. Without subreapers it cannot know what a runner left, so it
 closes the socket, and the daemon does the work.
 
 A failure of one message or one runner does not end the keeper. It ends with an error if it fails
-again and again, cannot list the processes that it must kill, or has limits that a command has
-changed. The daemon then starts another keeper.
+again and again, cannot list the processes that it must kill, or has limits or a priority that a
+command has changed. The daemon then starts another keeper.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _IGNORED: Final = (
     signal.SIGPIPE,
     signal.SIGXCPU,
 )
-# The keeper ends after this many turns in a row that raise an unexpected exception.
+# How many turns in a row may raise an unexpected exception before the keeper ends.
 _MAX_FAILURES: Final = 100
 # closerange(3) may close descriptors one by one; a limit of millions would then take seconds.
 _MAX_INHERITED: Final = 65_536
@@ -93,7 +93,7 @@ class _Runner:
         except OSError:
             return False
         try:
-            # The runner shares this flag of the socket, but the runner is dead.
+            # This also sets the flag for the runner, but the runner is dead.
             sock.setblocking(False)
             Channel(sock).send(message)
         except OSError:
@@ -211,8 +211,8 @@ class Keeper:
             if message[0] == SPAWN_RUNNER and descriptors:
                 self._fork_runner(descriptors.pop())
             elif message[0] == SPAWN_RUNNER:
-                # There was no room for the runner's socket. The daemon sees end of file and asks
-                # again.
+                # This process had no descriptor left for the runner's socket. The daemon sees end
+                # of file and asks again.
                 self._limits.restore()
                 self._check_inheritance()
             elif message[0] == STOP_RUNNER and message[1] in self._runners:
@@ -312,7 +312,7 @@ class Keeper:
             # the second case, the daemon sees end of file, and looks in the command's session.
             ended.close()
         else:
-            # Do this first, so that the daemon is told even if a later step fails.
+            # Do this first, so that the daemon gets a report even if a later step fails.
             self._lost.append(ended)
             self._orphan_reaper.start_round()
             if not ended.is_given_up:

@@ -22,8 +22,8 @@ SURVIVOR_INTERVAL_MS: Final = 500
 # The maximum number of processes that a parent reaps before it does anything else. While processes
 # fork and end, there may always be one more to reap.
 REAPED_AT_ONCE: Final = 1_000
-# Nobody gives up before this many rounds, even after the deadline: on a busy machine, the deadline
-# may pass before much was done.
+# The minimum number of rounds before giving up, even after the deadline: on a busy machine, the
+# deadline may pass after very few rounds.
 ROUNDS_BEFORE_GIVING_UP: Final = 20
 
 _CLEAN_ROUNDS: Final = 2

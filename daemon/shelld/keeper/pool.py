@@ -32,12 +32,12 @@ SPARE: Final = 2
 CLOSE_TIMEOUT_MS: Final = 200
 
 # If more than `MAX_SHORT_LIVES` keepers in a row lived for less than this, start the next one only
-# when a command needs it: perhaps the program was removed, and no keeper can run.
+# when a command needs it: perhaps shelld was uninstalled, and no keeper can run.
 MIN_KEEPER_LIFE_S: Final = 1.0
 MAX_SHORT_LIVES: Final = 3
 
-# Processor time for rounds of `clean_up` without a pause. Looking again at once catches processes
-# that only fork and end, but meanwhile other requests wait.
+# Processor time for rounds of `clean_up` without a pause. Rounds without a pause catch processes
+# that only fork and end. Meanwhile, other requests wait.
 CLEAN_UP_S: Final = 0.005
 
 _BOOT: Final = (
@@ -105,10 +105,10 @@ class RunnerPool:
         self._idle.append(self._new_runner())
 
     def acquire(self) -> Channel:
-        """Return a runner that has no command. Raises OSError if there is none and none can start.
+        """Return a runner that has no command. Raises OSError if none is idle and none can start.
 
-        At any time, no more than a few dozen runners should be starting (no READY yet). When the
-        keeper's socket is full, requests for runners fail with EAGAIN.
+        The caller should start no more than a few dozen runners at a time, and wait for their
+        READY: if the keeper's socket is full, requests for runners fail with EAGAIN.
         """
         while self._idle:
             channel = self._idle.pop()
@@ -134,14 +134,14 @@ class RunnerPool:
         self._fewest_idle = len(self._idle)
         self._reap_replaced()
         if self._replaced and not self.adopts and (running := processes()) is not None:
-            # Once a session is empty, the system may reuse its number.
+            # Forget the empty sessions: the system may reuse their numbers.
             self._replaced &= {session_of(pid) for pid in running}
 
     def close(self) -> None:
         """End the idle runners and, once the last runner has ended, the keeper.
 
-        Waits at most `CLOSE_TIMEOUT_MS` for orphans, and then at most the same time for the keeper:
-        a runner that is still killing processes continues alone.
+        Waits at most `CLOSE_TIMEOUT_MS` for orphans, and then at most the same time for the keeper.
+        A runner that is still killing processes then continues alone.
         """
         for channel in self._idle:
             channel.close()
@@ -175,9 +175,8 @@ class RunnerPool:
     def stop_runner(self, pid: int) -> None:
         """SIGKILL an unresponsive runner.
 
-        The runner's parent sends the signal. That is this process, or the keeper, which then
-        finishes the runner's work. If the keeper has ended or no longer listens, this process sends
-        the signal.
+        If the keeper is the runner's parent and still listens, the keeper sends the signal and then
+        finishes the runner's work. Otherwise, this process sends the signal.
         """
         with contextlib.suppress(OSError):
             if pid in self._adopted:
@@ -196,22 +195,23 @@ class RunnerPool:
     def replace_keeper_of(self, channel: Channel) -> None:
         """SIGKILL the keeper that does not start the runner of `channel`, and start another keeper.
 
-        Does nothing if that keeper was already replaced. A command may have stopped the keeper as
-        a debugger does.
+        Does nothing if that keeper was already replaced. Perhaps a command has stopped the keeper
+        with ptrace(2), as a debugger does.
         """
         if self.adopts:
             self._reap()
         if self._keeper_pid is not None and channel.keeper == self._keeper_pid:
             with contextlib.suppress(OSError):
                 os.kill(self._keeper_pid, signal.SIGKILL)
-            # It may be reaped much later, once its tracer lets it go.
+            # The keeper may be reaped much later: when its tracer lets it go.
             self._adopted.add(self._keeper_pid)
             self._replace_keeper()
 
     def _has_lost_its_keeper(self, runner: int) -> bool:
         """Return whether the keeper of a runner has ended or no longer listens.
 
-        A keeper and its runners are alone in their session, so no pid in that session was reused.
+        Only a keeper and its runners are in their session. So if `runner` is in it, its pid was not
+        reused.
         """
         session = session_of(runner)
         if session == self._keeper_pid:
@@ -222,7 +222,10 @@ class RunnerPool:
         return self._keeper is not None and self._keeper.receive() is None
 
     def _continue_runners_without_keeper(self) -> None:
-        """Continue runners without a keeper, so that a stopped one sees the end of its channel."""
+        """Continue the runners that have lost their keeper.
+
+        A stopped runner could not see the end of its channel.
+        """
         if self.adopts or not (self._replaced or self._keeper_is_gone()):
             return
         for pid in processes() or ():
@@ -273,8 +276,8 @@ class RunnerPool:
     def clean_up(self) -> int | None:
         """Reap children and kill orphans; return in how many ms to call again, or None.
 
-        Call this on SIGCHLD too. It replaces a killed keeper, and continues a stopped keeper and
-        stopped runners that a keeper left.
+        Call this on SIGCHLD too. It also replaces a keeper that was killed. It continues a stopped
+        keeper, and stopped runners whose keeper has ended.
         """
         if not self.adopts:
             return None
@@ -319,8 +322,8 @@ class RunnerPool:
         return True
 
     def _is_ours(self, pid: int) -> bool:
-        # At any moment, a keeper may be killed and leave its runners to this process. The runners
-        # are in the keeper's session, which no command can join.
+        # At any moment, a keeper may be killed and leave its runners to this process. Their session
+        # tells them apart from orphans: it is the keeper's, which no command can join.
         if pid in self._adopted:
             return True
         session = session_of(pid)
@@ -403,7 +406,8 @@ class RunnerPool:
             try:
                 self._keeper_pid = os.posix_spawn(
                     sys.executable,
-                    # Isolated and without site: starts in a few ms, with no foreign import path.
+                    # Isolated and without site, the interpreter starts in a few ms, and has no
+                    # foreign import path.
                     [
                         *(sys.executable, "-I", "-S", "-c", _BOOT, _ROOT),
                         *(str(self._file_limit or 0), self._mechanism, str(int(self.adopts))),

@@ -13,7 +13,7 @@ Invariants:
   also find nothing.
 * The runner starts a command only when nothing is left of the last one, and never after it has seen
   the end of the channel.
-* A runner whose directory, limits or priority a command has changed takes no other command.
+* A runner takes no other command once a command has changed its directory, limits or priority.
 * A runner that cannot do its job ends with an error. Its keeper then kills what the runner left,
   and tells the daemon: see "Failures" in the docstring of the package.
 """
@@ -164,7 +164,7 @@ class Runner:
             if self._busy and self._kill_at is not None:
                 self._escalate(self._kill_at)
         if os.getppid() == self._keeper_pid:
-            # A keeper that was stopped by a command could not see that its work is done.
+            # Perhaps a command has stopped the keeper. It must run to see that its work is done.
             with contextlib.suppress(OSError):
                 os.kill(self._keeper_pid, signal.SIGCONT)
         elif self._cgroup is not None:
@@ -221,7 +221,8 @@ class Runner:
     ) -> list[tuple[Message, list[int]]] | None:
         """Return these messages and all later ones; None if the channel has ended by now.
 
-        The daemon may have given up a command, by closing the channel, before this process existed.
+        Perhaps the daemon has closed the channel to give up the command, even before this process
+        existed.
         """
         while self._arrivals.poll(0):
             later = self._channel.receive()
@@ -236,7 +237,7 @@ class Runner:
         try:
             self._channel.send(message)
         except ConnectionError:
-            # The daemon is gone. The next read sees end of file, which kills the tree.
+            # The daemon is gone. The next read sees end of file, and this process kills the tree.
             self._channel.shut_down()
 
     # -- starting ---------------------------------------------------------------------------
@@ -250,7 +251,7 @@ class Runner:
             self._send((FAILED, *failure))
         else:
             assert self._leader is not None
-            # Send this first: if this process is killed before that, nobody knows the pid.
+            # Send this first: if this process is killed earlier, the daemon does not learn the pid.
             self._send((STARTED, self._leader))
             self._tree.begin(self._leader)
             self._busy = True
@@ -391,7 +392,7 @@ class Runner:
         if self._leader is not None:
             self._signalled = True
         # The stop of the daemon and the end of a call may both ask for SIGTERM. To many programs, a
-        # second one means that they must not clean up.
+        # second SIGTERM means that they must not clean up.
         is_sent = number == signal.SIGTERM and self._has_sent_sigterm
         self._has_sent_sigterm |= number == signal.SIGTERM
         if number != signal.SIGKILL and not is_sent:

@@ -1,17 +1,17 @@
-"""Finds the processes below this one, and signals them without ever signalling any other.
+"""Finds and signals the processes below this one. Never signals any other process.
 
 Two classes know the processes that a command has started. They have the same methods:
 
 * `Descendants`, if this process is a child subreaper (prctl(2), Linux): everything that was forked
-  below it, however it detached. Having no child left proves that nothing is left.
+  below it, however it detached. If this process has no child left, nothing is left.
 * `SessionMembers`, without subreapers: everything that is still in the session of the command, or
   is linked to that session by a chain of living parents. This is weaker: it misses a process that
   left the session *and* lost its parent before anybody looked.
 
-A pid is signalled only while it cannot be reused: only this process reaps its direct children, and
-for a deeper process it holds a pidfd and checks the parent again before the signal.
+A pid is signalled only while it cannot be reused. Only this process can reap its direct children.
+For a deeper process, it holds a pidfd, and checks the parent again before the signal.
 
-Nothing here raises OSError. /proc may hide a process (mount option hidepid), and reading it may
+Nothing here raises OSError. /proc may hide a process (mount option hidepid), and reading /proc may
 fail for lack of a descriptor or of memory. A process that cannot be inspected counts as alive and
 as childless. If not even this process's own children can be listed, the answer is None: a caller
 must not take that for "nothing is left".
@@ -43,9 +43,10 @@ def become_subreaper() -> bool:
 def continue_when_parent_ends() -> None:
     """Have the kernel send this process SIGCONT whenever its parent, or a later parent, ends.
 
-    If a command stops this process, a living parent continues it. Forks do not inherit this
-    setting. The kernel also sends the signal when only the thread that forked this process ends;
-    SIGCONT does nothing to a process that is not stopped.
+    If a command has stopped this process, a living parent continues it. The signal does so once the
+    parent has ended. Forks do not inherit this setting. The kernel also sends the signal when only
+    the thread that forked this process ends. That is harmless: SIGCONT does nothing to a process
+    that is not stopped.
     """
     _prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)
 
@@ -90,7 +91,7 @@ _HIDDEN: Final = ProcessInfo(0, "?")
 def proc_is_usable() -> bool:
     """Return whether /proc is mounted and belongs to the PID namespace of this process.
 
-    In a new PID namespace, the /proc of the old one stays until another is mounted.
+    In a new PID namespace, the /proc of the old namespace stays mounted until it is replaced.
     """
     return os.path.exists(f"/proc/self/task/{os.getpid()}/stat")
 
@@ -235,7 +236,8 @@ def walk(
 
     The walk may miss processes that fork meanwhile, so callers repeat it. Yields the youngest
     first, and lists the children of a process before yielding it, so that a caller can kill each
-    process at once. Nothing slower catches up with processes that live just long enough to fork.
+    process at once. A slower caller could not catch up with processes that live just long enough to
+    fork.
     """
     list_children = lister()
     if list_children is None:
@@ -307,8 +309,8 @@ def signal_process(pid: int, number: int, parent: int) -> None:
             return
         handle = os.pidfd_open(pid)
         try:
-            # If the pid was reused before pidfd_open, its parent is another one. A process that
-            # cannot be inspected gets no signal until it is a child of this one.
+            # If the pid was reused before pidfd_open, the new process has another parent. A process
+            # that cannot be inspected gets no signal until it is a child of this process.
             if look(pid).parent in (parent, us):
                 signal.pidfd_send_signal(handle, number)
         finally:
@@ -372,8 +374,8 @@ class Descendants:
         """Send a signal to each process once: many programs take a second SIGTERM to mean "now".
 
         Signal the command's group first. Otherwise a script could see its children end, and go on.
-        Before that, look for the processes outside the group, while their parents still lead to
-        them.
+        Before that, find the processes outside the group: the parents that lead to them may end at
+        the signal.
         """
         others = [
             (pid, parent)
@@ -399,7 +401,7 @@ class Descendants:
 class SessionMembers:
     """Without subreapers: the command's session, and everything traced to it so far."""
 
-    # Poll: SIGCHLD arrives only when a child ends.
+    # Poll: SIGCHLD arrives only when a direct child ends.
     poll_interval_ms: int | None = 250
 
     def __init__(self) -> None:

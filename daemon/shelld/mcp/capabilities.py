@@ -30,8 +30,8 @@ def accepts_forms(meta: Meta) -> bool:
 def require_tasks(meta: Meta, agreed: str | None, method: str) -> None:
     """Refuse a request whose client does not declare tasks. Raises `RpcError`.
 
-    `agreed`: the revision of the last ``initialize``. The revisions that have a handshake do not
-    have the extension.
+    `agreed`: the revision of the last ``initialize``. Revisions with a handshake do not have the
+    extension for tasks.
     """
     if meta is None or PROTOCOL_VERSION_KEY not in meta:
         raise missing_tasks() if agreed is None else method_not_found(method)

@@ -1,7 +1,7 @@
 """``initialize``, ``server/discover``, ``ping``, ``tools/list`` and ``tools/call``.
 
-Owns the revision of the last ``initialize`` and the tasks, and no other state. Sessions and shells
-are named in the arguments of calls. All requests on a stream share them.
+Owns the tasks and the revision of the last ``initialize``, and no other state. Calls name sessions
+and shells in their arguments. All requests on a stream share the same sessions and shells.
 
 A failed tool is a result with ``isError``. Only an unknown tool, or a request without a revision,
 is an error.

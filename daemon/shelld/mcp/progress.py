@@ -77,7 +77,10 @@ class _Reports:
             faults.report("a progress report")
 
     def _last_line(self) -> str:
-        """Return the last line of a stream that has grown, else the previous line."""
+        """Return the last line of a stream that has grown since the last report.
+
+        If none has grown, return the line of that report.
+        """
         shell = self._context.shell
         if shell is None:
             return ""

@@ -132,7 +132,7 @@ class Questions:
         return self._open_key, takes_input(shell), written_at, shell.output.written
 
     def _note_change(self, shell: Shell) -> None:
-        """If a question has opened or closed, note the time and wake all who wait."""
+        """If a question has opened or closed, note the time and wake all tasks that wait."""
         if self._open_key != self._noted_key:
             self._noted_key, self.changed_at = self._open_key, time.time()
             shell.notify()

@@ -41,7 +41,7 @@ def call_result(result: ToolResult, encoded: Raw | None) -> CallToolMcpResult:
 
 
 def _text_of(result: ToolResult) -> str:
-    """Return the text for the model. It does not say that it is an error: `isError` does."""
+    """Return the text for the model. Only `isError` says whether the call has failed."""
     if not result.success and result.error is not None:
         return result.error
     return ToolResult.ok(result.output).to_display()

@@ -31,12 +31,12 @@ def is_modern(revision: str) -> bool:
 
 
 def agreed_on(requested: str) -> str:
-    """Return the revision that ``initialize`` agrees on if the client requests this one."""
+    """Return the revision that ``initialize`` agrees on if the client requests `requested`."""
     return requested if requested in HANDSHAKE_REVISIONS else HANDSHAKE_REVISIONS[-1]
 
 
 def revision_of(meta: Meta, agreed: str | None) -> str:
-    """Return the revision of a request; `agreed` is that of the last ``initialize``.
+    """Return the revision of a request. `agreed`: the revision of the last ``initialize``.
 
     Raises `RpcError`: invalid_params without a revision, unsupported_version for an unknown one.
     """

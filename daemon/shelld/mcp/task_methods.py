@@ -3,8 +3,8 @@
 Owns the number of tasks that clients listen to, and no other state. Each method first checks that
 the request declares the extension.
 
-The end of ``subscriptions/listen`` has no effect on its tasks. Nothing is sent for it before the
-acknowledgement, and nothing after its answer.
+The end of ``subscriptions/listen`` has no effect on its tasks. Its notifications are sent after its
+acknowledgement and before its answer.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from shelld_protocol.mcp_tasks import (
     UpdateTaskParams,
 )
 
-# For each of these tasks, the daemon needs some memory and looks for prompts.
+# For each task that a client listens to, the daemon needs some memory and looks for prompts.
 MAX_LISTENED: Final = 1_024
 
 

@@ -1,9 +1,9 @@
 """One ``subscriptions/listen``: notifications about tasks, until they are over.
 
-Keeps track of what the client was told. The client knows that a task begins as "working", so the
-first notification is about the first change: of the status, or of the program's prompt. The last
-notification has the result. Each notification has the whole task, as ``tasks/get`` would return it
-at that moment.
+Keeps track of the state that the client knows. The client knows that a task begins as "working", so
+the first notification is about the first change: of the status, or of the program's prompt. The
+last notification has the result. Each notification has the whole task, as ``tasks/get`` would
+return it at that moment.
 
 This module looks for prompts in turn with other waits, with pauses that grow. The shell reports
 everything else. While the client does not read, nothing is sent. Once it reads again, it gets the
@@ -29,7 +29,7 @@ from shelld_protocol.mcp_tasks import (
     TaskState,
 )
 
-# The state of a task that the client was told: its status, the keys of its open questions, and the
+# The state of a task as the client knows it: its status, the keys of its open questions, and the
 # number of the question that its program asks.
 _Told = tuple[str, tuple[str, ...], int | None]
 

@@ -112,7 +112,8 @@ class Task:
             created_at=timestamp(self._created_at),
             last_updated_at=timestamp(updated_at),
             # The time from the creation of the task until the client may give it up. The output is
-            # retained for `_retain_ms` from the end of the command, so add the time until then.
+            # retained for `_retain_ms` after the end of the command, so add the time before that
+            # end.
             ttl_ms=self._retain_ms + (self._lasted_ms if self.is_over else self._age_ms()),
             poll_interval_ms=POLL_INTERVAL_MS,
             input_requests=requests,
@@ -161,7 +162,7 @@ class Tasks:
 
 
 class TaskDeferral:
-    """Lets a call become a task. `created` is None until there is one."""
+    """Lets a call become a task. `created` is None until there is a task."""
 
     def __init__(self, context: RequestContext, tasks: Tasks) -> None:
         self._manager = context.daemon.manager

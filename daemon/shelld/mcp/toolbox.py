@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Load the tools this long after the start. The first commands then run before that, and a daemon
-# that ends soon loads nothing. A host that uses the tools lists them at once, which loads them
-# without this delay.
+# The time from the start of the daemon until it loads the tools. The first commands run before
+# that, and a daemon that ends soon loads nothing. A host that uses the tools lists them at once:
+# for this request, the daemon loads them without the delay.
 LOAD_DELAY_S: Final = 1.0
 
 
@@ -87,7 +87,7 @@ class Toolbox:
             await self.schemas("mcp")
 
     async def ready(self) -> ToolRegistry:
-        """Return the tools, once the daemon's own are loaded.
+        """Return the registry of tools, once the daemon's own tools are loaded.
 
         Raises `RpcError` (resource_exhausted, internal_error) if they cannot be loaded now, and
         RuntimeError or MemoryError if loading needs a thread and none can start.
@@ -104,7 +104,7 @@ class Toolbox:
         return [each[format] for each in await self._outcome_of(loading, loading.all)]
 
     async def find(self, name: str) -> BaseTool | None:
-        """Return a tool, maybe of a plug-in. Raises `RpcError`."""
+        """Return a tool of the daemon or of a plug-in. Raises `RpcError`."""
         registry = await self.ready()
         if not registry.exists(name):
             await self.schemas("mcp")
@@ -187,7 +187,7 @@ async def execute(
 
     try:
         log_call(tool.name, arguments or {})
-        # A tool of a plug-in may override `execute`.
+        # A tool of a plug-in may override `execute`, so check its result.
         result = checked(tool.name, await tool.execute(context, **(arguments or {})))
         log_result(tool.name, result)
     except BaseException as error:
@@ -195,7 +195,7 @@ async def execute(
             raise
         if faults.shortage(error) is not None:
             raise
-        # `BaseTool` lets some exceptions pass, which would end the daemon.
+        # `BaseTool` lets some exceptions pass. They would end the daemon.
         faults.report("a tool")
         result = ToolResult.fail("Internal error", kind="internal_error")
     try:

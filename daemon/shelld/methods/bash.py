@@ -1,5 +1,5 @@
 """``bash``: validate, judge, start, wait, answer. A cancellation or a failure before the answer
-kills the command: nobody would know of it.
+kills the command: without the answer, nobody would know of the command.
 """
 
 from __future__ import annotations
@@ -65,13 +65,13 @@ async def run_for_answer(
     make_answer: Callable[[Shell], Awaitable[T]],
     timeout_ms: int | None = None,
 ) -> T:
-    """Start a command and wait until it can be answered: at its start, at its end, or when it moves
-    to the background.
+    """Start a command and wait until the request can be answered: when the command has started, has
+    ended, or moves to the background.
 
     Returns the result of `make_answer`. While the caller waits, a cancellation or a failure kills
-    the command with all its processes. If output must be dropped during the call, other ended
-    shells lose their output first. `timeout_ms` applies to a foreground command that has no timeout
-    in `params`; without it, the daemon's default applies. Raises `RpcError`.
+    the command with all its processes. If output must be dropped during the call, the output of
+    other, ended shells is dropped first. `timeout_ms` applies to a foreground command that has no
+    timeout in `params`; without `timeout_ms`, the daemon's default applies. Raises `RpcError`.
     """
     verdict, typed = await _admitted(context, params)
     if verdict.verdict == "block":
@@ -105,7 +105,7 @@ async def _answer(
     begin_events: Callable[[Shell], None],
     make_answer: Callable[[Shell], Awaitable[T]],
 ) -> T:
-    """Wait until a command that was just started can be answered, and answer.
+    """Wait until the request of a started command can be answered, and return the answer.
 
     The events of a background command follow the answer.
     """
@@ -186,14 +186,13 @@ async def _kill(context: RequestContext, shell: Shell) -> None:
 
 
 def is_answerable(shell: Shell) -> bool:
-    """Return whether a foreground command can be answered now."""
+    """Return whether the request of a foreground command can be answered now."""
     if shell.is_empty:
         return True
     if shell.has_ended:
-        # After a timeout, it can be answered only once it is known whether the command has died or
-        # survives.
+        # After a timeout, answer only once it is known whether the command has died or survives.
         return shell.status is not ShellStatus.TIMEOUT or bool(shell.survivors)
-    # It moved to the background, but may not have started yet.
+    # The command moved to the background, but may not have started yet.
     return shell.released and shell.pid is not None
 
 

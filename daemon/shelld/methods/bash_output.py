@@ -34,7 +34,7 @@ async def bash_output(context: RequestContext, params: BashOutputParams) -> Bash
 async def preparing_read(
     context: RequestContext, shell: Shell, params: BashOutputParams
 ) -> AsyncGenerator[Callable[[], Awaitable[BashOutputResult]]]:
-    """Check `params`, and yield a function that waits and reads as they say.
+    """Check `params`, and yield a function that waits and reads as `params` say.
 
     The caller must retain the shell with `Manager.reading`. Raises `RpcError`.
     """
@@ -109,7 +109,7 @@ async def wait_and_read(
     readers: Mapping[StreamName, StreamReader],
     context: RequestContext | None = None,
 ) -> dict[StreamName, Read]:
-    """Wait for output or for the end, then take the output before another reader can.
+    """Wait for output or for the end, then take the output before another reader can take it.
 
     The output fits the state of the shell until the next await of the caller: if the shell has
     ended, all of its output is returned, or `more` is true.
@@ -134,8 +134,8 @@ async def wait_and_read(
         had_ended, reads = await _look_in_turn(shell, readers, context)
         ended_meanwhile = shell.has_ended and not had_ended
         if ended_meanwhile or any(reader.was_overtaken for reader in readers.values()):
-            # Look again. If the shell has ended meanwhile, the answer reports the end, so it must
-            # have all output of bash, which has arrived by now. If another reader has taken output,
+            # Look again. An answer that reports the end must have all output of bash. If the shell
+            # has ended meanwhile, all of it has arrived by now. If another reader has taken output,
             # these reads are out of date.
             reads.clear()
             continue
@@ -146,7 +146,7 @@ async def wait_and_read(
         for name, read in reads.items():
             readers[name].skip(read)
         if goes_on:
-            # The next look may not wait for anything. Let other requests run before it.
+            # Perhaps the next look waits for nothing. Let other requests run before it.
             await checkpoint()
 
 

@@ -45,13 +45,13 @@ Notify = Callable[[str, Mapping[str, Any]], bool]
 class LargeAnswers:
     """Lets one request at a time make a large answer, after the client has read the previous ones.
 
-    Text takes up to six times its size as JSON, so many large answers at once could exhaust the
+    As JSON, text takes up to six times its size, so many large answers at once could exhaust the
     memory. `wait_for_room` waits for the client.
     """
 
     def __init__(self, wait_for_room: Callable[[], Awaitable[None]]) -> None:
         self._wait_for_room = wait_for_room
-        # Not a lock: the task that ends a turn may not be the task that waited for it.
+        # Not a lock: one task may wait for the turn, and another task may end it.
         self._turn = anyio.Semaphore(1)
         self._owner: RequestContext | None = None
 
@@ -62,8 +62,8 @@ class LargeAnswers:
     async def begin(self, context: RequestContext) -> None:
         """Wait for this request's turn, which lasts until `end`.
 
-        Raises `RpcError` (resource_exhausted) if its batch holds too much already. In that case,
-        the request has not taken any output.
+        Raises `RpcError` (resource_exhausted) if its batch holds too many large answers already. In
+        that case, the request has not taken any output.
         """
         if self._owner is context:
             return
@@ -127,7 +127,7 @@ class Deferral(Protocol):
         ...
 
     def defer(self, shell: Shell, result: DeferredResult) -> None:
-        """Answer the call now. `result` makes its result later."""
+        """Answer the call now. `result` makes the result of the call later."""
         ...
 
 
@@ -136,14 +136,15 @@ class RequestContext(Struct, eq=False):
 
     `error_data` goes into the error if the request is cancelled. `shell` is the shell that the
     request is about; `command` is the same shell if the request has started it. `is_over`: the
-    request was cancelled or answered, so nothing more may be sent about it. `large_answers` is None
-    without a client. `has_room` tells whether its batch may hold another large answer.
-    `is_notification`: nobody gets the result. `find_requests` returns the requests in flight that
-    have a given id and may start a command. `recipient` gets events, which may come after the
-    answer. `request_id` is the id as JSON text, None for a notification. `subscription` is the id
-    of the subscription that the request has begun. `deferral` is None if the request must be
-    answered with its result. If the stop of the daemon ends the request, it is answered with
-    `result_at_stop`, or with the error shutting_down if that is None.
+    request was cancelled or answered, so nothing more may be sent about the request.
+    `large_answers` is None without a client. `has_room` returns whether the batch of the request
+    may hold another large answer. `is_notification`: nobody gets the result. `find_requests`
+    returns the requests in flight that have a given id and may start a command. `recipient` gets
+    events, which may come after the answer. `request_id` is the id as JSON text, None for a
+    notification. `subscription` is the id of the subscription that the request has begun.
+    `deferral` is None if the request must be answered with its result. If the stop of the daemon
+    ends the request, it is answered with `result_at_stop`, or with the error shutting_down if that
+    is None.
     """
 
     daemon: Daemon
@@ -182,8 +183,8 @@ class RequestContext(Struct, eq=False):
     async def wait_for_command(self) -> Shell | None:
         """Wait until this request has started a shell. Return the shell, or None if it starts none.
 
-        Several calls return in the order in which they were made, so that their input keeps this
-        order.
+        Several calls return in the order in which they were made: the requests behind them write
+        input in this order.
         """
         self._turns = self._turns or anyio.Lock()
         async with self._turns:

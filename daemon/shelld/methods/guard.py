@@ -22,11 +22,12 @@ from shelld_protocol.errors import blocked
 from shelld_protocol.session_methods import ExplainCommandParams, ExplainCommandResult
 from shelld_protocol.shell_methods import BashParams
 
-# Delay after the start, so that a command that comes at once runs first.
+# The time from the start of the daemon until it loads the guard. A command that comes at once runs
+# first.
 LOAD_DELAY_S: Final = 0.03
 
-# Time to parse one function of the environment, or one typed command. Other requests wait during
-# this time.
+# The maximum time for parsing one function of the environment, or one typed command. Other requests
+# wait meanwhile.
 MAX_PARSING_S: Final = 0.01
 
 _ALLOWED: Final = Verdict("allow")
@@ -37,7 +38,7 @@ _NOT_JUDGED: Final = Verdict("unresolved")
 async def verdict_on(
     context: RequestContext, params: BashParams | ExplainCommandParams, *, traces: bool = False
 ) -> Verdict:
-    """Return the guard's verdict, whatever `--guard` is."""
+    """Return the guard's verdict, even if `--guard` lets every command run."""
     daemon, command = context.daemon, params.command
     session = daemon.manager.sessions.look_at(params.session)
     is_usual = not (traces or params.env or _is_in_dev(session, params))
@@ -56,11 +57,11 @@ async def verdict_on(
 
 
 def _is_in_dev(session: Session, params: BashParams | ExplainCommandParams) -> bool:
-    """Whether a name without a path can name a disk in /dev."""
+    """Whether the command starts in /dev, where a name without a path may name a disk."""
     if params.cwd is None:
         return session.state.cwd.startswith(b"/dev")
     if "dev" not in params.cwd and b"dev" not in session.state.cwd:
-        # This answers for nearly all commands, without building a path.
+        # For nearly all commands, this is enough: no path must be built.
         return False
     return os.path.normpath(os.path.join(session.cwd, params.cwd)).startswith("/dev")
 

@@ -46,13 +46,13 @@ from shelld_protocol.input_methods import (
 from shelld_protocol.shell_methods import BashOutputParams, BashParams
 
 _PIECE_BYTES: Final = 16 * 1024
-# Ask the kernel how many bytes the program has not taken only if they may be more than this. A
-# terminal has room for twice as many.
+# If more bytes than this may be untaken, ask the kernel how many are. A terminal has room for twice
+# as many.
 _UNTAKEN_BYTES: Final = 2_048
-# The maximum number of judgements of one write. The last verdict counts, even if the program has
-# changed something again.
+# The maximum number of times that one write is judged. The last verdict counts, even if the program
+# has changed something again.
 _MAX_JUDGEMENTS: Final = 3
-# Other requests get a turn after this many keys.
+# After how many keys other requests get a turn.
 _TURN_KEYS: Final = 10_000
 
 
@@ -118,7 +118,7 @@ async def _write(
         _check_modes(shell, target, target.modes(), params, len(typing.data))
     target.typed = typing.line._replace(has_secret=is_secret and typing.line.is_begun)
     target.write(typing.data)
-    # Make the tasks that follow this shell's prompts look again.
+    # Wake the tasks that follow this shell's prompts.
     shell.notify()
     if target.closed is not None:
         # Nobody can read this input, or the rest of it.
@@ -158,7 +158,7 @@ async def _judged(context: RequestContext, shell: Shell, params: WriteStdinParam
             return await _send(target, data, params, lines)
         modes, before = target.modes(), target.typed
         _check_modes(shell, target, modes, params, len(data))
-        # Ask for the number now, so that it is known when a secret comes.
+        # Ask now how many bytes are untaken, so that the number is known when a secret comes.
         target.untaken_bytes(modes, enough=_UNTAKEN_BYTES)
         typing = await _type(target, modes, data, params, lines)
         judgements_left -= 1
@@ -221,8 +221,8 @@ async def _type(
         rest, line = found.rest, edited.line
         await checkpoint()
     if params.eof:
-        # A quoted end-of-input key is text. After part of a line, the key only passes that part on;
-        # pressed again, it ends the input.
+        # A quoted end-of-input key is text. After a part of a line, the first key only passes that
+        # part on. A second key ends the input.
         keys = modes.eof * (1 + line.is_quoting + bool(line.text or line.is_quoting))
         edited = edit(line, keys, modes)
         await lines.judge([rest] if rest else [], edited.texts)
@@ -248,9 +248,8 @@ def _check_modes(
 def _check_secret(shell: Shell, target: TerminalInput, modes: Modes, size: int) -> None:
     """Refuse a secret that a terminal could show. Raises `RpcError` (not_possible).
 
-    A terminal decides whether to show a byte when it takes that byte. A byte for which it has no
-    room is taken only after the program has read, and the program may have changed the modes by
-    then.
+    A terminal decides whether to show a byte when it takes that byte. If it has no room for a byte,
+    it takes that byte after the program has read. By then, the program may have changed the modes.
     """
     if modes.echo:
         raise not_possible("secret", f"The terminal of shell {shell.id} shows what is typed")
@@ -262,7 +261,10 @@ def _check_secret(shell: Shell, target: TerminalInput, modes: Modes, size: int) 
 
 
 def _starts(line: TypedLine, data: bytes) -> tuple[int, ...]:
-    """Return where a shell may begin to read: offsets in `line` followed by `data`, except 0."""
+    """Return where a shell may begin to read.
+
+    The values are offsets in the text of `line` followed by `data`, except 0.
+    """
     here = len(line.keys)
     if not line.is_collected:
         return (here,)
@@ -306,8 +308,8 @@ def _check_room(target: PipeInput | TerminalInput, size: int) -> None:
 async def _data(target: PipeInput | TerminalInput, params: WriteStdinParams) -> bytes:
     """Return the bytes of text, keys and base64, in this order.
 
-    Raises `RpcError` if the queue has no room for them. Checks a lower bound of their size before
-    it makes any.
+    Raises `RpcError` if the queue has no room for them. Before it makes the bytes, it checks a
+    lower bound of their number.
     """
     text, encoded, keys = params.text or "", params.base64 or "", params.keys or ()
     _check_room(target, len(text) + len(keys) + len(encoded) * 3 // 4 - 2)

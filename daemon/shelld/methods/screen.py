@@ -104,7 +104,8 @@ async def _wait(
         def has_news(shown: tuple[int, int] = shown) -> bool:
             return shell.has_ended or shown != (store.written, terminal.sizes[-1].number)
 
-        # A deadline in the past would hide output that has arrived already.
+        # With a deadline in the past, the wait would end before it sees output that has arrived
+        # already.
         with anyio.CancelScope(deadline=until if not has_news() else math.inf):
             await shell.wait_until(has_news)
         if anyio.current_time() >= until:

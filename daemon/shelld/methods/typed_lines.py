@@ -20,12 +20,12 @@ from shelld_protocol.session_methods import ExplainCommandParams
 _MAX_SCRIPT: Final = 64 * 1024
 # The cost of judging one write, in characters. Each text costs at least `_MIN_COST`. Up to
 # `_MAX_COST`, each line is judged together with the lines that it may continue; after that, up to
-# `_MAX_COST_ALONE`, each line is judged alone. The lines that are left are judged as one text,
-# which may be more than the guard follows.
+# `_MAX_COST_ALONE`, each line is judged alone. After that, the remaining lines are judged as one
+# text, which may be longer than the guard can follow.
 _MAX_COST: Final = 2 * 1024 * 1024
 _MAX_COST_ALONE: Final = 8 * 1024 * 1024
 _MIN_COST: Final = 200
-# Other requests get a turn after this many characters.
+# After how many characters other requests get a turn.
 _TURN_COST: Final = 16 * 1024
 
 
@@ -50,14 +50,14 @@ class TypedLines:
         self._script = target.typed.script
         self._cost = 0
         self._turn_ends_at = _TURN_COST
-        # The lines that are left once the judgement has cost too much.
+        # The lines that remain once the judgement has cost too much.
         self._left: list[str] = []
 
     async def judge(self, lines: Sequence[bytes | None], edited: Iterable[bytes]) -> None:
         """Judge the typed lines in two forms.
 
         `lines` still has all editing keys. `edited` is the text that the terminal's own line
-        editing leaves. None in `lines` is an interrupt.
+        editing leaves. `None` in `lines` means an interrupt.
         """
         if not lines and not edited:
             return
@@ -73,7 +73,7 @@ class TypedLines:
                 await self._admit(shown, self._script)
 
     async def judge_parts(self, parts: Iterable[bytes]) -> None:
-        """Judge parts of a line that is not complete. A program may take them for lines."""
+        """Judge parts of a line that is not complete. A program may read each part as a line."""
         for part in parts:
             for text in readings(part) if self._directories() else ():
                 await self._admit(text, self._script)
@@ -87,7 +87,10 @@ class TypedLines:
                 await self._admit(text, self._script)
 
     async def finish(self) -> str:
-        """Judge the lines left. Return the incomplete command that the next write may continue."""
+        """Judge the remaining lines.
+
+        Returns the incomplete command that the next write may continue.
+        """
         if self._left:
             await self._admit_alone("\n".join(self._left))
         if len(self._lines) > 1:
@@ -105,7 +108,7 @@ class TypedLines:
         return self._shell.pid is not None and bool(self._find_directories())
 
     def interrupt_is_ignored(self) -> bool:
-        """Whether a shell that can read the input ignores SIGINT, and so keeps its line."""
+        """Whether a shell that can read the input ignores SIGINT, and so keeps the line."""
         pid = self._shell.pid
         return pid is not None and interrupt_is_ignored(pid, self._target.source())
 
