@@ -46,7 +46,7 @@ class TypedLines:
         self._found: list[str] | None = None
         # All lines of this write, to judge them as one command.
         self._lines: list[str] = []
-        # The lines so far of a command that is not complete.
+        # The lines of a command that is not complete yet.
         self._script = target.typed.script
         self._cost = 0
         self._turn_ends_at = _TURN_COST
@@ -169,7 +169,7 @@ class TypedLines:
 
 
 def without_secret(error: RpcError) -> RpcError:
-    """Return the refusal of a line with a secret in it, without any text of the line."""
+    """Return the refusal of a line that contains a secret. The result has no text of the line."""
     if error.kind is not ErrorKind.BLOCKED:
         return error
     return blocked(error.data["rule"], "", "it is not shown, because a part of it is secret")

@@ -1,8 +1,8 @@
 """Divides output into units, and finds escape sequences. Pure.
 
-A unit is a UTF-8 character (or a byte that is part of none) or an escape sequence. The end of a
-unit depends only on the bytes of the output, at most `MAX_SEQUENCE_BYTES` of them. So the result is
-the same however reads divide the output.
+A unit is a UTF-8 character, an escape sequence, or a byte that is part of no character. The end of
+a unit depends only on the bytes of the output, at most `MAX_SEQUENCE_BYTES` of them. So the result
+is the same however reads divide the output.
 
 The escape sequences are those of ECMA-48 and ISO 2022: CSI, the control strings OSC, DCS, SOS, PM
 and APC, designations of character sets, and two-byte escapes. As in xterm, BEL also ends OSC. CSI
@@ -93,8 +93,8 @@ def first_unit(data: bytes) -> int:
 def rest_of_unit(before: bytes, data: bytes) -> int:
     """Return how many bytes of `data` belong to a unit that began before `data`.
 
-    `before` holds the bytes before `data`. If it is empty, these bytes were dropped, and only the
-    rest of a character can be recognised.
+    `before` holds the bytes before `data`. If `before` is empty, those bytes were dropped, and only
+    the rest of a character can be recognised.
     """
     if not before:
         return next((at for at, byte in enumerate(data[:4]) if byte & 0xC0 != 0x80), 0)

@@ -1,7 +1,8 @@
 """The new output of a stream in a limited number of characters: all of it, or its head and tail.
 
-For a reader that has little room and wants to know the beginning and the current state. The omitted
-middle counts as read. A notice in its place gives the offsets for reading the middle.
+The result suits a reader that has little room and wants to know the beginning and the current
+state. The omitted middle counts as read. A notice in its place gives the offsets for reading the
+middle.
 """
 
 from __future__ import annotations
@@ -214,8 +215,8 @@ def last_lines(store: StreamStore, start: int, end: int, max_characters: int) ->
 def last_line(store: StreamStore, max_characters: int) -> str:
     """Return the last non-blank line of a stream, or only its end if the line is too long.
 
-    For progress reports, so an unfinished line counts. Returns "" if there is no such line near the
-    end.
+    An unfinished line counts, because progress reports use the result. Returns "" if there is no
+    such line near the end.
     """
     data = store.read(max(0, store.written - _GLANCE_BYTES), _GLANCE_BYTES).data
     text = last_states(plain_text(data, strip=True, is_end=True))

@@ -1,9 +1,9 @@
 """Reads the part of a stream for one call: the head for a foreground answer, or new output.
 
-Plain readers of a stream share one position. `look` does not move this position, and may be
-interrupted. `take` does not await. Plain readers take a read only if it starts at the shared
-position: if another reader has moved that position meanwhile, they look again first. So two readers
-never get the same bytes, and together they miss none.
+Plain readers, which have no offset of their own, share one position in a stream. `look` does not
+move this position, and may be interrupted. `take` does not await. Plain readers take a read only if
+it starts at the shared position: if another reader has moved that position meanwhile, they look
+again first. So two readers never get the same bytes, and together they miss none.
 
 Large reads happen in steps. Other requests run between the steps.
 """
@@ -217,8 +217,8 @@ class StreamReader:
         self._goes_on = False
         # The looks so far have searched the current line up to this offset without finding its end.
         self._searched = 0
-        # `_searched` as of the last `skip`. Every look starts to search from here, because it may
-        # repeat a look whose read was neither skipped nor taken.
+        # `_searched` as of the last `skip`. Every look begins its search here, because it may
+        # repeat an earlier look whose read was neither skipped nor taken.
         self._searched_for_good = 0
 
     @property
@@ -267,7 +267,7 @@ class StreamReader:
     def goes_on_after(self, read: Read) -> bool:
         """Whether the next look can go on at once, with bytes that `read` has left.
 
-        If the last look could not read any bytes, the next look needs more of them.
+        If the last look could not read any bytes, the next look needs more bytes.
         """
         return read.more and read.end > self._position
 

@@ -2,10 +2,10 @@
 
 Owns the spool, and knows every shell's output from the shell's start until the shell is forgotten.
 A shell over its own limit loses the oldest bytes of its tail. Over the common limit, or on a full
-disk, ended shells lose output first, in the order in which they ended. Those whose output a request
-is reading come last among them. After the ended shells, the running shell that stores the most
-output loses some of it. A shell can store its output however much other shells have stored. This
-module never forgets a shell by itself.
+disk, ended shells lose output first, in the order in which they ended. Among them, the shells whose
+output a request is reading come last. After the ended shells, the running shell that stores the
+most output loses some of it. A shell can store its output however much other shells have stored.
+This module never forgets a shell by itself.
 """
 
 from __future__ import annotations

@@ -17,7 +17,8 @@ import os
 from collections.abc import Sequence
 from typing import Final
 
-# The bytes of one write. Small enough to keep each stream's last, partly filled block in memory.
+# The size of a block, which is written at once. It is small enough to keep each stream's last,
+# partly filled block in memory.
 BLOCK_BYTES: Final = 64 * 1024
 
 _DIRECTORIES: Final = ("/tmp", "/var/tmp")
@@ -138,7 +139,7 @@ def _born_unnamed(directory: str) -> int:
 
 
 def _unlinked(directory: str) -> int:
-    # In a new directory, where no other user can replace the file.
+    # Create the file in a new directory, where no other user can replace it.
     own = os.path.join(directory, f"shelld-{os.urandom(8).hex()}")
     os.mkdir(own, 0o700)
     path = os.path.join(own, "spool")

@@ -78,7 +78,7 @@ class StreamStore:
         # The error with which the last block was refused, if any.
         self._refusal: str | None = None
         self._blocks = MemoryBlocks() if blocks is None else blocks
-        # The gap. Before anything is dropped, an empty range at the future end of the head.
+        # The gap. Until bytes are dropped, it is an empty range at the future end of the head.
         self._gap_start = self._gap_end = head_limit
         # The bytes after the last full block.
         self._window = bytearray()
@@ -189,7 +189,7 @@ class StreamStore:
         tail = [number for number in self._stored if number >= self._oldest][:count]
         if tail:
             self._drop_to(self._end_of(tail[-1]))
-        # If that was not enough, only the head is left.
+        # If the tail had too few blocks, only the head is left.
         for number in list(reversed(self._stored))[: count - len(tail)]:
             self._lose(number)
 
@@ -211,7 +211,7 @@ class StreamStore:
         return min(end, self.written) if number in self._stored else end
 
     def _lose(self, number: int) -> None:
-        """Drop one block, with the older part of its tail or the newer part of its head."""
+        """Drop a block of the tail with all older ones, or of the head with all newer ones."""
         end = self._end_of(number)
         if number >= self._oldest:
             self._drop_to(end)

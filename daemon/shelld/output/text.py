@@ -22,7 +22,7 @@ from shelld.output.escapes import (
 from shelld.output.store import StreamStore
 
 # The part of a line up to its last carriage return before visible text. The carriage return of a
-# line end stays, because such text is often compared or written back.
+# line end stays, because programs often compare text with these line ends or write it back.
 _OVERWRITTEN = re.compile(r"(?m)^[^\n]*\r(?=[^\r\n])")
 # Every overwritten line contains this pattern, which is found much faster than the pattern above.
 _RETURN_BEFORE_TEXT = re.compile(r"\r[^\r\n]")
@@ -77,7 +77,7 @@ def without_final_returns(text: str) -> str:
 
 
 class JoinedText:
-    """Joins adjacent pieces of text, with the last state of each line.
+    """Joins adjacent pieces of text, and keeps only the last state of each line.
 
     The cost of adding a piece depends on that piece only.
     """
@@ -182,7 +182,7 @@ def begins_within_line(store: StreamStore, start: int) -> bool:
 def _whole(
     store: StreamStore, start: int, stop: int, data: bytes, want: int, *, final: bool
 ) -> tuple[bytes, bool]:
-    """Return the whole units of `data` or, if it has none, the first unit even if it does not fit.
+    """Return the whole units of `data`. If it has none, return the first unit, even if too long.
 
     Also returns whether the output, or the part before the gap, ends there, so that nothing can
     follow.

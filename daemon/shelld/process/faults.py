@@ -43,8 +43,8 @@ NO_THREAD: Final = "can't start new thread"
 # The texts of Python 3.11's errors if it has no memory for the frame of a call.
 _LOST_ERRORS: Final = ("error return without exception set", "returned NULL without setting")
 
-# The text of marshal's error about a message to the keeper, if it has no memory to note which
-# objects it has written. Our messages consist of plain values, so the error has no other cause.
+# The text of marshal's error if marshal has no memory to note which objects it has written.
+# Messages to the keeper consist of plain values, so the error can have no other cause.
 _UNMARSHALLABLE: Final = "unmarshallable object"
 
 # Texts of dlopen(3) in an ImportError, each with the resource that is short.

@@ -2,10 +2,10 @@
 
 Hosts often pass a pipe as stderr and never read it. So this module writes a line only if the log
 accepts it at once, and drops it otherwise. Before the next line that fits, it writes how many lines
-were dropped. It never changes a flag of stderr, because the parent shares it.
+were dropped. It never changes a flag of stderr, because the parent shares the flags.
 
-A line may concern a shortage of memory, and then there may be none for the line either. A lost line
-must not make other work fail, so modules log through a `Log`.
+A line may concern a shortage of memory, and then there may be no memory for the line either. A lost
+line must not make other work fail, so modules log through a `Log`.
 """
 
 from __future__ import annotations
@@ -113,8 +113,8 @@ def _send_some(descriptor: int, data: memoryview) -> int:
 
 
 def _write_anew(descriptor: int, data: memoryview) -> int:
-    """Write to a terminal. It polls writable even if it has room for only one byte, so a blocking
-    write could wait.
+    """Write to a terminal. poll(2) reports it as writable even if it has room for only one byte, so
+    a blocking write could wait.
 
     Other processes share the flags of the descriptor, so this opens the terminal again with
     O_NONBLOCK.
@@ -134,5 +134,5 @@ def _write_anew(descriptor: int, data: memoryview) -> int:
 def _write_some(descriptor: int, data: memoryview) -> int:
     poll = select.poll()
     poll.register(descriptor, select.POLLOUT)
-    # A pipe that polls writable accepts all of PIPE_BUF bytes (pipe(7)).
+    # If poll(2) reports a pipe as writable, it accepts PIPE_BUF bytes (pipe(7)).
     return os.write(descriptor, data) if poll.poll(0) else 0

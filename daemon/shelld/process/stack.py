@@ -13,8 +13,8 @@ from typing import Any, Final, TypeVar, cast
 
 T = TypeVar("T")
 
-# The size of a chunk is a power of two. A frame of this many pointers needs a bit more than half of
-# 1 MiB, so the chunk has 512 KiB left: enough for a thousand frames, which is the limit of
+# The size of a chunk is a power of two. A frame of `_POINTERS` pointers needs a bit more than half
+# of 1 MiB, so its chunk has 512 KiB left: enough for a thousand frames, which is the limit of
 # recursion. The system provides only the pages of the chunk that are used.
 _POINTERS: Final = 64 * 1024
 
@@ -22,7 +22,7 @@ _POINTERS: Final = 64 * 1024
 def with_room_for_frames(function: Callable[..., T]) -> Callable[..., T]:
     """Return a function that does the same, and first gets memory for the frames of its calls.
 
-    It raises MemoryError if there is none.
+    The returned function raises MemoryError if it cannot get this memory.
     """
 
     def call(*args: Any) -> T:

@@ -1,8 +1,8 @@
 """Computes, from the output of a program, what its terminal shows. The only file that uses pyavt.
 
-Runs in the helper process. Lines are counted from the top of the screen, columns from the left,
-both from 0. The version rises by one at each look that finds a change. Each row has the version in
-which the row last changed.
+Runs in the helper process. Lines are numbered from the top of the screen, and columns from the
+left. The first number is 0. The version rises by one at each look that finds a change. Each row has
+the version in which the row last changed.
 """
 
 from __future__ import annotations

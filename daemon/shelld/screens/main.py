@@ -4,8 +4,8 @@ A separate program: `screen` starts it by its path. It exchanges frames, as `hel
 describes. A frame that it reads is a letter and a JSON value. The answer is a JSON value.
 
 * "N" and ``[rows, cols, scrollback, version]`` makes an empty screen. This frame comes first.
-* "F" and a list of offsets, a newline and output shows more output. The answer is the position of
-  the cursor at each offset in this output.
+* "F", with a list of offsets, a newline and output, shows more output. The answer is the position
+  of the cursor at each offset in this output.
 * "S" and ``[rows, cols]`` sets a new size.
 * "V" and ``[since, scrollback]`` asks for the screen, which is the answer.
 

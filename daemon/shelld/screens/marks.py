@@ -1,4 +1,4 @@
-"""Joins characters without a width to the character before them, for an emulator that cannot.
+"""Joins characters without a width to the character before them: the emulator cannot do so.
 
 The emulator gives every character at least one column. So the emulator gets a stand-in for a
 character and its marks: one character of the same width, from a range that hardly any program uses.
@@ -16,7 +16,7 @@ from shelld.terminals.characters import is_mark
 # not assigned, but are wide. If a program writes a character of these ranges, that character gets a
 # stand-in, too.
 _STAND_INS: Final = {1: range(0x100000, 0x10FFFE), 2: range(0x32400, 0x3FFFE)}
-# Further marks on one character are dropped.
+# If a character has more marks than this, the others are dropped.
 _MAX_MARKS: Final = 16
 # A character that may be a mark or a stand-in. The listed ranges contain neither: Latin, symbols,
 # box drawing, Chinese, Japanese, Korean.
@@ -27,7 +27,7 @@ _CONTROLS: Final = r"\x00-\x1f\x80-\x9f"
 # An escape sequence that lacks only its last character.
 _SEQUENCE: Final = re.compile(r"(?:\x1b\[|\x9b)[ -?]*|\x1b[ -/]*")
 _MAX_SEQUENCE: Final = 256
-# Terminals ignore it.
+# Terminals ignore this character.
 _DELETE: Final = "\x7f"
 
 
@@ -42,11 +42,11 @@ class Marks:
         self._texts: dict[int, str] = {}
         # The last character and its marks: more marks may follow.
         self._held = ""
-        # The end of the text before that.
+        # The end of the text before `_held`.
         self._before = ""
 
     def join(self, text: str) -> str:
-        """Return what to feed the emulator. The last character is held back for its marks."""
+        """Return text for the emulator. The last character is held back: marks may follow."""
         text = self._held + (text.replace(_DELETE, "") if _DELETE in text else text)
         last = max(len(text) - 1, 0)
         while last and is_mark(text[last]):
@@ -55,7 +55,7 @@ class Marks:
         return self._joined(text[:last])
 
     def release(self) -> str:
-        """Return what is held back. Marks that come later are dropped."""
+        """Return the text that was held back. Marks that come later are dropped."""
         held, self._held = self._held, ""
         return self._joined(held)
 
@@ -99,7 +99,7 @@ class Marks:
 
 
 def _pattern(characters: set[str]) -> str:
-    """Return a pattern for what to replace or drop in a text of `characters`; "" for nothing."""
+    """Return a pattern that matches the stand-ins and the marks in `characters`; "" for none."""
     marks = "".join(sorted(filter(is_mark, characters)))
     reserved = "".join(sorted(filter(_is_stand_in, characters)))
     patterns = [rf"[^{_CONTROLS}{marks}][{marks}]+|[{marks}]+"] if marks else []

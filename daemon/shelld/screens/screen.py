@@ -1,7 +1,8 @@
 """The screen of one command with a terminal.
 
-Owns the helper process that shows the screen, and brings it up to date for each look. If a process
-is lost, the next process shows the screen again from the kept output, so nothing else is lost.
+Owns the helper process that shows the screen, and brings the screen up to date for each look. If a
+process is lost, the next process shows the screen again from the kept output, so nothing else is
+lost.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ from shelld_protocol.errors import RpcError, resource_exhausted, shutting_down
 
 T = TypeVar("T")
 
-# Enough time for an interpreter to start while many others start, or to show one step of output.
+# Enough time to start an interpreter while many others start, or to show one step of output.
 ANSWER_TIMEOUT_S: Final = 10.0
-# Enough for a thousand lines of a thousand columns, and 10,000 lines above them.
+# Enough memory for a thousand lines of a thousand columns, and 10,000 lines above them.
 MEMORY_BYTES: Final = 1024 * 1024 * 1024
 
 # Processor time for one step. It usually takes a few milliseconds.
@@ -227,7 +228,8 @@ class Screen:
                 await self._clear(max(start, end - _MAX_AFTER_GAP))
                 continue
             kept = self._output.read(start, self._bytes_to_next_size())
-            # Otherwise, the read has found that a part is lost, and there is a new gap.
+            # If `kept` begins later, the read has found that a part is lost, and there is a new
+            # gap.
             if kept.start == start:
                 await self._feed(kept.data)
                 await self._resize()
@@ -295,7 +297,7 @@ class Screen:
         return min([_STEP_BYTES, *(count for count in later if count > 0)])
 
     async def _ask(self, kind: bytes, content: bytes) -> bytes:
-        """Raises `_Lost`."""
+        """Send a request to the process, and return its answer. Raises `_Lost`."""
         if self._helper is None:
             raise _Lost
         return await self._answer(self._helper.ask(kind + content))

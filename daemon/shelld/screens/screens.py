@@ -21,7 +21,7 @@ from shelld.terminals.input import TerminalInput
 from shelld_protocol.errors import RpcError, unavailable
 
 MAX_PROCESSES: Final = 16
-# A helper process that nobody has used for this long is ended.
+# After how many seconds an unused helper process is ended.
 IDLE_S: Final = 60.0
 
 

@@ -89,8 +89,8 @@ MAX_WAITING_BYTES: Final = 16 * 1024 * 1024
 # The length of one turn of `Server.drain`.
 DRAIN_TURN_S: Final = 0.02
 
-# If a cancelled request does not end, the server answers it this long after the grace period.
-# Giving up on a command that survives SIGKILL takes up to 1.5 s more than the grace period.
+# How long after the grace period the server answers a cancelled request that does not end. Giving
+# up on a command that survives SIGKILL takes up to 1.5 s more than the grace period.
 CANCEL_MARGIN_S: Final = 2.0
 
 
@@ -141,12 +141,13 @@ class InFlight:
         self.deliver = deliver
         self.worker: Worker[InFlight] | None = None
         self.cancellation: Cancellation | None = None
-        # A timer that the cancellation starts. It settles the request if its task does not end.
+        # A timer that the cancellation starts. It settles the request if the request's task does
+        # not end.
         self.overdue: asyncio.TimerHandle | None = None
         self.settled = False
 
     def stop(self) -> None:
-        """Cancel its task, which settles the request unless it is settled already."""
+        """Cancel the request's task. This settles the request, unless it is settled already."""
         if self.worker is not None:
             self.worker.cancel()
 
@@ -220,7 +221,7 @@ class Server:
         *,
         hint: str = "",
     ) -> None:
-        """`hint` goes to stderr after a message that is no request: a person may have typed it."""
+        """`hint` goes to stderr after a message that is not a request: perhaps a person types."""
         self.exit_code: int | None = None
         self.read_failure: str | None = None
         self._daemon = daemon
@@ -278,7 +279,7 @@ class Server:
             self.read_failure = "the system is short of memory or another resource"
 
     async def _read(self) -> None:
-        # After a failed attempt, process the bytes that it has read.
+        # Process the bytes that a failed attempt has read.
         self._frame_received()
         while not (self._is_over or self._start_requests()):
             await self._wait_for_room()
@@ -290,7 +291,7 @@ class Server:
     @property
     def _is_over(self) -> bool:
         return (
-            # A failed attempt has not started all requests.
+            # After a failed attempt, some requests may not have started.
             (self._at_end and not self._read_failures)
             or self.read_failure is not None
             or self.exit_code is not None
@@ -421,7 +422,8 @@ class Server:
             self._settle(entry, encode_result(entry.raw_id, None))
         elif (
             len(self._in_flight) >= self._daemon.options.max_in_flight
-            # In the queue, `background` would wait for the very call that it should get answered.
+            # In the queue, `background` would wait for the very call that it should move to the
+            # background.
             and request.method != "background"
         ):
             self._put_off(entry)
@@ -589,7 +591,7 @@ class Server:
 
     @property
     def backlog(self) -> int:
-        """How many bytes wait until the client reads."""
+        """How many bytes wait for the client to read them."""
         return self._output.backlog
 
     def send(self, method: str, params: Event) -> None:
@@ -606,7 +608,7 @@ class Server:
         """Wait at most `seconds` for requests in flight to end by themselves.
 
         Counts turns instead of looking at the clock. If a busy machine does not run this process
-        for a while, that counts as one turn at most: during that time, the commands did not run
+        for a while, that time counts as one turn at most. Meanwhile, the commands did not run
         either, or the daemon could not see them end.
         """
         for _ in range(math.ceil(seconds / DRAIN_TURN_S)):

@@ -32,7 +32,7 @@ Ctrl-D ends the daemon. `shelld --help` lists its options, and `shelld doctor`
 checks what works on this machine.
 """
 
-# The hint after a line that is no request, such as "help".
+# The hint after a line that is not a request, such as "help".
 _HINT: Final = """\
 That is no JSON-RPC request. Paste this line to run a command:
 
@@ -67,10 +67,10 @@ def claim_stdio() -> tuple[int, int]:
 
 
 def require_proc() -> None:
-    """On Linux, raise StartupError unless /proc is mounted and is that of this PID namespace.
+    """On Linux, raise StartupError unless the /proc of this PID namespace is mounted.
 
-    Without it, nothing finds the processes that a command leaves behind, and a session's state
-    cannot pass through /proc/self/fd.
+    Without this /proc, shelld cannot find the processes that a command leaves behind, and a
+    session's state cannot pass through /proc/self/fd.
     """
     if sys.platform == "linux" and not proc_is_usable():
         raise StartupError("/proc must be mounted, and be that of this PID namespace")
@@ -148,7 +148,10 @@ def greeting_for(incoming: int) -> str:
 
 
 def hint_for(incoming: int) -> str:
-    """Return the hint for a person who types no valid request, or "" without a terminal."""
+    """Return the hint after a line that is not a request.
+
+    Return "" if `incoming` is not a terminal: then no person types.
+    """
     return _HINT.format(example=_EXAMPLE) if os.isatty(incoming) else ""
 
 
@@ -171,7 +174,7 @@ def problem_with_bash(path: str, *, is_trusted: bool) -> str | None:
 def _problem_when_run(path: str) -> str | None:
     import subprocess  # noqa: PLC0415
 
-    # Without BASH_ENV: a startup file could do anything.
+    # Remove BASH_ENV: a startup file could do anything.
     env = {name: value for name, value in os.environ.items() if name != "BASH_ENV"}
     try:
         ended = subprocess.run(

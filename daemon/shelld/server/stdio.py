@@ -114,7 +114,7 @@ def _room_of_empty_pipe(descriptor: int) -> int:
 
 
 def _joined(pieces: list[memoryview]) -> memoryview:
-    """Return `pieces` joined. If there is only one, which may be large, it is not copied."""
+    """Return the joined `pieces`. A single piece, which may be large, is not copied."""
     return pieces[0] if len(pieces) == 1 else memoryview(b"".join(pieces))
 
 
@@ -190,7 +190,7 @@ class Output:
             if self._socket is not None:
                 return self._socket.send(data, socket.MSG_DONTWAIT)
             if stat.S_ISFIFO(self._mode) and self._takes_some():
-                # A pipe that polls as writable takes PIPE_BUF bytes at once (pipe(7)).
+                # If poll(2) reports a pipe as writable, it takes PIPE_BUF bytes at once (pipe(7)).
                 if len(data) <= select.PIPE_BUF:
                     return os.write(self._descriptor, data)
                 if room := _room_of_empty_pipe(self._descriptor):
@@ -278,7 +278,7 @@ class Output:
             try:
                 call_threadsafe(self._token, self._signal_progress)
             except Exception:
-                # The answers are written. Only the event loop has not been told.
+                # The answers are written. Only the event loop does not know it yet.
                 faults.report("the news of written answers")
                 call_threadsafe(self._token, self._signal_progress)
 
@@ -312,8 +312,8 @@ class Output:
 
     async def wait_empty(self) -> None:
         """Wait until the queue is empty or the stream is broken."""
-        # Check again after each wake-up: the queue may have been written to since the thread
-        # reported that it was empty.
+        # Check again after each wake-up: after the thread reported an empty queue, more data may
+        # have entered it.
         while self.backlog and not self.is_broken:
             await self._progress.wait()
 

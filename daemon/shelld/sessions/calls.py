@@ -1,9 +1,9 @@
-"""Applies the `env` of a call to its bash, and keeps it out of the session.
+"""Applies the `env` of a call to its bash, and keeps the `env` out of the session.
 
-Pure. A variable's value alone does not tell whether the command has changed it: bash sets some
-variables itself, and does not take others from its environment. So, before it runs the command,
-bash reports the state of the call's variables (`lines_of_call`). A variable that is still the same
-afterwards is not kept.
+Pure. A variable's value alone does not tell whether the command has changed the variable: bash sets
+some variables itself, and does not take others from its environment. So, before it runs the
+command, bash reports the state of the call's variables (`lines_of_call`). A variable that is still
+the same afterwards is not kept.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def state_of_call(state: ShellState, changes: Changes | None) -> ShellState:
         line = options.removesuffix(b"\n") or b"\\builtin set"
         options = b"%s -o %s\n" % (line, b" -o ".join(names))
     if changes.get(_POSIX) is not None:
-        # Switching posix mode off would unset the variable.
+        # Do not switch posix mode off: that would unset the variable.
         options = options.replace(b" +o posix", b"")
     state = replace(state.without(frozenset(map(to_bytes, changes))), options=options)
     functions = _functions(changes)
@@ -105,7 +105,7 @@ def functions_again(changes: Changes, state: ShellState) -> bytes:
 
 
 def withhold(env: dict[bytes, bytes], changes: Changes) -> None:
-    """Remove from an environment what `lines_of_call` sets.
+    """Remove from an environment the variables that `lines_of_call` sets.
 
     With these variables in its environment, bash would set options before it runs its prelude.
     """
@@ -160,8 +160,8 @@ def without_options_of_call(dump: bytes, told: Told, changes: Changes, state: Sh
         given |= _POSIX_OPTIONS
     if not given:
         return dump
-    # Bash makes its report before the last line of its prelude, which sets the options of `set`. So
-    # that line decides about these options, if there is one.
+    # The last line of the prelude may set the options of `set`. Bash makes its report before that
+    # line, so that line decides about these options.
     before = told.options - _SET_OPTIONS if state.options else told.options
     before |= frozenset(_IS_ON.findall(state.options))
     return without_options(dump, given - before)

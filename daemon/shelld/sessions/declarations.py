@@ -35,7 +35,7 @@ _DECLARATION: Final = re.compile(
 )
 ELEMENT: Final = re.compile(rb"\[\d++\]=(%s)" % _STRING, re.VERBOSE | re.DOTALL)
 
-# The cache keeps this many lines of at most this length: a few MB at most.
+# How many lines the cache keeps, and their maximum length. They take a few MB at most.
 _MAX_CACHED: Final = 2_048
 _MAX_CACHED_BYTES: Final = 512
 
@@ -117,9 +117,9 @@ def _declaration(match: re.Match[bytes]) -> Declaration:
 def _line(match: re.Match[bytes]) -> bytes:
     """Return the line that restores a variable.
 
-    A value may be older than the attributes. If bash assigned the value to a variable that already
-    has them, bash would change the value, or evaluate it as an arithmetic expression, which can run
-    commands. So the line sets the value first, and then the attributes.
+    A value may be older than the attributes. If bash assigned the value to a variable with these
+    attributes, bash would change the value, or evaluate it as an arithmetic expression. The
+    evaluation can run commands. So the line sets the value first, and then the attributes.
     """
     flags, name, value = match["flags"], match["name"], match["value"]
     if value is not None and _CHANGES_VALUE.search(flags):
@@ -131,7 +131,7 @@ def _line(match: re.Match[bytes]) -> bytes:
     else:
         line = match[0]
     if name == b"OLDPWD" and b"x" not in flags:
-        # Each bash exports it at its start, and a declaration does not change that.
+        # Each bash exports OLDPWD at its start, and a declaration does not change that.
         line += b"declare +x OLDPWD\n"
     if (value is None and name in SET_AT_START) or (name == b"OPTIND" and flags == b"-"):
         # The command has unset the variable, but each bash sets it again.
