@@ -1,10 +1,10 @@
-"""The limits and priority that commands inherit from their runner, and runners from the keeper.
+"""The limits and priority. Commands inherit them from their runner, and runners from the keeper.
 
-A command may change these for any process of its user, for example for its runner with
-``prlimit --pid $PPID``. A runner that was changed takes no other command, so no other command
-inherits the change. A lowered soft limit does not stop a runner or the keeper from doing its work.
-But nobody checks an idle runner: if it was changed, its next command inherits the change. After
-that command, the runner takes no other.
+A command may change these for any process of its user, for example for its runner with ``prlimit
+--pid $PPID``. A runner that was changed takes no other command, so no other command inherits the
+change. A lowered soft limit does not stop a runner or the keeper from doing its work. But nobody
+checks an idle runner: if it was changed, its next command inherits the change. After that command,
+the runner takes no further command.
 """
 
 from __future__ import annotations

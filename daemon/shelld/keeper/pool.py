@@ -25,7 +25,7 @@ from shelld.keeper.tree import look, own_children, processes, session_of
 # Enough for a harness with 64 commands in flight, which would otherwise wait for new runners. An
 # idle runner costs about 1.3 MiB, until `trim` ends it.
 MAX_IDLE: Final = 64
-# Idle runners that `trim` keeps even if no command has needed them.
+# How many idle runners `trim` keeps even if no command has needed them.
 SPARE: Final = 2
 
 # With nothing left to kill, keeper and runners end in a few milliseconds.
@@ -255,7 +255,7 @@ class RunnerPool:
             return False
         process = look(runner)
         # A dead runner has no children any more. But if its parent is a keeper, the keeper may have
-        # adopted them.
+        # adopted those children.
         return process.state != "X" and (not process.is_dead or process.parent != os.getpid())
 
     def expect_orphans(self) -> None:
@@ -310,7 +310,8 @@ class RunnerPool:
                     with contextlib.suppress(OSError):
                         os.kill(pid, signal.SIGCONT)
             elif pid == self._keeper_pid or pid in self._adopted:
-                # Its children are now children of this process. All but the runners are orphans.
+                # The children of `pid` are now children of this process. All but the runners are
+                # orphans.
                 self._adopted.discard(pid)
                 self._ended.add(pid)
                 self._orphan_reaper.start_round()

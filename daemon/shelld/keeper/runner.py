@@ -164,7 +164,8 @@ class Runner:
             if self._busy and self._kill_at is not None:
                 self._escalate(self._kill_at)
         if os.getppid() == self._keeper_pid:
-            # Perhaps a command has stopped the keeper. It must run to see that its work is done.
+            # Perhaps a command has stopped the keeper. The keeper must run to see that its work is
+            # done.
             with contextlib.suppress(OSError):
                 os.kill(self._keeper_pid, signal.SIGCONT)
         elif self._cgroup is not None:
@@ -178,7 +179,8 @@ class Runner:
         try:
             return dict(self._poll.poll(timeout))
         except OSError:
-            # poll(2) takes no more descriptors than the limit on open files.
+            # A command may have lowered the limit on open files. poll(2) takes no more descriptors
+            # than that.
             self._limits.restore()
             return dict(self._poll.poll(timeout))
 

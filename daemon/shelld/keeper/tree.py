@@ -121,7 +121,7 @@ def _processes_by_ps() -> dict[int, ProcessInfo]:
 
 def read_file(path: str) -> bytes:
     """Return the content of a file of /proc. Raises OSError."""
-    # Not with a file object: that would take longer, and a process could fork and escape meanwhile.
+    # Use no file object: that would take longer, and a process could fork and escape meanwhile.
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         content = b""
@@ -216,8 +216,8 @@ def session_of(pid: int) -> int:
         return -1
 
 
-# Whether to spare a process. Called when the walk reaches it, because the answer may change during
-# the walk.
+# Whether to spare a process. The walk asks when it reaches the process, because the answer may
+# change during the walk.
 Spared = Callable[[int], bool]
 
 
@@ -353,7 +353,8 @@ def _signal_group(group: int, number: int) -> None:
 class Descendants:
     """Everything below this process, which is a subreaper.
 
-    `leader` is the command's own process, in its own group and session, or None once reaped.
+    `leader`: the command's own process, which leads its own group and session; None once this
+    process was reaped.
     """
 
     # No polling: the last process to end is a child of this one, so SIGCHLD arrives.

@@ -3,8 +3,8 @@
 Owns the number of tasks that clients listen to, and no other state. Each method first checks that
 the request declares the extension.
 
-The end of ``subscriptions/listen`` has no effect on its tasks. Its notifications are sent after its
-acknowledgement and before its answer.
+The end of ``subscriptions/listen`` has no effect on its tasks. The notifications are sent after the
+acknowledgement and before the answer.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@ the first notification is about the first change: of the status, or of the progr
 last notification has the result. Each notification has the whole task, as ``tasks/get`` would
 return it at that moment.
 
-This module looks for prompts in turn with other waits, with pauses that grow. The shell reports
-everything else. While the client does not read, nothing is sent. Once it reads again, it gets the
-state of that moment.
+This module and other waits take turns to look for prompts. The pauses between its looks grow. The
+shell reports everything else. While the client does not read, nothing is sent. Once it reads again,
+it gets the state of that moment.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The tasks: calls of `Bash` that were answered before their command has ended.
 
-Owns the state that a task has beside its shell. The id of a task is that of its shell, and a task
+Owns the state of a task that is not in its shell. The id of a task is that of its shell, and a task
 lives as long as its shell is retained: this module keeps no shell alive. The output stays with the
 shell. Whenever a client asks for the result, it is made from that output.
 

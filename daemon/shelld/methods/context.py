@@ -183,8 +183,8 @@ class RequestContext(Struct, eq=False):
     async def wait_for_command(self) -> Shell | None:
         """Wait until this request has started a shell. Return the shell, or None if it starts none.
 
-        Several calls return in the order in which they were made: the requests behind them write
-        input in this order.
+        Several calls return in the order in which they were made, so that their callers write input
+        in this order.
         """
         self._turns = self._turns or anyio.Lock()
         async with self._turns:

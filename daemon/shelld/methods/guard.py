@@ -22,8 +22,8 @@ from shelld_protocol.errors import blocked
 from shelld_protocol.session_methods import ExplainCommandParams, ExplainCommandResult
 from shelld_protocol.shell_methods import BashParams
 
-# The time from the start of the daemon until it loads the guard. A command that comes at once runs
-# first.
+# The time from the start of the daemon until it loads the guard. A command that arrives at the
+# start runs first.
 LOAD_DELAY_S: Final = 0.03
 
 # The maximum time for parsing one function of the environment, or one typed command. Other requests
@@ -61,7 +61,7 @@ def _is_in_dev(session: Session, params: BashParams | ExplainCommandParams) -> b
     if params.cwd is None:
         return session.state.cwd.startswith(b"/dev")
     if "dev" not in params.cwd and b"dev" not in session.state.cwd:
-        # For nearly all commands, this is enough: no path must be built.
+        # This check is enough for nearly all commands. It saves building a path.
         return False
     return os.path.normpath(os.path.join(session.cwd, params.cwd)).startswith("/dev")
 

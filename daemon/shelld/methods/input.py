@@ -46,8 +46,8 @@ from shelld_protocol.input_methods import (
 from shelld_protocol.shell_methods import BashOutputParams, BashParams
 
 _PIECE_BYTES: Final = 16 * 1024
-# If more bytes than this may be untaken, ask the kernel how many are. A terminal has room for twice
-# as many.
+# If the program may have left more bytes than this in the terminal, ask the kernel for their
+# number. A terminal has room for twice as many.
 _UNTAKEN_BYTES: Final = 2_048
 # The maximum number of times that one write is judged. The last verdict counts, even if the program
 # has changed something again.
@@ -91,7 +91,7 @@ async def write(
     """Write all that a request asks for, or nothing. Return the number of bytes.
 
     `is_wanted` is called after the guard has judged. If it returns False, nothing is written. No
-    other task runs between its call and the write.
+    other task runs between this call and the write.
     """
     async with _open_input(shell).lock:
         return await _write(context, shell, params, is_wanted)
@@ -158,7 +158,8 @@ async def _judged(context: RequestContext, shell: Shell, params: WriteStdinParam
             return await _send(target, data, params, lines)
         modes, before = target.modes(), target.typed
         _check_modes(shell, target, modes, params, len(data))
-        # Ask now how many bytes are untaken, so that the number is known when a secret comes.
+        # Ask now how many bytes the program has not taken, so that the number is known when a
+        # secret comes.
         target.untaken_bytes(modes, enough=_UNTAKEN_BYTES)
         typing = await _type(target, modes, data, params, lines)
         judgements_left -= 1

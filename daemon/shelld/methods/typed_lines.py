@@ -20,7 +20,7 @@ from shelld_protocol.session_methods import ExplainCommandParams
 _MAX_SCRIPT: Final = 64 * 1024
 # The cost of judging one write, in characters. Each text costs at least `_MIN_COST`. Up to
 # `_MAX_COST`, each line is judged together with the lines that it may continue; after that, up to
-# `_MAX_COST_ALONE`, each line is judged alone. After that, the remaining lines are judged as one
+# `_MAX_COST_ALONE`, each line is judged alone. Above that, the remaining lines are judged as one
 # text, which may be longer than the guard can follow.
 _MAX_COST: Final = 2 * 1024 * 1024
 _MAX_COST_ALONE: Final = 8 * 1024 * 1024
@@ -176,7 +176,7 @@ def without_secret(error: RpcError) -> RpcError:
 
 
 def _continued(script: str) -> str:
-    """Return the lines at the end of a script that a backslash joins to the next line."""
+    """Return the last lines of a script, as far as a backslash joins them to the next line."""
     lines = script.splitlines(keepends=True)
     kept = len(lines)
     while kept and _ends_in_backslash(lines[kept - 1].rstrip("\n")):

@@ -1,4 +1,4 @@
-"""Reads the part of a stream for one call: the head for a foreground answer, or new output.
+"""Reads the part of a stream that one call returns: the head of all output, or new output.
 
 Plain readers, which have no offset of their own, share one position in a stream. `look` does not
 move this position, and may be interrupted. `take` does not await. Plain readers take a read only if

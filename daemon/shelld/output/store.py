@@ -211,7 +211,7 @@ class StreamStore:
         return min(end, self.written) if number in self._stored else end
 
     def _lose(self, number: int) -> None:
-        """Drop a block of the tail with all older ones, or of the head with all newer ones."""
+        """Drop a block: in the tail with all older blocks, in the head with all newer blocks."""
         end = self._end_of(number)
         if number >= self._oldest:
             self._drop_to(end)

@@ -139,7 +139,7 @@ def answer_for(error: BaseException, where: str) -> RpcError:
 async def pause(seconds: float) -> None:
     """Sleep. If there is no memory even for that, block the event loop for that time.
 
-    So a loop of attempts always pauses, and its first N attempts last at least N pauses.
+    So a loop of attempts pauses even then, and N attempts last at least N pauses.
     """
     try:
         await anyio.sleep(seconds)

@@ -20,9 +20,9 @@ _POINTERS: Final = 64 * 1024
 
 
 def with_room_for_frames(function: Callable[..., T]) -> Callable[..., T]:
-    """Return a function that does the same, and first gets memory for the frames of its calls.
+    """Wrap `function`: the wrapper first gets memory for the frames of all calls that follow.
 
-    The returned function raises MemoryError if it cannot get this memory.
+    The wrapper raises MemoryError if it cannot get this memory.
     """
 
     def call(*args: Any) -> T:

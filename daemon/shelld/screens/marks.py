@@ -60,7 +60,7 @@ class Marks:
         return self._joined(held)
 
     def shown(self, line: str) -> str:
-        """Return a line of the emulator with the text behind its stand-ins."""
+        """Return a line of the emulator, with each stand-in replaced by its text."""
         return line.translate(self._texts) if self._texts else line
 
     def _joined(self, text: str) -> str:

@@ -249,7 +249,7 @@ class Screen:
         await self._clear(self._start)
 
     async def _clear(self, position: int) -> None:
-        """Make an empty screen that shows the output from an offset on."""
+        """Begin again with an empty screen, for the output from an offset on."""
         sizes = self._terminal.sizes
         past = [each for each in sizes if each.offset <= position]
         current = past[-1] if past else sizes[0]

@@ -134,7 +134,7 @@ class InFlight:
 
     def __init__(self, request: Request, context: RequestContext, deliver: Deliver) -> None:
         self.request = request
-        # The id of its answer, as JSON text.
+        # The id of the answer, as JSON text.
         self.raw_id = NULL_ID if request.id is None else request.id
         self.key: IdKey | None = None if request.id is None else id_key(request.id)
         self.context = context
@@ -155,7 +155,7 @@ class InFlight:
 class BatchReply:
     """Collects the answers to the members of a batch, and delivers them as one.
 
-    `ids` holds each member's id as JSON text, or None if it gets no answer.
+    `ids` holds each member's id as JSON text, or None if the member gets no answer.
     """
 
     def __init__(self, ids: list[bytes | None], deliver: Deliver) -> None:

@@ -41,7 +41,7 @@ That is no JSON-RPC request. Paste this line to run a command:
 Ctrl-D ends the daemon.
 """
 
-# Time for the program of `--bash` to prove that it is bash, which takes milliseconds.
+# Time for the program of `--bash` to prove that it is bash. The proof takes milliseconds.
 _BASH_TRIAL_S: Final = 5.0
 # An exit code that no other program is likely to return.
 _IS_BASH: Final = 42

@@ -99,7 +99,7 @@ class Input:
 
 
 def _room_of_empty_pipe(descriptor: int) -> int:
-    """Return the capacity of an empty pipe, or 0 if it is not empty or not a pipe.
+    """Return the capacity of a pipe that is empty. Return 0 for anything else.
 
     Asks the kernel each time: the client shares the pipe and may change its size.
     """

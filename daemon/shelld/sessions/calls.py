@@ -120,7 +120,7 @@ def lines_of_call(changes: Changes, path: str | None) -> bytes:
     They run after the lines that restore the session's state, and before those that set the options
     of `set`.
 
-    If there is a `path`, they also write a report to it, which `split_told` parses.
+    If there is a `path`, they also write a report to it. `split_told` parses the report.
     """
     end = b" >>%s 2>/dev/null || \\builtin :\n" % (path or "").encode()
     names = " ".join(name for name in changes if _NAME.fullmatch(name)).encode()
