@@ -1,8 +1,8 @@
 """The tasks: calls of `Bash` that were answered before their command has ended.
 
-Owns the state of a task that is not in its shell. The id of a task is that of its shell, and a task
-lives as long as its shell is retained: this module keeps no shell alive. The output stays with the
-shell. Whenever a client asks for the result, it is made from that output.
+Owns the part of a task's state that its shell does not have. The id of a task is that of its shell,
+and a task lives as long as its shell is retained: this module keeps no shell alive. The output
+stays with the shell. Whenever a client asks for the result, it is made from that output.
 
 A task never changes how its command runs. The command's limits hold, and its session keeps its
 state, as if the call still waited. The call's request is over, so nobody can cancel the command by
@@ -112,8 +112,8 @@ class Task:
             created_at=timestamp(self._created_at),
             last_updated_at=timestamp(updated_at),
             # The time from the creation of the task until the client may give it up. The output is
-            # retained for `_retain_ms` after the end of the command, so add the time before that
-            # end.
+            # retained for `_retain_ms` after the end of the command, so add the time from the
+            # creation to that end.
             ttl_ms=self._retain_ms + (self._lasted_ms if self.is_over else self._age_ms()),
             poll_interval_ms=POLL_INTERVAL_MS,
             input_requests=requests,
