@@ -40,7 +40,7 @@ _REPLACED = (
 
 
 def made(target: Path) -> str:
-    """Return what a module is to contain."""
+    """Return the text that a module must have."""
     source = TARGETS[target]
     header = _HEADER.format(title=_TITLES[target.name], source=source.name)
     text = re.sub(r'\A""".*?"""\n', "", source.read_text(), flags=re.DOTALL)

@@ -29,10 +29,11 @@ class AsyncOngoing:
     """Sends a request. Raises `ShellError` if that is impossible, and the exceptions of `check`.
 
     `check` is called once the request is known to the connection. `check_taker` raises if nothing
-    would wake its caller. Call it before you wait for an item, or for another taker.
+    would wake its caller. Call it before you wait for an item, or for another task or thread that
+    takes one.
     """
 
-    # For `__del__`, even if `__init__` has failed.
+    # `__del__` finds this if `__init__` has failed.
     _has_ended = True
 
     def __init__(
@@ -54,7 +55,7 @@ class AsyncOngoing:
         self._id = connection.new_id()
         # The subscription that the request continues; later, the subscription that it owns.
         self._subscription = str(call.params.get("subscription") or "")
-        # The request from which it has taken the subscription.
+        # The request from which this one has taken the subscription.
         self._taken_from: int | None = None
         mailbox.on_answer = _weakly(self)
         self._has_ended = False
@@ -66,8 +67,8 @@ class AsyncOngoing:
             check()
             send(frame)
         except Exception:
-            # The request was not sent. After an interrupt, it may have been; `__del__` handles that
-            # case.
+            # The request was not sent. An interrupt is no Exception: the request may have been sent
+            # then, and `__del__` ends it.
             self.end()
             raise
 
@@ -122,7 +123,7 @@ class AsyncOngoing:
         self._has_ended = True
 
     def answered(self, answer: bytes | ShellError) -> None:
-        """Handle the answer. Called in the order of all answers.
+        """Handle the answer. Answers are handled in the order in which they arrive.
 
         The daemon sends the events of a subscription to the request that it has answered last.
         """
@@ -143,12 +144,12 @@ class AsyncOngoing:
         self._connection.ownership.ended(name)
 
     def abandon(self) -> None:
-        """Cancel the request. If that comes too late, undo the effect of the request.
+        """Cancel the request. If the cancellation comes too late, undo the effect of the request.
 
         This waits for nothing, because the caller may have been interrupted. If the request has
-        taken a subscription from another reader, that reader gets it back: it ends the subscription
-        when it leaves, but learns that nothing more comes. If an interrupt stops this early,
-        another call does the rest.
+        taken a subscription from another reader, that reader gets it back: it receives no more
+        events, but ends the subscription when it leaves. If an interrupt stops this early, another
+        call does the rest.
         """
 
         def undo(answer: bytes) -> None:

@@ -1,7 +1,7 @@
 """A task without a parent task, on asyncio or trio.
 
-A task group must be exited in the task that entered it, before any enclosing scope. A client held
-by an asynchronous generator or a pytest fixture is often exited in another task.
+A task group would not do: it must be exited in the task that entered it, before any enclosing
+scope. A client in an asynchronous generator or a pytest fixture is often exited in another task.
 """
 
 from __future__ import annotations

@@ -104,8 +104,8 @@ class EventOptions(TypedDict, total=False):
 
     `events` are "exit", "output", "prompt", "listening", "leftover" and "screen". At least
     `interval_ms` (0 to 5,000) pass between two events with output of one shell, unless `max_bytes`
-    (1,024 to 1,048,576) of output have come. `subscription` is the name of a subscription to
-    continue, with the events after `from_seq`.
+    (1,024 to 1,048,576) of output have come. `subscription` names a subscription to continue. The
+    events after `from_seq` then come again.
     """
 
     bash_id: str | None
@@ -119,11 +119,12 @@ class EventOptions(TypedDict, total=False):
 
 
 class ScreenOptions(TypedDict, total=False):
-    """Options of a look at a terminal's screen.
+    """Options of a read of a terminal's screen.
 
-    `wait` (up to 600,000 ms) waits for `until`. "stable" is a screen that has not changed for
-    `quiet_ms`; "change" is a version after `since`. With `since`, only the rows that have changed
-    after that version are returned. `scrollback` adds up to 10,000 lines above the screen.
+    `wait` (up to 600,000 ms) waits for `until`: "change" (the screen has a version after `since`),
+    "stable" (the screen has not changed for `quiet_ms`) or "prompt" (the command waits for input).
+    With `since`, only the rows that have changed after that version are returned. `scrollback` adds
+    up to 10,000 lines above the screen.
     """
 
     wait: int
@@ -193,8 +194,8 @@ class Call(NamedTuple, Generic[T]):
     decode: Callable[[bytes], T]
 
 
-# Takes the result of a call (JSON). Returns the call that undoes the first call's effect; None if
-# there is nothing to undo.
+# Takes the result of a call (JSON). Returns a second call, which undoes the effect of the first;
+# None if there is nothing to undo.
 Undo: TypeAlias = Callable[[bytes], Call[Any] | None]
 
 
@@ -275,7 +276,7 @@ def output_at(
 def output_event(
     event: Event, stream: Literal["stdout", "stderr"], read: BashOutputResult
 ) -> OutputEvent:
-    """Return output that was read as an event, with the ids and the number of another event."""
+    """Make an event from output that was read. Copy the ids and the number of `event`."""
     text, part = read.stdout, read.stdout_range
     if stream == "stderr":
         text, part = read.stderr, read.stderr_range
@@ -285,7 +286,7 @@ def output_event(
 def lost_output(
     event: Event, stream: Literal["stdout", "stderr"], start: int, end: int
 ) -> OutputEvent:
-    """Return an event for lost output, with the ids and the number of another event."""
+    """Make an event for lost output. Copy the ids and the number of `event`."""
     return _output_event(event, stream, "", OutputRange(start, end, end - start))
 
 

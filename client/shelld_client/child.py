@@ -23,8 +23,9 @@ from shelld_protocol.framing import DEFAULT_MAX_MESSAGE_BYTES
 # seconds.
 START_TIMEOUT_S: Final = 10.0
 
-# How long to wait for the daemon's end: after closing stdin (it promises 2 s, 5 s with a thousand
-# shells); then after SIGTERM; then after SIGKILL, which only the kernel can delay.
+# How long to wait for the daemon's end: after closing stdin (the daemon promises to end within 2 s,
+# or 5 s with a thousand shells); then after SIGTERM; then after SIGKILL, which only the kernel can
+# delay.
 CLOSE_TIMEOUT_S: Final = 6.0
 TERMINATE_TIMEOUT_S: Final = 3.0
 KILL_TIMEOUT_S: Final = 3.0
@@ -41,7 +42,7 @@ POST_MORTEM_S: Final = 1.0
 # How long to wait for the end of stderr after that.
 LAST_WORDS_S: Final = 0.2
 
-# The capacity of a pipe. A larger buffer would be a large allocation for each answer.
+# The capacity of a pipe. A larger buffer would need a large allocation for each answer.
 READ_BYTES: Final = 64 * 1024
 STDERR_TAIL_BYTES: Final = 8192
 
@@ -53,7 +54,10 @@ _children: Final[weakref.WeakSet[Child]] = weakref.WeakSet()
 
 
 def _close_inherited() -> None:
-    """Close a forked child's copies of the pipes. With them, the daemon would not see our close."""
+    """Close a forked child's copies of the pipes.
+
+    While they are open, the daemon does not notice that the parent has closed its own.
+    """
     for child in list(_children):
         child.close_streams()
 
@@ -165,7 +169,7 @@ class Child:
 
     @property
     def last_words(self) -> str:
-        """The end of what was read from stderr."""
+        """The end of the text that was read from stderr."""
         return self._stderr_tail.decode("utf-8", "replace").strip()
 
     def post_mortem(self, said: str) -> DaemonExited:
@@ -301,7 +305,7 @@ class SpawnedClient:
 
         `command` is any argv that ends in a shelld (``["ssh", "host", "shelld"]``); the default is
         the daemon installed beside this client. `args` are options of the daemon, appended to
-        `command`. `env` and `cwd` apply to the daemon, so its commands start from them.
+        `command`. `env` and `cwd` are those of the daemon, and its commands start with them.
 
         A client can be entered once. Entering waits `start_timeout` seconds (None: without limit)
         for the daemon's first answer, and skips up to 64 KiB of other text before it. Entering
@@ -342,7 +346,7 @@ class SpawnedClient:
             raise DaemonExited("the client was entered in another process")
 
     def _raise_if_unusable(self) -> None:
-        """Raise the error of a call that cannot be made."""
+        """Raise an error if calls are not possible."""
         self._raise_if_forked()
         if self._failure is not None:
             # A copy, because raising an exception writes a traceback into it.

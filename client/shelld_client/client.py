@@ -55,7 +55,7 @@ class _Pending:
 def _comes_again() -> bool:
     """Whether the next wait of this task will be cancelled, too.
 
-    That holds for the scopes of anyio and trio, but not for a task that asyncio has cancelled.
+    It will be if a scope of anyio or trio is cancelled, but not if asyncio has cancelled the task.
     """
     return anyio.current_effective_deadline() == -math.inf
 
@@ -205,7 +205,7 @@ class AsyncClient(SpawnedClient, AsyncMethods):
                 self._receive,
             )
         except Exception as error:
-            # No caller would get the exception, and nothing else would fail the pending calls.
+            # No caller would get the exception, and the pending calls would wait for ever.
             self._fail(ShellError(f"the client has failed: {error!r}"))
 
     def _on_background_end(self) -> None:
@@ -229,8 +229,8 @@ class AsyncClient(SpawnedClient, AsyncMethods):
         self._fail(self._child.post_mortem(self._connection.said))
 
     def _hand_out(self, data: bytes) -> None:
-        # A function of its own: the reading loop's locals would keep the last answer alive while it
-        # waits for more.
+        # This is a function of its own. Otherwise, local variables would keep the last answer alive
+        # while the loop waits for more data.
         for pending, answer in self._connection.receive(data):
             pending.put(answer)
 

@@ -12,8 +12,8 @@ everything must be a message.
 
 At level DEBUG, the logger ``shelld_client.wire`` logs every message, sent ("->") and received
 ("<-"), with commands and their output, but without input that `secret` protects. The thread that
-delivers answers never logs: the holder of a logging lock may be waiting for that answer. The next
-caller logs for it.
+delivers answers never logs: the holder of a logging lock may be waiting for one of these answers.
+The next caller logs for this thread.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ from shelld_protocol.jsonrpc import MAX_LEVELS, encode_request
 
 T = TypeVar("T")
 
-# An answer has at most two streams of 16 MiB, and JSON can take six bytes for one.
+# An answer has at most two streams of 16 MiB, and JSON can take six bytes for a byte of a stream.
 MAX_ANSWER_BYTES: Final = 256 * 1024 * 1024
 
 # Login banners are a few KiB. Longer text comes from a program that will never answer.
@@ -68,7 +68,8 @@ MAX_BANNER_BYTES: Final = 64 * 1024
 _QUOTED_HEAD: Final = 100
 _QUOTED_TAIL: Final = 300
 
-# The beginning of the daemon's messages. Finds a message after a banner without a final newline.
+# The beginning of the daemon's messages. It shows where a message begins after a banner without a
+# final newline.
 _MESSAGE_START: Final = b'{"jsonrpc":"2.0"'
 
 # The beginning of the daemon's answers, up to the id.
@@ -100,13 +101,13 @@ class EventListener(Protocol):
     def fail(self, error: ShellError) -> None: ...
 
 
-# The params that hold what write_stdin writes.
+# The params of write_stdin that hold input.
 _WRITTEN: Final = frozenset({"text", "keys", "base64"})
 
 wire_logger: Final = logging.getLogger("shelld_client.wire")
 
 _decoder: Final = msgspec.json.Decoder(_Message)
-# The strings of a message without an error: its version, its id and its method.
+# How many strings a message without an error has: its version, its id and its method.
 _MESSAGE_STRINGS: Final = 3
 _HEAD_BYTES: Final = 1_000
 
@@ -141,7 +142,7 @@ class Connection(Generic[T]):
 
     @property
     def said(self) -> str:
-        """A suffix for error messages that quotes the peer's banner; empty after a message."""
+        """A suffix for error messages that quotes the peer's banner; "" once a message has come."""
         text = "".join(
             character if character.isprintable() else " "
             for character in (self._banner or b"").decode("utf-8", "replace")
@@ -205,7 +206,8 @@ class Connection(Generic[T]):
     def receive(self, data: bytes) -> Iterator[tuple[T, bytes | ShellError]]:
         """Yield each call that `data` answers, with its result (JSON) or its error.
 
-        Raises `ProtocolError` for data that no daemon sends, after yielding the answers before it.
+        Raises `ProtocolError` for data that no daemon sends, but first yields the answers before
+        that data.
         """
         if self._banner is not None:
             data = self._after_banner(self._banner, data)
@@ -345,7 +347,7 @@ class Connection(Generic[T]):
 
 
 def _size_limit_in(message: _Message) -> int | None:
-    """Return the limit, if `message` is an error that refuses a message for its size; else None."""
+    """Return the peer's limit, if `message` says that a request was too large; else None."""
     data = message.error and message.error.data
     limit = (
         cast("dict[str, object]", data).get("max_message_bytes") if isinstance(data, dict) else 0
@@ -406,7 +408,7 @@ def _plain(value: object) -> object:
 
     Raises TypeError if there is none.
     """
-    # Not `str(value)` etc.: a subclass can override it.
+    # Do not call `str(value)` and the like: a subclass can override what they call.
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, int):

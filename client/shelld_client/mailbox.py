@@ -1,8 +1,8 @@
 """What a request receives: its events and its answer, in the order of the wire.
 
-Owns what was received and not yet taken. The receiving thread never waits for the thread that takes
-the items. So above a limit, the text of output is dropped and counts as skipped; the daemon still
-has the output. Every event keeps its place and its number.
+Owns the items that were received and not yet taken. The receiving thread never waits for the thread
+that takes the items. So above a limit, the text of output is dropped and counts as skipped; the
+daemon still has the output. Every event keeps its place and its number.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import anyio
 from shelld_client.errors import ShellError
 from shelld_protocol.event_methods import Event, OutputEvent
 
-# The maximum text of the output that waits, in characters.
+# The maximum text of the output that was not yet taken, in characters.
 MAX_HELD_CHARACTERS: Final = 8 * 1024 * 1024
 
 
 class End(NamedTuple):
-    """Nothing more comes: because of `error`, or because the taker has ended the request."""
+    """Nothing more comes: because of `error`, or because the caller has ended the request."""
 
     error: ShellError | None = None
 
@@ -37,7 +37,7 @@ Item: TypeAlias = Event | bytes | ShellError | End
 
 
 class _Mailbox:
-    """Counts the text that waits.
+    """Counts the text that was not yet taken.
 
     Only the receiving thread sets `_received`. Only the thread that takes the items sets `_taken`.
     """
@@ -45,10 +45,10 @@ class _Mailbox:
     def __init__(self) -> None:
         self._received = 0
         self._taken = 0
-        # Called with the answer when it comes, before anybody can take it. It must neither wait nor
-        # raise.
+        # Called with the answer when it comes, before anybody can take it. This function must
+        # neither wait nor raise.
         self.on_answer: Callable[[bytes | ShellError], None] | None = None
-        # Called with the result, if nobody will take it from here.
+        # Called with the result, if nobody will take the result from the mailbox.
         self._abandoned: Callable[[bytes], None] | None = None
         self._answer: bytes | None = None
 
@@ -81,7 +81,7 @@ class _Mailbox:
         self._append(event)
 
     def abandon(self, take_answer: Callable[[bytes], None]) -> None:
-        """Pass the result to a function when it comes, or now if it is here."""
+        """Pass the result to a function when it comes, or now if it has come."""
         self._abandoned = take_answer
         self._tell_abandoned()
 

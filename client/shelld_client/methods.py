@@ -66,7 +66,7 @@ class Methods:
         raise NotImplementedError
 
     def _begin(self, call: Call[Any], undo: Undo) -> Ongoing:
-        """Send a call, whose events and answer are then taken one by one."""
+        """Send a call. The caller then takes its events and its answer one by one."""
         raise NotImplementedError
 
     @overload
@@ -118,9 +118,10 @@ class Methods:
     def bash(self, command: str, **options: Any) -> BashResult | BackgroundResult | DryRunResult:
         """Run a command; see `BashOptions` for the other options.
 
-        `on_timeout` and `on_prompt` say what to do at the timeout, and once it is proved that the
-        command waits for input: kill it, return a `BackgroundResult` ("background"), or go on
-        waiting ("wait", the default of `on_prompt`).
+        `on_timeout` says what to do at the timeout: kill the command ("kill", the default), or
+        return a `BackgroundResult` ("background"). `on_prompt` says what to do once it is proved
+        that the command waits for input: go on waiting ("wait", the default), "kill" or
+        "background".
 
         A command that fails still has a result. `CommandTimedOut`, `SpawnFailed` and other errors
         are raised.
@@ -136,8 +137,7 @@ class Methods:
     ) -> WriteStdinResult:
         """Write to a shell's terminal or open input, wait, and return its new output.
 
-        Raises `StdinClosed` and `NotPossible`, and `CommandBlocked` for a dangerous line that was
-        typed into a shell.
+        Raises `StdinClosed` or `NotPossible`. A dangerous line for a shell raises `CommandBlocked`.
         """
         return self._request(calls.write_stdin(bash_id, text, options))
 
@@ -172,7 +172,7 @@ class Methods:
         return OutputStream(self._begin, self._request, call)
 
     def start(self, command: str, **options: Unpack[BashOptions]) -> Job:
-        """Run a command in the background. Use the job with ``with``, which ends it."""
+        """Run a command in the background. Use the job with ``with``: the block ends it."""
         started = {**options, "run_in_background": True}
         call = calls.followed_bash(command, started, ["output", "prompt", "exit"])
         return Job(self._begin, self._finish, call)
@@ -196,10 +196,10 @@ class Methods:
     def configure_session(
         self, session: str, *, env: EnvironmentRules | None = None
     ) -> ConfigureSessionResult:
-        """Choose what a session takes from the daemon's environment, before its first command.
+        """Choose what a session takes from the daemon's environment.
 
-        Raises `InvalidParams` if the session has started a command. The rules hold until the
-        session is closed.
+        Call this before the session's first command; later, it raises `InvalidParams`. The rules
+        hold until the session is closed.
         """
         return self._request(calls.configure_session(session, env))
 

@@ -2,13 +2,12 @@
 
 The owner gets the events of the subscription. When the owner leaves, it ends the subscription.
 
-A request that continues a subscription becomes its owner when its answer arrives, in the order of
-the answers. Until then the request is an *heir*. While a subscription has an heir, an owner that
+A request that continues a subscription becomes the owner when it is answered, in the order in which
+answers arrive. Until then the request is an *heir*. While a subscription has an heir, an owner that
 leaves does not end it.
 
-A request that was interrupted after it has become the owner gives the subscription *back* to the
-reader from whom it has taken it. That reader gets no more events, but it ends the subscription when
-it leaves.
+If a request is interrupted after it has become the owner, it gives the subscription *back* to the
+previous reader. That reader gets no more events, but it ends the subscription when it leaves.
 
 Invariant: shared state changes only in single dictionary operations, so any thread, finaliser or
 signal handler may call anything at any time.
@@ -25,7 +24,7 @@ class Ownership:
         self._owners: dict[str, int] = {}
         # The requests that have become owners and have not left.
         self._readers: dict[int, None] = {}
-        # Owners that have given their subscriptions back, and the readers that have these again.
+        # For each owner that has given its subscription back, the reader that has got it back.
         self._given_back: dict[int, int] = {}
         self._heirs: dict[tuple[str, int], None] = {}
         # The subscriptions that their owners are about to end.
@@ -46,7 +45,7 @@ class Ownership:
     def claim(self, subscription: str, request_id: int) -> int | None:
         """Make a request the owner. Return the previous reader, unless it has left."""
         before = self._owners.get(subscription)
-        # A reader first: an owner that is none counts as having left.
+        # Make it a reader first: an owner that is no reader counts as having left.
         self._readers[request_id] = None
         self._owners[subscription] = request_id
         self._heirs.pop((subscription, request_id), None)
@@ -55,18 +54,18 @@ class Ownership:
         return before if before in self._readers else None
 
     def give_back(self, subscription: str, request_id: int, reader: int) -> None:
-        """Give a request's subscription to the `reader` that had it before. Then call `leave`.
+        """Give a request's subscription to the `reader` that had it before. Call `leave` next.
 
         Does nothing if the request is no longer the owner.
         """
         self._given_back[request_id] = reader
         # Check only now. `claim` does the two steps in the other order, so one of the two removes
-        # the entry of an owner that is none.
+        # the entry of a request that is no longer the owner.
         if self._owners.get(subscription) != request_id:
             self._given_back.pop(request_id, None)
 
     def leave(self, subscription: str, request_id: int) -> bool:
-        """Note that a request needs its subscription no more, or could not continue it.
+        """Note that a request no longer needs its subscription, or could not continue it.
 
         Return whether the caller must end the subscription, and then call `ended`.
         """
@@ -74,14 +73,14 @@ class Ownership:
         return self.renounce(subscription, request_id)
 
     def renounce(self, subscription: str, request_id: int) -> bool:
-        """Note that a request may never be answered. If it is, it becomes the owner all the same.
+        """Note that a request may never be answered. Return what `leave` returns.
 
-        Return what `leave` returns.
+        If an answer comes nevertheless, the request becomes the owner.
         """
         self._heirs.pop((subscription, request_id), None)
         owner = self._owners.get(subscription)
         if owner is None:
-            # It has ended, or is unknown. Or an interrupt has come before `ended`.
+            # The subscription has ended, or is unknown. Or an interrupt has come before `ended`.
             return subscription in self._ending
         if self._given_back.get(owner, owner) in self._readers:
             return False

@@ -266,7 +266,7 @@ class Pump:
         # to another thread.
         self._write()
         self._wakeup.clear()
-        # The wake-up of a message that was queued meanwhile may just have been cleared.
+        # A message may have been queued meanwhile. Then `clear` may have removed its wake-up.
         if not self._outbox.empty():
             self._write()
 

@@ -1,9 +1,9 @@
 """Lock-free primitives with which threads wait and wake each other.
 
 The garbage collector runs finalisers, and the main thread runs signal handlers, in the middle of
-any other code. If that code holds a lock that a finaliser, a handler or another thread needs, all
-wait for ever. So the classes here have no lock: they use only container operations that are atomic
-in the interpreter.
+any other code. That code may hold a lock. If the finaliser or handler needs this lock, or waits for
+another thread that needs it, all of them wait for ever. So the classes here have no lock: they use
+only container operations that are atomic in the interpreter.
 """
 
 from __future__ import annotations
@@ -87,10 +87,11 @@ class Wakeup:
             os.read(self.descriptor, 4096)
 
     def close(self) -> None:
-        """Close the pipe. If `wake` is running, it closes the pipe when it is done.
+        """Close the pipe. If `wake` is running in a thread, the pipe is closed at the end of
+        `wake`.
 
-        If it were closed earlier, `wake` could write to a new file that reuses the descriptor's
-        number.
+        If the pipe were closed earlier, `wake` could write to a new file that reuses the
+        descriptor's number.
         """
         self._is_closed = True
         self._close_unused()

@@ -54,9 +54,9 @@ class Begin(Protocol):
 
 
 class _Items(Generic[T]):
-    """An iterator. One task or thread at a time takes an item, with all that this entails."""
+    """An iterator. Only one task or thread at a time runs `_next`."""
 
-    # Class attributes, here and below, are for `__del__`, even if `__init__` has failed.
+    # If `__init__` has failed, `__del__` finds the class attributes, here and below.
     _ongoing: Ongoing | None = None
 
     def __init__(self) -> None:
@@ -73,7 +73,7 @@ class _Items(Generic[T]):
             ongoing.check_taker()
         with self._taking:
             if self._is_taking:
-                # The next item may be in the hands of the interrupted code.
+                # The interrupted code may already have taken the next item.
                 raise RuntimeError("the iteration was interrupted while it took an item")
             self._is_taking = True
             try:
@@ -88,7 +88,7 @@ class _Items(Generic[T]):
         raise NotImplementedError
 
     def _next_has_failed(self) -> None:
-        """React to an exception of `_next`, a cancellation or an interrupt."""
+        """React to an exception of `_next`: an error, a cancellation or an interrupt."""
 
 
 class _Iteration(_Items[T]):
@@ -120,8 +120,8 @@ class EventStream(_Iteration[Event]):
     The events of a single shell end with its last event. The events of several shells go on until
     the block is left, or the daemon ends (`DaemonExited`).
 
-    `subscription` is the name with which a subscription can be continued, and `seq` the number of
-    the last event, both inside the block.
+    Inside the block, `subscription` is the name with which the subscription can be continued, and
+    `seq` is the number of the last event.
     """
 
     _subscribed: SubscribeResult | None = None
@@ -140,7 +140,7 @@ class EventStream(_Iteration[Event]):
         elif self._wanted is None:
             params["events"] = ["exit", "output"]
         elif self._wanted and options.get("bash_id") is not None:
-            # The end of the shell is the end of the iteration.
+            # The iteration ends with the shell, so it needs the event about this end.
             params["events"] = [*self._wanted, "exit"]
 
     def __enter__(self) -> Self:
@@ -163,13 +163,13 @@ class EventStream(_Iteration[Event]):
         if self._ongoing is None or self._subscribed is not None:
             super().end()
             return
-        # Its entry was interrupted. The daemon begins the subscription all the same.
+        # The entry was interrupted, but the daemon may begin the subscription.
         self._is_over = True
         self._ongoing.abandon()
 
     def _next(self) -> Event:
         while not self._is_over:
-            # During the entry, an iteration could take the answer.
+            # An iteration could take the answer for which the entry waits.
             if self._ongoing is None or self._subscribed is None:
                 raise RuntimeError("enter the events with a with block before you iterate")
             event = self._ongoing.next_event()
@@ -197,10 +197,10 @@ class EventStream(_Iteration[Event]):
 class OutputStream(_Iteration[OutputEvent | BashResult | BackgroundResult]):
     """The output of a command as it comes, then its result. Iterate over it.
 
-    Ending the iteration kills the command, unless it has ended or moved to the background.
+    Ending the iteration kills the command, unless the command has ended or moved to the background.
 
     Yields `OutputEvent`, and the result as the last item; `result` has it, too. Skipped output is
-    read from the daemon, so no output is missing that the daemon still keeps.
+    read from the daemon. So output is missing only if the daemon no longer keeps it.
 
     The errors are those of `bash`. An error about a command that has run, such as
     `CommandTimedOut`, comes after the output.
@@ -266,7 +266,8 @@ class OutputStream(_Iteration[OutputEvent | BashResult | BackgroundResult]):
     def _is_complete(self) -> bool:
         if self._exit is not None:
             return self._failure is not None or self.result is not None
-        # An error names the shell if the command has run. The exit follows after all its output.
+        # An error names the shell if the command has run. Then `ExitEvent` follows, after all
+        # output.
         has_not_run = self._failure is not None and "bash_id" not in self._failure.data
         return has_not_run or isinstance(self.result, BackgroundResult)
 
@@ -299,14 +300,15 @@ class OutputStream(_Iteration[OutputEvent | BashResult | BackgroundResult]):
             try:
                 part = calls.output_event(event, stream, self._request(call))
             except (ShellNotFound, ShuttingDown, DaemonExited):
-                # It is no longer kept, or can no longer be read.
+                # The output is no longer kept, or can no longer be read.
                 part = calls.lost_output(event, stream, start, end)
             kept_from = part.start + part.dropped
             if part.dropped and part.end > end:
                 # The read has passed over the lost output and gone on beyond `end`.
                 part = calls.lost_output(event, stream, start, min(kept_from, end))
             if part.end == start:
-                # Leftover processes may still write the rest of a character, so no read returns it.
+                # The output ends within a character. Leftover processes may still write its rest,
+                # so no read returns its beginning yet.
                 part = calls.lost_output(event, stream, start, end)
             self._ends[stream] = part.end
             self._ready.append(part)
@@ -326,9 +328,10 @@ def _background_result(call: Call[AnyBashResult], answer: bytes) -> BackgroundRe
 
 
 class Job(_Items[Event]):
-    """A command in the background that ends with the block, with all its processes.
+    """A command in the background. The end of the block kills it, with all its processes.
 
-    Use it with ``with``. Iterate over it for its events: output, and `ExitEvent` at the end.
+    Use it with ``with``. Iterate over it for its events: output, prompts, and `ExitEvent` at
+    the end.
     """
 
     _is_killed = False
@@ -394,7 +397,7 @@ class Job(_Items[Event]):
 
     def _next(self) -> Event:
         while not self._is_over:
-            # During the start, an iteration could take the answer.
+            # An iteration could take the answer for which the start waits.
             if self._ongoing is None or self._started is None:
                 raise RuntimeError("the job has not started: use it with a with block")
             event = self._ongoing.next_event()

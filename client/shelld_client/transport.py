@@ -56,7 +56,7 @@ class Transport:
         self._outbox[0] = rest, (written := list[int]())
         with without_sigpipe():
             # Signal handlers, which may raise, run only between two steps of the interpreter. This
-            # is one step, so no handler can keep written bytes from being counted.
+            # is one step, so no handler can run between the write and the counting of its bytes.
             written.extend(map(os.write, [self._child.stdin.fileno()], [rest]))
         if sum(written) == len(rest):
             self._outbox.popleft()

@@ -6,7 +6,7 @@ programs: see `explain`, `doctor` and `mcp_config`.
 Exit codes:
 
 * 0: end of file, a signal, or ``shutdown`` and ``exit``
-* 1: ``exit`` without ``shutdown``
+* 1: ``exit`` without ``shutdown``, or the event loop has failed
 * 2: arguments, files or streams cannot be used, or the system has no room for a process or thread
   of the daemon
 * 3: answers could not be written, because the disk was full or the client did not read them in
@@ -49,7 +49,7 @@ def main() -> int:
     try:
         return _run()
     except KeyboardInterrupt:
-        # Only subcommands let the signal through.
+        # Only a subcommand comes here: the daemon has its own handler of SIGINT.
         return _INTERRUPTED
 
 

@@ -50,7 +50,7 @@ STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 DRAIN_S: Final = 0.5
 # After that, the shells that still run get SIGTERM, and SIGKILL after this grace period.
 STOP_GRACE_MS: Final = 500
-# Time until all of these shells must be dead, including the grace period. Each shell adds to it.
+# Time until all of these shells must be dead, including the grace period. Each shell extends it.
 STOP_KILL_S: Final = 0.8
 STOP_KILL_PER_SHELL_S: Final = 0.003
 # Time for the client to read the last answers: the rest of STOP_S, but at least FLUSH_S. The whole
@@ -124,7 +124,7 @@ def _try_descriptors() -> None:
 
 def _end_although_tasks_run(manager: Manager, pool: RunnerPool, exit_code: int) -> NoReturn:
     if manager.list_running():
-        # The stop ran out of time before all commands ended. The keeper kills them.
+        # The stop ran out of time before all commands ended. Their runners kill them.
         logger.info("the daemon ends before its shells")
     else:
         logger.warning("the daemon ends although tasks of it ignore their cancellation")
@@ -196,7 +196,7 @@ async def _run(
 
 
 def _exit_code(server: Server, output: Output) -> int:
-    """Return the exit code, once the time for writing answers is over."""
+    """Return the exit code. Call this once the time for writing answers is over."""
     failure = output.failure
     if output.backlog and not output.is_broken:
         failure = "the client has not read all answers in time"

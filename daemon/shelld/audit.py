@@ -89,8 +89,8 @@ class AuditLog:
     def __init__(self, path: Path, max_bytes: int) -> None:
         self._path = path
         self._max_bytes = max_bytes
-        # The operations that fail at present: "written", "rotated", "opened again". The log warns
-        # once per failure, not once per line.
+        # The operations that fail at present: "written", "rotated", "opened again". Each failure is
+        # reported once, not for every line.
         self._failing: set[str] = set()
         # Device and inode of the file, to notice a rotation by another daemon.
         self._identity = 0, 0
@@ -132,7 +132,7 @@ class AuditLog:
         """Append a line. Raises OSError if it cannot be written whole."""
         view = memoryview(line)
         while view:
-            # After a short write, writing the rest raises the error that caused it.
+            # After a short write, the next write raises the error that has cut the first one short.
             written = os.write(self._descriptor, view)
             self._size += written
             view = view[written:]
@@ -201,7 +201,7 @@ class AuditLog:
 
 
 def _ends_with_line(path: Path) -> bool:
-    """Whether a non-empty file ends with a newline, as far as is known."""
+    """Whether a non-empty file ends with a newline. True if the file cannot be read."""
     try:
         with path.open("rb") as file:
             file.seek(-1, os.SEEK_END)

@@ -284,8 +284,8 @@ async def _prompts(patient: Patient) -> Diagnosis:
 
 async def _containment(patient: Patient) -> Diagnosis:
     # Start a process that has its own session and whose parent has ended. Look for both programs
-    # first: without them, ``$!`` would be a process that may or may not be alive when it is
-    # checked.
+    # first: without them, the process ``$!`` would end at once, perhaps before it is checked,
+    # perhaps after that.
     result = await patient.run("type -P setsid sleep >/dev/null && (setsid sleep 300 & echo $!)")
     try:
         pid = int(result.stdout)

@@ -51,7 +51,7 @@ def _codex(command: list[str]) -> str:
 
 
 def _toml(text: str) -> str:
-    """Return a basic string of TOML."""
+    """Return the text as a basic string of TOML."""
     return '"' + "".join(each if each in _PLAIN else f"\\U{ord(each):08X}" for each in text) + '"'
 
 

@@ -60,7 +60,7 @@ class ShellManager:
         self._manager = manager
         # None while the manager does not run.
         self._owner: OwnerLoop | None = None
-        # Like `_owner`, but it stays while the manager ends and afterwards.
+        # Like `_owner`, but not cleared when the manager ends.
         self._last_owner: OwnerLoop | None = None
         self._entered: AbstractAsyncContextManager[None] | None = None
         # Set if the manager runs in a thread.
@@ -162,7 +162,7 @@ class ShellManager:
     # -- running ----------------------------------------------------------------------------
 
     async def __aenter__(self) -> ShellManager:
-        """Run until the end of the block. A manager that already runs in a thread goes on then."""
+        """Run until the end of the block. If it already runs in a thread, it goes on after that."""
         if self._entered is not None:
             raise RuntimeError("the shell manager is running already")
         if self._thread is None:
