@@ -45,7 +45,7 @@ class Ownership:
     def claim(self, subscription: str, request_id: int) -> int | None:
         """Make a request the owner. Return the previous reader, unless it has left."""
         before = self._owners.get(subscription)
-        # Make it a reader first: an owner that is no reader counts as having left.
+        # Make the request a reader first: an owner that is no reader counts as having left.
         self._readers[request_id] = None
         self._owners[subscription] = request_id
         self._heirs.pop((subscription, request_id), None)

@@ -87,8 +87,7 @@ class Wakeup:
             os.read(self.descriptor, 4096)
 
     def close(self) -> None:
-        """Close the pipe. If `wake` is running in a thread, the pipe is closed at the end of
-        `wake`.
+        """Close the pipe. If `wake` is running, let it close the pipe at its end.
 
         If the pipe were closed earlier, `wake` could write to a new file that reuses the
         descriptor's number.

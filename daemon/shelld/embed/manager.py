@@ -162,7 +162,10 @@ class ShellManager:
     # -- running ----------------------------------------------------------------------------
 
     async def __aenter__(self) -> ShellManager:
-        """Run until the end of the block. If it already runs in a thread, it goes on after that."""
+        """Run until the end of the block.
+
+        If the manager already runs in a thread, it goes on after the block.
+        """
         if self._entered is not None:
             raise RuntimeError("the shell manager is running already")
         if self._thread is None:
