@@ -8,16 +8,16 @@
                    |
                   bash -c ...     in its own session and process group
 
-All three are child subreapers (prctl(2), Linux). When a process of a command loses its parent,
-however it detached, the kernel reparents it to the runner, or to the keeper if the runner was
-killed, or to the daemon if both were killed. If ``waitpid`` fails with ECHILD in a runner, that
-*proves* that nothing is left. A scan of /proc could never prove it. Keeper and daemon have other
-children, so they scan until two scans in a row find nothing (`orphan_reaper`). If a command has
-stopped the keeper or a runner, the parent of the stopped process continues it. The kernel continues
-the keeper and the runners when their parent ends. Where a runner can have its own cgroup
-(`cgroup`), the kernel kills a command's processes all at once. Without subreapers
-(`tree.SessionMembers`), the runner, the keeper and the daemon kill the processes that they can
-still find.
+The daemon, the keeper and the runners are child subreapers (prctl(2), Linux). When a process of a
+command loses its parent, however it detached, the kernel reparents it to the runner, or to the
+keeper if the runner was killed, or to the daemon if both were killed. If ``waitpid`` fails with
+ECHILD in a runner, that *proves* that nothing is left. A scan of /proc could never prove it. Keeper
+and daemon have other children, so they scan until two scans in a row find nothing
+(`orphan_reaper`). If a command has stopped the keeper or a runner, the parent of the stopped
+process continues it. The kernel continues the keeper and the runners when their parent ends. Where
+a runner can have its own cgroup (`cgroup`), the kernel kills a command's processes all at once.
+Without subreapers (`tree.SessionMembers`), the runner, the keeper and the daemon kill the processes
+that they can still find.
 
 This package imports only the standard library, neither anyio nor the rest of the daemon: the keeper
 must stay small, because every runner is a fork of it. The keeper does not import `pool`, which is
