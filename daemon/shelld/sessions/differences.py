@@ -1,10 +1,10 @@
-"""Makes the lines that bring a bash from the state that it has restored to another state. Pure.
+"""Makes the lines that change a bash from one state to another. Pure.
 
-Bash runs these lines after the script of the first state. It then has everything that a new bash
-has after the script of the second state. The lines change variables and the directory. They can
-also set aliases, options of `shopt`, and functions that are not in the environment, but only in a
-bash that has restored nothing of that kind, such as one in the state of a new session. If anything
-else differs, such as a readonly variable of the first state, there are no lines.
+Bash runs these lines after the script of the first state. The result is the same as in a new bash
+after the script of the second state. The lines change variables and the directory. If the first
+state has no aliases, no options of `shopt`, no umask, no directory stack and no functions outside
+the environment, as in a new session, the lines can set these, too. If anything else differs, such
+as a readonly variable of the first state, there are no lines.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from shelld.sessions.variables import LIKE_OTHERS, OWN_VARIABLES
 
 # Running more lines would take longer than starting another bash.
 _MAX_BYTES: Final = 16 * 1024
-# Comparing more variables would delay other requests: this many take less than a millisecond.
+# Comparing more variables would delay other requests. Up to here, it takes less than a millisecond.
 _MAX_VARIABLES: Final = 2_000
 _OF_ONE_BASH: Final = OWN_VARIABLES - LIKE_OTHERS
 # Changing these variables also affects bash itself: its messages, its options or its start.
 _SPECIAL: Final = OWN_VARIABLES | {b"BASH_ENV", b"GLOBIGNORE", b"OPTIND", b"POSIXLY_CORRECT"}
-# Words in the lines that a spare shell is told. A function or alias with one of these names would
-# break the lines.
+# Words in the lines that the daemon sends to a spare shell. A function or alias with one of these
+# names would break the lines.
 _WORDS: Final = frozenset(
     b"""! [[ ]] { } builtin case declare do done elif else esac exec fi for if in then trap
     unset""".split()
@@ -37,17 +37,17 @@ _NOTHING: Final[_Value] = (None, None)
 
 
 def takes_lines(state: ShellState) -> bool:
-    """Whether a bash in this state understands the lines that a spare shell is told.
+    """Whether a bash in this state understands the lines that the daemon sends to a spare shell.
 
-    In posix mode, it would exit at the definition of the function `trap`.
+    In posix mode, bash would exit at the definition of the function `trap`.
     """
     return b"POSIXLY_CORRECT" not in state.declarations and _WORDS.isdisjoint(state.names)
 
 
 def lines_between(before: ShellState, after: ShellState) -> bytes | None:
-    """Return the lines that lead from one state to another; None if only another bash can.
+    """Return the lines that lead from one state to another, or None if there are no lines.
 
-    The options of `set` are left out: they are told last.
+    They do not set the options of `set`: these come last in the lines for a spare shell.
     """
     if before is after:
         return b""
@@ -82,7 +82,7 @@ def goes_elsewhere(before: ShellState, after: ShellState) -> bool:
 
 
 def _directory(before: ShellState, after: ShellState) -> bytes | None:
-    """Return the line that changes the directory, if any; None if `cd` cannot be used."""
+    """Return the line that changes the directory, b"" if it stays, or None if `cd` cannot work."""
     if not goes_elsewhere(before, after):
         return b""
     if b"PWD" in before.declarations or b"PWD" in after.declarations:
@@ -98,8 +98,9 @@ def _directory(before: ShellState, after: ShellState) -> bytes | None:
 
 
 def _rest_of_script(before: ShellState, after: ShellState) -> bytes | None:
-    """Return what the second script has after its variables; b"" if the first has the same, and
-    None if the first has something else.
+    """Return the lines after the variables in the second script.
+
+    Returns b"" if the first script has the same lines, or None if it has other lines.
     """
     old = before.definitions, before.switches, before.pushed, before.aliases
     new = after.definitions, after.switches, after.pushed, after.aliases
@@ -111,7 +112,7 @@ def _rest_of_script(before: ShellState, after: ShellState) -> bytes | None:
 def _variables(before: ShellState, after: ShellState) -> bytes | None:
     names = _changed(before, after)
     if goes_elsewhere(before, after):
-        # `cd` has set it.
+        # `cd` has set OLDPWD.
         names.add(_OLDPWD)
     lines: list[bytes] = []
     # In the order of the second script.
@@ -119,7 +120,7 @@ def _variables(before: ShellState, after: ShellState) -> bytes | None:
         old, new = _value(before, name), _value(after, name)
         value, declaration = new
         if name in (b"BASH_COMPAT", b"GLOBIGNORE"):
-            # Setting one sets options of `shopt`, which the session may have turned off again.
+            # These variables set options of `shopt`, which the session may have turned off again.
             # After BASH_COMPAT, bash updates BASHOPTS only when `shopt` runs next.
             return None
         if name in _SPECIAL or name.startswith(SET_LATE):
@@ -155,7 +156,7 @@ def _value(state: ShellState, name: bytes) -> _Value:
 
 
 def _differ_in_value_only(name: bytes, old: _Value, new: _Value) -> bool:
-    """Whether both are strings, and both are exported or neither is."""
+    """Whether both values are strings, and both or neither are exported."""
     if old[1] is None or new[1] is None:
         return old[1] is new[1] and new[0] is not None
     assignment = name + b"="

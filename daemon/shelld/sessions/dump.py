@@ -21,8 +21,8 @@ OPTIONS_VARIABLE: Final = b"__shelld_options"
 TRAPS_VARIABLE: Final = b"__shelld_traps"
 POSIX_VARIABLE: Final = b"__shelld_posix"
 
-# What `declare -p -` prints in a function that has used `local -`. There, bash does not report the
-# options of `set` that hold outside that function.
+# What `declare -p -` prints in a function that has used `local -`. In that function, bash does not
+# report the options of `set` that hold outside it.
 LOCAL_OPTIONS: Final = b"declare -- -\n"
 
 GLOBALS: Final = b"\n".join(lines_of("globals.bash"))
@@ -46,11 +46,12 @@ def dump_program(
 
     `own_directory`: a path to the daemon's directory. `globals_word`: the program in
     `globals.bash`, as a word. `functions_word`: the program in `functions.bash`, as a word, or b""
-    for no check. That program needs a file as its standard output. `before_functions`:
+    to leave out its check. That program needs a file as its standard output. `before_functions`:
     commands of ours that run before bash reports its functions, each with "; " at its end. By then,
     nothing that the session's command has set up can interfere, and posix mode is off: in posix
     mode, bash would exit if `eval` defined a function whose name is not an identifier.
-    `lists_options`: whether bash lists the names of all options. They are known after one dump.
+    `lists_options`: whether bash lists the names of all options. After one dump, the names are
+    known.
     """
     program = _DUMP.replace(b"OWN_DIRECTORY", own_directory).replace(b"GLOBALS", globals_word)
     check = rb"\builtin eval %s; " % functions_word if functions_word else b""

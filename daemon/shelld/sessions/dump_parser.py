@@ -34,7 +34,7 @@ MAX_DIRECTORIES: Final = 200
 _END: Final = b"\0\0"
 
 # Finds the names of options in the output of `shopt -p` and `set +o`. It skips options that bash
-# sets only at its start, and options that follow the variables BASH_COMPAT and IGNOREEOF. It also
+# sets only at its start, and options that the variables BASH_COMPAT and IGNOREEOF set. It also
 # skips extdebug: if a startup file sets it, bash starts a debugger, or warns that there is none.
 _OPTION: Final = re.compile(
     rb" (?!login_shell|restricted_shell|extdebug|compat|ignoreeof)([^ \n]++)\n"
@@ -49,8 +49,9 @@ _ALIASES: Final = re.compile(rb"(?>(?:%s)*)" % _ALIAS.pattern)
 
 _UNKNOWN: Final = OptionNames()
 
-# The cache keeps the settings of this many dumps of at most this length.
+# The number of dumps whose settings the cache keeps.
 _MAX_CACHED: Final = 32
+# The settings of a longer dump are not cached.
 _MAX_CACHED_BYTES: Final = 64 * 1024
 
 
@@ -222,7 +223,7 @@ def _variables(found: list[Declaration], size: int = 0) -> _Variables:
 
 
 class _Settings(Struct, frozen=True):
-    """What a dump says besides variables and directories. Most commands do not change it."""
+    """All parts of a dump except variables and directories. Most commands do not change them."""
 
     defined: Definitions
     switches: bytes
@@ -236,7 +237,7 @@ class _Settings(Struct, frozen=True):
 
 @lru_cache(maxsize=_MAX_CACHED)
 def _settings(known: OptionNames, value: bytes, *parts: bytes) -> _Settings | None:
-    """Parse these parts of a dump. Returns None if one has another form.
+    """Parse these parts of a dump. Returns None if a part has another form.
 
     `value`: the value of `OPTIONS_VARIABLE`.
     """
@@ -283,8 +284,8 @@ def _enabled(value: bytes, listing: bytes) -> frozenset[bytes]:
 
     These variables do not show all changes. Posix mode turns inherit_errexit on, and leaving posix
     mode does not turn it off. BASHOPTS does not show this change, so if posix is on, the result has
-    inherit_errexit, too. GLOBIGNORE turns dotglob on and off, so
-    `listing`, the output of `shopt -p`, decides about dotglob.
+    inherit_errexit, too. GLOBIGNORE turns dotglob on and off, so `listing`, the output of
+    `shopt -p`, decides about dotglob.
     """
     names = frozenset(unquote(value).split(b":")) - {b"dotglob"}
     if b"posix" in names:
@@ -300,9 +301,9 @@ def _attributes(line: bytes) -> tuple[bytes, bytes]:
 def _pushed(variable: bytes, listing: bytes) -> bytes:
     """Return the lines that make the directory stack, from DIRSTACK and the output of `dirs`.
 
-    DIRSTACK counts if `dirs` prints the same. Otherwise the command has unset DIRSTACK, which ends
-    its special meaning, and the output of `dirs` counts. That output alone is not enough: a name
-    that contains a newline looks like two names.
+    DIRSTACK is used if `dirs` prints the same names. Otherwise the command has unset DIRSTACK,
+    which ends its special meaning, and the output of `dirs` is used. That output alone is not
+    enough: a name that contains a newline looks like two names.
     """
     stack = [unquote(element) for element in ELEMENT.findall(variable)]
     if b"".join(name + b"\n" for name in stack) != listing:

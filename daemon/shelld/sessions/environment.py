@@ -1,7 +1,7 @@
 """Chooses the variables of the daemon's environment with which a session starts. Pure.
 
-This keeps secrets out of the sight of programs that print or send their environment. It does not
-hide them: a command that may read the daemon's files in /proc finds them there.
+This keeps secrets away from programs that print or send their environment. It does not hide the
+secrets from a command that may read the daemon's files in /proc.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ CORE: Final = (
 class EnvironmentRules(NamedTuple):
     """`remove` and `keep` are patterns of names, as in `*_TOKEN`. Case does not matter.
 
-    A variable that matches `keep` is taken in any case. Any other variable is taken if it does not
-    match `remove` and, in the mode `core`, if it matches `CORE`.
+    A variable that matches `keep` is always taken. Any other variable is taken unless it matches
+    `remove`. In the mode `core`, it must also match `CORE`.
     """
 
     mode: EnvironmentMode = "inherit"
@@ -31,7 +31,7 @@ class EnvironmentRules(NamedTuple):
     keep: tuple[str, ...] = ()
 
     def apply(self, env: dict[bytes, bytes]) -> dict[bytes, bytes]:
-        """Return what is left of an environment."""
+        """Return the variables that a session takes from `env`."""
         if self.mode == "inherit" and not self.remove:
             return env
         taken = _matching(CORE if self.mode == "core" else ("*",))

@@ -2,8 +2,9 @@
 
 Pure. There are two ways. One is an environment entry, with which bash itself exports functions.
 Error messages then give "environment" as the function's place, as for any imported function. The
-other is a definition in the script that the next bash runs. It works for every function. There,
-`eval` runs each definition: if bash cannot parse one, it still runs the rest of the script.
+other is a definition in the script that the next bash runs. This way works for every function. In
+the script, `eval` runs each definition: if bash cannot parse a definition, it still runs the rest
+of the script.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def definitions(
     The script leaves extglob on.
     """
     known = {name for _, name in names[1:]}
-    # The first head is at the start of the text. Each other head must be found exactly once.
+    # The first head is at the start of the text. Every other function must have exactly one head.
     found = [head for head in _HEAD.finditer(text) if not head.start() or head[1] in known]
     if [head[1] for head in found] != [name for _, name in names]:
         # A line of a here-document looks like a head, so the ends of functions are unclear.
@@ -132,8 +133,8 @@ def _with_keywords(text: bytes, found: list[re.Match[bytes]]) -> bytes:
 
 
 def _script(definitions: list[bytes]) -> bytes:
-    # With extglob on, bash can parse every function that it prints, even one that was defined with
-    # extglob off. There it prints a space between `!` and a parenthesis, for example.
+    # With extglob on, bash can parse every function that it prints, even a function that was
+    # defined with extglob off: for example, bash prints a space between `!` and a parenthesis.
     return b"\\builtin shopt -s extglob\n{\n%s} 2>/dev/null\n" % b"".join(definitions)
 
 

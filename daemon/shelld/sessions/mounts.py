@@ -90,7 +90,7 @@ def _byte(escape: re.Match[bytes]) -> bytes:
 
 
 def _leads_into(path: bytes, mounts: frozenset[bytes]) -> bool:
-    """Whether a path leads through one of these directories. Never touches what lies in them."""
+    """Whether a path leads through one of these directories. Never touches a file in them."""
     parts = path.split(b"/")[::-1]
     reached = b""
     links = 0
@@ -109,7 +109,7 @@ def _leads_into(path: bytes, mounts: frozenset[bytes]) -> bool:
                 continue
             links += 1
             if links > _MAX_LINKS:
-                # The kernel follows no more links either.
+                # The kernel does not follow more links either.
                 return False
             if target.startswith(b"/"):
                 reached = b""

@@ -4,8 +4,8 @@ They restore the session's state, and make bash report its new state when it end
 its startup file (BASH_ENV). So the command remains the argument of `-c`, and messages and ``$0``
 are as under ``bash -c``. This module is pure.
 
-A prelude calls builtins with `\\builtin`, because functions may have their names. The options of
-`set` come last, so that nothing of the prelude is traced.
+A prelude calls builtins with `\\builtin`, because a function may have the name of a builtin. The
+options of `set` come last, so that nothing of the prelude is traced.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from shelld.sessions.quoting import quote
 from shelld.sessions.scripts import lines_of
 from shelld.sessions.state import ShellState
 
-# Matches every command that may set a trap without a function or an alias of its session.
+# Matches every command whose own text may set a trap. For functions and aliases, see `sets_traps`.
 _MAY_TRAP: Final = re.compile(rb"trap|eval|source|(?:^|[\s;&|(){}!])\.[ \t]")
 # Matches every command with the definition of a function in it.
 _DEFINES: Final = re.compile(rb"\([\s\\]*\)|function")
@@ -37,7 +37,7 @@ _MAX_WORDS_BYTES: Final = 64 * 1024
 _WRAPPER: Final = b" ".join(lines_of("trap.bash")).replace(b"TABLE", TRAPS_VARIABLE)
 
 # With one of these in its environment, bash may start in another way: in posix mode, or with
-# ~/.bashrc instead of BASH_ENV. Debian and others build it so, for commands that sshd starts.
+# ~/.bashrc instead of BASH_ENV. Debian and others build bash so, for commands that sshd starts.
 _UNWANTED: Final[tuple[bytes, ...]] = (b"POSIX_PEDANTIC", b"SSH_CLIENT", b"SSH2_CLIENT")
 # With these in its environment, bash would run another startup file, or none.
 _STARTUP: Final[tuple[bytes, ...]] = (b"BASH_ENV", *_UNWANTED)
@@ -52,7 +52,7 @@ def startable(env: dict[bytes, bytes]) -> tuple[dict[bytes, bytes], dict[bytes, 
 
 
 def needs_prelude(env: dict[bytes, bytes]) -> bool:
-    """Whether a bash that starts with `env` itself would start in a way that nobody wants."""
+    """Whether `env` may make bash start in posix mode, or with ~/.bashrc instead of BASH_ENV."""
     return any(name in env for name in _UNWANTED)
 
 
@@ -179,23 +179,23 @@ def prelude(
 def waiting_prelude(
     state: ShellState, descriptor: int, withheld: dict[bytes, bytes], last_word: bytes
 ) -> bytes:
-    """Return the prelude of a spare shell. It waits for `last_lines`.
+    """Return the prelude of a spare shell, which waits for `last_lines`.
 
     Bash reads the prelude from `descriptor`. The last lines come from a pipe, which is the next
     descriptor. Bash reads the pipe to its end before it runs any of these lines. `last_word`
     becomes the command's first ``$_``.
 
     Without its last lines, bash would run its command in the wrong state. So the prelude first
-    closes `descriptor`, to leave one free for opening the pipe. If bash still cannot open the pipe,
-    it exits.
+    closes `descriptor`: then a descriptor is free for opening the pipe. If bash still cannot open
+    the pipe, it exits.
     """
     return b"".join(
         (
             b"\\exec %d<&-\n" % descriptor,
             # There are no last lines if the daemon has ended, or if bash has skipped the rest of
             # the prelude at a syntax error. Then bash runs the placeholder, which evaluates this
-            # empty value, and exits. The variable's first value is the placeholder, which would
-            # evaluate itself without end.
+            # variable. With the empty value, bash exits. The first value of the variable is the
+            # placeholder itself, which would run without end.
             b"BASH_EXECUTION_STRING=\n",
             _first_lines(withheld),
             state.script,
@@ -240,8 +240,8 @@ def last_lines(
 def _set_options(state: ShellState, last_word: bytes) -> bytes:
     """Return the line that sets the options of `set`, and ``$_``.
 
-    After `eval`, ``$_`` is its last argument. In the text that `eval` runs, this is a comment,
-    which would end with its line.
+    After `eval`, ``$_`` is its last argument. In the text that `eval` runs, this argument is a
+    comment. A comment ends at a newline, so only the first line of `last_word` is used.
     """
     options = state.options.removesuffix(b"\n") + b" #"
     return b"\\builtin eval %s %s\n" % (quote(options), quote(last_word.partition(b"\n")[0]))

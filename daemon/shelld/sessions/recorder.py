@@ -31,7 +31,7 @@ class Recorder:
         self.start: Start | None = None
         self._files = session.dump_files
         self.mark = self._files.next_mark()
-        # Nothing after this can fail and leave the file without an owner.
+        # After this, nothing can fail. A failure would leave the file without an owner.
         self._descriptor = self._files.take() if CAN_RECORD else None
         self._unsettled: Left | None = None
         self._turn: anyio.Lock | None = None
@@ -72,7 +72,7 @@ class Recorder:
         if self._changes:
             told, dump = split_told(dump)
         if not dump.endswith(self.mark):
-            # Bash has written no dump, another command has, or the dump is incomplete.
+            # Bash has written no dump or only a part of it, or another command has written one.
             return Unkept.INCOMPLETE if dump else Unkept.MISSING
         dump = dump.removesuffix(self.mark)
         return self._session.keep(Left(dump, self._started_in, self._changes, told, self.start))

@@ -40,8 +40,8 @@ from shelld_protocol.structs import Unkept
 # A larger state is not kept: parsing it would delay other requests.
 MAX_DUMP_BYTES: Final = 4 * 1024 * 1024
 
-# A thread parses longer dumps. Parsing this much takes one or two milliseconds, or a third of that
-# if most lines are in the cache.
+# A thread parses longer dumps. A dump of this length takes one or two milliseconds, or a third of
+# that if most lines are in the cache.
 MAX_INLINE_BYTES: Final = 64 * 1024
 
 # Variables that are not reported: they belong to one process, or `cwd` is reported instead.
@@ -50,7 +50,7 @@ _NOT_TOLD: Final = frozenset({b"_", b"SHLVL", b"PWD", b"OLDPWD"})
 
 class Start(NamedTuple):
     """What is known when a command starts: the session's state, and the variables that the command
-    can change. It can also change the directory, but nothing else.
+    can change. The command can also change the directory, but nothing else.
     """
 
     state: ShellState
@@ -58,11 +58,11 @@ class Start(NamedTuple):
 
 
 class Left(NamedTuple):
-    """The dump of a command, and what its call had set for it.
+    """The dump of a command, with the directory and the variables that its call has set.
 
-    `started_in` and `changes` are `cwd` and `env` of the call. The session does not keep them: it
-    keeps another directory and other values only if the command itself has set them. `started_in`
-    has two forms of the path: as given, and without symbolic links, as bash may know it.
+    `started_in` and `changes` are `cwd` and `env` of the call. The session does not keep them. It
+    keeps a directory or a value only if the command itself has set it. `started_in` has two forms
+    of the path: as given, and without symbolic links, as bash may know it.
     """
 
     dump: bytes
@@ -84,7 +84,7 @@ class Session:
     ) -> None:
         self.name = name
         self.base = base
-        # Whether it has started a command.
+        # Whether the session has started a command.
         self.is_used = False
         self.dump_files = dump_files
         self._mounts = mounts
@@ -94,7 +94,8 @@ class Session:
         self._usual_oldpwd = exported(b"OLDPWD", base.env.get(b"OLDPWD", b""))
         # The lines that lead from other states to this one, by the id of the other state.
         self._lines: dict[int, tuple[ShellState, bytes | None]] = {}
-        # The number of the last command that left a state, and of the last whose state was kept.
+        # The number of the last command that left a state, and the number of the last command whose
+        # state was kept.
         self._ended = self._kept = 0
         # A remote directory in which a command could not start.
         self._lost_directory: bytes | None = None
@@ -111,7 +112,7 @@ class Session:
         return self._state
 
     def lines_from(self, before: ShellState) -> bytes | None:
-        """Return the lines that bring a bash from another state to this one; None if none can."""
+        """Return the lines that lead from another state to this one, or None if there are none."""
         known = self._lines.get(id(before))
         if known is None:
             known = self._lines[id(before)] = before, lines_between(before, self._state)
@@ -133,16 +134,16 @@ class Session:
     def resolve(self, cwd: str | None) -> str:
         """Return the working directory of a command. `cwd` is relative to the session's directory.
 
-        Without `cwd`, it is the session's. If that was deleted, the nearest existing directory
-        above it takes its place. A remote directory is not checked: only a failed start shows that
-        it was deleted.
+        Without `cwd`, the command starts in the session's directory. If that directory was deleted,
+        the command starts in the nearest existing directory above it. A remote directory is not
+        checked: only a failed start shows that it was deleted.
         """
         if cwd is not None:
             return os.path.join(self.cwd, cwd)
         return to_text(self._existing(self._state.cwd, self._state.inherits_cwd))
 
     def paths_of(self, cwd: str) -> tuple[bytes, ...]:
-        """Return a path as given and, unless looking may block, also without symbolic links."""
+        """Return a path as given, and also without symbolic links unless resolving may block."""
         path = to_bytes(cwd)
         return (path,) if self._mounts.may_hang(path) else (path, os.path.realpath(path))
 
@@ -154,7 +155,8 @@ class Session:
     def directory_failed(self, directory: str) -> None:
         """Note that no command could start in `directory`.
 
-        If it is remote, its file system has answered, so a look at it no longer blocks.
+        If `directory` is remote, its file system has answered, so system calls on it no longer
+        block.
         """
         if directory == self.cwd:
             self._lost_directory = to_bytes(directory)
@@ -174,8 +176,8 @@ class Session:
         The command ended in `cwd`. Only the daemon's directory is inherited, and only if bash knows
         it by the path that the daemon knows.
         """
-        # The directory of a call does not become the session's. Bash does not know its directory if
-        # that was deleted. In both cases the session stays where it was.
+        # The directory of a call does not become the session's directory. If bash's directory was
+        # deleted, bash does not know the path. In both cases, the session's directory stays.
         own = left.started_in
         if not cwd or cwd in own or any(self._mounts.is_same(path, cwd) for path in own[:1]):
             return self._state.cwd, self._state.inherits_cwd
@@ -187,7 +189,8 @@ class Session:
         if state is self.base and not changes:
             return state.env
         env = {name: value for name, value in state.env.items() if name not in state.later}
-        # Bash starts with the daemon's locale, and keeps it if it does not know the session's.
+        # Bash starts with the daemon's locale. If bash does not know the session's locale, it keeps
+        # the daemon's.
         env.update(
             (name, self.base.env[name])
             for name in state.later
@@ -212,8 +215,8 @@ class Session:
     def keep(self, left: Left) -> Left | Unkept | None:
         """Keep the state that a command has left.
 
-        Returns None if the state is kept, the reason if it or a part of it cannot be kept, or a
-        long dump that `settle` must parse.
+        Returns None if the state is kept. If the state or a part of it cannot be kept, returns the
+        reason. A long dump is returned for `settle`, which parses it.
         """
         if not is_whole(left.dump, is_short=left.start is not None):
             return Unkept.INCOMPLETE if left.dump else Unkept.MISSING
@@ -228,7 +231,7 @@ class Session:
         return self._keep(left, *_parse(left, self.state.option_names))
 
     async def settle(self, left: Left) -> Unkept | None:
-        """Parse a long dump in a thread; return why it or a part of it cannot be kept, or None."""
+        """Parse a long dump in a thread. Return the reason if a part or all of it is not kept."""
         try:
             return self._keep(left, *await _parsed(left, self.state.option_names))
         finally:
@@ -255,7 +258,7 @@ class Session:
     def _keep(self, left: Left, state: ShellState | None, names: list[bytes]) -> Unkept | None:
         """Take over the state of a command, except for the variables in `names`.
 
-        Returns why the state or a part of it cannot be kept, or None.
+        If the state or a part of it cannot be kept, returns the reason.
         """
         if state is None:
             return Unkept.LOCAL_OPTIONS if hides_options(left.dump) else Unkept.UNREADABLE
@@ -278,7 +281,7 @@ class Session:
         state = replace(state, cwd=cwd, inherits_cwd=is_inherited, env=env)
         state = with_late_settings(state, self.base.env)
         if not state.option_names.is_known:
-            # Commands that are running now may rely on these names.
+            # Commands that are running now may rely on the names of options.
             state = replace(state, option_names=before.option_names)
         if state != before:
             self._state = state
@@ -315,5 +318,5 @@ async def _parsed(left: Left, known: OptionNames) -> tuple[ShellState | None, li
     except RuntimeError as error:
         if faults.shortage(error) is None:
             raise
-        # If no thread can start, parse it here, so that the state is not lost.
+        # If no thread can start, parse the dump here, so that the state is not lost.
         return _parse(left, known)

@@ -64,7 +64,7 @@ class Sessions:
         return name is None or name in self._sessions
 
     def is_current(self, session: Session) -> bool:
-        """Whether a session has not been forgotten since it was looked up."""
+        """Return False if a session has been forgotten since it was looked up."""
         return session.name is None or self._sessions.get(session.name) is session
 
     def known(self, name: str) -> Session:
@@ -74,7 +74,7 @@ class Sessions:
         return self.get(name)
 
     def look_at(self, name: str | None) -> Session:
-        """Return the session of this name, or one in the initial state if it was never used."""
+        """Return the session of this name. If it was never used, return one in the first state."""
         return self._none if name is None else self._sessions.get(name, self._none)
 
     def all(self) -> dict[str, Session]:

@@ -25,7 +25,8 @@ _TOKEN: Final = re.compile(
     | (?P<operator> && | \|\| | [;|&\n] )""",
     re.VERBOSE,
 )
-# Assignments. A value may contain sums, and the output of plain words, which another process runs.
+# Assignments. A value may contain sums, and the output of commands of plain words. Another process
+# runs these commands.
 _OUTPUT: Final = r"\$\((?!\()[A-Za-z0-9_./:=,@%+*?~|;& \t-]*\)"
 # Without ++ and --, which assign.
 _SUM: Final = r"\$\(\((?:[A-Za-z0-9_ */%<>]|\+(?!\+)|-(?!-))*\)\)"
@@ -39,7 +40,7 @@ _VARIABLE: Final = re.compile(
 )
 _SUMS: Final = re.compile(_SUM)
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-# A number, or a sum, which results in one.
+# A number, or a sum. The value of a sum is a number, too.
 _NUMBER: Final = re.compile(rf"-?[0-9]{{1,18}}|{_SUM}")
 _NUMBER_VALUE: Final = re.compile(rb"-?[0-9]{1,18}")
 # A line of a state's script that sets a variable to a number.
@@ -54,8 +55,8 @@ _COMMAND: Final = re.compile(r"[A-Za-z0-9_./:+-]+|\[")
 _HARMLESS: Final = frozenset(
     ("[", ":", "echo", "exit", "false", "kill", "pwd", "test", "times", "true", "type")
 )
-# Those of the harmless ones that POSIX calls special: with `set -k` in posix mode, bash keeps
-# assignments among their arguments.
+# The harmless builtins that POSIX calls special. With `set -k` in posix mode, bash keeps
+# assignments among the arguments of a special builtin.
 _SPECIAL: Final = frozenset((":", "exit", "times"))
 _QUOTED: Final = re.compile(r"""\\.|'[^']*'|"[^"]*\"""")
 _QUOTES: Final = str.maketrans("", "", "'\"\\")
@@ -78,8 +79,8 @@ def changes_of(command: str, state: ShellState) -> frozenset[bytes] | None:
 
     Most commands only start programs, one after the other or in pipelines. After such a command,
     bash need not report its state, so it needs no trap. Without a trap, bash becomes the last
-    program, as under ``bash -c``, and a signal that ends this program thus ends bash. Most others
-    only assign variables or change the directory, and bash reports only those.
+    program, as under ``bash -c``, and a signal that ends this program thus ends bash. Most other
+    commands only assign variables or change the directory. Then bash reports only these.
     """
     if len(command) > _MAX_CHARACTERS:
         return None
@@ -100,7 +101,7 @@ class _Reader:
         self._command = command
         self._state = state
         self._position = 0
-        # For each variable that the command may assign, whether the value is a number in any case.
+        # For each variable that the command may assign, whether the value is certainly a number.
         self._assigned: dict[bytes, bool] = {}
 
     def read(self) -> frozenset[bytes] | None:
@@ -130,7 +131,7 @@ class _Reader:
         return frozenset(self._assigned)
 
     def _is_known(self, name: str) -> bool:
-        """Whether it is known what a command of this name changes."""
+        """Whether the reader knows what a command of this name can change."""
         if not _COMMAND.fullmatch(name) or name.encode() in self._state.names:
             return False
         if name == "cd":
@@ -139,8 +140,9 @@ class _Reader:
         return name not in BUILTINS or name in _HARMLESS or name == "export"
 
     def _assigns(self, *, needs_value: bool) -> bool:
-        """Read an assignment or, unless `needs_value`, the name of a variable. Return False if
-        there is none, or if it can change anything else.
+        """Read an assignment or, unless `needs_value`, the name of a variable.
+
+        Return False if there is no assignment, or if it can change anything else.
         """
         found = _VARIABLE.match(self._command, self._position)
         if found is None or (needs_value and found["value"] is None):
@@ -165,13 +167,14 @@ class _Reader:
         line = self._state.declarations.get(name)
         if line is not None and not line.startswith((name + b"=", b"\\builtin export " + name)):
             return False
-        # The command may not reach the assignment, and then the variable keeps its old value.
+        # If the command does not reach the assignment, the variable keeps its old value.
         self._assigned[name] = is_number and self._is_number(name)
         return True
 
     def _is_number(self, name: bytes) -> bool:
-        """Whether a variable holds a number, or nothing. In a sum, bash evaluates any other value,
-        which may assign other variables.
+        """Whether a variable holds a number, or nothing.
+
+        In a sum, bash evaluates any other value as an expression, which may assign variables.
         """
         if name in self._assigned:
             return self._assigned[name]

@@ -1,7 +1,7 @@
 """The state of a bash, in the form in which another bash can take it over. Pure.
 
-A state is an environment, with which the next bash starts, and a script, which it runs. The next
-command then finds what it would find if all commands were typed into one bash.
+A state is an environment, with which the next bash starts, and a script, which that bash runs. The
+next command then finds what it would find if all commands were typed into one bash.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from msgspec.structs import replace
 from shelld.sessions.functions import function_of
 from shelld.sessions.quoting import quote
 
-# The beginnings of the names of some variables. Once a command has changed such a variable, the
-# script sets it, because it would affect the start of bash: bash would print an error for a locale
-# or a BASH_COMPAT that it does not know, and the loader would load the libraries of LD_PRELOAD.
+# The beginnings of the names of variables that affect the start of bash. Bash prints an error for a
+# locale or a BASH_COMPAT that it does not know, and the loader loads the libraries of LD_PRELOAD.
+# So if a command has changed one of these variables, the script sets it.
 SET_LATE: Final = (b"LC_", b"LANG", b"BASH_COMPAT", b"LD_")
 
 _NAME: Final = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*")
@@ -41,13 +41,13 @@ class ShellState(Struct, frozen=True):
     `later`: the names of variables that must not be in the environment when bash starts. The script
     sets them. The fields that make up the script are in the order in which bash runs them. `cwd` is
     empty if bash did not know its directory. `inherits_cwd`: `cwd` is the daemon's own directory.
-    Each bash starts there, even if that directory was renamed and another one has its path.
+    Bash then starts there, even if that directory was renamed and another one has its path.
     """
 
     cwd: bytes
     env: dict[bytes, bytes]
-    # By variable: the line that sets it, if its entry in `env` is not enough, or that unsets it, if
-    # each bash sets it at its start.
+    # For some variables, a line of the script. The line sets a variable whose entry in `env` is not
+    # enough, or unsets a variable that each bash sets at its start.
     declarations: dict[bytes, bytes] = {}
     # Defines the functions that are not in `functions`. May leave extglob on.
     definitions: bytes = b""
@@ -66,7 +66,7 @@ class ShellState(Struct, frozen=True):
     permanent: frozenset[bytes] = frozenset()
     # Functions that travel as environment entries and so are not in the script.
     functions: dict[bytes, bytes] = {}
-    # Those of them that the session does not export.
+    # The names of those functions that the session does not export.
     private: tuple[bytes, ...] = ()
     # Whether a function or an alias has the word `trap` in it.
     sets_traps: bool = False

@@ -63,7 +63,7 @@ def to_text(data: bytes) -> str:
 
 
 def beginning(text: str) -> str:
-    """Return a text as lists show it: a long one is cut, and a mark follows."""
+    """Return a text as lists show it: a long text is cut, and a mark follows."""
     if len(text) <= MAX_SHOWN_CHARACTERS:
         return text
     return text[:MAX_SHOWN_CHARACTERS] + CUT_MARK
