@@ -8,10 +8,10 @@ Theory
 Who takes part
 --------------
 
-*bash* runs the command. Its parent is a *runner*, which reaps bash, finds and kills what bash has
-started, and proves that nothing is left. The *keeper* is the parent of all runners. When a runner
-dies, the keeper does the runner's work and reports on the same channel. When the keeper is dead
-too, the daemon does that work: it *kills orphans*.
+*bash* runs the command. Its parent is a *runner*, which reaps bash, finds and kills the processes
+that bash has started, and proves that none is left. The *keeper* is the parent of all runners. When
+a runner dies, the keeper does the runner's work and reports on the same channel. When the keeper is
+dead too, the daemon does that work: it *kills orphans*.
 
 What each state knows
 ---------------------
@@ -21,7 +21,7 @@ SPARE       A runner has been asked to start a spare shell. Nobody waits for it.
 WAITING     The spare shell runs, and has no command yet.
 STARTING    A runner has been asked to start the command. Its pid is unknown.
 RUNNING     Bash runs the command.
-EXITED      Bash has ended, and it is known how. The answer waits for the last output.
+EXITED      Bash has ended, and the daemon knows how. The answer waits for the last output.
 LEFTOVER    The answer is out. Processes that bash has started may be alive.
 OVER        Nothing is left, or the record names the survivors. Nothing happens any more.
 =========== ====================================================================================
@@ -43,8 +43,8 @@ OUTPUT_DUE   With ``> >(tee log)``, bash does not wait for tee. If the answer di
              output, the last lines would be missing. Without this deadline, a background process
              that keeps the pipe open would hold the answer back.
 KILL_DUE     A runner that was told to kill may itself be suspended.
-KEEPER_DUE   When the runner is lost, the keeper must kill what is left. But a command can suspend
-             the keeper, too.
+KEEPER_DUE   When the runner is lost, the keeper must kill the remaining processes. But a command
+             can suspend the keeper, too.
 
 `DEADLINES` lists the deadlines that count in each state. Each change of state drops all others, so
 no deadline can act too late.
@@ -54,11 +54,11 @@ What can race with what
 
 * A kill and the end of bash. The runner orders them: a kill that arrives after bash has ended does
   not change the outcome, because the runner reports whether it had signalled bash.
-* The death of the runner and its messages. The channel keeps what was sent before, so EXITED comes
-  before LOST or CHANNEL_ENDED. If a runner dies before it could send STARTED, the command may have
-  run all the same, so it ends as killed.
-* LOST and CHANNEL_ENDED. The keeper reports LOST before anything else. If it dies too, the channel
-  ends; only ORPHANS_KILLED can follow.
+* The death of the runner and its messages. The channel keeps the messages of a dead runner, so the
+  end of bash is known before LOST or CHANNEL_ENDED. If a runner dies before it can send STARTED,
+  its command may have run. So the command ends as killed.
+* LOST and CHANNEL_ENDED. The keeper reports LOST before anything else. If the keeper dies too, the
+  channel ends; only ORPHANS_KILLED can follow.
 * The request for a runner and the death of the keeper. If no runner has sent READY, no command has
   run, and it is safe to ask another keeper: RUNNER_ABSENT.
 """
@@ -101,16 +101,16 @@ class Event(enum.StrEnum):
     CHANNEL_ENDED = enum.auto()
     """Nobody is at the other end of the channel."""
     RUNNER_ABSENT = enum.auto()
-    """No runner ever came. Another one may be asked for."""
+    """No runner ever came. The daemon may ask for another one."""
     # From the daemon.
     KILL_ASKED = enum.auto()
     """Somebody wants the command dead, or its timeout has passed."""
     TOLD = enum.auto()
-    """The spare shell was told its command."""
+    """The spare shell has its command."""
     PIPES_CLOSED = enum.auto()
     """Nobody can write any more output."""
     ORPHANS_KILLED = enum.auto()
-    """The daemon has killed what was left, or the record names the survivors."""
+    """The daemon has killed the remaining processes, or the record names the survivors."""
     NEVER_STARTED = enum.auto()
     """No runner was available, so nothing was started."""
     # Deadlines.
@@ -124,7 +124,7 @@ class Event(enum.StrEnum):
 
 class Action(enum.StrEnum):
     NOTE_WAITING = enum.auto()
-    """The spare shell can be told a command."""
+    """The spare shell can receive a command."""
     NOTE_START = enum.auto()
     """The command runs, or has run."""
     NOTE_FAILURE = enum.auto()
@@ -142,7 +142,7 @@ class Action(enum.StrEnum):
     AWAIT_OUTPUT = enum.auto()
     """Give the processes that bash has left a moment to write: set OUTPUT_DUE."""
     ASSUME_KILLED = enum.auto()
-    """Nobody has reported how bash ended. It counts as ended by SIGKILL."""
+    """Nobody has reported how bash ended. Bash counts as ended by SIGKILL."""
     END = enum.auto()
     """Settle the outcome and report it."""
     NOTE_LOST_LEFTOVER = enum.auto()
@@ -177,7 +177,8 @@ DEADLINES: Final[dict[State, frozenset[Event]]] = {
 
 _KILLED: Final = (Action.ASSUME_KILLED, Action.END)
 
-# The actions for these events in states that have no step for them. OVER has no steps.
+# The actions for these events in each state that has no step of its own for the event. OVER has no
+# steps.
 _USUAL: Final[dict[Event, tuple[Action, ...]]] = {
     Event.KILL_ASKED: (Action.SEND_KILL,),
     Event.KILL_DUE: (Action.STOP_RUNNER,),

@@ -16,15 +16,15 @@ from shelld.shells.course import Event
 OUTPUT_GRACE_S: Final = 0.05
 
 # START_DUE. Forking a thousand runners at once takes a few seconds. A keeper that a command has
-# suspended never forks one.
+# suspended never forks a runner.
 START_TIMEOUT_S: Final = 15.0
 
-# How long after its cause KEEPER_DUE comes, and how long after the grace KILL_DUE comes: half a
-# second more than a runner gives itself for a kill.
+# The time from the loss of the runner to KEEPER_DUE, and from the end of the grace to KILL_DUE. A
+# runner gives itself half a second less for a kill.
 KILL_TIMEOUT_S: Final = KILL_DEADLINE_MS / 1000 + 0.5
 
 # How long a manager that ends, or a supervisor that is cancelled, waits for its kills. The runners
-# finish them alone.
+# finish the kills alone.
 LAST_KILL_S: Final = 0.3
 
 

@@ -29,11 +29,11 @@ class ShellIds:
         return f"{_PREFIX}{number}{self._check_digits(number)}"
 
     def was_given(self, shell_id: str) -> bool:
-        """Whether `next` has returned it."""
+        """Whether `next` has returned this id."""
         number = shell_id.removeprefix(_PREFIX)[:-_CHECK_LENGTH]
         digits = shell_id[-_CHECK_LENGTH:]
         return len(shell_id) < _MAX_LENGTH and bool(number) and digits == self._check_digits(number)
 
     def _check_digits(self, number: str) -> str:
-        # Not a secret: it only distinguishes ids that were given out from invented ones.
+        # The digits are no secret: they only distinguish ids that were given out from invented ids.
         return f"{zlib.crc32(self._salt + number.encode()):08x}"

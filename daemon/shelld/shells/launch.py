@@ -35,8 +35,8 @@ from shelld.terminals.pty import Size, open_pty
 from shelld.terminals.typed import NOTHING_TYPED, TypedLine
 from shelld_protocol.structs import DEFAULT_SESSION
 
-# Bash reads a command that is too long for an argument from a descriptor, which is closed again
-# before the command runs.
+# If a command is too long for an argument, bash reads it from a descriptor. Bash closes the
+# descriptor before the command runs.
 _READ_COMMAND: Final = rb'\builtin eval "\exec 3<&-;%s$(</dev/fd/3)"'
 # For a session in which `exec` is a function. Bash keeps a copy of the descriptor while the command
 # runs.

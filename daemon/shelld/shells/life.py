@@ -290,7 +290,7 @@ class Life:
         shell = self.shell
         bash = [] if shell.pid is None or self._outcome.is_known else [shell.pid]
         if survivors := shell.leftover or bash:
-            # Nobody has confirmed their death, so they count as survivors.
+            # Nobody has confirmed that these processes are dead, so they count as survivors.
             shell.survivors = shell.leftover = survivors
             self.take(Event.SURVIVED)
         else:

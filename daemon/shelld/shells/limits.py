@@ -15,7 +15,7 @@ class Limits:
         self._shell = shell
         self._deadlines = deadlines
         self._policies: dict[Event, TimeoutPolicy] = {}
-        # How many bytes the command had written when this was last checked.
+        # How many bytes the command had written at the last check.
         self._written = 0
 
     def begin(self, request: StartRequest) -> None:

@@ -18,18 +18,18 @@ from shelld.shells.pipe import Pipe, Terminal
 from shelld.shells.shell import Shell
 from shelld.terminals.input import TerminalInput
 
-# If no runner comes, a command is handed over at most this many times in all. The death of a keeper
-# may cost two attempts: the kernel may close the socket of the runner before that of the keeper,
-# which then still seems to listen.
+# How often a command is handed over in all, if no runner comes. The death of a keeper may cost two
+# attempts: the kernel may close the runner's socket before the keeper's. Then the keeper still
+# seems to listen.
 MAX_LAUNCHES: Final = 5
 
-# After this many shortages of memory in a row, `Links.read` fails. The supervisor pauses for
-# `SHORTAGE_PAUSE_S` after each, so a shortage may last a minute.
+# The number of shortages of memory in a row at which `Links.read` fails. The supervisor pauses for
+# `SHORTAGE_PAUSE_S` after each one, so a shortage may last a minute.
 MAX_SHORTAGES: Final = 600
 SHORTAGE_PAUSE_S: Final = 0.1
 
 # The descriptors of a command: its channel, two pipes and its input. By default, each poll would
-# allocate memory for a thousand.
+# allocate memory for a thousand descriptors.
 _MAX_EVENTS: Final = 4
 
 
@@ -140,7 +140,7 @@ class Links:
             raise error
 
     def _watch_input(self, is_full: bool) -> None:
-        """If `is_full`, let `read` pass on queued input once there is room; otherwise stop that."""
+        """If `is_full`, watch for room, so that `read` passes on queued input; else stop that."""
         assert self._input is not None
         descriptor = self._input.descriptor
         try:
@@ -174,7 +174,7 @@ class Links:
         try:
             ready = self._poller.poll(0, _MAX_EVENTS)
         except MemoryError:
-            # Any of them may hold output. Draining an empty pipe does no harm.
+            # Any pipe may hold output. Draining an empty pipe does no harm.
             ready = [(descriptor, READABLE) for descriptor in self._pipes]
         for descriptor, events in ready:
             if events & READABLE and descriptor in self._pipes:

@@ -41,13 +41,13 @@ from shelld_protocol.errors import resource_exhausted, shell_not_found, spawn_fa
 # How often to drop expired shells and unneeded runners.
 _SWEEP_S: Final = 15.0
 
-# A shell is released within this many turns of the event loop after its last process has ended.
+# The turns of the event loop after which a shell without processes is surely released.
 _TURNS_TO_RELEASE: Final = 4
 
 
 class Manager:
     """Calls `on_start`, `on_end` and `on_forget` with every shell that starts, has ended, or is
-    forgotten; and `on_close` before it kills the rest. None of them may raise, except `on_end`.
+    forgotten. Calls `on_close` before it kills the remaining shells. Only `on_end` may raise.
     """
 
     def __init__(
@@ -68,7 +68,8 @@ class Manager:
         self._ids = ShellIds()
         # In start order.
         self._shells: dict[str, Shell] = {}
-        # Shells that run or have processes left, and the number of those that are about to start.
+        # The shells that run or have processes left, and the number of shells that are about to
+        # start.
         self._live: set[Shell] = set()
         self._starting_count = 0
         # Retained shells without processes, in the order in which they became empty.
@@ -168,7 +169,7 @@ class Manager:
         return self.runtime.retention.spool_bytes
 
     async def runner_info(self) -> RunnerInfo | None:
-        """Wait for a runner; return what it reports about itself, or None if none can start."""
+        """Wait for a runner; return its report about itself, or None if no runner can start."""
         return await self.runtime.runner_info()
 
     # -- starting ---------------------------------------------------------------------------
@@ -199,7 +200,7 @@ class Manager:
             self._starting_count -= 1
 
     def attend(self, task: Callable[[], Awaitable[None]]) -> None:
-        """Run a task beside a shell, and again if it fails. It must end with the shell."""
+        """Run a task beside a shell. Run it again if it fails. The task must end with the shell."""
         self.runtime.tasks.start_soon(faults.keep_running, task, "what attends a shell")
 
     def _enter(self, shell: Shell) -> None:
@@ -287,9 +288,9 @@ class Manager:
     # -- ending -----------------------------------------------------------------------------
 
     async def close_session(self, name: str) -> list[Shell]:
-        """Kill a session's shells with all their processes, and forget it. Return the shells.
+        """Kill a session's shells with all their processes. Forget the session. Return the shells.
 
-        Raises `RpcError` (session_not_found) for a session that was never used. The default one
+        Raises `RpcError` (session_not_found) for a session that was never used. The default session
         always exists.
         """
         runtime = self.runtime

@@ -11,8 +11,8 @@ from shelld.process import faults
 class Moment(enum.IntEnum):
     """STARTED: bash has started, or never will.
 
-    ENDED: the outcome is known. A spare shell, or a command that could not start, has no such
-    moment. EMPTY: no process is left.
+    ENDED: the outcome is known. A spare shell, or a command that could not start, never reaches
+    ENDED. EMPTY: no process is left.
     """
 
     STARTED = enum.auto()
@@ -30,7 +30,7 @@ class Moments:
         self._told = 0
 
     def tell(self, moment: Moment) -> None:
-        """Tell `listen` of a moment, unless it knows of this one or of a later one."""
+        """Tell `listen` of a moment, unless it knows of this moment or of a later one."""
         if moment <= self._told:
             return
         self._told = moment

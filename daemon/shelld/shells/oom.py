@@ -1,8 +1,8 @@
 """Reads how many processes the kernel has killed because memory was short.
 
 wait4(2) reports a SIGKILL, but not its sender. The kernel counts the processes that it kills when
-memory runs out: for our own memory cgroup, or else for the machine. If SIGKILL ends a command,
-nobody here has sent it, and the count has increased, `outcome` assumes that the kernel has sent it.
+memory runs out: for our own memory cgroup, or else for the machine. `outcome` assumes that the
+kernel has sent a SIGKILL if shelld has not sent it and the count has increased.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Kills a command's leftover processes if its runner is gone and the keeper cannot kill them.
 
-If a shortage hides the processes that are left, this module names only bash as a survivor, if bash
-still exists.
+A shortage may hide the remaining processes. Then this module names only bash as a survivor, or no
+survivor if bash has ended.
 """
 
 from __future__ import annotations

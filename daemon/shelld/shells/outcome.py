@@ -17,8 +17,9 @@ from shelld_protocol.structs import EndReason
 
 logger = Log("shelld.shells")
 
-# How a command ends if the kernel kills it because memory is short: by SIGKILL, or with this exit
-# code of bash if SIGKILL has ended the process for which bash waited last.
+# The return codes of bash after the kernel has killed a process of the command because memory is
+# short. If the kernel has killed bash: -SIGKILL. If it has killed the process for which bash waited
+# last, bash exits with 128 + SIGKILL.
 _SIGKILLED: Final = (-signal.SIGKILL, 128 + signal.SIGKILL)
 
 # Reasons that hold only if our kill ended the shell, with the event of that kill.

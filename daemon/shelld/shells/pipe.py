@@ -20,21 +20,22 @@ from shelld.output.retention import OutputStream, ShellOutput
 # millisecond's work.
 PUMP_BYTES: Final = 1024 * 1024
 
-# A command that fills its pipe gets a larger one. With fewer hand-overs, large output takes two
+# A command that fills its pipe gets a larger pipe. With fewer hand-overs, large output takes two
 # thirds of the time. Other commands keep the usual size: once a user has many large pipes,
-# Linux gives that user only tiny ones (pipe-user-pages-soft in pipe(7): 64 MiB in all).
+# Linux gives that user only tiny pipes (pipe-user-pages-soft in pipe(7): 64 MiB in all).
 _USUAL_PIPE_BYTES: Final = 64 * 1024
 _LARGE_PIPE_BYTES: Final = 1024 * 1024
 _MAX_LARGE_PIPES: Final = 16
 
-# `drain` stops after this many empty reads in a row.
+# The number of empty reads in a row after which `drain` stops.
 MAX_ATTEMPTS: Final = 3
 
-# One read of a terminal returns at most 4 KiB. One pump reads this much before others have their
-# turn. A terminal holds more only if its command goes on writing.
+# One read of a terminal returns at most 4 KiB. One pump reads up to 128 KiB before others have
+# their turn. A terminal holds more only if its command goes on writing.
 _TERMINAL_BYTES: Final = 128 * 1024
 
-# If there is no memory to store what a pump has read, it tries this many times, with this pause.
+# If there is no memory to store the bytes that a pump has read, the pump tries up to
+# `MAX_SHORTAGES` times, with this pause.
 MAX_SHORTAGES: Final = 40
 SHORTAGE_PAUSE_S: Final = 0.05
 
@@ -43,7 +44,7 @@ _buffer: Final = memoryview(bytearray(PUMP_BYTES))
 
 
 class Pipe:
-    """Owns `descriptor`, which never blocks, until it is closed."""
+    """Owns `descriptor`, which never blocks, until `close`."""
 
     _large_pipes = 0
 
@@ -72,9 +73,9 @@ class Pipe:
     def _keep(self, size: int) -> None:
         """Store the first bytes of the buffer.
 
-        Only the buffer has these bytes, and the next pump overwrites it. So if there is no memory
-        to store them, this blocks the event loop and tries again, for up to two seconds. Then it
-        raises MemoryError.
+        Only the buffer has these bytes, and the next pump overwrites the buffer. So if there is no
+        memory to store the bytes, this function blocks the event loop and tries again, for up to
+        two seconds. Then it raises MemoryError.
         """
         store = self._stream.store
         start = store.written
@@ -111,7 +112,7 @@ class Pipe:
             before = store.written
             if not self.pump(end - before):
                 break
-            # There may be less: a command can read its own pipe through /proc.
+            # There may be fewer bytes: a command can read its own pipe through /proc.
             attempts = MAX_ATTEMPTS if store.written > before else attempts - 1
 
     def close(self) -> None:

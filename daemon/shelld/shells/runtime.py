@@ -48,8 +48,8 @@ from shelld.shells.supervisor import Supervisor
 from shelld.terminals.input import TerminalInput
 from shelld_protocol.errors import session_closed, shutting_down
 
-# At most this many commands are starting at once. If a thousand come in a burst, the others
-# wait here, where they cost nothing, and the daemon answers other requests meanwhile.
+# The number of commands that may be starting at once. If a thousand commands come in a burst, most
+# of them wait here at no cost, and the daemon answers other requests meanwhile.
 MAX_STARTING: Final = 32
 
 
@@ -129,7 +129,7 @@ class Runtime:
     async def start(self, request: StartRequest) -> Shell:
         """Hand a command to a spare shell or to a runner.
 
-        Waits while `MAX_STARTING` others are being started. Raises OSError, and `RpcError`
+        Waits while `MAX_STARTING` other commands are starting. Raises OSError, and `RpcError`
         (shutting_down, spawn_failed).
         """
         session = self.sessions.get(request.session)
@@ -157,7 +157,7 @@ class Runtime:
             return None
 
     async def runner_info(self) -> RunnerInfo | None:
-        """Wait for a runner; return what it reports about itself, or None if none can start."""
+        """Wait for a runner; return its report about itself, or None if no runner can start."""
         if self._runner_info is None:
             with contextlib.suppress(OSError), anyio.move_on_after(START_TIMEOUT_S):
                 channel = self.pool.acquire()
@@ -172,7 +172,10 @@ class Runtime:
         return self._runner_info
 
     def _start_in(self, spare: Spare, request: StartRequest, session: Session) -> bool:
-        """Let a spare shell run the command. Return False if it cannot. On an error, discard it."""
+        """Let a spare shell run the command. Return False if it cannot.
+
+        Discards the spare shell after a failure.
+        """
         life, shell = spare.life, spare.life.shell
         self._check_open(session)
         launch = spare.launch
@@ -185,11 +188,11 @@ class Runtime:
             working_dir = session.resolve(request.cwd)
             launch.run(session, request)
         except BlockingIOError:
-            # Its pipe has too little room for its lines.
+            # The pipe of the spare shell has too little room for the lines.
             life.discard()
             return False
         except OSError:
-            # Somebody may have killed it.
+            # Somebody may have killed the spare shell.
             life.discard()
             self.spares.note_use(succeeded=False)
             return False
@@ -291,7 +294,7 @@ class Runtime:
             self._shell_is_empty(life)
 
     def _spare_is_empty(self, life: Life) -> None:
-        # It has run no command, and never will.
+        # The spare shell has run no command, and never will.
         try:
             self._lives.discard(life)
         finally:
@@ -321,7 +324,7 @@ class Runtime:
                 self._prepare_after(session)
 
     def _prepare_after(self, session: Session) -> None:
-        """Prepare for the next command of a session whose last one is over."""
+        """Prepare for the next command of a session whose last command is over."""
         # The session may have been closed while a thread parsed its state.
         if self._is_open and self.sessions.is_current(session):
             self._prepare_next(self.spares.command_is_over, session)

@@ -51,7 +51,10 @@ class _Waiter(NamedTuple):
 
 
 class SeenPrompt(NamedTuple):
-    """A prompt, the `activity` of its shell when it was seen, and the time (time.monotonic())."""
+    """A prompt, with the `activity` of its shell and the time when the prompt was seen.
+
+    The time is of time.monotonic().
+    """
 
     prompt: Prompt
     activity: tuple[int, float]
@@ -108,7 +111,7 @@ class Shell:
     exit_code: int | None = field(default=None, init=False)
     signal: str | None = field(default=None, init=False)
     usage: CommandUsage = field(default=NO_USAGE, init=False)
-    # Pids that were alive after bash had ended, at the last look.
+    # Pids that were alive after the end of bash, as last reported.
     leftover: list[int] = field(init=False)
     # Whether bash left any processes when it ended.
     left_processes: bool = field(default=False, init=False)
@@ -118,9 +121,9 @@ class Shell:
     reason: EndReason | None = field(default=None, init=False)
     # (errno, what) if nothing could be started.
     failure: tuple[int, str] | None = field(default=None, init=False)
-    # Whether its call was answered while it ran.
+    # Whether its call was answered while the command ran.
     released: bool = field(default=False, init=False)
-    # The prompt that caused this, if one did.
+    # The prompt that caused this answer, if a prompt did.
     released_at: SeenPrompt | None = field(default=None, init=False)
     created_at: float = field(init=False)
     started_at: float | None = field(default=None, init=False)
@@ -185,7 +188,7 @@ class Shell:
 
     @property
     def activity(self) -> tuple[int, float]:
-        """A value that changes when something is written, by the command or to it."""
+        """A value that changes when the command writes output or gets input."""
         return self.output.written, 0.0 if self.input is None else self.input.written_at
 
     @property
@@ -242,11 +245,10 @@ class Shell:
                     self._waiters.remove(waiter)
 
     async def wait_for_news(self, deadline: float, written: int | None = None) -> bool:
-        """Wait until the command writes something or the shell ends; return whether one of them has
-        happened.
+        """Wait until the command writes something or the shell ends. Return False at the deadline.
 
         `deadline` is a moment of the event loop's clock. `written`: how much the command had
-        written when the caller last looked. By default, the caller has seen all of it.
+        written when the caller last read its output. By default, only new output counts.
         """
         before = self.output.written if written is None else written
 
@@ -271,8 +273,8 @@ class Shell:
     def release(self) -> bool:
         """Move the command to the background, without its limits. Does not wait.
 
-        A command that has not started yet moves there once it runs. Returns False if it has ended,
-        or is being ended.
+        A command that has not started yet moves there once it runs. Returns False if the command
+        has ended, or is being ended.
         """
         is_possible = self.owner is not None and not self.has_ended and self.owner.release()
         self.notify()
@@ -307,7 +309,7 @@ class Shell:
         self._began = time.monotonic()
 
     def assign(self, shell_id: str, request: StartRequest, working_dir: str) -> None:
-        """Fill in what the request says."""
+        """Copy the values of a request."""
         self.id = shell_id
         self.command = request.command
         self.working_dir = working_dir
@@ -321,7 +323,7 @@ class Shell:
         self.in_foreground = request.in_foreground
 
     def shorten(self) -> None:
-        """Cut a long command or description to what `list_shells` shows."""
+        """Cut a long command or description to the length that `list_shells` shows."""
         self.command = beginning(self.command)
         if self.description is not None:
             self.description = beginning(self.description)
@@ -346,7 +348,7 @@ class Shell:
         self._lasted = time.monotonic() - self._began
 
     def end(self, wait_status: int, kill_event: ShellEvent | None) -> None:
-        """Settle the outcome. `kill_event`: why we killed it, if we did."""
+        """Settle the outcome. `kill_event`: why we killed the command, if we did."""
         code = os.waitstatus_to_exitcode(wait_status)
         if code >= 0:
             self.exit_code = code
@@ -363,7 +365,7 @@ def _is_met(waiter: _Waiter) -> bool:
     try:
         return waiter.condition()
     except Exception:
-        # The waiter checks it again, and gets the exception.
+        # The waiter checks the condition again, and gets the exception.
         return True
 
 

@@ -4,21 +4,21 @@ Starts a spare shell and gives it its command. A spare shell restores the state 
 runs one command. It gets a supervisor when it starts. The same supervisor later supervises the
 command.
 
-If the session has changed since then, the spare shell is told what differs, together with its
-command. A spare shell that has restored the state of a new session can serve any session that was
-not configured. Any other one serves its own session only: a command can read the environment with
-which its bash has started, and must not find that of another session there.
+If the session has changed since then, the daemon sends lines with the differences before the
+command runs. A spare shell that has restored the state of a new session can serve any session that
+was not configured. Any other spare shell serves its own session only: a command can read the
+environment with which its bash has started, and must not read the environment of another session.
 
 A spare shell is ``bash -c PLACEHOLDER``. The last line of its startup file reads a pipe to its end,
 and so makes bash wait. Bash keeps a pointer to its argument, and reads the argument only after that
-line. So the daemon writes the command over the argument, where execve(2) has put it in memory
-(`arg_start` in proc(5)), and then closes the pipe. The command sees what it would see in a newly
-started bash: the same `$0`, `$-` and traces, and the same wording and line numbers in errors.
-docs/sessions.md lists the exceptions.
+line. So the daemon overwrites the argument with the command, in the memory where execve(2) has put
+the argument (`arg_start` in proc(5)). Then it closes the pipe. The command sees what it would see
+in a newly started bash: the same `$0`, `$-` and traces, and the same wording and line numbers in
+errors. docs/sessions.md lists the exceptions.
 
-To write there, the daemon needs the rights of a debugger. A process has them over its descendants,
-unless the system forbids it (ptrace(2), "Ptrace access mode checking"). If it does, there are no
-spare shells.
+To write into the memory of bash, the daemon needs the rights of a debugger. A process has these
+rights over its descendants, unless the system forbids it (ptrace(2), "Ptrace access mode
+checking"). On a system that forbids it, there are no spare shells.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def has_signals(status: bytes) -> bool:
     """Whether signals that can end a process are pending, from its /proc/PID/status.
 
     For most of these signals the kernel makes SIGKILL pending for each thread. Signals that write a
-    core file stay pending for the process. So this checks both.
+    core file stay pending for the process. So this checks the thread and the process.
     """
     found = _PENDING.search(status)
     pending = 0 if found is None else int(found[1], 16) | int(found[2], 16)
@@ -92,7 +92,7 @@ class SpareLaunch(Launch):
     def __init__(self, session: Session, bash: str) -> None:
         super().__init__(session, bash)
         self.state = session.state
-        # When it was started (time.monotonic()), and how long that took.
+        # When it was started (time.monotonic()), and how long the start took.
         self.since = time.monotonic()
         self.start_took = math.inf
         # Whether bash runs, and whether it can take its command.
@@ -121,7 +121,7 @@ class SpareLaunch(Launch):
         self._env[b"BASH_ENV"] = b"/proc/self/fd/%d" % _PRELUDE
         last_word = self._env.get(b"_", b"bash")
         self._add_file(waiting_prelude(self.state, _PRELUDE, self._withheld, last_word))
-        # It waits for its last lines from this pipe.
+        # Bash waits for its last lines from this pipe.
         read, self._pipe = os.pipe()
         self._theirs.append(read)
         self._theirs.append(self._pipe)
@@ -131,7 +131,7 @@ class SpareLaunch(Launch):
 
     @property
     def session_name(self) -> str | None:
-        """The only session that it can serve; None if it can serve all that are not configured."""
+        """The only session that it can serve; None if it can serve all that were not configured."""
         return self._session.name
 
     def bash_runs(self, pid: int) -> None:
@@ -180,9 +180,9 @@ class SpareLaunch(Launch):
             and not request.open_stdin
             and (request.cwd is None or request.cwd == session.cwd)
             and len(to_bytes(request.command)) <= MAX_COMMAND_BYTES
-            # A bash that starts with such a command takes it as options.
+            # A new bash would read such a command as options.
             and not request.command.startswith(("-", "+"))
-            # In a trap on EXIT, this variable is right only in a bash that has run nothing before.
+            # In a trap on EXIT, BASH_COMMAND is right only in a bash that has run nothing before.
             and "BASH_COMMAND" not in request.command
             and self.can_serve(session)
             and (not goes_elsewhere(self.state, session.state) or _can_enter(session))
@@ -214,11 +214,10 @@ class SpareLaunch(Launch):
         self.is_waiting = False
 
     def is_in_place(self, session: Session, request: StartRequest) -> bool:
-        """Whether this bash is in the directory to which the path of the request leads, or will be
-        told to go there.
+        """Whether this bash can run the command in the directory that the request means.
 
-        False if the directory of this bash was deleted, or if bash is to stay there and the
-        directory was renamed or replaced. Raises OSError if the bash is gone.
+        False if the directory of this bash was deleted. If bash is to stay in its directory, also
+        false if the path of the request no longer leads there. Raises OSError if the bash is gone.
         """
         will_go = goes_elsewhere(self.state, session.state)
         if not (will_go or self._cwd) and request.cwd is None:

@@ -1,8 +1,8 @@
 """Decides which sessions get spare shells, and how many. Pure: the caller passes the time.
 
 A spare shell costs as much as the start that it saves, only earlier. So spare shells start even
-while other programs keep the processors busy. But while shelld's own commands do so, the start of a
-spare shell would delay them.
+while other programs keep the processors busy. But while shelld's own commands keep the processors
+busy, the start of a spare shell would delay these commands.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ class SparePolicy(Struct, eq=False):
     # Spare shells younger than this do not make room for others. Otherwise sessions that take turns
     # would end each other's spare shells before they are used.
     min_age_s: float = 15.0
-    # A command follows another at once if the pause between them is shorter than this many times
-    # the fastest start of a spare shell. Then `in_a_row` spare shells wait, and they start while a
-    # command runs. Otherwise none starts while a command runs.
+    # A command follows another *at once* if the pause between them is shorter than this number of
+    # starts of a spare shell, by the fastest start. Then `in_a_row` spare shells wait, and they
+    # start while a command runs. Otherwise no spare shell starts while a command runs.
     starts_between: float = 10
     in_a_row: int = 2
     # After this many consecutive failures, assume that the system forbids spare shells.
     max_failures: int = 3
-    # When the last command of each session ended, in this order.
+    # When the last command of each session ended, in the order of these times.
     _used_at: dict[str | None, float] = {}
     _fastest_start_s: float | None = None
     _failures: int = 0
@@ -56,8 +56,8 @@ class SparePolicy(Struct, eq=False):
     def command_is_over(self, name: str | None) -> bool:
         """Note the end of a command. Return whether its session gets spare shells of its own.
 
-        It does if it was already among the `limit` sessions used last. If more sessions take turns,
-        others would end its spare shell before its next command.
+        A session gets them if it was already among the `limit` sessions used last. If more sessions
+        take turns, the others would end its spare shell before its next command.
         """
         recent = itertools.islice(reversed(self._used_at), self.limit)
         is_frequent = name in recent
@@ -82,13 +82,13 @@ class SparePolicy(Struct, eq=False):
     # -- decisions --------------------------------------------------------------------------
 
     def follows_at_once(self, name: str | None) -> bool:
-        """Whether a command of this session that comes now follows another at once."""
+        """Whether a command that this session gets now would follow another at once."""
         pause = self.clock() - self._used_at.get(name, -math.inf)
         return pause < self.starts_between * (self._fastest_start_s or 0)
 
     @property
     def max_running(self) -> int:
-        """No spare shell starts while this many commands run in the foreground."""
+        """The number of foreground commands at which no spare shell starts any more."""
         return max(4, 2 * self.processors)
 
     def one_that_gives_way(self, waiting: Sequence[W]) -> W | None:

@@ -1,7 +1,7 @@
 """Owns the spare shells, and chooses one for each command.
 
 `spare` knows how a spare shell waits and takes its command; `spare_policy` decides which sessions
-get one.
+get spare shells.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ MAX_START_WAIT_S: Final = 0.25
 class Spares:
     """The spare shells that wait. With `policy.limit` 0, there are none.
 
-    `start` starts one. A shortage raises no OSError here: without a spare shell, a command gets a
-    new bash.
+    `start` starts a spare shell. A shortage raises no OSError here: without a spare shell, a
+    command gets a new bash.
     """
 
     def __init__(
@@ -88,9 +88,9 @@ class Spares:
         return sum(1 for _ in itertools.islice(running, most)) == most
 
     def _provide(self, session: Session, count: int) -> None:
-        """Start spare shells until this many wait for a session, as far as the policy allows.
+        """Start spare shells until `count` wait for a session, as far as the policy allows.
 
-        Those in the state of a new session wait for any session that was not configured.
+        Spare shells in the state of a new session wait for any session that was not configured.
         """
         if session.state is session.base and self._starts_as_others(session):
             session = self._any_session
@@ -128,7 +128,7 @@ class Spares:
             return None
 
         def rank(spare: Spare) -> tuple[bool, int]:
-            # Prefer a spare shell that is ready, then one that must be told little.
+            # Prefer a spare shell that is ready, then one that needs few lines.
             return not spare.launch.is_ready, len(session.lines_from(spare.launch.state) or b"")
 
         spare = min(suitable, key=rank)
@@ -153,7 +153,7 @@ class Spares:
             launch.look()
         if shell.is_empty and shell.failure is None:
             self.note_use(succeeded=False)
-        # Other tasks have run meanwhile, so it may no longer suit.
+        # Other tasks have run meanwhile, so the spare shell may no longer suit.
         return launch.is_ready and spare.suits(session, request)
 
     def note_use(self, *, succeeded: bool) -> None:

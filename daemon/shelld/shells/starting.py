@@ -23,7 +23,7 @@ async def wait_for_start(shell: Shell) -> None:
 
 
 def started_pid(shell: Shell) -> int:
-    """Return the pid of a command that is not pending. Raises `RpcError` if it never had one."""
+    """Return the pid of a command that is not pending. Raises `RpcError` if it never had a pid."""
     raise_failure(shell)
     if shell.pid is None:
         # If `reason` is None, a kill came before the start. Otherwise the runner was lost, perhaps

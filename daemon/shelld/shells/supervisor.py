@@ -21,7 +21,7 @@ from shelld.shells.links import SHORTAGE_PAUSE_S
 from shelld.shells.moments import Moment
 from shelld.shells.orphans import kill_orphans
 
-# If a deadline is noticed more than this long after it passed, the daemon itself was suspended.
+# If the daemon notices a deadline later than this, the daemon itself was suspended.
 PAUSE_S: Final = 1.0
 
 # The deadlines that other processes must meet.
@@ -73,7 +73,8 @@ class Supervisor:
                 # `_advance` wakes waiters first, so the answer goes out before the clean-up.
                 await self._links.wait(self._advance, life.deadlines.next)
             if self._links.is_shortage:
-                # Not a failure of this command. What has arrived can be read later.
+                # The command has not failed. Output and messages that have arrived can be read
+                # later.
                 await faults.pause(SHORTAGE_PAUSE_S)
             if life.has_orphans:
                 shell = life.shell
@@ -94,7 +95,7 @@ class Supervisor:
             self.life.take(Event.ORPHANS_KILLED)
 
     def _advance(self) -> bool:
-        """Process what has arrived. Return whether the wait is over."""
+        """Process the output and messages that have arrived. Return whether the wait is over."""
         life = self.life
         if not life.is_over:
             self._read()
@@ -122,7 +123,7 @@ class Supervisor:
                 # The other process may have been suspended, too. Give it more time.
                 deadlines.set(name, PAUSE_S)
                 continue
-            # Something that has arrived in time may be unread, and may postpone the deadline.
+            # Output or a message that arrived in time may be unread, and may postpone the deadline.
             self._read()
             if deadlines.take(name):
                 self.life.take(name)
@@ -141,7 +142,7 @@ class Supervisor:
                 try:
                     messages = channel.receive()
                 except MemoryError:
-                    # The channel keeps what it cannot return.
+                    # The channel keeps the messages that it cannot return.
                     await faults.pause(SHORTAGE_PAUSE_S)
                     continue
                 if messages is None:
