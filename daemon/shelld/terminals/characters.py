@@ -25,7 +25,7 @@ _CIRCLED: Final = (
 
 def is_mark(character: str) -> bool:
     """Whether a character has no width, and so belongs to the character before it."""
-    # Before this character, only the soft hyphen is a format character, and it has a width.
+    # Below U+0300, only the soft hyphen is a format character, and it has a width.
     if character < "\u0300" or character in _SHOWN:
         return False
     return unicodedata.category(character) in _WITHOUT_WIDTH or any(

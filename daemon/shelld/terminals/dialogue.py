@@ -88,7 +88,7 @@ def pasted(data: bytes) -> bytes:
     """Return data in the brackets of a paste, without anything that would close the brackets."""
     kept = bytearray()
     for part in data.split(b"~"):
-        # A removal may join other bytes to a closing bracket, so check the end after each part.
+        # The bytes around a removed bracket may form a new one, so check the end after each part.
         kept += part + b"~"
         if kept.endswith(PASTE_END):
             del kept[-len(PASTE_END) :]

@@ -1,8 +1,8 @@
 """Writes to the standard input of a command while the command runs.
 
-Owns the bytes that wait for the program to read. Writes to one command happen whole and in order,
-and never block. This module also owns the descriptor of a pipe. The descriptor of a terminal
-belongs to the terminal's output.
+Owns the queue of bytes for which the pipe or terminal of the program has no room. Writes to one
+command happen whole and in order, and never block. This module also owns the descriptor of a pipe.
+The descriptor of a terminal belongs to the terminal's output.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Input:
 
     @property
     def pending_bytes(self) -> int:
-        """The bytes that the program's pipe or terminal has not taken yet."""
+        """How many bytes the program's pipe or terminal has not taken yet."""
         return len(self._queue)
 
     @property
@@ -98,7 +98,7 @@ class Input:
         self.flush()
 
     def watch_with(self, watch: Callable[[bool], None]) -> None:
-        """Call `watch(True)` when input begins to wait for room; `watch(False)` when none waits.
+        """Call `watch(True)` when input begins to wait for room, `watch(False)` when it stops.
 
         If input waits already, call `watch(True)` now. If `watch` raises OSError or MemoryError, it
         is called again at the next `flush`.
@@ -270,7 +270,7 @@ class TerminalInput(Input):
         """Answer the question about the cursor that was asked at `offset`.
 
         If the position is not known (None), this question gets no answer. Earlier questions that
-        are still open never get one.
+        are still open never get an answer.
         """
         for each in self._answers:
             if each.report is None and each.offset <= offset:

@@ -7,7 +7,7 @@ from typing import Final
 
 _ESCAPE: Final = b"\x1b"
 
-# Keys that take no modifier but M- (Meta), except in S-Tab and C-Space.
+# Keys that take only the modifier M- (Meta). The exceptions are S-Tab and C-Space.
 _PLAIN: Final = {
     "Enter": b"\r",
     "Escape": _ESCAPE,

@@ -18,7 +18,7 @@ from shelld_protocol.errors import invalid_params
 MAX_LINE_BYTES: Final = 4_095
 _RETURN: Final = 0x0D
 _NEWLINE: Final = 0x0A
-# How many bytes of a line, passed on or not, to remember: more than the guard follows.
+# How many bytes to remember of each part of a line: more than the guard follows.
 MAX_KEPT: Final = 64 * 1024 + 1
 # The bytes of a UTF-8 character after its first byte.
 _CONTINUATION: Final = range(0x80, 0xC0)
@@ -93,8 +93,8 @@ def edit(line: Line, data: bytes, modes: Modes, *, ignores_interrupt: bool = Fal
     """Return the result of typing `data`, which comes from `received`, after `line`.
 
     Outside of line mode, a program edits its line itself, usually with the same keys. A carriage
-    return then ends a line, too, and the interrupt key is the only key for a signal that drops the
-    line. `ignores_interrupt`: the program ignores that key.
+    return then ends a line, too. Of the keys for signals, only the interrupt key drops the line.
+    `ignores_interrupt`: the program ignores that key.
     """
     signals = {modes.intr, modes.quit, modes.susp}
     swallowed = {modes.start, modes.stop, *signals}

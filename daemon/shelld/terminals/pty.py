@@ -19,12 +19,14 @@ from typing import Final, NamedTuple
 
 from shelld_protocol.errors import RpcError, resource_exhausted, unavailable
 
-# Lets the line editor of the kernel erase a whole character of UTF-8. `termios` has no name for it.
+# The mode in which the kernel's line editor erases whole characters of UTF-8. `termios` has no name
+# for this mode.
 _IUTF8: Final = 0o40000
 # Some versions of Python have no name for these.
 _IUCLC: Final = 0o1000
 _ECHOKE: Final = 0o4000
-# Opens the slave side of a master, wherever devpts is mounted. `termios` has no name for it.
+# The request of ioctl(2) that opens the slave side of a master, wherever devpts is mounted.
+# `termios` has no name for this request.
 _TIOCGPTPEER: Final = 0x5441
 # The kernel's error if all pseudo-terminals are in use (/proc/sys/kernel/pty/max).
 _NO_MORE: Final = errno.ENOSPC

@@ -12,7 +12,7 @@ from typing import Final
 
 from shelld.terminals.characters import is_in_word, is_mark
 
-# Each inserts the next character, even if that is a key.
+# Each of these keys inserts the next character, even if that character is a key.
 QUOTES: Final = "\x11\x16"
 # Escape sequences, Escape with the character after it, and all control characters except tabs and
 # newlines. A quoted control character is one key.
@@ -33,7 +33,7 @@ class _Line:
         self.joins_kills = False
 
     def _last(self) -> int:
-        """Return where the last character before the cursor begins. Its marks belong to it."""
+        """Return where the last character before the cursor begins. It includes its marks."""
         place = len(self.before) - 1
         while place > 0 and is_mark(self.before[place]):
             place -= 1
@@ -238,6 +238,6 @@ def edited(pieces: Sequence[str], *, is_typed_ahead: bool = False) -> str | None
 
 
 def longest_line(pieces: Sequence[str]) -> int:
-    """Return the length up to which keys that insert text again may extend a line."""
+    """Return the maximum length of a line. Keys that insert killed text may extend it so far."""
     quoted = sum(map(_is_quoted, pieces[1::2]))
     return 1_000 + 2 * (sum(map(len, pieces[::2])) + quoted)

@@ -30,9 +30,10 @@ class TypedLine(NamedTuple):
     """The line that is being typed into a command, as far as it is known.
 
     `keys`: the line with all its keys, or the end of a long line. `starts`: offsets in `keys` at
-    which a line may begin, because a program may have read the bytes before. `is_collected`: False
-    if a program other than a shell may have read a part of `keys`. `script`: the lines before this
-    line, if they are the beginning of a shell command that is not complete yet.
+    which a line may begin, because a program may have read the bytes before the offset.
+    `is_collected`: False if a program other than a shell may have read a part of `keys`. `script`:
+    the lines before this line, if they are the beginning of a shell command that is not complete
+    yet.
 
     `kernel_line`: the line as the kernel's line editor holds it. `was_in_line_mode`: whether the
     terminal collected lines when input was last typed. `has_secret`: whether a part of the line, or
@@ -61,7 +62,8 @@ class TypedLine(NamedTuple):
 
     def kernel_line_under(self, now: Modes) -> Line:
         """Return the line that the kernel's editor holds, given the current modes."""
-        # What was typed before line mode began went to the program at once, without the editor.
+        # Bytes that were typed before line mode began went to the program at once, without the
+        # editor.
         return Line() if now.line_mode and not self.was_in_line_mode else self.kernel_line
 
 
@@ -74,9 +76,9 @@ class Typed(NamedTuple):
 
     `is_passed_on`: the program may read the rest before the line ends. `parts`: for each pasted or
     quoted newline, the text from the previous newline, or from the start of the line, up to this
-    one. Readline adds such a newline to its line, but another program may end its line there. The
-    next part is the beginning of the rest up to the last such newline. If the rest is too long and
-    loses its beginning, `parts` also has the whole rest.
+    newline. Readline adds a pasted or quoted newline to its line, but another program may end its
+    line there. If the rest has such newlines, `parts` also has the rest up to the last of them. If
+    the rest is too long and loses its beginning, `parts` also has the whole rest.
     """
 
     lines: list[bytes | None]
@@ -205,7 +207,10 @@ def _edited_by_kernel(line: bytes) -> Iterator[str]:
 
 
 def _between_unknown(pieces: Sequence[str]) -> Iterator[str]:
-    """Yield each part between unknown keys, which may drop the line, as readline edits it."""
+    """Yield each part between unknown keys, as readline edits the part.
+
+    An unknown key may drop the line.
+    """
     start = 0
     for number in range(1, len(pieces), 2):
         if not edits(pieces[number]):
