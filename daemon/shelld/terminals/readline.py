@@ -33,7 +33,7 @@ class _Line:
         self.joins_kills = False
 
     def _last(self) -> int:
-        """Return where the last character before the cursor begins. It includes its marks."""
+        """Return where the last character before the cursor begins. Its marks belong to it."""
         place = len(self.before) - 1
         while place > 0 and is_mark(self.before[place]):
             place -= 1
@@ -238,6 +238,6 @@ def edited(pieces: Sequence[str], *, is_typed_ahead: bool = False) -> str | None
 
 
 def longest_line(pieces: Sequence[str]) -> int:
-    """Return the maximum length of a line. Keys that insert killed text may extend it so far."""
+    """Return the maximum length of a line: keys that insert killed text could extend it for ever."""
     quoted = sum(map(_is_quoted, pieces[1::2]))
     return 1_000 + 2 * (sum(map(len, pieces[::2])) + quoted)

@@ -31,7 +31,7 @@ def _advice(error: RpcError, request: RequestContext, params: dict[str, Any]) ->
         if error.data["expired"]:
             return "It ended long ago, and its output is no longer kept"
         ids = [shell.id for shell in request.daemon.manager.list_shells()]
-        # Newest first: models mean the newest shells.
+        # Newest first: a model usually means one of the newest shells.
         return f"Shells: {listed(reversed(ids))}" if ids else "There are no shells"
     if error.kind is ErrorKind.STDIN_CLOSED and error.data.get("reason") == "not_open":
         return _WITHOUT_TERMINAL

@@ -1,7 +1,7 @@
 """The base class of tools: validation, schemas, and an `execute` that always returns a result.
 
 A tool describes itself (`name`, `description`, `category`, `parameters`) and does its work in
-`_execute`, which gets valid parameters with defaults filled in. Whatever happens there (an
+`_execute`, which gets valid parameters with defaults filled in. Whatever happens in `_execute` (an
 exception, a timeout, an invalid result), the caller gets a `ToolResult`.
 """
 
@@ -161,7 +161,7 @@ class BaseTool(abc.ABC):
         return self.to_schema("anthropic")
 
     def to_langchain_tool(self, context: ExecutionContext | None = None) -> StructuredTool:
-        """Return a LangChain tool that executes this one in `context`. See
+        """Return a LangChain tool that executes this tool in `context`. See
         `shelld.tools.langchain`.
 
         Raises ImportError without the extra ``langchain``.

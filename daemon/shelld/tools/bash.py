@@ -48,7 +48,7 @@ DEFAULT_START_WAIT_MS: Final = 30_000
 
 
 class BashToolParams(BashParams):
-    """With `run_in_background`, a model can wait for a server in the call that starts it."""
+    """With `run_in_background`, a model can start a server and wait for it in one call."""
 
     wait: Wait | None = None
     until: Until | None = None
@@ -63,7 +63,7 @@ class BashTool(ExecutionTool):
     A subclass may have other limits. Its `DEFAULT_TIMEOUT_MS` replaces the daemon's default and the
     default `timeout` of a context. A subclass with another `name` needs other `aliases`.
 
-    A failed command is a failed result. Its error is a sentence followed by the output.
+    A failed command is a failed result. The error is a sentence, followed by the output.
     """
 
     DEFAULT_TIMEOUT_MS: ClassVar[int] = DEFAULT_TIMEOUT_MS
@@ -208,7 +208,7 @@ read it. Prefer commands that print little."""
             return await run_for_answer(request, bash_params, result, self._default_ms(context))
 
     def _default_ms(self, context: ExecutionContext) -> int | None:
-        """Return the default timeout of a command; None for the daemon's."""
+        """Return the default timeout of a command; None for the default of the daemon."""
         own = None if self.DEFAULT_TIMEOUT_MS == DEFAULT_TIMEOUT_MS else self.DEFAULT_TIMEOUT_MS
         is_default = own is not None and context.timeout == _CONTEXT_TIMEOUT_S
         if is_default or math.isinf(context.timeout):

@@ -32,8 +32,8 @@ from shelld_protocol.tools import ExecutionContext, ToolResult
 
 NO_NEW_OUTPUT: Final = "(no new output)"
 
-# Characters to show per stream if the shell has ended and no line matched. They often tell why it
-# ended.
+# How many of the last characters of each stream to show if the shell has ended and no line matched.
+# They often tell why the shell ended.
 MAX_LAST_CHARACTERS: Final = 1_000
 
 # How much of a line, and how many ports, a model sees.
@@ -92,7 +92,8 @@ class BashOutputTool(ShellTool):
         self, request: RequestContext, context: ExecutionContext, params: dict[str, Any]
     ) -> ToolResult:
         read_params = BashOutputParams(**params)
-        # Round only after `min`: in milliseconds, a large timeout is infinite, and has no integer.
+        # Round only after `min`: in milliseconds, a large timeout may be infinite, and `round`
+        # would fail.
         read_params.wait = round(min(read_params.wait, context.timeout * 1000))
         limit = min(MAX_OUTPUT_SIZE, context.max_output_size)
         shell = request.looks_at(request.daemon.manager.get(read_params.bash_id))
@@ -168,9 +169,10 @@ async def _lines(
 async def _without_match(
     shell: Shell, read_params: BashOutputParams, result: BashOutputResult, limit: int
 ) -> str:
-    """If no line matched, return the number of lines and, once the shell has ended, the last lines.
+    """Return the text to show instead of output.
 
-    `limit` is in characters of each stream.
+    If the filter matched no line, the text has the number of skipped lines. If the shell has ended,
+    too, it also has the last lines. `limit` is in characters of each stream.
     """
     if read_params.filter is None or result.stdout or result.stderr:
         return NO_NEW_OUTPUT
@@ -233,7 +235,7 @@ def output_result(
 
 
 def status_lines(result: BashOutputResult) -> list[str]:
-    """Return the lines below the output. If the shell waits for input, the last one says so."""
+    """Return the lines below the output. If the shell waits for input, the last line says so."""
     status: str = result.status
     if result.is_stopped:
         status += ", stopped by a signal"

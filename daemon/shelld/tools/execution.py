@@ -126,7 +126,7 @@ class ExecutionTool(BaseTool):
                 discard=lambda _result: self._discard(request),
             )
         except Exception as error:
-            # Leave out the text of an unexpected exception, which can be anything.
+            # The text of an unexpected exception can be anything, so leave it out.
             answer = answer_for(error, f"the tool {self.name}")
             return ToolResult.fail(answer.message, **answer.data)
 
@@ -143,7 +143,7 @@ class ExecutionTool(BaseTool):
 class ShellTool(ExecutionTool):
     """A tool for an existing shell.
 
-    It waits no longer than its parameter `wait` and the timeout of the context say.
+    It waits no longer than its parameter `wait`, and no longer than the timeout of the context.
     """
 
     @property

@@ -30,7 +30,7 @@ from shelld_protocol.shell_methods import BashOutputParams
 from shelld_protocol.structs import MAX_WAIT_MS
 from shelld_protocol.tools import ExecutionContext, ToolParameter, ToolResult
 
-# A program that has written nothing for this long has probably answered.
+# A program that has been silent for this time has probably finished its answer.
 QUIET_MS: Final = 300
 DEFAULT_INPUT_WAIT_MS: Final = 5_000
 DEFAULT_SCREEN_WAIT_MS: Final = 1_000
@@ -99,7 +99,7 @@ class BashInputTool(_TerminalTool):
 
     @cached_property
     def _parameters(self) -> Sequence[ToolParameter]:
-        # The method also takes the id of a request instead, but a model knows no such ids.
+        # The method also takes the id of a request instead, but a model does not know those ids.
         return [
             replace(each, required=True) if each.name == "bash_id" else each
             for each in super()._parameters
@@ -176,7 +176,8 @@ class BashScreenTool(_TerminalTool):
         self, request: RequestContext, context: ExecutionContext, params: dict[str, Any]
     ) -> ToolResult:
         screen_params = ReadScreenParams(**params)
-        # Round only after `min`: in milliseconds, a large timeout is infinite, and has no integer.
+        # Round only after `min`: in milliseconds, a large timeout may be infinite, and `round`
+        # would fail.
         screen_params.wait = round(min(screen_params.wait, context.timeout * 1000))
         limit = min(MAX_OUTPUT_SIZE, context.max_output_size)
         screen = await read_screen(request, screen_params)

@@ -1,7 +1,7 @@
 """``to_langchain_tool``: makes a LangChain tool from a tool.
 
-The LangChain tool can be called from any event loop. A synchronous call executes it on a new event
-loop. If the caller's thread already has an event loop, the new one runs in another thread.
+The LangChain tool can be called from any event loop. A synchronous call executes the tool on a new
+event loop. If the caller's thread already has an event loop, the new one runs in another thread.
 """
 
 from __future__ import annotations
