@@ -17,7 +17,7 @@ from shelld.sessions.variables import LIKE_OTHERS, OWN_VARIABLES
 
 # Running more lines would take longer than starting another bash.
 _MAX_BYTES: Final = 16 * 1024
-# Comparing more variables would delay other requests. Up to here, it takes less than a millisecond.
+# Comparing this number takes less than a millisecond. Comparing more would delay other requests.
 _MAX_VARIABLES: Final = 2_000
 _OF_ONE_BASH: Final = OWN_VARIABLES - LIKE_OTHERS
 # Changing these variables also affects bash itself: its messages, its options or its start.
@@ -69,8 +69,8 @@ def _size(state: ShellState) -> int:
 
 def _has_same_functions(before: ShellState, after: ShellState) -> bool:
     """Whether both have the same functions in their environments."""
-    # Functions that the first state has from the daemon's own environment are not in `functions`,
-    # so they cannot be compared.
+    # Functions that a new session has from the daemon's own environment are not in `functions`, so
+    # they cannot be compared.
     has_listed = bool(before.definitions) or len(before.function_names) == len(before.functions)
     is_same = before.functions == after.functions and before.private == after.private
     return is_same and has_listed

@@ -80,7 +80,7 @@ def hides_options(dump: bytes) -> bool:
 
 
 def has_lost_functions(dump: bytes) -> bool:
-    """Whether bash could not read back one of the functions that it has printed in this dump."""
+    """Whether the dump has a function that bash has printed, but could not read back."""
     parts = _parts(dump)
     return parts is not None and parts[_LOST] != b""
 

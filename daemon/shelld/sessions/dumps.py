@@ -19,7 +19,7 @@ CAN_RECORD: Final = os.path.isdir("/proc/self/fd")
 
 
 class DumpFiles:
-    """Has as many files as the largest number of commands ever recorded at the same time.
+    """Opens another file only if all the others are in use.
 
     `own_directory`: a path to the daemon's own directory. With ".", every directory counts as the
     daemon's own.

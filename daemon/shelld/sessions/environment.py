@@ -12,7 +12,8 @@ from typing import Final, NamedTuple
 
 from shelld.process.options import EnvironmentMode
 
-# What programs need to find their files, to name their user, and to write in the user's language.
+# The variables that programs need to find their files, to name their user, and to write in the
+# user's language.
 CORE: Final = (
     *("HOME", "LANG", "LANGUAGE", "LC_*", "LOGNAME", "PATH", "PWD", "SHELL", "SHLVL", "TEMP"),
     *("TERM", "TMP", "TMPDIR", "TZ", "USER"),

@@ -74,7 +74,7 @@ class Mounts:
 
 
 def remote_mounts(mountinfo: bytes) -> frozenset[bytes]:
-    """Return the mount points of remote file systems. `mountinfo` is as in proc(5)."""
+    """Return the mount points of remote file systems. For the form of `mountinfo`, see proc(5)."""
     types: dict[bytes, bytes] = {}
     for line in mountinfo.split(b"\n"):
         mount, separator, source = line.partition(b" - ")

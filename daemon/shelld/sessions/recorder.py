@@ -53,7 +53,10 @@ class Recorder:
         return self._descriptor is not None
 
     def keep(self, *, has_exited: bool) -> None:
-        """Keep the state of a command that was not killed. `has_exited`: no signal has ended it."""
+        """Keep the state of a command that was not killed.
+
+        `has_exited`: bash has exited, and no signal has ended it.
+        """
         kept: Left | Unkept | None = Unkept.SIGNAL
         if has_exited:
             kept = Unkept.UNAVAILABLE if self._descriptor is None else self._keep(self._descriptor)
@@ -72,7 +75,7 @@ class Recorder:
         if self._changes:
             told, dump = split_told(dump)
         if not dump.endswith(self.mark):
-            # Bash has written no dump or only a part of it, or another command has written one.
+            # Bash has written no dump or only a part of it, or another command wrote to the file.
             return Unkept.INCOMPLETE if dump else Unkept.MISSING
         dump = dump.removesuffix(self.mark)
         return self._session.keep(Left(dump, self._started_in, self._changes, told, self.start))

@@ -231,7 +231,10 @@ class Session:
         return self._keep(left, *_parse(left, self.state.option_names))
 
     async def settle(self, left: Left) -> Unkept | None:
-        """Parse a long dump in a thread. Return the reason if a part or all of it is not kept."""
+        """Parse a long dump in a thread.
+
+        If the state or a part of it cannot be kept, returns the reason.
+        """
         try:
             return self._keep(left, *await _parsed(left, self.state.option_names))
         finally:

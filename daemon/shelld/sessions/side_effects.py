@@ -80,7 +80,8 @@ def changes_of(command: str, state: ShellState) -> frozenset[bytes] | None:
     Most commands only start programs, one after the other or in pipelines. After such a command,
     bash need not report its state, so it needs no trap. Without a trap, bash becomes the last
     program, as under ``bash -c``, and a signal that ends this program thus ends bash. Most other
-    commands only assign variables or change the directory. Then bash reports only these.
+    commands only assign variables or change the directory. Then bash reports only the variables and
+    the directory.
     """
     if len(command) > _MAX_CHARACTERS:
         return None

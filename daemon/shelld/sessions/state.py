@@ -56,7 +56,7 @@ class ShellState(Struct, frozen=True):
     # The directory stack.
     pushed: bytes = b""
     aliases: bytes = b""
-    # The options of `set`, in one line. It runs last: a trace would show all lines after it.
+    # The options of `set`, in one line, which runs last: a trace would show all lines after it.
     options: bytes = b""
     later: frozenset[bytes] = frozenset()
     # The names of functions and aliases.

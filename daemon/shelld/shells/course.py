@@ -88,7 +88,7 @@ class Event(enum.StrEnum):
     STOPPED = enum.auto()
     """Bash was stopped by a signal."""
     BASH_EXITED = enum.auto()
-    """Bash has ended. What it has started may be alive."""
+    """Bash has ended. Processes that it has started may be alive."""
     EXITED_EMPTY = enum.auto()
     """Bash has ended, and nothing is left."""
     EMPTY = enum.auto()
@@ -146,15 +146,15 @@ class Action(enum.StrEnum):
     END = enum.auto()
     """Settle the outcome and report it."""
     NOTE_LOST_LEFTOVER = enum.auto()
-    """The runner is lost. The keeper kills what bash has left."""
+    """The runner is lost. The keeper kills the processes that bash has left."""
     AWAIT_KEEPER = enum.auto()
-    """The keeper kills what is left: set KEEPER_DUE."""
+    """The keeper kills the remaining processes: set KEEPER_DUE."""
     STOP_RUNNER = enum.auto()
     """Have an unresponsive runner killed."""
     GIVE_UP_ON_KEEPER = enum.auto()
     """Name the processes that may be alive, or kill orphans."""
     KILL_ORPHANS = enum.auto()
-    """Kill what is left, without the help of a runner or a keeper."""
+    """Kill the remaining processes, without the help of a runner or a keeper."""
 
 
 class Step(NamedTuple):

@@ -140,7 +140,10 @@ class Links:
             raise error
 
     def _watch_input(self, is_full: bool) -> None:
-        """If `is_full`, watch for room, so that `read` passes on queued input; else stop that."""
+        """If `is_full`, watch for room, so that `read` passes on queued input.
+
+        Otherwise stop watching.
+        """
         assert self._input is not None
         descriptor = self._input.descriptor
         try:

@@ -1,7 +1,7 @@
 """The manager owns every shell: nobody else starts, kills or forgets one.
 
-Inside ``async with`` there is a `Runtime`, with a task for each shell. Leaving the block kills what
-still runs, and forgets everything. A manager belongs to the event loop on which it was entered.
+Inside ``async with`` there is a `Runtime`, with a task for each shell. Leaving the block kills all
+shells, and forgets everything. A manager belongs to the event loop on which it was entered.
 
 Invariant: at most `max_shells` shells are running or have processes left; none of those is ever
 evicted.
@@ -175,7 +175,7 @@ class Manager:
     # -- starting ---------------------------------------------------------------------------
 
     async def start(self, request: StartRequest) -> Shell:
-        """Hand a command to a runner, without waiting to hear whether it could be started.
+        """Hand a command to a runner. Does not wait for the start of bash, which may fail.
 
         Raises `RpcError` (resource_exhausted, spawn_failed, shutting_down).
         """

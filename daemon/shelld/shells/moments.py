@@ -26,7 +26,7 @@ class Moments:
 
     def __init__(self, listen: Callable[[Moment], None]) -> None:
         self._listen = listen
-        # The last moment that was told; 0 before the first.
+        # The last moment of which `listen` was told; 0 before the first.
         self._told = 0
 
     def tell(self, moment: Moment) -> None:

@@ -1,4 +1,4 @@
-"""How and why bash ended: as the runner reported, or as assumed if that is unknown."""
+"""How and why bash ended: as the runner reported, or as assumed if nobody has reported it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Outcome:
                 shell.reason = "oom"
 
     def assume_killed(self) -> None:
-        """Count bash as ended by SIGKILL: nobody has reported its end, or it survives."""
+        """Count bash as ended by SIGKILL: nobody has reported its end, or bash survives."""
         self._wait_status, self._was_signalled = signal.SIGKILL, True
 
     def settle(self, shell: Shell, recorder: Recorder | None) -> None:

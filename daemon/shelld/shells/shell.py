@@ -38,7 +38,7 @@ class CommandUsage(Struct, frozen=True):
     max_rss_bytes: int = 0
 
     def in_milliseconds(self) -> Usage:
-        """Return the figures as results have them."""
+        """Return the figures in the form that results have."""
         return Usage(round(self.user_us / 1000), round(self.system_us / 1000), self.max_rss_bytes)
 
 

@@ -39,8 +39,8 @@ class SparePolicy(Struct, eq=False):
     # Spare shells younger than this do not make room for others. Otherwise sessions that take turns
     # would end each other's spare shells before they are used.
     min_age_s: float = 15.0
-    # A command follows another *at once* if the pause between them is shorter than this number of
-    # starts of a spare shell, by the fastest start. Then `in_a_row` spare shells wait, and they
+    # A command follows another *at once* if the pause between them is shorter than the fastest
+    # start of a spare shell, multiplied by this number. Then `in_a_row` spare shells wait, and they
     # start while a command runs. Otherwise no spare shell starts while a command runs.
     starts_between: float = 10
     in_a_row: int = 2
