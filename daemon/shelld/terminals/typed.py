@@ -1,8 +1,8 @@
 """Splits typed input into lines, and lists what a shell may make of each line.
 
 The program may edit its line in ways that cannot be seen from here, such as with the history of a
-shell. This module follows the usual editing keys, and also shows the guard the text between the
-keys.
+shell. This module follows the usual editing keys. It also shows the text between the keys to the
+guard.
 """
 
 from __future__ import annotations

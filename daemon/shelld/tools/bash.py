@@ -63,7 +63,7 @@ class BashTool(ExecutionTool):
     A subclass may have other limits. Its `DEFAULT_TIMEOUT_MS` replaces the daemon's default and the
     default `timeout` of a context. A subclass with another `name` needs other `aliases`.
 
-    A failed command is a failed result. The error is a sentence, followed by the output.
+    If a command fails, the result is a failure. Its error is a sentence, followed by the output.
     """
 
     DEFAULT_TIMEOUT_MS: ClassVar[int] = DEFAULT_TIMEOUT_MS

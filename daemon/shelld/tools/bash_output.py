@@ -171,8 +171,8 @@ async def _without_match(
 ) -> str:
     """Return the text to show instead of output.
 
-    If the filter matched no line, the text has the number of skipped lines. If the shell has ended,
-    too, it also has the last lines. `limit` is in characters of each stream.
+    If the filter matched no line, the text has the number of skipped lines. After the end of the
+    shell, it also has the last lines. `limit` is in characters of each stream.
     """
     if read_params.filter is None or result.stdout or result.stderr:
         return NO_NEW_OUTPUT

@@ -50,7 +50,7 @@ class ToolExecutor:
     async def execute(
         self, tool_name: str, context: ExecutionContext, /, **params: Any
     ) -> ToolResult:
-        """Execute a tool and return its result. An unknown tool is a failed result."""
+        """Execute a tool and return its result. For an unknown tool, the result is a failure."""
         tool = self.registry.get(tool_name)
         if tool is None:
             logger.warning("Unknown tool: %.100s", tool_name)
