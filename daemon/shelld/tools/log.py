@@ -28,7 +28,7 @@ def log_result(tool_name: str, result: ToolResult) -> None:
     if result.success:
         logger.info("Tool %s succeeded", tool_name)
     else:
-        # If an error has a kind, log only the kind: its sentence may quote a parameter.
+        # If an error has a kind, log only the kind, because the error's text may quote a parameter.
         reason = result.metadata.get("kind") or (result.error or "").partition("\n")[0]
         reason = str(reason)[:_MAX_CHARACTERS]
         logger.warning("Tool %s failed: %s", tool_name, reason)

@@ -7,9 +7,9 @@ registered.
 
 from __future__ import annotations
 
-# Import this package before `importlib.metadata`, which imports a submodule of it. At the same
-# moment, another thread may import the package itself for the guard. Python would then refuse one
-# of the two imports, to prevent a deadlock.
+# Import `importlib.resources` first, because `importlib.metadata` imports a submodule of it. While
+# the submodule is imported, another thread may import the package for the guard. Python would then
+# refuse one of the two imports, to prevent a deadlock.
 import importlib.resources  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from collections.abc import Iterable
 from functools import partial
@@ -29,10 +29,11 @@ logger = Log("shelld.plugins")
 
 GROUP: Final = "shelld.tools"
 
-# Time for one plug-in to make its tools. The list of all tools waits for it.
+# How long one plug-in may take to make its tools. The list of all tools waits for each plug-in.
 LOAD_TIMEOUT_S: Final = 5.0
 
-# The maximum number of tools of one plug-in. More are a mistake, such as an endless generator.
+# The maximum number of tools of one plug-in. A plug-in that makes more has a fault, such as an
+# endless generator.
 MAX_TOOLS: Final = 1_000
 
 # A tool in the format of each API.
@@ -40,9 +41,9 @@ Schemas: TypeAlias = dict[ToolFormat, dict[str, Any]]
 
 
 def load_plugins(registry: ToolRegistry) -> list[Schemas]:
-    """Register the tools of all installed plug-ins, in the order of their names.
+    """Register the tools of all installed plug-ins, in the order of the plug-ins' names.
 
-    Returns their schemas. Raises errors that mean a shortage, such as MemoryError.
+    Returns the tools' schemas. Raises errors that mean a shortage, such as MemoryError.
     """
     registered: list[Schemas] = []
     for entry_point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
@@ -60,7 +61,7 @@ def load_plugins(registry: ToolRegistry) -> list[Schemas]:
 
 
 def schemas_of(tool: BaseTool) -> Schemas | None:
-    """Return the schemas of a tool; None, with a log line, if JSON cannot express them."""
+    """Return the schemas of a tool. If JSON cannot express them, log that and return None."""
     try:
         schemas: Schemas = {}
         for name in get_args(ToolFormat):
@@ -81,7 +82,7 @@ def _load(entry_point: EntryPoint) -> list[BaseTool]:
 
     Raises the plug-in's errors, TimeoutError, and RuntimeError ("can't start new thread").
     """
-    # In a thread, because nothing can stop a function that never returns.
+    # Run the plug-in in a thread: if its function never returns, the daemon can go on without it.
     thread = Thread(partial(_tools_of, entry_point))
     thread.start()
     if not thread.join(LOAD_TIMEOUT_S):

@@ -17,7 +17,7 @@ class ToolRegistry:
     _instance: ClassVar[ToolRegistry | None] = None
     _making: ClassVar[threading.Lock] = threading.Lock()
 
-    # No __init__, because each call would run it.
+    # There is no __init__, because each ``ToolRegistry()`` would run it again.
     def __new__(cls) -> ToolRegistry:
         with cls._making:
             if cls._instance is None:
@@ -30,7 +30,7 @@ class ToolRegistry:
     _lock: threading.RLock
     # Tools by their own names, in the order of registration.
     _tools: dict[str, BaseTool]
-    # Every name and alias, with the tool's own name.
+    # For every name and alias: the tool's own name.
     _names: dict[str, str]
 
     @classmethod
@@ -58,7 +58,7 @@ class ToolRegistry:
             self._names.update(names)
 
     def deregister(self, name: str) -> bool:
-        """Remove a tool. Return whether there was one."""
+        """Remove a tool. Return whether the name was registered."""
         with self._lock:
             tool = self.get(name)
             if tool is None:
@@ -71,7 +71,7 @@ class ToolRegistry:
     def get(self, name: str) -> BaseTool | None:
         """Return a tool, or None.
 
-        A program may pass on any JSON value that a model gave as `name`, even a list.
+        `name` may be any JSON value, even a list, because a model may have written it.
         """
         with self._lock:
             try:

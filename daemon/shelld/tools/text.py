@@ -25,7 +25,7 @@ def output_of(shell: Shell, stdout: str, stderr: str = "") -> str:
 def excerpt_readers(
     shell: Shell, limit: int, ends: Mapping[StreamName, int] | None = None
 ) -> dict[StreamName, ExcerptReader]:
-    """Return readers of both streams that together get at most `limit` characters.
+    """Return a reader of each stream. Together, they return at most `limit` characters.
 
     Without `ends`, they read the new output. With `ends`, they read all output up to these offsets
     and move no read position. If one stream needs less than half of the limit, the other stream

@@ -1,6 +1,6 @@
 """The TCP ports on which the processes of a command listen.
 
-A look at many processes happens in slices, so that it does not hold up other requests.
+Many processes are looked at in slices, so that other requests need not wait.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ from shelld.waits.pauses import Pauses
 from shelld_protocol.errors import unavailable
 from shelld_protocol.structs import Listener
 
-# A server may be silent for a long time before it listens, so the looks must not become rare.
+# A server may be silent for a long time before it listens. So even a silent command is looked at
+# this often.
 _LONGEST_PAUSE_S: Final = 0.2
-# Listing this many processes takes less than a millisecond.
+# The maximum number of processes to list. That takes less than a millisecond.
 _FEW: Final = 32
-# Processor time of one slice of a look.
+# The processor time of one slice.
 _SLICE_S: Final = 0.005
 
 
@@ -39,9 +40,9 @@ def check_ports() -> None:
 async def wait_for_port(
     shell: Shell, port: int | None, give_up_at: float, looks: Turns
 ) -> list[Listener]:
-    """Return the ports once there are any; none at `give_up_at`, or if the shell ends.
+    """Return the ports once the command listens; none at `give_up_at`, or if the shell ends.
 
-    `give_up_at` is a moment of the event loop's clock. If it has passed, this looks once.
+    `give_up_at` is a moment of the event loop's clock. If it has passed, look once.
     """
     pauses = Pauses(looks, _LONGEST_PAUSE_S)
     while not shell.has_ended:
@@ -68,9 +69,9 @@ async def listening_ports(shell: Shell, port: int | None, pauses: Pauses) -> lis
 
 
 def basis_of_ports(shell: Shell) -> object | None:
-    """Return the facts on which the ports of a command depend, to compare with an earlier result.
+    """Return facts on which the ports of a command depend. Compare them with earlier facts.
 
-    Return None if finding the facts takes long, or if a process is in another network namespace.
+    Return None if the command has many processes, or has one in another network namespace.
     """
     try:
         here = os.stat("/proc/self/ns/net").st_ino
@@ -87,7 +88,7 @@ def basis_of_ports(shell: Shell) -> object | None:
 
 
 class _Look:
-    """A look at all processes of a command, and what it has found so far."""
+    """A look at all processes of a command, and the ports that it has found so far."""
 
     def __init__(self, shell: Shell, port: int | None) -> None:
         self._found: list[Listener] = []

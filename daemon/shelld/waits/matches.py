@@ -1,7 +1,7 @@
 """Searches new output for the first line that a pattern matches.
 
 A line that has not ended is searched too, because a prompt has no line end. Output arrives in
-pieces, so the search first gives the rest of such a line a moment to arrive.
+pieces, so the search first gives the rest of the line a moment to arrive.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from shelld.sessions.text import beginning
 from shelld.shells.shell import Shell
 from shelld_protocol.structs import MAX_READ_BYTES, Matched
 
-# The time that the rest of a line has to arrive.
+# How long the search waits for the rest of a line.
 _REST_OF_LINE_S: Final = 0.05
 # The least time for a search, even if the wait is shorter.
 _LEAST_S: Final = 2.0
-# Up to this many line ends in a row may belong to control strings. Only hostile output has more.
+# How many newlines in a row may be inside control strings. Only hostile output has more.
 _LINE_ENDS: Final = 100
 
 
@@ -81,7 +81,7 @@ class _StreamSearch:
         return await self._matched(read) if read.text else None
 
     async def _matched(self, read: Read) -> Matched | None:
-        """Return the first matching line of a read that has one; None if the line was dropped."""
+        """Return the first line of `read` that matches; None if it was dropped meanwhile."""
         kept = self._store.read(self._position, read.end - self._position)
         # Search a copy, because more output may be dropped during the search.
         data = kept.data[: max(0, read.end - kept.start)]
@@ -108,9 +108,9 @@ class _StreamSearch:
 
 
 def _line_start_near_middle(data: bytes) -> int | None:
-    """Return where the second or a later line begins; None if there is only one line.
+    """Return where a line near the middle begins; None if only the first line is found.
 
-    A newline inside a control string ends no line.
+    A newline inside a control string does not end a line.
     """
     end = len(data) // 2
     found = whole_lines(data[:end])
@@ -150,7 +150,7 @@ class Search:
         shell = self._shell
         # Allow some time to search the output so far, even if the wait is shorter.
         stop_at = max(give_up_at, anyio.current_time() + _LEAST_S)
-        # When to search the lines that have not ended; infinite if that is done.
+        # When to search the lines that have not ended; infinite once they have been searched.
         written_at = max(shell.stdout.written_at, shell.stderr.written_at)
         rest_due = anyio.current_time() + _REST_OF_LINE_S - (time.monotonic() - written_at)
         while True:

@@ -29,7 +29,7 @@ class Pauses:
     """
 
     def __init__(self, looks: Turns, longest_s: float = _LAST_PAUSE_S) -> None:
-        """`longest_s`: quiet time makes no pause longer than this."""
+        """`longest_s`: the longest pause, unless the looks are expensive."""
         self._looks = looks
         self._longest_s = longest_s
         self._cost_s = 0.0
@@ -44,14 +44,14 @@ class Pauses:
         return min(max(_FIRST_PAUSE_S, _COST_SHARE * self._cost_s), _LAST_PAUSE_S)
 
     async def pause(self, shell: Shell) -> None:
-        """Wait for the next look. New output ends a pause, but not before `shortest` is over."""
+        """Wait until the next look is due. After `shortest` seconds, new output ends the pause."""
         now = anyio.current_time()
         if await shell.wait_for_news(now + self.next(shell)):
             with anyio.CancelScope(deadline=now + self.shortest):
                 await shell.wait_until(lambda: shell.has_ended)
 
     async def look(self, look: Callable[[Shell], T], shell: Shell) -> T:
-        """Look in turn, and note the processor time."""
+        """Wait for a turn, call `look`, and note its processor time."""
         self.begin_look()
         return await self.in_turn(partial(look, shell))
 
@@ -60,7 +60,7 @@ class Pauses:
         self._cost_s = 0.0
 
     async def in_turn(self, part: Callable[[], T]) -> T:
-        """Do a part of a look in a turn of its own, and note the processor time."""
+        """Wait for a turn, do a part of a look, and note its processor time."""
         async with self._looks.turn() as turn:
             began = time.thread_time()
             result = part()

@@ -20,14 +20,14 @@ from shelld.waits.pauses import Pauses
 from shelld_protocol.structs import Prompt
 
 _MAX_TEXT: Final = 500
-# The time that a terminal may take to pass on its input. Until then, a program that has been
+# How long a terminal may take to pass on its input. During this time, a program that has been
 # answered still seems to wait.
 _DELIVERY_S: Final = 0.05
-# A program that also waits for time to pass counts only if it has been silent for this long. Before
-# that, it may wait for an answer of its terminal.
+# How long a program must be silent before its wait counts as a wait for the user, if it also waits
+# for time to pass. Before that, the program may wait for an answer of its terminal.
 _TIMER_MS: Final = 100
-# If a look has cost more than this, other results reuse it for `_REUSED` times its cost, up to a
-# limit.
+# A look that costs more than this is expensive. Other results reuse it for `_REUSED` times its
+# cost, but at most for `_LONGEST_REUSE_S`.
 _EXPENSIVE_S: Final = 0.002
 _REUSED: Final = 10
 _LONGEST_REUSE_S: Final = 0.2
@@ -65,15 +65,15 @@ class PromptIdentity(NamedTuple):
         return 0 <= self.wrote == other.wrote or self.text == other.text
 
     def since(self, other: PromptIdentity) -> PromptIdentity:
-        """Return the identity to compare with the next look, if `other` is the same prompt.
+        """Return the identity to compare with the next look. `other` is the same prompt, earlier.
 
-        Output that the program has written since `other` may still be on its way through the
-        kernel. It may be another question, so it must not count as seen.
+        The program may have written another question since `other`, and the kernel may still be
+        passing this output on. So the next look must not count it as seen.
         """
         return self._replace(wrote=other.wrote)
 
 
-# How many of the first members are equal if the reader is the same.
+# How many members `has_same_reader` compares.
 _CERTAIN: Final = 5
 
 
@@ -101,13 +101,13 @@ _looks: Final[WeakKeyDictionary[Shell, _Look]] = WeakKeyDictionary()
 
 
 def state_of(shell: Shell, seen: SeenPrompt | None = None) -> State:
-    """Return the state of a shell, without a prompt if it does not wait for input or takes none.
+    """Return the state of a shell, with the prompt if it waits for input that it can get.
 
     A prompt that was `seen` before still counts if nothing has been written since: the program may
     have woken up only for a moment. If the program also waits for time to pass, the prompt counts
     only for `_TIMER_MS`.
 
-    Looks for results do not wait for a turn, so many results at once share an expensive look.
+    This does not wait for a turn. So if a look is expensive, many results at once share it.
     """
     last = _looks.get(shell)
     is_good = last is not None and last.activity == shell.activity and not shell.has_ended
@@ -123,7 +123,7 @@ def state_of(shell: Shell, seen: SeenPrompt | None = None) -> State:
 
 
 def prompt_of(shell: Shell) -> Prompt | None:
-    """Return what a shell waits for; None if it does not wait for input, or takes none."""
+    """Return the prompt of a shell; None if it does not wait for input, or takes no input."""
     return _look_at(shell).prompt
 
 
@@ -132,7 +132,7 @@ def _look_at(shell: Shell) -> State:
     try:
         state = _state_of(shell)
     except Exception as error:
-        # Odd processes must not make a result fail and lose its output.
+        # A look at odd processes may fail. The result must still have its output.
         answer_for(error, "the look at a command's processes")
         state = _NOTHING
     if (cost := time.thread_time() - began) > _EXPENSIVE_S:
@@ -170,7 +170,7 @@ def _state_of(shell: Shell) -> State:
 def _state_of_input(target: PipeInput | TerminalInput, silent_s: float) -> InputState:
     """Raises OSError if the input is closed during the call."""
     is_under_way = 0 <= time.monotonic() - target.written_at < min(silent_s, _DELIVERY_S)
-    # If there is something to read, the program is about to wake up, or does something else.
+    # If input is unread, the program is about to wake up, or is busy.
     is_pending = is_under_way or target.unread_bytes() > 0
     modes: Modes | None = None
     read_has_limit = False
@@ -181,9 +181,9 @@ def _state_of_input(target: PipeInput | TerminalInput, silent_s: float) -> Input
 
 
 def settled_prompt_of(shell: Shell) -> Prompt | None:
-    """Return what a shell waits for, unless the command has written something just before.
+    """Return the prompt of a shell; None if the kernel was still passing output on.
 
-    The kernel may still be passing that output on. A result about the prompt must include it.
+    A result about the prompt must include this output.
     """
     found = prompt_of(shell)
     before = shell.output.written
@@ -226,7 +226,7 @@ def takes_input(shell: Shell) -> bool:
 async def wait_for_prompt(shell: Shell, give_up_at: float, pauses: Pauses) -> Prompt | None:
     """Return the prompt once a shell waits for input; None if it has ended, or takes no input.
 
-    `give_up_at` is a moment of the event loop's clock. If it has passed, this looks once.
+    `give_up_at` is a moment of the event loop's clock. If it has passed, look once.
     """
     looked_at = anyio.current_time()
     while takes_input(shell):
@@ -239,7 +239,7 @@ async def wait_for_prompt(shell: Shell, give_up_at: float, pauses: Pauses) -> Pr
                 if found is not None and is_settled(found):
                     return found
             elif anyio.current_time() - looked_at > LOOK_ANYWAY_S:
-                # Another process of the command writes all the time.
+                # The output does not stop, but another process of the command may wait for input.
                 looked_at = anyio.current_time()
                 if (found := await pauses.look(prompt_of, shell)) is not None:
                     return found

@@ -1,6 +1,6 @@
-"""Waits for the condition that `until` names, unless it is "output" or "exit".
+"""Waits for the conditions that `until` can name, except "output" and "exit".
 
-Every wait ends with the shell, and no wait holds up other requests.
+If the shell ends, every wait ends. No wait holds up other requests.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from shelld_protocol.structs import Listener, Matched, UntilName
 
 
 class Reached(NamedTuple):
-    """How a wait ended. `what` is None if the time was over, or no input is possible (`reason`)."""
+    """How a wait ended. `what` is None if the time was over or no input is possible (`reason`)."""
 
     what: UntilName | None = None
     matched: Matched | None = None
@@ -47,13 +47,13 @@ class Waiting:
 
     @property
     def is_for_reading(self) -> bool:
-        """Whether a read can wait for this itself: for output, or for the end."""
+        """Whether the wait is for output or for the end. A read can wait for these itself."""
         return self._params.until in {"output", "exit"}
 
     async def wait(self, shell: Shell, starts: Mapping[StreamName, int]) -> Reached:
         """Wait until a shell prompts, writes a matching line, is quiet or listens.
 
-        `starts`: the offset from which to search each stream. With `wait` 0, this looks once.
+        `starts`: the offset from which to search each stream. With `wait` 0, look once.
         Raises `RpcError`.
         """
         give_up_at = anyio.current_time() + self._params.wait / 1000
@@ -102,7 +102,7 @@ async def preparing(params: BashOutputParams, manager: Manager) -> AsyncGenerato
 
 
 async def _wait_for_quiet(shell: Shell, quiet_s: float, give_up_at: float) -> bool:
-    """Return True once the shell has been quiet; False at `give_up_at`, or if the shell ends."""
+    """Return True once the shell is quiet for `quiet_s`; False at `give_up_at` or if it ends."""
     while not shell.has_ended:
         now = anyio.current_time()
         due = now - shell.quiet_s + quiet_s

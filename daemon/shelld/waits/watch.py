@@ -1,6 +1,6 @@
-"""Acts on a command that waits for input, as `on_prompt` of its request says.
+"""Moves a command that waits for input to the background, or kills it: see `on_prompt`.
 
-A likely prompt is not enough: only a proved one counts. A program that also waits for time to pass,
+Only a proved prompt counts, not a likely one. A program that also waits for time to pass,
 as event loops do, may be about to go on. It gets more time than a program that waits only for
 input.
 """
@@ -18,8 +18,9 @@ from shelld.waits.pauses import Pauses
 from shelld.waits.prompts import settled_prompt_of, takes_input
 from shelld_protocol.structs import Prompt
 
-# How long the command must have been silent: if its program waits only for input, and if not.
+# How long a program that waits only for input must have been silent.
 BLOCKING_AFTER_S: Final = 0.15
+# The same for a program that also waits for time to pass.
 OTHERS_AFTER_S: Final = 1.0
 
 
@@ -28,15 +29,15 @@ async def watch(
 ) -> None:
     """Wait for a proved prompt. Then move the command to the background, or kill it.
 
-    Returns once that is done or cannot happen any more, as after a move to the background.
-    `grace_ms` passes before SIGKILL.
+    Returns once that is done. Also returns if the command takes no input any more, or if a request
+    has moved it to the background. `grace_ms` passes before SIGKILL.
     """
     pauses = Pauses(looks)
     pause = BLOCKING_AFTER_S
     while takes_input(shell):
         has_news = await shell.wait_for_news(anyio.current_time() + pause)
         found = None if has_news else await pauses.look(settled_prompt_of, shell)
-        # The look may have waited for its turn.
+        # A request may have moved the command to the background while the look waited for a turn.
         if shell.released:
             return
         if found is None or found.certainty != "proved":
