@@ -29,13 +29,13 @@ _FREE: tuple[Any, ...] = ({}, True, False)
 PROTOCOL = """\
 # The protocol
 
-Generated from the types that the daemon validates with. `rpc.discover` returns the same as an
-OpenRPC document.
+Generated from the types with which the daemon validates requests. `rpc.discover` returns an OpenRPC
+document with the same content.
 
 The protocol is JSON-RPC 2.0. A message is one JSON value on a line, or has `Content-Length` headers
-as in LSP. The first byte decides which, and answers are framed in the same way. Params are given by
-name or, in the order of the tables below, by position. Null is the same as leaving an optional
-param out. The exception is `session`, where null means none.
+as in LSP. The first byte of the stream decides between the two, and answers are framed in the same
+way. Params are given by name or, in the order of the tables below, by position. Null is the same as
+leaving an optional param out. The exception is `session`: null means that there is no session.
 
 Requests run at the same time, and each is answered when it ends. `$/cancelRequest` (`id`) and
 `$/cancel_request` (`requestId`) end a request, which is then answered with `cancelled`.
@@ -203,7 +203,6 @@ class Reference:
         for method, kind in NOTIFICATIONS.items():
             schema = self._schemas[kind.__name__]
             yield from (f"### `{method}`", "")
-            # Without a docstring of its own, it has that of all events.
             if text := " ".join((kind.__dict__.get("__doc__") or "").split()):
                 yield from (text, "")
             yield from self._members(schema, schema["properties"].keys() - common.keys())
@@ -244,7 +243,7 @@ class Reference:
         yield ""
 
     def _inner(self) -> set[str]:
-        """The names of types that are the types of members or params."""
+        """The names of the types that members and params have."""
         params = [method["params"] for method in self._document["methods"]]
         text = json.dumps([self._schemas, params])
         return set(re.findall(rf'"{re.escape(_REFERENCE)}(\w+)"', text))
@@ -348,7 +347,7 @@ def python_api() -> str:
     lines[-2] += " Python the names are in snake_case."
     for name, each in classes.items():
         if issubclass(each, msgspec.Struct):
-            # Without a docstring of its own, it has that of its base.
+            # For a class without a docstring, `_text` returns that of its base class.
             lines += [
                 f"### {name}",
                 "",
@@ -432,7 +431,7 @@ def _attributes(exception: type) -> str:
 
 
 def pages() -> dict[Path, str]:
-    """Return what the generated pages are to contain."""
+    """Return the text of each generated page."""
     return {
         HERE / "protocol.md": Reference().render(),
         HERE / "options.md": options(),

@@ -46,9 +46,9 @@ class Counters(Result):
 
 
 class Containment(Result):
-    """How the daemon ensures that no process outlives its command, as detected on this machine.
+    """How the daemon ensures on this machine that no process outlives its command.
 
-    `mechanism`: "subreaper" (Linux: covers all descendants, wherever they hide, and proves that the
+    `mechanism`: "subreaper" (Linux: covers all descendants, even detached ones, and proves that the
     last one has ended) or "process-group" (elsewhere: covers the processes that stay in the
     command's session or can be traced to it). `cgroup_kill`: the kernel kills all processes of a
     command at once, including those that have changed their user and those that fork faster than

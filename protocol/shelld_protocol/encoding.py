@@ -1,8 +1,9 @@
 """Encode values as JSON and decode them, without a crash when memory is short.
 
 msgspec 0.22 crashes with SIGSEGV if `Encoder.encode` cannot enlarge its result, or if a decoder
-cannot allocate a string. `encode` therefore uses `encode_into`, which raises MemoryError; and
-`decode` first allocates as much memory as the strings of the message may take, and frees it.
+cannot allocate a string. So `encode` uses `encode_into`, which raises MemoryError. `decode` first
+allocates and frees as much memory as the strings of the message may take. If memory is short, that
+raises MemoryError.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import msgspec
 
 T = TypeVar("T")
 
-# Most messages fit into this.
+# The first size of the buffer of `encode`. Most messages fit into it.
 _START_BYTES: Final = 1_024
 
 # A message shorter than `_SHORT` takes at most `_MOST_PER_BYTE` bytes of memory per byte of JSON:
@@ -53,8 +54,8 @@ def decode(
 ) -> T:
     """Return the value of `data` (JSON). Raises msgspec's errors, and MemoryError.
 
-    `strings`: the maximum number of strings that the decoder makes, if its type limits them.
-    Counting the strings of a long text takes as long as decoding the text.
+    `strings`: the maximum number of strings that the decoder makes, if its type limits them. If
+    None, the strings of a long text are counted, which takes as long as decoding the text.
     """
     size = len(memoryview(data))
     if size < _SHORT:

@@ -72,7 +72,7 @@ def invalid_request(reason: str) -> RpcError:
 
 
 def message_too_large(limit_bytes: int) -> RpcError:
-    """The id is unknown, so send `limit_bytes`: it tells a client which requests are refused."""
+    """The error has no id. `limit_bytes` tells a client which of its requests was refused."""
     message = "Invalid request: Message exceeds the size limit"
     return RpcError(ErrorKind.INVALID_REQUEST, message, {"max_message_bytes": limit_bytes})
 
@@ -88,7 +88,7 @@ def invalid_params(message: str, parameter: str | None = None) -> RpcError:
 
 
 def missing_capability(required: Mapping[str, Any]) -> RpcError:
-    """Return the error of a request that needs capabilities that its client has not declared.
+    """Return the error of a request whose client has not declared the necessary capabilities.
 
     `required` are the missing capabilities, in MCP's form. MCP defines the code and `data`.
     """
@@ -97,7 +97,7 @@ def missing_capability(required: Mapping[str, Any]) -> RpcError:
 
 
 def unsupported_version(requested: str, supported: Sequence[str]) -> RpcError:
-    """Return the error of an unknown revision of MCP, which defines the code and `data`."""
+    """Return the error of an unknown revision of MCP. MCP defines the code and `data`."""
     shown = requested if len(requested) <= 100 else requested[:100] + "..."
     data = {"supported": list(supported), "requested": shown}
     return RpcError(ErrorKind.UNSUPPORTED_VERSION, "Unsupported protocol version", data)
@@ -124,7 +124,10 @@ def timed_out(timeout_ms: int, data: Mapping[str, Any]) -> RpcError:
 
 
 def blocked(rule: str, segment: str, reason: str) -> RpcError:
-    """Return a guard refusal. `segment` is the part of the command that matches `rule`."""
+    """Return the error of a command that the guard refuses.
+
+    `segment` is the part of the command that matches `rule`.
+    """
     message = f"Command blocked: dangerous ({rule}): {reason}"
     return RpcError(ErrorKind.BLOCKED, message, {"rule": rule, "segment": segment})
 
@@ -207,7 +210,7 @@ def unavailable(what: str, missing: str, hint: str) -> RpcError:
 
 
 def shutting_down(bash_id: str | None = None) -> RpcError:
-    """Return the error of a request that the daemon's end refuses, or ends.
+    """Return the error of a request that the daemon refuses or ends because it stops.
 
     `bash_id`: the shell that the request has started.
     """

@@ -108,7 +108,7 @@ SubscriptionId: TypeAlias = Annotated[str, Meta(description="The name of the sub
 
 
 class SubscribeResult(Result):
-    """The events follow this answer, unless it is one of a batch."""
+    """The events follow this answer, unless the answer is part of a batch."""
 
     subscription: SubscriptionId
     seq: Annotated[
@@ -146,7 +146,7 @@ class Event(Result, kw_only=True):
 
 
 class OutputEvent(Event, kw_only=True):
-    """New output. `skipped` bytes before `start` were not sent: the client read too slowly."""
+    """New output. If the client reads too slowly, `skipped` bytes before `start` are not sent."""
 
     stream: Annotated[Literal["stdout", "stderr"], Meta(description="The stream.")]
     text: Annotated[str, Meta(description="The text of the bytes from start to end.")]
@@ -192,7 +192,7 @@ class ListeningEvent(Event, kw_only=True):
 
 
 class LeftoverEvent(Event, kw_only=True):
-    """Follows `shell/exited`. An empty list is the last event of a shell."""
+    """Follows `shell/exited`. The event with an empty list is the last one of a shell."""
 
     leftover: Leftover
 
@@ -200,7 +200,7 @@ class LeftoverEvent(Event, kw_only=True):
 class ScreenEvent(Event, kw_only=True):
     """The rows that have changed since the last `shell/screen`.
 
-    When events are sent again, only the last screen of a shell has rows, and it has all of them.
+    If events are sent again, only the last screen of a shell has rows, and it has all rows.
     """
 
     version: Annotated[int, Meta(description="As in read_screen.")]

@@ -11,12 +11,12 @@ can only start a header.
 Invariants:
 
 * The buffer never holds more than ``max_message_bytes`` plus the data of one ``receive_data`` call.
-* A message over the limit, or one that does not fit in memory, yields one `FrameError` and is
-  skipped; the following messages are intact.
+* A message that is over the limit or does not fit in memory yields one `FrameError` and is skipped.
+  The following messages are intact.
 * The search for a line end looks at each byte only once, however small the received pieces are.
-* What a stream yields does not depend on the pieces in which it arrives.
-* After a wrong Content-Length, at most the next message is lost as well: a header is also found
-  right after a body.
+* The messages and errors of a stream do not depend on the pieces in which the stream arrives.
+* After a wrong Content-Length, at most the next message is lost as well, because a header is also
+  found right after a body.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import Final
 
 DEFAULT_MAX_MESSAGE_BYTES: Final = 64 * 1024 * 1024
 
-# Real headers are under 60 bytes. If a line exceeds this limit, only its end counts.
+# If a line is longer than this, only its end counts. Real headers are under 60 bytes.
 MAX_HEADER_LINE_BYTES: Final = 4096
 _HEADER_END_BYTES: Final = 100
 
@@ -108,9 +108,8 @@ class FrameReader:
     def receive_data(self, data: bytes) -> None:
         """Take the next bytes of the stream, any number of them.
 
-        If memory is short, drop the unfinished message to free some memory. If no message is
-        unfinished, take nothing and raise MemoryError. Another call with the same data may then
-        succeed.
+        If memory is short, drop the unfinished message to free some memory. If there is none, take
+        nothing and raise MemoryError. Another call with the same data may then succeed.
         """
         try:
             self._store(data)
@@ -137,8 +136,8 @@ class FrameReader:
     def _give_up_message(self, data: bytes) -> bool:
         """Drop the unfinished message, and skip the rest when it arrives.
 
-        `data` is the next part of the stream, which could not be stored. Returns False if no
-        message is unfinished. If this raises MemoryError, it has changed nothing.
+        `data` is the next part of the stream, which could not be stored. Returns False if there is
+        no unfinished message. If this raises MemoryError, it has changed nothing.
         """
         if self._skipping_line or self._skip_bytes:
             # The message was dropped before, and `refused_head` has its beginning.
@@ -167,8 +166,8 @@ class FrameReader:
     def next_event(self) -> bytes | FrameError | NeedData:
         """Return the next message, the error in its place, or `NEED_DATA`.
 
-        Raises MemoryError if memory is too short to decide. The buffer is then unchanged, and
-        another call may succeed.
+        Raises MemoryError if memory is short. The buffer is then unchanged, and another call may
+        succeed.
         """
         if self._out_of_memory:
             self._out_of_memory = False

@@ -64,7 +64,7 @@ Message: TypeAlias = Single | Batch
 
 
 class _Envelope(Struct, frozen=True):
-    """An envelope with undecoded members, so that one wrong type does not hide the id."""
+    """An envelope with undecoded members: the id is known even if another member is wrong."""
 
     jsonrpc: Raw = Raw()
     id: Raw = Raw()
@@ -82,14 +82,14 @@ _string_decoder: Final = msgspec.json.Decoder(str)
 _BLANK: Final = b" \t\r\n"
 
 # msgspec and Python recurse at every level of nesting, under one limit that includes the calling
-# frames (1,000 by default). Other code decodes or encodes parts of a message later. Refuse a
-# message if that code would have fewer levels left than this.
+# frames (1,000 by default). Other code decodes or encodes parts of a message later. A
+# message is refused if it would leave fewer levels than this for that code.
 _RESERVED_LEVELS: Final = 500
 # The nesting that every daemon accepts, including the message's own object. Some daemons accept
 # more, depending on their Python and stack. A client that stays within this limit is never refused
 # for depth.
 MAX_LEVELS: Final = 400
-# A message with at most this many brackets cannot be nested deeply and needs no check.
+# A message with no more brackets than this is not nested deeply, so its depth is not checked.
 _UNCHECKED_BRACKETS: Final = 100
 
 # A member of two bytes costs the daemon 1,000 bytes, and its answer takes 100. A client with more
@@ -198,7 +198,7 @@ def id_key(raw_id: bytes) -> IdKey | None:
 
 
 def encode_result(raw_id: bytes, result: Any) -> bytes:
-    """Encode a result of any type msgspec supports. Raises TypeError or ValueError for others."""
+    """Encode a result. Raises TypeError or ValueError for a type that msgspec does not support."""
     return encode({"jsonrpc": "2.0", "id": Raw(raw_id), "result": result})
 
 

@@ -46,7 +46,7 @@ class McpParams(Params, forbid_unknown_fields=False, kw_only=True):
 
 
 class PingParams(McpParams, forbid_unknown_fields=True, kw_only=True):
-    """Strict like our own params: ``ping`` is not only an MCP method."""
+    """Refuses unknown members, as our own params do: ``ping`` is also one of our own methods."""
 
 
 class InitializeParams(McpParams, kw_only=True):

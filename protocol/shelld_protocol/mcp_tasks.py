@@ -19,7 +19,7 @@ from shelld_protocol.structs import Result
 TASKS_EXTENSION: Final = "io.modelcontextprotocol/tasks"
 SUBSCRIPTION_ID_KEY: Final = "io.modelcontextprotocol/subscriptionId"
 
-# In the capabilities of a client, and in those of a server.
+# A member of the capabilities, of a client and of a server.
 TASKS_CAPABILITY: Final[dict[str, Any]] = {"extensions": {TASKS_EXTENSION: {}}}
 
 TASK_NOTIFICATION: Final = "notifications/tasks"
@@ -87,8 +87,8 @@ class InputRequest(Result, kw_only=True):
 class TaskState(McpResult, kw_only=True):
     """The state of a task.
 
-    As the answer to a call, its `result_type` is "task". The answer to ``tasks/get`` and
-    notifications also have `input_requests` or `result`, if the status requires them.
+    In the answer to a call, `result_type` is "task". Answers to ``tasks/get``, and notifications,
+    also have `input_requests` or `result`, if the status requires them.
     """
 
     task_id: str = field(name="taskId")

@@ -1,7 +1,8 @@
 """The table of shelld's own methods: params, result shapes, and summary of each.
 
 These types document the wire: the daemon validates with them, the client decodes with them, and the
-OpenRPC document and the reference are generated from them. `structs` describes what they share.
+OpenRPC document and the reference are generated from them. `structs` has the types that several
+methods share.
 """
 
 from __future__ import annotations

@@ -21,7 +21,8 @@ class Parameter(NamedTuple):
 
     `null_is_a_value`: null differs from leaving the parameter out. `holds_strings`: the value is an
     object whose members are strings or null. `struct`: the value is an object with the members of
-    that Struct. `other_type`: a second type that the value may have; limits apply to the first.
+    that Struct. `other_type`: a second type that the value may have. The limits are for the first
+    type.
     """
 
     model: ToolParameter
@@ -68,7 +69,7 @@ def _parameter(field: msgspec.structs.FieldInfo) -> Parameter:
         case inspect.IntType() | inspect.FloatType():
             limits = {"minimum": info.ge, "maximum": info.le}
         case inspect.LiteralType():
-            # Taken from the annotation, because msgspec.inspect sorts the choices.
+            # The annotation has the choices in their order; msgspec.inspect sorts them.
             limits = {"enum": list(_literal_choices(field.type))}
         case inspect.ListType(item_type=inspect.StrType()):
             limits = {"items": {"type": "string"}}

@@ -91,7 +91,7 @@ def _checked(parameter: Parameter, raw: bytes, within: str) -> Any:
         if model.type == "number" and type(value) is int:
             value = float(value)
     except (msgspec.ValidationError, UnicodeDecodeError, OverflowError):
-        # Includes numbers that fit neither a float nor a machine integer.
+        # Some numbers fit neither a float nor a machine integer.
         raise invalid_params(f"Invalid type for {name}: expected {model.type}", name) from None
     if parameter.other_type is not None:
         other = msgspec.structs.replace(model, type=parameter.other_type)

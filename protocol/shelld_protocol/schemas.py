@@ -50,7 +50,7 @@ def openrpc_document(version: str) -> dict[str, Any]:
             }
         )
     for params_type in params:
-        # The params of each method list its members, and nothing refers to the schema itself.
+        # Each method lists the members of its params. Nothing refers to the schema of the params.
         components.pop(params_type.__name__, None)
     errors = {kind.value: {"code": kind.code, "message": kind.value} for kind in ErrorKind}
     return {
@@ -103,7 +103,7 @@ def anthropic_tool(
 def tool_result_schema(output_types: Iterable[JsonType]) -> dict[str, Any]:
     """Return the schema of a ToolResult whose output has one of these types, or is null on failure.
 
-    It uses no type arrays, because some MCP hosts do not understand them.
+    The schema has no arrays of types, because some MCP hosts do not understand them.
     """
     return {
         "type": "object",

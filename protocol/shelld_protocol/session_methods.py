@@ -20,7 +20,8 @@ class EnvironmentRules(Params):
     """What a session takes from the daemon's environment.
 
     A pattern of names has at most 64 characters: letters, digits, `_`, `%` and the wildcards `*`
-    and `?`, as in `*_TOKEN`. Case does not matter. There may be 100 patterns of each kind.
+    and `?`, as in `*_TOKEN`. Case does not matter. `remove` and `keep` may have 100 patterns
+    each.
     """
 
     mode: (

@@ -1,4 +1,4 @@
-"""Params and results of ``bash``, ``bash_output``, ``kill_shell`` and ``list_shells``."""
+"""Params and results of ``bash``, ``bash_output`` and other methods of shells."""
 
 from __future__ import annotations
 

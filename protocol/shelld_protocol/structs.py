@@ -32,7 +32,8 @@ DEFAULT_ROWS: Final = 30
 DEFAULT_COLS: Final = 120
 DEFAULT_READ_BYTES: Final = 1024 * 1024
 
-# How much of a command and of its description is listed, and kept after its shell has ended.
+# How many characters of a command are listed, and are kept after its shell has ended. The same for
+# its description.
 MAX_SHOWN_CHARACTERS: Final = 4_096
 CUT_MARK: Final = "... (truncated)"
 

@@ -1,4 +1,4 @@
-"""Params and results of ``list_tools`` and ``call_tool``; the latter returns a `ToolResult`."""
+"""Params and results of ``list_tools`` and ``call_tool``. ``call_tool`` returns a `ToolResult`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class ListToolsParams(Params):
 
 
 class ListToolsResult(Result):
-    """`tools`: the definitions, as that provider's API takes them."""
+    """`tools`: the definitions, as the API of the chosen provider takes them."""
 
     tools: list[dict[str, Any]]
 

@@ -50,7 +50,7 @@ class ToolError(Exception):
 
 
 class ToolParameter(Struct, frozen=True):
-    """One parameter. If `default` is None, it has no default.
+    """One parameter. If `default` is None, the parameter has no default.
 
     `minimum` and `maximum` are for numbers, `min_length` and `max_length` (characters) for strings,
     `items` (a JSON Schema) for arrays. Raises ValueError for an invalid or unsatisfiable
@@ -82,7 +82,7 @@ class ToolParameter(Struct, frozen=True):
             raise ValueError(f"the default of {self.name} is none of its values: {problem}")
 
     def to_json_schema(self) -> dict[str, Any]:
-        """Return the schema of the value. The enclosing object's schema says if it is required.
+        """Return the schema of the value. It does not say whether the parameter is required.
 
         JSON Schema 2020-12, limited to the keywords that all model providers support.
         """
@@ -130,7 +130,7 @@ class ToolParameter(Struct, frozen=True):
         return None
 
     def _problem_with_items(self, items: Sequence[object]) -> str | None:
-        """Check the type and the choices of items, if `items` has any. Models often err here."""
+        """Check the items against the schema `items`. Models often make mistakes here."""
         wanted = (self.items or {}).get("type")
         for known in _PYTHON_TYPES:
             if known == wanted and not all(_has_type(known, item) for item in items):
