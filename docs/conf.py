@@ -1,7 +1,7 @@
 """Builds the pages of docs/ as a site: `make site`.
 
-The pages are plain Markdown. The source directory is the repository's, so that links to files
-outside docs/ work as they do on a code host.
+The pages are plain Markdown. The source directory is the root of the repository, so that links to
+files outside docs/ work as they do on a code host.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ html_theme = "furo"
 html_title = "shelld"
 root_doc = "docs/index"
 include_patterns = ["docs/*.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md"]
-# Links to headings, as code hosts make them.
+# Headings of the first three levels get the same link targets as on a code host.
 myst_heading_anchors = 3
 nitpicky = True
 

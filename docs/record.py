@@ -1,7 +1,7 @@
 """Records one exchange with a daemon for each method, for protocol.md: `make exchanges`.
 
-What differs from run to run (pids, times, paths, sizes of this machine) is replaced. A test
-compares the form of the record with what a daemon answers.
+Values that differ from run to run (pids, times, paths, sizes of this machine) are replaced by fixed
+ones. A test compares the form of the record with the answers of a daemon.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ ANSWERED_LATER: Final = 9
 # How many events follow the answers to these requests.
 EVENTS: Final = {13: 2, 14: 1}
 
-# The values that replace those of members, by the member's name.
+# The fixed values of members, by the member's name.
 _FIXED: Final[dict[str, Any]] = {
     "pid": 4711,
     "durationMs": 3,
@@ -134,7 +134,7 @@ def settled(value: Any, directory: str) -> Any:
 
 
 def record() -> list[dict[str, Any]]:
-    """Return what a daemon of this environment answers."""
+    """Return the exchanges with a daemon of this environment, with fixed values."""
     with tempfile.TemporaryDirectory() as directory:
         path = str(Path(directory).resolve())
         return [settled(each, path) for each in exchange([sys.executable, "-m", "shelld"], path)]

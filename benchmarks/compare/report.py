@@ -44,10 +44,10 @@ with their default settings. The only exception: limits on time and on commands 
 limit would have made the measurement impossible. Agents whose shell is part of a program that needs
 a login were not measured.
 
-- Memory at rest is the memory of all processes between the program and its commands. Memory that
-  several processes share is divided among them (Pss in proc(5)). Memory for output is the peak
-  growth of these processes, which have just been started. If there are none, it is the peak growth
-  of the program itself.
+- Memory at rest is the memory of all processes between the program and its commands. Memory for
+  output is the peak growth of the same processes, which have just been started. If no process is
+  in between, it is the peak growth of the program itself. Memory that several processes share is
+  divided among them (Pss in proc(5)).
 - The three processes are a child, one that ignores SIGHUP (`nohup`) and one in a session of its own
   (`setsid`). The figure counts the processes that are left three seconds after the end.
 - SIGKILL of the server goes to the process that the client has started. If the client has started
@@ -64,12 +64,13 @@ This section adds programs that only do terminals, and leaves out programs witho
   of these steps take longer.
 - No command ends while it is measured, because tmux loses some of the output that comes just before
   the end.
-- pexpect ran within the benchmark program, with nothing in between. It pauses for 50 ms before each
-  write, unless it is told not to.
+- pexpect ran within the benchmark program, with nothing in between. By default, it pauses for 50 ms
+  before each write.
 - Desktop Commander has only pipes; `script` of util-linux made its terminals.
-- Codex's tool for terminals (unified exec) cannot be called without a model. Its two servers start
-  such processes for any program, with `process/start` and `command/exec`.
-- A screen is 24 rows of 80 columns, drawn anew by a program in bash for each line that it reads.
+- Codex's tool for terminals (unified exec) cannot be called without a model. Codex's two
+  servers start processes on a terminal for any program, with `process/start` and `command/exec`.
+- The screen has 24 rows of 80 columns. A program in bash draws it anew for each line that the
+  program reads.
 """
 
 # Why another contestant is ahead of shelld, by figure.
