@@ -162,7 +162,7 @@ def exhausted_limit(error_number: int) -> str | None:
 
 
 def spawn_failed(error_number: int, what: str) -> RpcError:
-    """Return the error of a failed start. `what` failed: ``cwd``, ``bash`` or ``exec``.
+    """Return the error of a failed start. `what` has failed: ``cwd``, ``bash`` or ``exec``.
 
     A shortage (EAGAIN, ENOMEM, EMFILE, ...) becomes `RESOURCE_EXHAUSTED`: a retry may succeed.
     """

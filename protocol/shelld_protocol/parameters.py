@@ -17,7 +17,7 @@ from shelld_protocol.tools import JsonType, ToolParameter
 
 
 class Parameter(NamedTuple):
-    """One parameter. `model` holds all that JSON Schema can express without null.
+    """One parameter. `model` holds all that JSON Schema can express, except null.
 
     `null_is_a_value`: null differs from leaving the parameter out. `holds_strings`: the value is an
     object whose members are strings or null. `struct`: the value is an object with the members of

@@ -1,8 +1,9 @@
 """Decode the JSON of ``params`` into the method's Struct, or raise an error that names the problem.
 
-The fast path is one msgspec decode. If that fails, each value is checked, to accept what the
-protocol tolerates (positional params, null for an absent value, 2000.0 for 2000, aliases) and to
-write the message of the error (-32602). msgspec's own error texts are never parsed or passed on.
+The fast path is one msgspec decode. If that fails, each value is checked. This accepts the forms
+that the protocol tolerates (positional params, null for an absent value, 2000.0 for 2000, aliases),
+and makes the message of the error (-32602). msgspec's own error texts are never parsed or passed
+on.
 """
 
 from __future__ import annotations
