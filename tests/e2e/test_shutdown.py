@@ -570,8 +570,12 @@ def test_daemon_that_cannot_read_says_so() -> None:
 
 
 @pytest.mark.parametrize("in_background", [False, True])
-@pytest.mark.parametrize("way", ["SIGTERM", "end of input", "kill_shell twice"])
-def test_command_gets_sigterm_once(tmp_path: Path, way: str, in_background: bool) -> None:
+@pytest.mark.parametrize(
+    ("way", "count"), [("SIGTERM", 1), ("end of input", 1), ("kill_shell twice", 2)]
+)
+def test_command_gets_sigterm_once_unless_client_asks_again(
+    tmp_path: Path, way: str, count: int, in_background: bool
+) -> None:
     ready, signals = tmp_path / "ready", tmp_path / "signals"
     os.mkfifo(tmp_path / "fifo")
     # It stays until its SIGKILL, so that a second signal would be seen.
@@ -582,13 +586,17 @@ def test_command_gets_sigterm_once(tmp_path: Path, way: str, in_background: bool
         wait_for(ready.exists)
         if way == "kill_shell twice":
             (shell,) = daemon.call("list_shells")["shells"]
-            kill = {"bash_id": shell["bash_id"], "grace": 500}
-            asked = [daemon.request("kill_shell", kill) for _ in range(2)]
-            assert ["result" in daemon.answer(each) for each in (request, *asked)] == [True] * 3
+            kill = {"bash_id": shell["bash_id"], "grace": 60_000}
+            asked = [request, daemon.request("kill_shell", kill)]
+            wait_for(signals.exists)
+            asked.append(daemon.request("kill_shell", kill))
+            wait_for(lambda: signals.read_text() == "TERM\n" * count, "both signals")
+            asked.append(daemon.request("kill_shell", {**kill, "signal": "KILL"}))
+            assert ["result" in daemon.answer(each) for each in asked] == [True] * 4
         elif way == "SIGTERM":
             daemon.process.send_signal(signal.SIGTERM)
         else:
             daemon.end_input()
         if way != "kill_shell twice":
             assert daemon.wait() == 0
-    assert signals.read_text() == "TERM\n"
+    assert signals.read_text() == "TERM\n" * count

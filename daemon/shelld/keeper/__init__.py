@@ -41,7 +41,8 @@ daemon -> runner
                                      number of descriptors sent. `has_terminal`: the first three
                                      are one terminal, which becomes the command's controlling
                                      terminal.
-    ``(KILL, signal, grace_ms)``     signal the tree, SIGKILL it after the grace.
+    ``(KILL, signal, grace_ms)``     signal the tree, SIGKILL it after the grace. `signal` None:
+                                     SIGTERM, unless the command has had it
 
 runner -> daemon
     ``(READY, runner_pid, subreaper, cgroup)``

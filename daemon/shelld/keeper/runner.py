@@ -137,7 +137,7 @@ class Runner:
         # kill is under way; `_give_up_at` is also None once survivors were reported.
         self._kill_at: float | None = None
         self._give_up_at: float | None = None
-        self._has_sent_sigterm = False
+        self._has_had_sigterm = False
         # Whether the grace is over.
         self._killing = False
         self._rounds = 0
@@ -380,10 +380,19 @@ class Runner:
             self._cgroup = None
         self._busy = False
         self._kill_at = self._give_up_at = None
-        self._has_sent_sigterm = False
+        self._has_had_sigterm = False
         self._killing = False
 
-    def _kill(self, number: int, grace_ms: int) -> None:
+    def _kill(self, number: int | None, grace_ms: int) -> None:
+        """Signal the tree now, and kill it after the grace.
+
+        `number` None: SIGTERM, unless the command has had it. The end of a call and the stop of the
+        daemon may both ask for that. To many programs, a second SIGTERM means that they must not
+        clean up.
+        """
+        if number is None:
+            number = 0 if self._has_had_sigterm else signal.SIGTERM
+        self._has_had_sigterm |= number == signal.SIGTERM
         self._limits.restore()
         now = time.monotonic()
         kill_at = now if number == signal.SIGKILL else now + grace_ms / 1000
@@ -393,11 +402,7 @@ class Runner:
         self._rounds = 0
         if self._leader is not None:
             self._signalled = True
-        # The stop of the daemon and the end of a call may both ask for SIGTERM. To many programs, a
-        # second SIGTERM means that they must not clean up.
-        is_sent = number == signal.SIGTERM and self._has_sent_sigterm
-        self._has_sent_sigterm |= number == signal.SIGTERM
-        if number != signal.SIGKILL and not is_sent:
+        if number not in (0, signal.SIGKILL):
             self._tree.signal(number, self._leader)
             # A stopped process does not handle the signal until it is continued.
             self._tree.signal(signal.SIGCONT, self._leader)

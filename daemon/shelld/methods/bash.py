@@ -4,7 +4,6 @@ kills the command: without the answer, nobody would know of the command.
 
 from __future__ import annotations
 
-import signal
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -177,7 +176,7 @@ async def _kill(context: RequestContext, shell: Shell) -> None:
     """Kill the command of a cancelled request."""
     survivors: list[int] = []
     with anyio.CancelScope(shield=True):
-        survivors = await shell.end_tree(signal.SIGTERM, context.daemon.options.grace)
+        survivors = await shell.end_tree(None, context.daemon.options.grace)
         if shell.recorder is not None:
             # Otherwise the session would wait for ever for the command's leftover processes.
             await shell.recorder.settle()

@@ -58,7 +58,7 @@ class Life:
         # Whether the command is to move to the background, at once or as soon as it runs.
         self._is_to_be_released = False
         # Signal and grace (ms) of the last kill that somebody has asked for.
-        self._kill = (int(signal.SIGKILL), 0)
+        self._kill: tuple[int | None, int] = (signal.SIGKILL, 0)
         self.deadlines.set(Event.START_DUE, START_TIMEOUT_S)
 
     # -- for others -------------------------------------------------------------------------
@@ -79,9 +79,12 @@ class Life:
         return self._outcome.kill_reason is not None
 
     def begin_kill(
-        self, number: int, grace_ms: int, event: ShellEvent, reason: EndReason | None = None
+        self, number: int | None, grace_ms: int, event: ShellEvent, reason: EndReason | None = None
     ) -> None:
-        """Ask the runner for a kill. The event and reason of the first call count."""
+        """Ask the runner for a kill. The event and reason of the first call count.
+
+        `number` None: SIGTERM, unless the command has had it.
+        """
         if not self.is_being_ended:
             self._outcome.kill_reason = event
             if reason is not None and not self._outcome.is_known:
@@ -235,7 +238,7 @@ class Life:
         if policy.action == "background":
             self.release()
         else:
-            self.begin_kill(signal.SIGTERM, policy.grace_ms, ShellEvent.TIMED_OUT)
+            self.begin_kill(None, policy.grace_ms, ShellEvent.TIMED_OUT)
 
     def _release_if_asked(self) -> None:
         """Move a running command to the background if somebody has asked for it.

@@ -211,10 +211,10 @@ class Links:
             return True
         return False
 
-    def send_kill(self, number: int, grace_ms: int) -> None:
+    def send_kill(self, number: int | None, grace_ms: int) -> None:
         """Ask the runner for a kill. If the runner is gone, the end of the channel follows."""
         with contextlib.suppress(OSError):
-            self.channel.send((KILL, int(number), grace_ms))
+            self.channel.send((KILL, number if number is None else int(number), grace_ms))
 
     def stop_runner(self) -> bool:
         """Have an unresponsive runner killed. Return False if none has come yet.

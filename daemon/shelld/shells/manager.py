@@ -310,7 +310,7 @@ class Manager:
 
     async def _kill(self, shells: Iterable[Shell], grace: int) -> list[Shell]:
         shells = [shell for shell in shells if not shell.is_empty]
-        number = signal.SIGTERM if grace else signal.SIGKILL
+        number = None if grace else signal.SIGKILL
         async with anyio.create_task_group() as kills:
             for shell in shells:
                 kills.start_soon(shell.end_tree, number, grace)

@@ -69,7 +69,7 @@ class Owner(Protocol):
     """An object that owns a shell's processes and pipes."""
 
     def begin_kill(
-        self, number: int, grace_ms: int, event: ShellEvent, reason: EndReason | None = None
+        self, number: int | None, grace_ms: int, event: ShellEvent, reason: EndReason | None = None
     ) -> None: ...
 
     def discard(self) -> None: ...
@@ -287,13 +287,14 @@ class Shell:
 
     async def end_tree(
         self,
-        number: int,
+        number: int | None,
         grace_ms: int,
         event: ShellEvent = ShellEvent.KILLED,
         reason: EndReason | None = None,
     ) -> list[int]:
         """Signal the whole tree, SIGKILL it after the grace, and return once it is dead.
 
+        `number` None: SIGTERM, unless the command has had it.
         Returns the pids that are still alive a second after the grace, else []. `event` and
         `reason` become part of the outcome, if this call causes the end.
         """

@@ -7,7 +7,6 @@ input.
 
 from __future__ import annotations
 
-import signal
 from typing import Final, Literal
 
 import anyio
@@ -44,7 +43,7 @@ async def watch(
             pause = max(BLOCKING_AFTER_S, pauses.next(shell))
         elif (pause := time_left(found)) <= 0:
             if on_prompt == "kill":
-                await shell.end_tree(signal.SIGTERM, grace_ms, reason="prompt")
+                await shell.end_tree(None, grace_ms, reason="prompt")
             else:
                 shell.released_at = SeenPrompt.now(found, shell)
                 shell.release()
