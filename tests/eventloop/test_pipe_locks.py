@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import select
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from textwrap import indent
 from typing import Any
 
 import pytest
 
-from support import Gate, RawDaemon, raw_daemon, wait_for
+from support import DEADLINE_S, Gate, RawDaemon, descendants, is_alive, raw_daemon, wait_for
 
 pytestmark = pytest.mark.skipif(
     not Path("/proc/self/syscall").exists(), reason="the system does not tell system calls"
@@ -54,6 +58,43 @@ threading.Thread(target=receive).start()
 os.write(1, b"full;")
 while True:
     os.splice(0, ours.fileno(), 65536)
+"""
+
+
+# The same, in a thread whose process has no other thread any more.
+LEADERLESS = f"""
+import ctypes, threading
+def move():
+{indent(FROM_SOCKET, "    ")}
+threading.Thread(target=move).start()
+ctypes.CDLL(None).pthread_exit(None)
+"""
+
+
+# Reads a held pipe in the watched thread, with no free descriptor.
+SHORT_OF_FILES = """
+import os, resource, socket, time
+from shelld.eventloop.pipe_locks import PipeWatch
+read, write = os.pipe()
+ours, theirs = socket.socketpair()
+holder = os.fork()
+if holder == 0:
+    os.write(write, b"x")
+    os.splice(ours.fileno(), write, 65536)
+before = len(os.listdir("/proc/self/fd"))
+PipeWatch(lambda: True).command_starts()
+while len(os.listdir("/proc/self/fd")) < before + 3:
+    time.sleep(0.01)
+while open(f"/proc/{holder}/syscall").read().split()[0] not in ("275", "76"):
+    time.sleep(0.01)
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+try:
+    while True:
+        os.dup(0)
+except OSError:
+    os.read(read, 1)
+    os.write(1, b"read\\n")
+    os._exit(0)
 """
 
 
@@ -136,17 +177,57 @@ def test_stdin_spliced_into_a_full_socket_stops_no_daemon(
     assert read_until(daemon, bash_id, "end") == "first;more;end"
 
 
-def test_no_descriptor_of_a_held_pipe_is_left(
+def test_held_stdin_can_be_closed(daemon: RawDaemon, tmp_path: Path, gates: list[Gate]) -> None:
+    # Closing it is the first call on it since the program holds it.
+    bash_id = start(daemon, TO_SOCKET, tmp_path, open_stdin=True, stdin="first;")
+    assert daemon.call("write_stdin", {"bash_id": bash_id, "eof": True})["isRunning"]
+    assert daemon.bash("echo meanwhile")["stdout"] == "meanwhile\n"
+
+
+def test_killed_daemon_leaves_no_command_that_holds_a_pipe(
     daemon: RawDaemon, tmp_path: Path, gates: list[Gate]
 ) -> None:
     bash_id = start(daemon, FROM_SOCKET, tmp_path)
     read_until(daemon, bash_id, "begin;")
+    (shell,) = daemon.call("list_shells")["shells"]
+    tree = [shell["pid"], *descendants(shell["pid"])]
+    daemon.process.kill()
+    daemon.process.wait()
+    wait_for(lambda: not any(map(is_alive, tree)), "the end of the command")
 
-    def pidfds() -> int:
-        links = Path(f"/proc/{daemon.pid}/fd").iterdir()
-        return sum("pidfd" in str(link.readlink()) for link in links if link.is_symlink())
 
-    for gate in gates:
+def test_job_control_sees_no_stop(daemon: RawDaemon, tmp_path: Path, gates: list[Gate]) -> None:
+    script, gate = tmp_path / "program.py", Gate(tmp_path / "gate")
+    script.write_text(FROM_SOCKET)
+    bash_id = daemon.background(f"set -m; {sys.executable} {script} {tmp_path}/gate; echo $?")
+    gate.open()
+    text = read_until(daemon, bash_id, "begin;")
+    for gate, end in zip(gates, ("part 0;", "part 1;", "part 2;0\n"), strict=True):
         gate.open()
-    daemon.call("bash_output", {"bash_id": bash_id, "wait": 20_000, "until": "exit"})
-    wait_for(lambda: pidfds() == 0)
+        text += read_until(daemon, bash_id, end)
+    assert text == "begin;part 0;part 1;part 2;0\n"
+
+
+def test_watch_needs_no_free_descriptor() -> None:
+    program = subprocess.Popen(
+        [sys.executable, "-c", SHORT_OF_FILES], stdout=subprocess.PIPE, start_new_session=True
+    )
+    assert program.stdout is not None
+    with program.stdout as stdout:
+        try:
+            ready, _, _ = select.select([stdout], [], [], DEADLINE_S)
+            assert ready
+            assert stdout.readline() == b"read\n"
+        finally:
+            # The process that holds the pipe, too. Otherwise the program could not end.
+            os.killpg(program.pid, signal.SIGKILL)
+            program.wait()
+
+
+def test_thread_that_outlives_its_leader_stops_no_daemon(
+    daemon: RawDaemon, tmp_path: Path, gates: list[Gate]
+) -> None:
+    # Then /proc/PID/fd is empty, and only its threads show the files of the process.
+    bash_id = start(daemon, LEADERLESS, tmp_path)
+    assert read_until(daemon, bash_id, "begin;") == "begin;"
+    assert daemon.bash("echo meanwhile")["stdout"] == "meanwhile\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import chain
 
 import pytest
 
@@ -34,7 +35,7 @@ def test_quick_check_passes_nothing_dangerous() -> None:
 
 def test_quick_check_stops_at_every_judged_program() -> None:
     tables = (JUDGED, WRAPPERS, STARTERS, SHELLS, LANGUAGES, LISTENERS, TELLING_BUILTINS)
-    for program in set().union(*tables):
+    for program in chain.from_iterable(tables):
         assert harmless([program, f"true; /usr/bin/{program} a", f"x | {program}"]) == []
 
 

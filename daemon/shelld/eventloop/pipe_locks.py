@@ -1,106 +1,142 @@
 """Frees pipes whose lock a process holds while it sleeps.
 
 A process that moves data with splice(2) from a socket or a terminal into a pipe, or from a pipe
-into a socket, holds the lock of the pipe while it waits. Every other system call on that pipe waits
-for the lock. Neither O_NONBLOCK nor a signal ends this wait, so one command could stop the event
-loop for ever. `std::io::copy` of Rust uses splice(2) in this way.
+into a socket, holds the lock of the pipe while it waits. So does a process that writes memory into
+a pipe while the kernel waits for the content of that memory, as with a file on a server that does
+not answer. Every other system call on that pipe waits for the lock. Neither O_NONBLOCK nor a signal
+ends this wait, so one command could stop the event loop for ever. `std::io::copy` of Rust uses
+splice(2) in this way.
 
 A process that is stopped by SIGSTOP leaves its system call and releases the lock. So, while
 commands run, a second thread watches the thread of the event loop. If the event loop sleeps in a
-system call on a pipe, the second thread stops the processes that hold the lock, until the event
-loop goes on. From then on, the event loop itself stops these processes during each of its system
-calls on this pipe, with `unlocked`.
+system call on a pipe, the second thread stops all processes that have the pipe open, until the
+event loop goes on. Nothing tells which one holds the lock: /proc/PID/syscall does not show what
+io_uring does. From then on, the event loop itself stops these processes during each of its system
+calls on this pipe, with `unlocked` and `close_pipe`.
 
-This module owns the pidfds of these processes until `forget_holders`. Nothing here reads or writes
-a pipe.
+Invariants:
+
+* A process is stopped after its ancestors, and continued before them. Otherwise its parent would
+  learn of the stop: bash with job control would go on to its next command, and `sudo` would stop
+  itself for ever.
+* The watch needs neither a free descriptor nor the event loop.
+* Neither this process nor the client, its parent, is ever stopped.
+
+Nothing here reads or writes a pipe.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import platform
 import re
 import signal
 import threading
 import time
 from collections.abc import Callable, Generator
-from typing import Final
+from functools import partial
+from typing import Final, NamedTuple
 
 from shelld.eventloop.threads import Thread
 from shelld.process import faults
 
 # How often the thread looks. The event loop sleeps for one to two intervals when a process first
-# holds the lock of a pipe.
+# holds the lock of a pipe. As long as a pipe that was held is open, other processes may follow.
 INTERVAL_S: Final = 0.25
-# How long the thread waits for the event loop after it has stopped the processes, and its pause
-# between two looks.
+NEXT_INTERVAL_S: Final = 0.02
+# How long the thread waits for the event loop after it has stopped the processes.
 RELEASE_S: Final = 1.0
-_RELEASE_PAUSE_S: Final = 0.001
+# How long to wait until a process has stopped. It usually takes microseconds, but more if all
+# processors are busy.
+STOP_S: Final = 0.5
+_PAUSE_S: Final = 0.001
 
-# The numbers of splice, tee, vmsplice and sendfile.
-_SPLICES: Final = {
-    "x86_64": frozenset((275, 276, 278, 40)),
-    "aarch64": frozenset((76, 77, 75, 71)),
-}.get(platform.machine(), frozenset[int]())
+# How many descriptors the watch reads all the time.
+_OWN_FILES: Final = 2
 
-# /proc/PID/syscall of a process that sleeps in a system call: the number and first three arguments
-# of the call.
-_SYSCALL: Final = re.compile(rb"(\d+) 0x(\w+) 0x(\w+) 0x(\w+) ")
-_STAT_BYTES: Final = 512
+# /proc/PID/syscall of a process that sleeps in a system call: the number and first argument of the
+# call.
+_SYSCALL: Final = re.compile(rb"(\d+) 0x(\w+) ")
+_READ_BYTES: Final = 512
 
 
-class _Holder:
-    """A process that has held the lock of a pipe. Owns a pidfd of that process."""
+class _Stat(NamedTuple):
+    """A part of /proc/PID/stat. `started` tells a process from a later one with the same pid."""
 
-    def __init__(self, pid: int) -> None:
+    state: bytes
+    parent: int
+    started: bytes
+
+
+class _Process:
+    """A process that may hold the lock of a pipe. Raises no OSError."""
+
+    def __init__(self, pid: int, started: bytes) -> None:
         self.pid = pid
-        self._pidfd = os.pidfd_open(pid)
+        self._started = started
         self._is_stopped_by_us = False
 
+    @property
+    def key(self) -> tuple[int, bytes]:
+        return self.pid, self._started
+
     def stop(self) -> None:
+        """Stop the process, and wait until it has stopped. A stopped process is left alone."""
         # A process that has ended, or that has gained privileges, cannot be signalled.
         with contextlib.suppress(OSError):
-            if _state_in(_read(f"/proc/{self.pid}/stat")) not in b"Tt":
-                signal.pidfd_send_signal(self._pidfd, signal.SIGSTOP)
+            if self._state() not in b"Tt":
+                os.kill(self.pid, signal.SIGSTOP)
                 self._is_stopped_by_us = True
+                end_at = time.monotonic() + STOP_S
+                # In state D, it stops only after its system call.
+                while self._state() not in b"TtD" and time.monotonic() < end_at:
+                    time.sleep(_PAUSE_S)
 
     def go_on(self) -> None:
         if self._is_stopped_by_us:
             self._is_stopped_by_us = False
             with contextlib.suppress(OSError):
-                signal.pidfd_send_signal(self._pidfd, signal.SIGCONT)
+                if _stat(self.pid).started == self._started:
+                    os.kill(self.pid, signal.SIGCONT)
 
-    def close(self) -> None:
-        os.close(self._pidfd)
+    def _state(self) -> bytes:
+        """Return the state as a letter. Raises OSError if the process has ended."""
+        stat = _stat(self.pid)
+        if stat.started != self._started:
+            raise ProcessLookupError
+        return stat.state
 
 
-# The processes that have held the lock of a pipe, by our descriptor of the pipe.
-_holders: Final[dict[int, list[_Holder]]] = {}
+# The processes to stop during a system call on a pipe, by our descriptor of the pipe. Each process
+# comes after its ancestors.
+_holders: Final[dict[int, list[_Process]]] = {}
+# The links in /proc/self/fd of the pipes that the event loop closes now. close(2) removes a link
+# before it waits for the lock.
+_closing: Final[dict[int, str]] = {}
 
 
 @contextlib.contextmanager
 def unlocked(descriptor: int) -> Generator[None]:
     """For the time of a system call on a pipe, stop the processes that may hold its lock."""
-    stop_holders(descriptor)
+    for process in _holders.get(descriptor, ()):
+        process.stop()
     try:
         yield
     finally:
-        for holder in _holders.get(descriptor, ()):
-            holder.go_on()
+        for process in reversed(_holders.get(descriptor, ())):
+            process.go_on()
 
 
-def stop_holders(descriptor: int) -> None:
-    """Stop the processes that may hold the lock of a pipe, so that it can be closed."""
-    for holder in _holders.get(descriptor, ()):
-        holder.stop()
-
-
-def forget_holders(descriptor: int) -> None:
-    """After the pipe was closed, let the stopped processes go on, and forget them."""
-    for holder in _holders.pop(descriptor, ()):
-        holder.go_on()
-        holder.close()
+def close_pipe(descriptor: int) -> None:
+    """Close a descriptor, which may be a pipe. Call this on the event loop."""
+    try:
+        with contextlib.suppress(OSError):
+            _closing[descriptor] = f"pipe:[{os.fstat(descriptor).st_ino}]"
+        with unlocked(descriptor):
+            os.close(descriptor)
+    finally:
+        _closing.pop(descriptor, None)
+        _holders.pop(descriptor, None)
 
 
 class PipeWatch:
@@ -116,13 +152,17 @@ class PipeWatch:
         self._has_work = threading.Event()
         self._closing = threading.Event()
         self._is_started = False
+        # Descriptors: of `stat` and `syscall` in `_place`, and one that makes room for others.
+        self._files: list[int] = []
         # The system call in which the event loop slept at the last look.
         self._before: re.Match[bytes] | None = None
+        # Whether the last look has found the processes, but not the one that holds the lock.
+        self._was_in_vain = False
 
     def command_starts(self) -> None:
         """Look regularly until no command runs."""
         self._has_work.set()
-        if not self._is_started and _SPLICES:
+        if not self._is_started:
             # If no thread can start now, the next command tries again.
             with contextlib.suppress(RuntimeError, MemoryError):
                 Thread(self._run).start()
@@ -133,75 +173,124 @@ class PipeWatch:
         self._has_work.set()
 
     def _run(self) -> None:
-        while not self._closing.is_set():
-            self._has_work.wait()
-            self._has_work.clear()
-            while self._is_needed() and not self._closing.wait(INTERVAL_S):
-                try:
-                    # A process or its call may end during the look.
-                    with contextlib.suppress(OSError):
-                        self._look()
-                except Exception:
-                    faults.report("the watch for pipes that are held")
+        try:
+            for path in (f"{self._place}/stat", f"{self._place}/syscall", os.devnull):
+                self._files.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+            while not self._closing.is_set():
+                self._has_work.wait()
+                self._has_work.clear()
+                interval_s = INTERVAL_S
+                while self._is_needed() and not self._closing.wait(interval_s):
+                    self._look_safely()
+                    interval_s = NEXT_INTERVAL_S if _holders else INTERVAL_S
+        except OSError:
+            # The next command tries again. Without /proc, it fails again.
+            self._is_started = False
+        finally:
+            while self._files:
+                os.close(self._files.pop())
+
+    def _look_safely(self) -> None:
+        try:
+            # A process or its call may end during the look.
+            with contextlib.suppress(OSError):
+                self._look()
+        except Exception:
+            faults.report("the watch for pipes that are held")
 
     def _look(self) -> None:
         call = self._sleeping_in()
         is_same = call and self._before and call[0] == self._before[0]
         self._before = call
         if call is None or not is_same:
+            self._was_in_vain = False
             return
         descriptor = int(call[2], 16)
-        pipe = os.readlink(f"/proc/self/fd/{descriptor}")
+        pipe = _closing.get(descriptor) or os.readlink(f"/proc/self/fd/{descriptor}")
         if not pipe.startswith("pipe:"):
             return
-        holders = _holders.setdefault(descriptor, [])
-        known = {holder.pid for holder in holders}
-        holders += [
-            _Holder(pid) for pid in _processes() if pid not in known and _may_hold(pid, pipe)
-        ]
-        for holder in holders:
-            holder.stop()
+        processes = _holders.setdefault(descriptor, [])
+        known = {process.key for process in processes}
+        with self._room_for_a_descriptor():
+            for process in _processes_with(pipe, every_thread=self._was_in_vain):
+                if process.key not in known:
+                    processes.append(process)
+            for process in processes:
+                process.stop()
         end_at = time.monotonic() + RELEASE_S
-        while time.monotonic() < end_at and self._sleeping_in() is not None:
-            time.sleep(_RELEASE_PAUSE_S)
-        for holder in holders:
-            holder.go_on()
+        while (is_held := self._sleeping_in() is not None) and time.monotonic() < end_at:
+            time.sleep(_PAUSE_S)
+        self._was_in_vain = is_held
+        with self._room_for_a_descriptor():
+            for process in reversed(processes):
+                process.go_on()
+
+    @contextlib.contextmanager
+    def _room_for_a_descriptor(self) -> Generator[None]:
+        if len(self._files) > _OWN_FILES:
+            os.close(self._files.pop())
+        try:
+            yield
+        finally:
+            with contextlib.suppress(OSError):
+                self._files.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
 
     def _sleeping_in(self) -> re.Match[bytes] | None:
         """Return the system call in which the event loop sleeps, if no signal can end the sleep."""
-        if _state_in(_read(f"{self._place}/stat")) not in b"D":
+        stat, syscall = self._files[:_OWN_FILES]
+        if _parsed(os.pread(stat, _READ_BYTES, 0)).state not in b"D":
             return None
-        return _SYSCALL.match(_read(f"{self._place}/syscall"))
+        return _SYSCALL.match(os.pread(syscall, _READ_BYTES, 0))
 
 
-def _processes() -> list[int]:
-    """Return all processes except the client, which is our parent."""
-    found = (int(name) for name in os.listdir("/proc") if name.isdigit())
-    return [pid for pid in found if pid != os.getppid()]
+def _processes_with(pipe: str, *, every_thread: bool) -> list[_Process]:
+    """Return the processes that have a pipe open, each after its ancestors.
+
+    `every_thread`: look at every thread, since its files may differ from those of its process.
+    """
+    # The client is our parent.
+    ours = {os.getpid(), os.getppid()}
+    found: dict[int, _Stat] = {}
+    for pid in [int(name) for name in os.listdir("/proc") if name.isdigit()]:
+        with contextlib.suppress(OSError):
+            if pid not in ours and _has_open(pid, pipe, every_thread=every_thread):
+                found[pid] = _stat(pid)
+    return [_Process(pid, found[pid].started) for pid in sorted(found, key=partial(_depth, found))]
 
 
-def _may_hold(pid: int, pipe: str) -> bool:
-    """Whether a thread of a process sleeps in one of `_SPLICES` on `pipe`."""
-    with contextlib.suppress(OSError):
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            call = _SYSCALL.match(_read(f"/proc/{pid}/task/{thread}/syscall"))
-            if call is None or int(call[1]) not in _SPLICES:
-                continue
-            for argument in call.group(2, 3, 4):
-                with contextlib.suppress(OSError):
-                    if os.readlink(f"/proc/{pid}/fd/{int(argument, 16)}") == pipe:
-                        return True
+def _depth(processes: dict[int, _Stat], pid: int) -> int:
+    """Return how many ancestors of a process are among the processes."""
+    depth = 0
+    # A pid may have been reused during the look, so this could go round in a circle.
+    while depth < len(processes) and (pid := processes[pid].parent) in processes:
+        depth += 1
+    return depth
+
+
+def _has_open(pid: int, pipe: str, *, every_thread: bool) -> bool:
+    tasks = f"/proc/{pid}/task"
+    places = [f"{tasks}/{each}" for each in os.listdir(tasks)] if every_thread else [f"/proc/{pid}"]
+    for place in places:
+        for name in os.listdir(f"{place}/fd"):
+            with contextlib.suppress(OSError):
+                if os.readlink(f"{place}/fd/{name}") == pipe:
+                    return True
     return False
 
 
 def _read(path: str) -> bytes:
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        return os.read(descriptor, _STAT_BYTES)
+        return os.read(descriptor, _READ_BYTES)
     finally:
         os.close(descriptor)
 
 
-def _state_in(stat: bytes) -> bytes:
-    """Return the state in the content of /proc/PID/stat, as one letter."""
-    return stat.rpartition(b")")[2][1:2]
+def _stat(pid: int) -> _Stat:
+    return _parsed(_read(f"/proc/{pid}/stat"))
+
+
+def _parsed(stat: bytes) -> _Stat:
+    # The name of the process comes before the last parenthesis, and may hold anything.
+    fields = stat.rpartition(b")")[2].split()
+    return _Stat(fields[0], int(fields[1]), fields[19])

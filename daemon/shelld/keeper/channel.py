@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import array
 import contextlib
+import fcntl
 import marshal
 import os
+import resource
 import socket
 from typing import Any, Final, NamedTuple
 
@@ -42,6 +44,8 @@ KILL_DEADLINE_MS: Final = 1_000
 # Well under the smallest default send buffer (Linux: 208 KiB), with room for several frames.
 INLINE_BYTES: Final = 32 * 1024
 _MAX_DESCRIPTORS: Final = 8
+# The kernel keeps a table as long as the highest descriptor: 8 bytes for each.
+_MAX_FILES: Final = 1 << 16
 _FILE_FRAME: Final = 0xFFFFFFFF
 _CLOEXEC: Final = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 _INT_SIZE: Final = array.array("i").itemsize
@@ -107,9 +111,19 @@ class Channel:
 
     @classmethod
     def pair(cls) -> tuple[Channel, socket.socket]:
-        """Return our end, which never blocks, and the socket to hand to the other process."""
+        """Return our end, which never blocks, and the socket to hand to the other process.
+
+        If this process is killed, the kernel closes its descriptors from the highest number down,
+        and waits for ever at a pipe whose lock a command holds. Our end has a high number, so the
+        other process sees its end before that, and kills the command.
+        """
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
+        limit = min(resource.getrlimit(resource.RLIMIT_NOFILE)[0], _MAX_FILES)
+        with contextlib.suppress(OSError):
+            raised = fcntl.fcntl(ours, fcntl.F_DUPFD_CLOEXEC, limit // 2)
+            ours.close()
+            ours = socket.socket(fileno=raised)
         return cls(ours), theirs
 
     @property

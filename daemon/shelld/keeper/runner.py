@@ -137,7 +137,7 @@ class Runner:
         # kill is under way; `_give_up_at` is also None once survivors were reported.
         self._kill_at: float | None = None
         self._give_up_at: float | None = None
-        self._has_had_sigterm = False
+        self._has_had_sigterm: bool = False
         # Whether the grace is over.
         self._killing = False
         self._rounds = 0

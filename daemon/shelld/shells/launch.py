@@ -13,6 +13,7 @@ from typing import Final, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from shelld.eventloop.pipe_locks import close_pipe
 from shelld.keeper.channel import RUN, Channel, anonymous_file
 from shelld.sessions.arguments import MAX_ARGUMENT_BYTES
 from shelld.sessions.calls import functions_again, lines_of_call, state_of_call, withhold
@@ -147,7 +148,7 @@ class Launch:
             self.input.close("ended")
         for descriptors in (self._theirs, self._ours):
             while descriptors:
-                os.close(descriptors.pop())
+                close_pipe(descriptors.pop())
 
     def __del__(self) -> None:
         # Close the descriptors of a launch that was never supervised.

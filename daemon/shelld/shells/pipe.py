@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from shelld.eventloop.pipe_locks import forget_holders, stop_holders, unlocked
+from shelld.eventloop.pipe_locks import close_pipe, unlocked
 from shelld.keeper.transient import TRANSIENT
 from shelld.output.retention import OutputStream, ShellOutput
 
@@ -116,11 +116,7 @@ class Pipe:
             attempts = MAX_ATTEMPTS if store.written > before else attempts - 1
 
     def close(self) -> None:
-        try:
-            stop_holders(self.descriptor)
-        finally:
-            os.close(self.descriptor)
-        forget_holders(self.descriptor)
+        close_pipe(self.descriptor)
         Pipe._large_pipes -= self._is_large
 
 

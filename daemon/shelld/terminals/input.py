@@ -18,7 +18,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 import anyio
 
-from shelld.eventloop.pipe_locks import forget_holders, stop_holders, unlocked
+from shelld.eventloop.pipe_locks import close_pipe, unlocked
 from shelld.keeper.transient import TRANSIENT
 from shelld.process.faults import answer_for
 from shelld.terminals.dialogue import MAX_ANSWERS, Dialogue, position_report
@@ -189,10 +189,8 @@ class PipeInput(Input):
         if self.closed is None:
             try:
                 super().close(reason)
-                stop_holders(self.descriptor)
             finally:
-                os.close(self.descriptor)
-            forget_holders(self.descriptor)
+                close_pipe(self.descriptor)
 
 
 class Resize(NamedTuple):
