@@ -77,6 +77,7 @@ def assert_refused(typing: Session, writes: list[Json]) -> None:
         ["echo harmless\nforbidden\n"],
         ["forb\\\n", "idden\n"],
         ["for x in forbidden; do\n", "$x now\n"],
+        ["! {\n", "x=forbidden\n", "$x\n"],
         ["lx\x7fs; forbidden\n"],
         ["\x1b[200~forbidden\x1b[201~\n"],
     ],

@@ -93,6 +93,7 @@ def test_arithmetic_differs_from_a_script(text: str, expected: bool) -> None:
         *("$( " + "case a in " * 6_000, "$( " + "case a in a) " * 5_000, "$( " + "x=(" * 20_000),
         *("$(" + "$(a) " * 13_000, '$( "' + "$(a " * 90, "$( " + "((a) " * 13_000 + ")" * 13_000),
         *("$( " + "".join(f"<<E{n}\n" for n in range(9_000)), "$(" + "coproc " * 9_000),
+        *("time " * 13_000 + "a", "! " * 30_000 + "{", "! time ; " * 7_000),
     ],
 )
 def test_ends_are_found_in_linear_time(text: str) -> None:

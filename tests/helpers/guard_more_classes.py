@@ -414,6 +414,108 @@ false && { chmod -R 777 /; }
 if ! :; then rm -rf /; fi
 """,
     ),
+    "timed commands": (
+        r"""
+time (rm -rf /)
+time (mkfs.ext4 /dev/sda1)
+time(rm -rf /)
+time␉(cd /; rm -rf *)
+(time (rm -rf /)) 2>&1 | tail -3
+time -p (rm -rf /)
+time -- (rm -rf /)
+time -p -- { cd /; rm -rf *; }
+time { rm -rf /; }
+time LC_ALL=C rm -rf /
+time > log rm -rf /
+time cd / ; rm -rf *
+time eval 'cd /'; rm -rf *
+time x=(/); rm -rf ${x[0]}
+time f() { rm -rf /; }; f
+time for x in /; do rm -rf $x; done
+time if true; then cd /; fi; rm -rf *
+time while :; do rm -rf /; break; done
+if time (rm -rf /); then :; fi
+true && time { rm -rf /; }
+true | time (rm -rf /)
+x=$(time (rm -rf /))
+coproc X { time (rm -rf /); }
+case $x in time) time (rm -rf /);; esac
+bash -c 'time (rm -rf /)'
+time time (rm -rf /)
+! time (rm -rf /)
+time ! { x=/; rm -rf $x; }
+time bash <<X␤rm -rf /␤X
+time cat <<X | bash␤rm -rf /␤X
+:(){ time :|: & };:
+while true; do time sleep 9 & done
+time false || rm -rf /
+\time -f %e rm -rf /
+sudo time rm -rf /
+sh -c 'time -o log rm -rf /'
+""",
+        r"""
+time
+time; ls
+time make
+time -p make -j4; time -- make
+time (sleep 1)
+time (cd build; rm -rf *)
+time { cd build; rm -rf *; }
+{ time make; } 2> log
+time LC_ALL=C sort f
+time for d in a b; do rm -rf $d; done
+time cat <<X␤rm -rf /␤X
+if time false; then rm -rf /; fi
+for time in a b; do rm -rf $time; done
+case rm in time) ls;; esac
+echo time '(rm -rf /)'
+git commit -m 'time (rm -rf /)'
+date +time; x=time; ls $x
+""",
+    ),
+    "negated commands": (
+        r"""
+! (rm -rf /)
+!(rm -rf /)
+! { rm -rf /; }
+! { cd /; }; rm -rf *
+! { x=/; rm -rf $x; }
+! { x=/␤rm -rf $x␤}
+if ! { cd /; }; then :; fi; rm -rf *
+while ! { x=/; rm -rf $x; }; do :; done
+true && ! { cd /; rm -rf *; }
+true | ! { x=/; rm -rf $x; }
+f() { ! { x=$1; rm -rf "$x"; }; }; f /
+! ! cd /; rm -rf *
+! ! ! cd /; rm -rf *
+! ! { cd /; }; rm -rf *
+! for x in /; do rm -rf $x; done
+! case x in *) cd /;; esac; rm -rf *
+! if true; then cd /; fi; rm -rf *
+! f() { rm -rf /; }; f
+! function f { rm -rf /; }; f
+! > log rm -rf /
+! true || rm -rf /
+! ((1)) || rm -rf /
+! time ((1)) || rm -rf /
+! ! true && rm -rf /
+""",
+        r"""
+! { grep -q x f; } && rm -rf build
+! { cd build; rm -rf *; }
+! grep 'rm -rf /' f
+if ! { true; }; then ls; fi
+if ! (cd build); then rm -rf build; fi
+! ((1)) && rm -rf /
+! ! true || rm -rf /
+if ! true; then rm -rf /; fi
+[ ! -d x ] && rm -rf x
+[[ ! -d / ]] && rm -rf x
+find . ! -name x -delete
+echo ! { rm -rf /
+case x in !) ls;; esac
+""",
+    ),
 }
 
 DANGEROUS = [

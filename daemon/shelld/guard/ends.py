@@ -160,7 +160,8 @@ class Ends:
     def rewritten(self) -> str:
         """Return the text, with changes where the parser does not know the syntax of bash.
 
-        Replaces ``coproc NAME`` before a compound command by ``: |``. Escapes a ``#`` right behind
+        Replaces ``coproc NAME`` before a compound command by ``: |``. Removes the reserved word
+        ``time``, and ``!`` before a compound command. Escapes a ``#`` right behind
         an array or a pattern, because it begins no comment there. Inserts a semicolon into
         ``for x do``, and a space between the delimiter of a here-document and a separator. Leaves
         the content of substitutions as it is.
@@ -198,18 +199,16 @@ class _Lines:
         return starts[index] + len(delimiter) if index < len(starts) else None
 
 
-# Reserved words after which another reserved word can come. ``-p`` and ``--`` are options of
-# ``time``.
+# Reserved words after which another reserved word can come.
 _OPENING: Final = frozenset(
-    {
-        *("{", "}", "!", "if", "then", "elif", "else", "fi", "while", "until", "do", "done"),
-        *("time", "-p", "--"),
-    }
+    {"{", "}", "if", "then", "elif", "else", "fi", "while", "until", "do", "done"}
 )
 # Reserved words before a name.
 _NAMING: Final = frozenset({"for", "select", "function", "coproc"})
 # The beginnings of compound commands.
 _COMPOUND: Final = frozenset({"{", "if", "while", "until", "for", "select", "case", "[["})
+# The commands before which the parser does not know ``!``.
+_NOT_NEGATED: Final = (_COMPOUND | _NAMING) - {"[["}
 # The constructs that can be open in a script: parentheses around commands or around words, and the
 # parts of ``case``.
 _COMMANDS, _WORDS, _SUBJECT, _IN, _PATTERN, _BODY = range(6)
@@ -238,6 +237,9 @@ class _Walk:
         self._is_fresh = False
         # The beginning and the end of ``coproc NAME``.
         self._coprocess: tuple[int, int] | None = None
+        # The places of ``time``, of its options, and of ``!`` right before the next command.
+        self._timing: list[tuple[int, int]] = []
+        self._negations: list[tuple[int, int]] = []
         # The here-documents that begin at the next line: the delimiter of each, and whether its
         # lines lose their leading tabs.
         self._heredocs: list[tuple[str, bool]] = []
@@ -279,6 +281,8 @@ class _Walk:
         self._starts = self._top != _WORDS
         self._names = False
         self._coprocess = None
+        self._timing.clear()
+        self._negations.clear()
 
     def _read_line_end(self) -> None:
         self._begin()
@@ -308,6 +312,7 @@ class _Walk:
             self._open.pop()
         if self._coprocess is not None:
             self.edits.append((*self._coprocess, ": |"))
+        self._remove_prefix(is_negated=text.startswith("((", start))
         is_command = self._starts and self._top != _PATTERN
         self._begin()
         if is_command and text.startswith("((", start):
@@ -344,6 +349,7 @@ class _Walk:
         start = self._at = _end_of(_BLANKS, self._text, self._at + len(operator))
         self._at = self._ends.of_word(start)
         self._starts = False
+        self._remove_prefix(is_negated=False)
         if operator in ("<<", "<<-") and start < self._at:
             delimiter = _QUOTE.sub("", self._text[start : self._at])
             self._heredocs.append((delimiter, operator == "<<-"))
@@ -361,6 +367,11 @@ class _Walk:
                 self.edits.append((start, start, "; "))
                 self._starts = True
                 return
+        if self._starts and not self._names and self._top in (_COMMANDS, _BODY):
+            if self._is_prefix(word, start):
+                return
+            begins_function = self._text.startswith("(", _end_of(_BLANKS, self._text, self._at))
+            self._remove_prefix(is_negated=word not in _NOT_NEGATED and not begins_function)
         if self._text.startswith("(", self._at) and word != "!" and word[-1] in "?*+@!=":
             # An array, or a pattern such as ``@(a|b)``.
             self._open.append(_WORDS)
@@ -370,6 +381,30 @@ class _Walk:
             self._read_word_of_case(word)
         elif self._starts:
             self._read_first_word(word, start)
+
+    def _is_prefix(self, word: str, start: int) -> bool:
+        """Whether a word comes before a command and only times or negates it. Note its place."""
+        if word == "!":
+            self._negations.append((start, self._at))
+        elif word == "time" or (self._timing and word in ("-p", "--")):
+            self._timing.append((start, self._at))
+        else:
+            if word.startswith("-"):
+                # Bash runs no program, but other shells run ``time`` with options of its own.
+                self._timing.clear()
+            return False
+        return True
+
+    def _remove_prefix(self, *, is_negated: bool) -> None:
+        """Remove ``time`` and ``!`` before the command that begins here.
+
+        `is_negated`: leave one ``!``, if the number of them is odd.
+        """
+        kept = len(self._negations) % 2 if is_negated else 0
+        removed = self._timing + self._negations[kept:]
+        self.edits += ((start, end, "") for start, end in removed)
+        self._timing.clear()
+        self._negations.clear()
 
     def _read_word_of_case(self, word: str) -> None:
         if self._top == _SUBJECT:

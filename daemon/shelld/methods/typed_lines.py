@@ -192,9 +192,10 @@ def _is_incomplete(script: str) -> bool:
         return True
     # Most requests never get here, and the first request must not wait for the import.
     from shelld.guard.parse import TooSlow, parse  # noqa: PLC0415
+    from shelld.guard.units import rewritten  # noqa: PLC0415
 
     try:
-        return bool(parse(script, MAX_PARSING_S).has_error)
+        return bool(parse(rewritten(script), MAX_PARSING_S).has_error)
     except TooSlow:
         return False
 
