@@ -34,8 +34,8 @@ KINDS = {
     "says",
     "file",
     "env",
-} | {"into", "default"}
-MARKS = {"assigns", "joins", "away", "all", "last", "rest", "appends", "bash"}
+} | {"into", "default", "shell"}
+MARKS = {"assigns", "joins", "away", "all", "last", "rest", "appends", "bash", "shell"}
 
 
 @pytest.mark.parametrize(
@@ -65,6 +65,18 @@ def test_every_starter_has_its_handler() -> None:
         ("sudo -Eu me A=1 ls -l", Inner(["ls", "-l"], {"A": "1"})),
         ("sudo -ll rm", None),
         ("sudo", None),
+        ("sudo -k", None),
+        ("sudo -iu me", Inner(["bash"])),
+        ("sudo -s ls", Inner(["ls"])),
+        ("su", Inner(["bash"])),
+        ("su - me", Inner(["bash"])),
+        ("su me x.sh a", Inner(["bash", "x.sh", "a"])),
+        ("runuser -u me", None),
+        ("runuser - me", Inner(["bash"])),
+        ("script -q log", Inner(["bash"])),
+        ("ssh -p 22 host -tt", Inner(["bash"], away=True)),
+        ("ssh -fNL 1:h:1 host", None),
+        ("sg me ls -l", Inner([], script="ls -l")),
         ("env -iC /x ls", Inner(["ls"], cwd="/x")),
         ("env - A=1 ls", Inner(["ls"], {"A": "1"})),
         ("env -S ls -l", Inner([], script="ls -l")),

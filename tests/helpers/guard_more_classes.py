@@ -473,6 +473,98 @@ git commit -m 'time (rm -rf /)'
 date +time; x=time; ls $x
 """,
     ),
+    "shells that wrappers start": (
+        r"""
+sudo -i <<X␤rm -rf /␤X
+echo 'rm -rf /' | sudo -s
+echo 'rm -rf /' | sudo -iu root
+echo 'rm -rf /' | sudo -E --login A=1
+sudo --shell <<< 'cd /; rm -rf *'
+echo 'rm -rf /' | doas -s
+echo 'rm -rf /' | su
+sudo su - <<X␤rm -rf /␤X
+su - root <<X␤rm -rf /␤X
+echo 'rm -rf /' | su -l root -s /bin/sh
+echo 'rm -rf /' > x.sh; su - root ./x.sh
+echo 'rm -rf /' > x.sh; sudo -i < x.sh
+echo 'rm -rf /' | runuser - root
+echo 'rm -rf /' | runuser -l root
+ssh host <<X␤rm -rf /␤X
+ssh -T -p 22 root@host <<'X'␤cd /␤rm -rf *␤X
+ssh host -o BatchMode=yes <<< 'mkfs.ext4 /dev/sda1'
+echo 'rm -rf /' | sshpass -p x ssh host
+sshpass -f key ssh host rm -rf /
+cat <<X | ssh host␤rm -rf /␤X
+echo 'rm -rf /' | chroot /
+chroot --userspec=me /mnt <<X␤mkfs.ext4 /dev/sda1␤X
+echo 'rm -rf /' | unshare -r
+echo 'rm -rf /' | nsenter -t 1 -a
+echo 'rm -rf /' | newgrp docker
+echo 'rm -rf /' | newgrp - docker
+echo 'rm -rf /' | sg root
+sg root -c 'rm -rf /'
+sg root 'rm -rf /'
+echo 'rm -rf /' | setarch x86_64 -R
+echo 'rm -rf /' | linux32
+echo 'rm -rf /' | fakeroot
+echo 'rm -rf /' | firejail --quiet
+echo 'rm -rf /' | capsh --
+echo 'rm -rf /' | pkexec
+echo 'rm -rf /' | run0
+echo 'rm -rf /' | systemd-run -tS
+systemd-run -t rm -rf /
+echo 'rm -rf /' | script -q log
+echo 'rm -rf /' | nix-shell -p git
+echo 'rm -rf /' | nix develop
+echo 'rm -rf /' | machinectl shell web
+echo 'rm -rf /' | lxc-attach -n web
+echo 'rm -rf /' | systemd-nspawn -D /mnt
+echo 'rm -rf /' | distrobox enter web
+echo 'rm -rf /' | oc rsh web
+echo 'rm -rf /' | vagrant ssh web
+echo 'rm -rf /' | gcloud compute ssh web
+echo 'rm -rf /' | adb shell
+echo 'rm -rf /' | wsl
+""",
+        r"""
+sudo -i
+echo y | sudo -i
+echo y | sudo -i apt install x
+echo secret | sudo -S -i
+sudo -i <<X␤apt update␤rm -rf /var/cache/apt/*␤X
+sudo tee motd <<X␤rm -rf /␤X
+echo 'rm -rf /' | sudo -u me cat
+echo 'rm -rf /' | sudo -k
+echo 'rm -rf /' | sudo -i cat
+su - me <<X␤cd build && rm -rf *␤X
+su - root -c ls <<< 'rm -rf /'
+echo secret | su me -c 'make install'
+echo 'rm -rf /' | runuser -u me cat
+ssh host
+ssh host < script.sh
+ssh host < /dev/null
+cat script.sh | ssh host
+ssh host <<X␤cd app && rm -rf dist␤X
+ssh host <<X␤echo 'rm -rf /'␤X
+echo 'rm -rf /' | ssh host cat
+echo 'rm -rf /' | ssh -N host
+ssh -fNL 80:h:80 host <<< 'rm -rf /'
+chroot /mnt <<X␤apt-get update␤X
+echo 'rm -rf /' | chroot /mnt tee x
+echo 'rm -rf /' | unshare -r cat
+unshare -r <<X␤mount -t tmpfs none x␤X
+newgrp docker <<X␤docker ps␤X
+sg docker -c 'docker ps'
+sg docker 'rm -rf build'
+sg -p 'rm -rf /' -l bash
+sg run --pattern 'rm -rf /'
+fakeroot make deb <<< 'rm -rf /'
+script -q -c ls log <<< 'rm -rf /'
+script -q log <<X␤ls␤X
+systemd-run -t make
+adb devices; echo 'rm -rf /' | adb logcat
+""",
+    ),
     "negated commands": (
         r"""
 ! (rm -rf /)

@@ -200,7 +200,7 @@ class Evaluation(Compounds):
                 if operator == "<" and parse.is_herestring(node):
                     stdin = expand_text(word, self) + "\n"
                 elif operator.startswith("<") and operator != "<>":
-                    stdin = self.files.get(path, UNKNOWN)
+                    stdin = "" if path == "/dev/null" else self.files.get(path, UNKNOWN)
                 elif not operator.endswith("&") or not plain(path).rpartition("/")[2].isdecimal():
                     self.report(overwrites(path, Place(self.cwd, None)), parse.text_of(node))
                     if self.is_for_each:

@@ -32,7 +32,10 @@ class Inner(NamedTuple):
 
 
 def unwrapped(program: str, arguments: Sequence[str]) -> Inner | None:
-    """Return what a wrapper starts, None if `program` is no wrapper or starts nothing."""
+    """Return what a wrapper starts, None if `program` is no wrapper or starts nothing.
+
+    If a wrapper starts a shell by itself, the program is "bash".
+    """
     for spec in _specifications(program) if program in _ALL else ():
         inner = _Unwrapping(program, spec, arguments).inner()
         if inner is not None:
@@ -40,6 +43,8 @@ def unwrapped(program: str, arguments: Sequence[str]) -> Inner | None:
     return None
 
 
+# The programs that take "-" as an option.
+_TAKE_DASH: Final = ("env", "su", "runuser", "newgrp", "sg")
 _ALL: Final = {**EVERYDAY_WRAPPERS, **WRAPPERS}
 
 
@@ -57,6 +62,7 @@ class _Unwrapping:
         self._first: str | None = None
         self._script: str | None = None
         self._cwd: str | None = None
+        self._starts_shell = "shell" in spec.marks
 
     def inner(self) -> Inner | None:
         marks = self._spec.marks
@@ -64,16 +70,20 @@ class _Unwrapping:
             return None
         if self._script is not None:
             # ``env -S`` appends the remaining arguments.
-            rest = self._rest if self._program == "env" else []
-            return self._found([], " ".join([self._script, *rest]))
+            more = self._rest if self._program == "env" else []
+            return self._found([], " ".join([self._script, *more]))
         if self._first is not None:
             argv = [self._first, *self._rest]
             return self._found([], " ".join(argv)) if "joins" in marks else self._found(argv)
-        if not self._rest:
-            return None
+        rest = self._rest
+        if self._starts_shell and self._spec.operands == ALL_OPERANDS:
+            # The first operand is a user (``su``) or a file (``script``).
+            rest = rest[1:] if "bash" in marks else []
+        if not rest:
+            return self._found(["bash"]) if self._starts_shell else None
         if "joins" in marks:
-            return self._found([], " ".join(self._rest))
-        return self._found(["bash", *self._rest] if "bash" in marks else self._rest)
+            return self._found([], " ".join(rest))
+        return self._found(["bash", *rest] if "bash" in marks else rest)
 
     def _found(self, argv: list[str], script: str | None = None) -> Inner:
         away = "away" in self._spec.marks
@@ -90,7 +100,7 @@ class _Unwrapping:
                 rest.pop(0)
                 self._end_options(operands)
                 break
-            if argument.startswith("-") and (len(argument) > 1 or self._program in ("env", "su")):
+            if argument.startswith("-") and (len(argument) > 1 or self._program in _TAKE_DASH):
                 rest.pop(0)
                 for option in options_of(argument, rest, spec.letters, spec.names):
                     if spec.has("idle", option.name):
@@ -99,6 +109,7 @@ class _Unwrapping:
                         self._first = option.value
                         return True
                     self._take(option)
+                    self._starts_shell = self._starts_shell or spec.has("shell", option.name)
                 if self._script is not None and self._program == "env":
                     return True
             elif "assigns" in spec.marks and _is_assignment(argument):
