@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -333,3 +334,20 @@ def test_trace_descriptor_of_call_is_not_kept(before: str) -> None:
         daemon.bash("y=1", env={"BASH_XTRACEFD": "5"})
         result = daemon.bash(shown)
         assert (result["stdout"], result["stderr"]) == (expected["stdout"], expected["stderr"])
+
+
+@pytest.mark.parametrize("value", ["/tmp", "", None])
+def test_pwd_of_call_leaves_the_directory_of_the_session(
+    daemon: RawDaemon, session: str, tmp_path: Path, value: str | None
+) -> None:
+    (tmp_path / "real" / "below").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("real")
+    link = str(tmp_path / "link")
+    daemon.bash(f"cd {link}", session=session)
+    for command in ("y=1", "pwd -P", "cd below; cd ..", "x=1; cd below; cd -"):
+        result = daemon.bash(command, session=session, env={"PWD": value})
+        assert result["sessionCwd"] == link
+        shown = daemon.bash('pwd; echo "$PWD"', session=session)["stdout"]
+        assert shown == f"{link}\n{link}\n"
+    moved = daemon.bash("cd below", session=session, env={"PWD": value})
+    assert os.path.samefile(moved["sessionCwd"], tmp_path / "real" / "below")

@@ -25,6 +25,10 @@ class Recorder:
         self, session: Session, cwd: str | None, changes: dict[str, str | None] | None
     ) -> None:
         self._session = session
+        if cwd is None and "PWD" in (changes or ()):
+            # Bash takes the path of its directory from PWD. Without the session's PWD, it knows the
+            # directory by another path.
+            cwd = session.cwd
         self._started_in = () if cwd is None else session.paths_of(cwd)
         self._changes = changes
         # Set if bash writes a short dump.

@@ -62,7 +62,8 @@ class Left(NamedTuple):
 
     `started_in` and `changes` are `cwd` and `env` of the call. The session does not keep them. It
     keeps a directory or a value only if the command itself has set it. `started_in` has two forms
-    of the path: as given, and without symbolic links, as bash may know it.
+    of the path: as given, and without symbolic links, as bash may know it. If a call has no `cwd`,
+    but PWD in its `env`, `started_in` is the session's directory.
     """
 
     dump: bytes
