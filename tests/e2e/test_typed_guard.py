@@ -122,6 +122,8 @@ def test_forbidden_line_is_not_typed_into_a_shell(typing: Session, lines: list[s
         [*text("forbidden;"), keys("C-v", "C-w", "Enter")],
         # The second of these keys is text, and the third erases it.
         [*text("forbx"), keys("C-v", *["BSpace"] * 3), *text("idden"), keys("Enter")],
+        # Readline takes the end of a key that it does not know as text.
+        text("forb\x1b[15idden\n"),
         # The cursor moves.
         [*text("idden"), keys("C-a"), *text("forb"), keys("Enter")],
         [*text("forbiddxen"), keys("Left", "Left", "BSpace", "Enter")],

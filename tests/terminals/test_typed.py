@@ -113,7 +113,13 @@ def test_unfinished_line_is_readable_once_it_is_passed_on(
         # The last reading is the kernel's: its words are letters and digits.
         (b"ls  -l \x17-a", ["ls  -a", "ls  -l -a", "ls  -l ", "-a", "ls  --a"]),
         (b"ls /tmp\x17", ["ls ", "ls /tmp", "ls /"]),
-        (b"\x1b[0nls /tmp\x17", ["ls ", "ls /tmp", "\x1b[0nls /", "ls /"]),
+        (b"\x1b[0nls /tmp\x17", ["ls ", "nls ", "ls /tmp", "\x1b[0nls /", "ls /"]),
+        # Readline takes the end of a key that it does not know as text.
+        (b"ls \x1b[15~", ["ls ", "ls ~"]),
+        (b"ls\x1b[24;5~x", ["lsx", "ls~x", "ls", "x"]),
+        (b"ls\x1b[15 /", ["ls15 /", "ls /", "ls", "15 /"]),
+        (b"s\x1b[1;2HX\x1b[1~l", ["lsX", "lsHX", "sHX~l", "sXl", "s", "lX", "X", "l"]),
+        (b"ls \x1b[A\x1b[3~\x1bOQ", ["ls "]),
         # A quoted key is text, except for a shell that knows no quoting.
         (b"ls\x16\x7fx\x7f", ["ls\x7f", "l", "lsx", "ls", "x"]),
         (b"ls\x11\x7fx\x7f", ["ls\x7f", "l", "lsx", "ls", "x"]),

@@ -20,6 +20,12 @@ from shelld.terminals.readline import KEY, QUOTES, edited, edits, work
 # it, open it in an editor, or turn it into a comment or back into a command.
 _PASSING_ON: Final = re.compile(rb"[\x04\x0f]|\x1b\x05|\x18\x05|\x1b#")
 _TOGGLES_COMMENT: Final = "\x1b#"
+# The beginnings of keys that readline may not know. It always knows the arrows and the brackets of
+# a paste. It knows some keys that move the cursor only if /etc/inputrc or the terminal names them.
+_BEGINS_KEY: Final = [
+    re.compile(rf"(?!\x1b\[(?:[A-DFH]|1;[35][CD]|{known}~|20[01]~))\x1b\[[0-?]*+")
+    for known in ("[13478]", "3")
+]
 # The maximum of `work`. The keys of a line with more work are not followed. A unit of work takes up
 # to 0.1 us.
 _MAX_WORK: Final = 1_000_000
@@ -146,7 +152,8 @@ def readings(line: bytes) -> Iterator[str]:
     """Yield what a shell may read if this line is typed, the likeliest reading first.
 
     The readings are the line as readline edits it, the line without its keys, and each part between
-    two keys: a key may have dropped the text before it, or may have done nothing. More than
+    two keys: a key may have dropped the text before it, or may have done nothing, or may have left
+    its end in the line. More than
     `_MAX_PARTS` parts are joined into one reading, a command of several lines. The last readings
     are the line as the kernel edits it: the shell may read from a terminal behind ours. Only the
     first reading may be empty.
@@ -159,7 +166,7 @@ def readings(line: bytes) -> Iterator[str]:
         yield shown
         return
     followed, between = list[str | None](), list[str]()
-    variants = [pieces, *_with_fewer_quotes(shown)]
+    variants = [pieces, *_with_fewer_quotes(shown), *_with_ends_of_keys(shown)]
     if "\ufffd" in shown:
         # Readline drops an incomplete character before a key or the end of the line.
         variants.append(KEY.split(line.decode("utf-8", "ignore")))
@@ -186,6 +193,16 @@ def _with_fewer_quotes(shown: str) -> Iterator[list[str]]:
     for unknown in (QUOTES[:1], QUOTES):
         if any(quote in shown for quote in unknown):
             yield KEY.split(shown.translate(dict.fromkeys(map(ord, unknown))))
+
+
+def _with_ends_of_keys(shown: str) -> Iterator[list[str]]:
+    """Yield the pieces with the ends of keys that readline may not know.
+
+    Readline drops the beginning of such a key, and takes the rest as text. So F5 may leave a tilde.
+    """
+    for begins_key in _BEGINS_KEY:
+        if (without := begins_key.sub("", shown)) != shown:
+            yield KEY.split(without)
 
 
 def _edited_by_kernel(line: bytes) -> Iterator[str]:
