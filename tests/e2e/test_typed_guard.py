@@ -320,6 +320,25 @@ def test_settings_of_the_terminal_do_not_hide_a_line(
     assert_refused(at_prompt(guarded, f"stty {mode}; {DASH}"), writes)
 
 
+# The terminal erases less than readline does, and leaves "forb" and a backslash.
+CONTINUED = "forb\\.x\x17\x7f\n"
+
+
+@pytest.mark.parametrize("writes", [text(CONTINUED, "idden\n"), text(CONTINUED + "idden\n")])
+def test_line_that_the_terminal_edits_is_continued(guarded: RawDaemon, writes: list[Json]) -> None:
+    assert_refused(at_prompt(guarded, DASH), writes)
+
+
+def test_line_that_the_terminal_edits_gives_a_later_one_its_meaning(guarded: RawDaemon) -> None:
+    assert_refused(at_prompt(guarded, DASH), text("x=forbidden;x\x17\n$x\n"))
+
+
+def test_interrupt_drops_lines_that_the_terminal_has_edited(guarded: RawDaemon) -> None:
+    typing = at_prompt(guarded, DASH)
+    for write in text(CONTINUED, "\x03idden\n"):
+        typing.write(**write)
+
+
 @pytest.mark.parametrize("params", [{"tty": True}, {"tty": False, "open_stdin": True}])
 @pytest.mark.parametrize("command", ["bash --norc --noediting", "exec sh"])
 @pytest.mark.parametrize("first", ["written", "given"])

@@ -27,7 +27,7 @@ RAW = NEW_MODES._replace(line_mode=False, icrnl=False)
         ("x\u00e9\x7f\n".encode(), [b"x"], b""),
         (b"one two-\x17\n", [b"one "], b""),
         (b"rm -rf /\x15ls\n", [b"ls"], b""),
-        (b"rm\x03ls\n", [b"ls"], b""),
+        (b"rm\x03ls\n", [None, b"ls"], b""),
         (b"rm\x1als\n", [b"ls"], b""),
         (b"l\x13s\x11\n", [b"ls"], b""),
         (b"l\x12s\n", [b"ls"], b""),
@@ -44,7 +44,7 @@ RAW = NEW_MODES._replace(line_mode=False, icrnl=False)
         (b"\x04", [b""], b""),
     ],
 )
-def test_keys_edit_the_line(data: bytes, texts: list[bytes], text: bytes) -> None:
+def test_keys_edit_the_line(data: bytes, texts: list[bytes | None], text: bytes) -> None:
     edited = edit(Line(), data, NEW_MODES)
     assert (edited.texts, edited.line.text) == (texts, text)
 
@@ -95,7 +95,7 @@ def test_program_that_reads_keys_has_no_longest_line() -> None:
 
 def test_program_that_reads_keys_ends_lines_at_returns() -> None:
     assert edit(Line(), b"a\x1cb\rc", RAW).texts == [b"ab"]
-    assert edit(Line(), b"a\x03b\r", RAW).texts == [b"b"]
+    assert edit(Line(), b"a\x03b\r", RAW).texts == [None, b"b"]
     assert edit(Line(), b"a\x03b\r", RAW, ignores_interrupt=True).texts == [b"ab"]
 
 

@@ -182,17 +182,17 @@ async def _send(
     rest, starts = target.typed.keys, _starts(target.typed, data)
     for piece in _pieces(data):
         found = typed(rest, piece)
-        await lines.judge(found.lines, ())
+        await lines.judge(found.lines, found.lines)
         await lines.judge_parts(found.parts)
         await lines.judge_suffixes(found.first, starts)
         starts = _later(starts, found, len(rest) + len(piece))
         rest = found.rest
         await checkpoint()
     if params.eof and rest:
-        await lines.judge([rest], ())
+        await lines.judge([rest], [rest])
         await lines.judge_suffixes(rest, starts)
     is_collected = not rest or lines.a_shell_reads()
-    return _Typing(data, TypedLine(rest, starts, is_collected, await lines.finish()))
+    return _Typing(data, TypedLine(rest, starts, is_collected, *await lines.finish()))
 
 
 async def _type(
@@ -232,8 +232,8 @@ async def _type(
     # A shell that edits its lines also shows them, so it turns the terminal's echo off.
     is_edited = modes.line_mode or not modes.echo
     is_collected = not rest or (is_edited and lines.a_shell_reads())
-    script = await lines.finish()
-    return _Typing(data, TypedLine(rest, starts, is_collected, script, line, modes.line_mode))
+    scripts = await lines.finish()
+    return _Typing(data, TypedLine(rest, starts, is_collected, *scripts, line, modes.line_mode))
 
 
 def _check_modes(

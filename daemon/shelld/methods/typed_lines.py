@@ -29,6 +29,22 @@ _MIN_COST: Final = 200
 _TURN_COST: Final = 16 * 1024
 
 
+class _Lines:
+    """The lines of one write, as one editor leaves them.
+
+    `all`: to judge them as one command. `script`: the lines of a command that is not complete yet.
+    `left`: the lines that remain once the judgement has cost too much.
+    """
+
+    def __init__(self, script: str, before: Iterable[str] = (), left: Iterable[str] = ()) -> None:
+        self.script = script
+        self.all = list(before)
+        self.left = list(left)
+
+    def copy(self) -> _Lines:
+        return _Lines(self.script, self.all, self.left)
+
+
 class TypedLines:
     """Judges the text of one write, which comes in pieces. Raises `RpcError` (blocked).
 
@@ -44,39 +60,40 @@ class TypedLines:
         self._target = target
         # The directories of the shells that may read the text; None before the first look.
         self._found: list[str] | None = None
-        # All lines of this write, to judge them as one command.
-        self._lines: list[str] = []
-        # The lines of a command that is not complete yet.
-        self._script = target.typed.script
+        before = target.typed
+        self._typed = _Lines(before.script)
+        # The lines that the terminal's own line editing leaves. The same object as `_typed` as long
+        # as these lines are the same.
+        is_same = before.edited_script == before.script
+        self._edited = self._typed if is_same else _Lines(before.edited_script)
         self._cost = 0
         self._turn_ends_at = _TURN_COST
-        # The lines that remain once the judgement has cost too much.
-        self._left: list[str] = []
 
-    async def judge(self, lines: Sequence[bytes | None], edited: Iterable[bytes]) -> None:
+    async def judge(self, lines: Sequence[bytes | None], edited: Sequence[bytes | None]) -> None:
         """Judge the typed lines in two forms.
 
         `lines` still has all editing keys. `edited` is the text that the terminal's own line
-        editing leaves. `None` in `lines` means an interrupt.
+        editing leaves. `None` means an interrupt.
         """
         if not lines and not edited:
             return
         if not self._directories():
             # No shell reads the typed text now.
-            self._script = ""
+            self._typed.script = self._edited.script = ""
             return
-        likely: set[str] = set()
+        if self._edited is self._typed and edited != lines:
+            self._edited = self._typed.copy()
         for line in lines:
-            likely.add(await self._judge_line(line))
-        for text in edited:
-            if (shown := text.decode("utf-8", "replace")) not in likely:
-                await self._admit(shown, self._script)
+            await self._judge_line(line, self._typed)
+        if self._edited is not self._typed:
+            for line in edited:
+                await self._judge_line(line, self._edited)
 
     async def judge_parts(self, parts: Iterable[bytes]) -> None:
         """Judge parts of a line that is not complete. A program may read each part as a line."""
         for part in parts:
             for text in readings(part) if self._directories() else ():
-                await self._admit(text, self._script)
+                await self._admit(text, self._typed)
 
     async def judge_suffixes(self, line: bytes | None, starts: Iterable[int]) -> None:
         """Judge the rest of a line from each start on: a program may have read the part before."""
@@ -84,19 +101,21 @@ class TypedLines:
             return
         for start in starts:
             for text in readings(line[start:]):
-                await self._admit(text, self._script)
+                await self._admit(text, self._typed)
 
-    async def finish(self) -> str:
+    async def finish(self) -> tuple[str, str]:
         """Judge the remaining lines.
 
-        Returns the incomplete command that the next write may continue.
+        Returns the incomplete command that the next write may continue: of the typed lines, and of
+        the lines that the terminal's own line editing leaves.
         """
-        if self._left:
-            await self._admit_alone("\n".join(self._left))
-        if len(self._lines) > 1:
-            # An earlier line may change what a later one does.
-            await self._admit_alone("\n".join(self._lines)[:_MAX_SCRIPT])
-        return self._script
+        for lines in dict.fromkeys((self._typed, self._edited)):
+            if lines.left:
+                await self._admit_alone("\n".join(lines.left))
+            if len(lines.all) > 1:
+                # An earlier line may change what a later one does.
+                await self._admit_alone("\n".join(lines.all)[:_MAX_SCRIPT])
+        return self._typed.script, self._edited.script
 
     def _directories(self) -> list[str]:
         if self._found is None:
@@ -121,37 +140,35 @@ class TypedLines:
         except OSError:
             return []
 
-    async def _judge_line(self, line: bytes | None) -> str:
-        """Judge a line. Return its likeliest reading."""
+    async def _judge_line(self, line: bytes | None, lines: _Lines) -> None:
         if line is None:
-            self._script = ""
-            return ""
-        if not (line or self._script):
+            lines.script = ""
+            return
+        if not (line or lines.script):
             self._cost += 1
             await self._give_way()
-            return ""
+            return
         first, *others = readings(line)
         if self._cost > _MAX_COST_ALONE:
-            self._left.append(first)
-            return first
+            lines.left.append(first)
+            return
         if self._cost > _MAX_COST:
-            self._script = ""
+            lines.script = ""
             for text in (first, *others):
                 await self._admit_alone(text)
-            return first
-        self._lines.append(first)
-        for text in (first, *others):
-            await self._admit(text, self._script)
-        self._script += first
-        self._cost += _MIN_COST + len(self._script)
-        self._script = f"{self._script}\n" if _is_incomplete(self._script) else ""
-        return first
-
-    async def _admit(self, text: str, script: str) -> None:
-        if self._cost > _MAX_COST_ALONE:
-            self._left.append(text)
             return
-        for start in dict.fromkeys(("", _continued(script), script)):
+        lines.all.append(first)
+        for text in (first, *others):
+            await self._admit(text, lines)
+        script = lines.script + first
+        self._cost += _MIN_COST + len(script)
+        lines.script = f"{script}\n" if _is_incomplete(script) else ""
+
+    async def _admit(self, text: str, lines: _Lines) -> None:
+        if self._cost > _MAX_COST_ALONE:
+            lines.left.append(text)
+            return
+        for start in dict.fromkeys(("", _continued(lines.script), lines.script)):
             await self._admit_alone(start + text)
 
     async def _admit_alone(self, text: str) -> None:

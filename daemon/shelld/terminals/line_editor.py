@@ -40,11 +40,12 @@ class Line(NamedTuple):
 
 class Edited(NamedTuple):
     """`texts`: the lines that a line end or the end of the input has completed. They do not include
-    their line ends. `is_cut`: something that was typed did not fit into its line.
+    their line ends. None stands for an interrupt, which also drops all that a shell has collected.
+    `is_cut`: something that was typed did not fit into its line.
     """
 
     line: Line
-    texts: list[bytes]
+    texts: list[bytes | None]
     is_cut: bool
 
 
@@ -99,19 +100,20 @@ def edit(line: Line, data: bytes, modes: Modes, *, ignores_interrupt: bool = Fal
     signals = {modes.intr, modes.quit, modes.susp}
     swallowed = {modes.start, modes.stop, *signals}
     passing = {modes.eof, modes.eol, modes.eol2}
+    interrupts = set[bytes]() if ignores_interrupt else {modes.intr}
     if modes.line_mode:
         ends, longest = {b"\n"}, MAX_LINE_BYTES
         drops = signals if modes.flushes else set[bytes]()
         swallowed.add(modes.reprint)
     else:
         ends, longest = {b"\n", b"\r"}, len(line.text) + len(data)
-        drops = {modes.kill, *(() if ignores_interrupt else (modes.intr,))}
+        drops = {modes.kill, *interrupts}
     keys = {*ends, *drops, *swallowed, *passing}
     keys |= {modes.kill, modes.erase, modes.werase, modes.lnext}
     keys.discard(b"")
     passed, text = bytearray(line.passed), _Text(line.text, is_utf8=modes.utf8)
     is_quoting = line.is_quoting
-    texts: list[bytes] = []
+    texts: list[bytes | None] = []
     is_cut = False
     for part in filter(None, _splitter(frozenset(keys)).split(data)):
         if is_quoting or part not in keys:
@@ -122,6 +124,7 @@ def edit(line: Line, data: bytes, modes: Modes, *, ignores_interrupt: bool = Fal
             text.kill(modes)
         elif part in drops:
             text.clear()
+            texts += [None] if part in interrupts else []
         elif part in swallowed:
             continue
         elif part == modes.lnext:

@@ -39,7 +39,7 @@ class TypedLine(NamedTuple):
     which a line may begin, because a program may have read the bytes before the offset.
     `is_collected`: False if a program other than a shell may have read a part of `keys`. `script`:
     the lines before this line, if they are the beginning of a shell command that is not complete
-    yet.
+    yet. `edited_script`: the same, of the lines as the terminal's own line editing leaves them.
 
     `kernel_line`: the line as the kernel's line editor holds it. `was_in_line_mode`: whether the
     terminal collected lines when input was last typed. `has_secret`: whether a part of the line, or
@@ -50,6 +50,7 @@ class TypedLine(NamedTuple):
     starts: tuple[int, ...] = ()
     is_collected: bool = True
     script: str = ""
+    edited_script: str = ""
     kernel_line: Line = Line()
     was_in_line_mode: bool = True
     has_secret: bool = False
@@ -57,7 +58,9 @@ class TypedLine(NamedTuple):
     @property
     def is_begun(self) -> bool:
         """Whether the next input continues a line, or a shell command, that was typed in part."""
-        return bool(self.keys or self.script or self.kernel_line.passed or self.kernel_line.text)
+        line = self.kernel_line
+        scripts = self.script or self.edited_script
+        return bool(self.keys or scripts or line.passed or line.text)
 
     def followed_by(self, answer: bytes) -> TypedLine:
         """Return the line with an answer of the terminal behind its keys."""
@@ -218,7 +221,8 @@ def _edited_by_kernel(line: bytes) -> Iterator[str]:
         for utf8 in (True,) if keys.isascii() else (True, False):
             modes = NEW_MODES._replace(utf8=utf8)
             now, lines, _ = edit(Line(), received(keys, modes), modes)
-            text = b"\n".join([*lines, now.passed + now.text])
+            complete = [line for line in lines if line is not None]
+            text = b"\n".join([*complete, now.passed + now.text])
             if text != keys:
                 yield text.decode("utf-8", "replace")
 
