@@ -173,10 +173,11 @@ def test_hostile_keys_take_little_time(line: bytes) -> None:
     assert time.thread_time() - began < 0.5
 
 
-def test_line_parts_form_one_reading() -> None:
-    line = b"\x01".join(b"%d" % number for number in range(1_000))
-    _, parts = readings(line)
-    assert parts.splitlines() == [str(number) for number in range(1_000)]
+def test_each_part_is_a_reading_even_if_there_are_many() -> None:
+    numbers = [b"%d" % number for number in range(1_000)]
+    whole, *parts = readings(b"\x07".join(numbers))
+    assert whole == b"".join(numbers).decode()
+    assert parts == [number.decode() for number in numbers]
 
 
 PIECES = [b"a", b"b", b"\n", b"\x15", b"\x03", b"ls", b"\x1b[200~", b"\x1b[20", b"1~", b"\x16"]

@@ -8,7 +8,7 @@ guard.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from shelld.terminals.dialogue import PASTE_END, PASTE_START
@@ -29,7 +29,6 @@ _BEGINS_KEY: Final = [
 # The maximum of `work`. The keys of a line with more work are not followed. A unit of work takes up
 # to 0.1 us.
 _MAX_WORK: Final = 1_000_000
-_MAX_PARTS: Final = 100
 
 
 class TypedLine(NamedTuple):
@@ -155,11 +154,9 @@ def readings(line: bytes) -> Iterator[str]:
     """Yield what a shell may read if this line is typed, the likeliest reading first.
 
     The readings are the line as readline edits it, the line without its keys, and each part between
-    two keys: a key may have dropped the text before it, or may have done nothing, or may have left
-    its end in the line. More than
-    `_MAX_PARTS` parts are joined into one reading, a command of several lines. The last readings
-    are the line as the kernel edits it: the shell may read from a terminal behind ours. Only the
-    first reading may be empty.
+    two keys: a key may have dropped the text before it, may have done nothing, or may have left its
+    end in the line. The last readings are the line as the kernel edits it: the shell may read from
+    a terminal behind ours. Only the first reading may be empty.
     """
     line = line.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     shown = line.decode("utf-8", "replace")
@@ -177,9 +174,9 @@ def readings(line: bytes) -> Iterator[str]:
         # Following many keys in a long line would take too long.
         if work(variant) <= _MAX_WORK:
             followed += [edited(variant), edited(variant, is_typed_ahead=True)]
-            between += _limited(_between_unknown(variant))
+            between += _between_unknown(variant)
     texts = [text for text in followed if text is not None]
-    texts += ["".join(pieces[::2]), *between, *_limited(pieces[::2])]
+    texts += ["".join(pieces[::2]), *between, *pieces[::2]]
     if _TOGGLES_COMMENT in pieces:
         texts += [text.lstrip("# ") for text in texts]
     texts += _edited_by_kernel(line)
@@ -238,8 +235,3 @@ def _between_unknown(pieces: Sequence[str]) -> Iterator[str]:
             yield edited(pieces[start:number]) or ""
             start = number + 1
     yield edited(pieces[start:]) or ""
-
-
-def _limited(texts: Iterable[str]) -> list[str]:
-    parts = [text for text in texts if text.strip()]
-    return parts if len(parts) <= _MAX_PARTS else ["\n".join(parts)]
