@@ -33,12 +33,13 @@ class StartState(Struct, frozen=True):
     """The state of the shell that would run a command.
 
     `env` is the environment of the shell. `script` sets the rest of its state: other variables,
-    functions, aliases, the directory stack. `stdin` is the input of the command. `home` counts only
-    if `env` has no HOME: it is the home directory of the user, or None if unknown.
+    functions, aliases, the directory stack. `stdin` is the input of the command, or None if
+    unknown. `home` counts only if `env` has no HOME: it is the home directory of the user, or None
+    if unknown.
     """
 
     cwd: str
     env: Mapping[str, str]
     script: str = ""
-    stdin: str = ""
+    stdin: str | None = ""
     home: str | None = None

@@ -9,7 +9,7 @@ from typing import Final
 from shelld.guard import StartState, parse
 from shelld.guard.budget import Blocked, Budget, Exhausted
 from shelld.guard.evaluation import Evaluation
-from shelld.guard.markers import cleaned
+from shelld.guard.markers import UNKNOWN, cleaned
 from shelld.guard.policy import DEFAULT_POLICY, Policy
 from shelld.guard.rules import normalized
 from shelld.guard.verdict import MAX_SEGMENT, Verdict
@@ -54,7 +54,7 @@ def judge_at_once(
     """
     script = start.script
     known = len(script) if script and not is_prepared(script) else 0
-    if len(command) + len(start.stdin) + known > MAX_CHARACTERS_AT_ONCE:
+    if len(command) + len(start.stdin or "") + known > MAX_CHARACTERS_AT_ONCE:
         return None
     budget = Budget(policy=policy, traces=traces, steps=MAX_STEPS_AT_ONCE, gives_up=True)
     try:
@@ -79,7 +79,8 @@ def _judge(command: str, start: StartState, budget: Budget) -> Verdict:
         shell.exported = frozenset((*start.env, "OLDPWD"))
         shell.cwd = normalized(cleaned(start.cwd), "/")
         shell.home = start.env.get("HOME", start.home)
-        shell.run_script(cleaned(command), cleaned(start.stdin))
+        stdin = UNKNOWN if start.stdin is None else cleaned(start.stdin)
+        shell.run_script(cleaned(command), stdin)
     except Blocked as blocked:
         finding, reason = blocked.finding, blocked.finding.reason
         if finding.suggests_allowing and len(command) <= MAX_SEGMENT:

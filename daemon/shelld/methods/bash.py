@@ -31,7 +31,7 @@ from shelld.terminals.pty import Size
 from shelld.terminals.typed import NOTHING_TYPED, TypedLine
 from shelld.waits.prompts import state_of
 from shelld.waits.watch import watch
-from shelld_protocol.errors import RpcError, timed_out
+from shelld_protocol.errors import ErrorKind, RpcError, timed_out
 from shelld_protocol.shell_methods import (
     BackgroundResult,
     BashParams,
@@ -298,11 +298,12 @@ async def _admitted(context: RequestContext, params: BashParams) -> tuple[Verdic
     """
     check_text(params.command, params.cwd, params.env, params.stdin)
     await context.daemon.manager.sessions.look_at(params.session).settle_all()
-    typed = NOTHING_TYPED if params.stdin is None else await typed_first(params)
     try:
-        return await admit(context, params), typed
-    except RpcError:
-        _log(context, params, "blocked", "block")
+        verdict = await admit(context, params)
+        return verdict, await typed_first(context, params) if params.stdin else NOTHING_TYPED
+    except RpcError as error:
+        if error.kind is ErrorKind.BLOCKED:
+            _log(context, params, "blocked", "block")
         raise
 
 

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Final
 
 import anyio
+import msgspec
 
 from shelld.eventloop.threads import run_in_thread
 from shelld.guard import StartState
@@ -36,7 +37,11 @@ _NOT_JUDGED: Final = Verdict("unresolved")
 
 
 async def verdict_on(
-    context: RequestContext, params: BashParams | ExplainCommandParams, *, traces: bool = False
+    context: RequestContext,
+    params: BashParams | ExplainCommandParams,
+    *,
+    traces: bool = False,
+    knows_stdin: bool = True,
 ) -> Verdict:
     """Return the guard's verdict, even if `--guard` lets every command run."""
     daemon, command = context.daemon, params.command
@@ -48,6 +53,8 @@ async def verdict_on(
     from shelld.guard.judgement import judge, judge_at_once  # noqa: PLC0415
 
     start = _start_state(session, params)
+    if not knows_stdin:
+        start = msgspec.structs.replace(start, stdin=None)
     verdict = judge_at_once(command, start, daemon.policy, traces=traces)
     if verdict is not None:
         return verdict
@@ -77,6 +84,13 @@ async def admit(context: RequestContext, params: BashParams | ExplainCommandPara
         segment = verdict.segment or params.command[:MAX_SEGMENT]
         raise blocked(verdict.rule or "unresolved", segment, verdict.reason or "")
     return verdict
+
+
+async def may_run_stdin(context: RequestContext, params: BashParams) -> bool:
+    """Whether the verdict may depend on the command's input: a shell may read it, or `eval`."""
+    if context.daemon.options.guard == "off":
+        return False
+    return (await verdict_on(context, params, knows_stdin=False)).verdict != "allow"
 
 
 async def load_soon() -> None:

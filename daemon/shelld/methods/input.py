@@ -8,13 +8,15 @@ from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 from typing import Final, NamedTuple
 
+import msgspec
 from anyio.lowlevel import checkpoint
 
 from shelld.audit import InputRecord
 from shelld.methods.bash_output import preparing_read, result_of
 from shelld.methods.context import RequestContext
+from shelld.methods.guard import admit, may_run_stdin
 from shelld.methods.shells import shell_named_by
-from shelld.methods.typed_lines import TypedLines, without_secret
+from shelld.methods.typed_lines import FirstReaders, RunningReaders, TypedLines, without_secret
 from shelld.sessions.text import check_input, to_bytes
 from shelld.shells.shell import Shell
 from shelld.terminals.dialogue import pasted
@@ -23,13 +25,12 @@ from shelld.terminals.keys import UnknownKey, key_bytes
 from shelld.terminals.line_editor import (
     MAX_KEPT,
     MAX_LINE_BYTES,
-    Line,
     check_length,
     edit,
     received,
 )
 from shelld.terminals.pty import NEW_MODES, Modes, Size
-from shelld.terminals.typed import Typed, TypedLine, typed
+from shelld.terminals.typed import NOTHING_TYPED, Typed, TypedLine, typed
 from shelld_protocol.errors import (
     RpcError,
     invalid_params,
@@ -153,15 +154,15 @@ async def _judged(context: RequestContext, shell: Shell, params: WriteStdinParam
             raise invalid_params("Nothing to write: give text, keys, base64 or eof", "text")
         # Other requests may have run, and the command may have ended.
         target = _open_input(shell)
-        lines = TypedLines(context, shell, target)
+        lines = TypedLines(context, RunningReaders(shell, target), target.typed)
         if isinstance(target, PipeInput):
-            return await _send(target, data, params, lines)
+            return await _send(target.typed, data, lines, eof=params.eof)
         modes, before = target.modes(), target.typed
         _check_modes(shell, target, modes, params, len(data))
         # Ask now how many bytes the program has not taken, so that the number is known when a
         # secret comes.
         target.untaken_bytes(modes, enough=_UNTAKEN_BYTES)
-        typing = await _type(target, modes, data, params, lines)
+        typing = await _type(before, modes, data, lines, "text", eof=params.eof)
         judgements_left -= 1
         _open_input(shell)
         is_same = (target.typed, target.modes(), _forms(target)) == (before, modes, forms)
@@ -176,10 +177,8 @@ def _forms(target: PipeInput | TerminalInput) -> tuple[bool, bool]:
     return target.dialogue.bracketed_paste, target.dialogue.application_cursor
 
 
-async def _send(
-    target: PipeInput, data: bytes, params: WriteStdinParams, lines: TypedLines
-) -> _Typing:
-    rest, starts = target.typed.keys, _starts(target.typed, data)
+async def _send(before: TypedLine, data: bytes, lines: TypedLines, *, eof: bool) -> _Typing:
+    rest, starts = before.keys, _starts(before, data)
     for piece in _pieces(data):
         found = typed(rest, piece)
         await lines.judge(found.lines, found.lines)
@@ -188,26 +187,27 @@ async def _send(
         starts = _later(starts, found, len(rest) + len(piece))
         rest = found.rest
         await checkpoint()
-    if params.eof and rest:
+    if eof and rest:
         await lines.judge([rest], [rest])
         await lines.judge_suffixes(rest, starts)
-    is_collected = not rest or lines.a_shell_reads()
+    is_collected = not rest or lines.readers.read_now()
     return _Typing(data, TypedLine(rest, starts, is_collected, *await lines.finish()))
 
 
 async def _type(
-    target: TerminalInput, modes: Modes, data: bytes, params: WriteStdinParams, lines: TypedLines
+    before: TypedLine, modes: Modes, data: bytes, lines: TypedLines, parameter: str, *, eof: bool
 ) -> _Typing:
-    is_ignored = modes.intr in data and lines.interrupt_is_ignored()
+    """`parameter`: the one that has the data. Raises `RpcError`."""
+    is_ignored = modes.intr in data and lines.readers.ignore_interrupts()
     keeps_line = is_ignored or (modes.line_mode and not modes.flushes)
     interrupt = b"" if keeps_line else modes.intr
-    rest, line = target.typed.keys, target.typed.kernel_line_under(modes)
-    starts = _starts(target.typed, data)
+    rest, line = before.keys, before.kernel_line_under(modes)
+    starts = _starts(before, data)
     for piece in _pieces(data):
         content = received(piece, modes, is_quoting=line.is_quoting)
         edited = edit(line, content, modes, ignores_interrupt=is_ignored)
         if modes.line_mode:
-            check_length(edited, "text", target.typed.kernel_line.text)
+            check_length(edited, parameter, before.kernel_line.text)
         found = typed(
             rest,
             content,
@@ -221,7 +221,7 @@ async def _type(
         starts = _later(starts, found, len(rest) + len(content))
         rest, line = found.rest, edited.line
         await checkpoint()
-    if params.eof:
+    if eof:
         # A quoted end-of-input key is text. After a part of a line, the first key only passes that
         # part on. A second key ends the input.
         keys = modes.eof * (1 + line.is_quoting + bool(line.text or line.is_quoting))
@@ -231,7 +231,7 @@ async def _type(
         data, line = data + keys, edited.line
     # A shell that edits its lines also shows them, so it turns the terminal's echo off.
     is_edited = modes.line_mode or not modes.echo
-    is_collected = not rest or (is_edited and lines.a_shell_reads())
+    is_collected = not rest or (is_edited and lines.readers.read_now())
     scripts = await lines.finish()
     return _Typing(data, TypedLine(rest, starts, is_collected, *scripts, line, modes.line_mode))
 
@@ -340,20 +340,23 @@ async def _data(target: PipeInput | TerminalInput, params: WriteStdinParams) -> 
     return bytes(data)
 
 
-async def typed_first(params: BashParams) -> TypedLine:
+async def typed_first(context: RequestContext, params: BashParams) -> TypedLine:
     """Return the state of the line that a command's `stdin` leaves unfinished.
 
-    Raises `RpcError` (invalid_params) if a terminal would cut a line of `stdin`.
+    On a terminal, the guard judges the lines of `stdin` as those of a write. Raises `RpcError`
+    (blocked; or invalid_params if a terminal would cut a line).
     """
-    data, line = to_bytes(params.stdin or ""), Line()
-    for piece in _pieces(data) if params.tty else ():
-        content = received(piece, NEW_MODES, is_quoting=line.is_quoting)
-        edited = edit(line, content, NEW_MODES)
-        check_length(edited, "stdin")
-        line = edited.line
-        await checkpoint()
-    # A later write may continue the last command in `data`.
-    return TypedLine(data[-MAX_KEPT:], kernel_line=line)
+    data = to_bytes(params.stdin or "")
+    if not (params.tty and data):
+        # A later write may continue the last command in `data`.
+        return TypedLine(data[-MAX_KEPT:])
+    readers = FirstReaders(params, may_run_stdin=await may_run_stdin(context, params))
+    lines = TypedLines(context, readers, NOTHING_TYPED)
+    typing = await _type(NOTHING_TYPED, NEW_MODES, data, lines, "stdin", eof=False)
+    for script in dict.fromkeys(filter(None, lines.scripts())):
+        # The command may set the variables and the directory of the shell.
+        await admit(context, msgspec.structs.replace(params, stdin=script))
+    return typing.line
 
 
 async def resize_shell(context: RequestContext, params: ResizeShellParams) -> ResizeShellResult:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from anyio.lowlevel import checkpoint
 
@@ -12,9 +12,10 @@ from shelld.methods.context import RequestContext
 from shelld.methods.guard import MAX_PARSING_S, admit
 from shelld.shells.shell import Shell
 from shelld.terminals.input import PipeInput, TerminalInput
-from shelld.terminals.typed import readings
+from shelld.terminals.typed import TypedLine, readings
 from shelld_protocol.errors import ErrorKind, RpcError, blocked
 from shelld_protocol.session_methods import ExplainCommandParams
+from shelld_protocol.shell_methods import BashParams
 
 # The maximum length of an incomplete command that is judged together with its next line.
 _MAX_SCRIPT: Final = 64 * 1024
@@ -27,6 +28,67 @@ _MAX_COST_ALONE: Final = 8 * 1024 * 1024
 _MIN_COST: Final = 200
 # After how many characters other requests get a turn.
 _TURN_COST: Final = 16 * 1024
+
+
+class Readers(Protocol):
+    """The shells that may read what is typed into a command."""
+
+    session: str | None
+
+    def directories(self) -> list[str]:
+        """Return their working directories."""
+        ...
+
+    def read_now(self) -> bool:
+        """Whether there are any now."""
+        ...
+
+    def ignore_interrupts(self) -> bool:
+        """Whether one of them ignores SIGINT, and so keeps the line."""
+        ...
+
+
+class RunningReaders:
+    """Those of a command that runs, or is about to."""
+
+    def __init__(self, shell: Shell, target: PipeInput | TerminalInput) -> None:
+        self.session = shell.session
+        self._shell = shell
+        self._target = target
+
+    def directories(self) -> list[str]:
+        if self._shell.pid is None:
+            # The shell's bash is about to start, and may read the typed text.
+            return [self._shell.working_dir]
+        try:
+            return directories_of_readers(self._shell.pid, self._target.source())
+        except OSError:
+            return []
+
+    def read_now(self) -> bool:
+        return self._shell.pid is not None and bool(self.directories())
+
+    def ignore_interrupts(self) -> bool:
+        pid = self._shell.pid
+        return pid is not None and interrupt_is_ignored(pid, self._target.source())
+
+
+class FirstReaders:
+    """Those of a command that is being judged. `may_run_stdin`: whether there may be any."""
+
+    def __init__(self, params: BashParams, *, may_run_stdin: bool) -> None:
+        self.session = params.session
+        self._cwd = params.cwd or ""
+        self._may_run_stdin = may_run_stdin
+
+    def directories(self) -> list[str]:
+        return [self._cwd] if self._may_run_stdin else []
+
+    def read_now(self) -> bool:
+        return self._may_run_stdin
+
+    def ignore_interrupts(self) -> bool:
+        return False
 
 
 class _Lines:
@@ -52,15 +114,11 @@ class TypedLines:
     be seen from here. The line is also judged together with the lines that it may continue.
     """
 
-    def __init__(
-        self, context: RequestContext, shell: Shell, target: PipeInput | TerminalInput
-    ) -> None:
+    def __init__(self, context: RequestContext, readers: Readers, before: TypedLine) -> None:
         self._context = context
-        self._shell = shell
-        self._target = target
+        self.readers = readers
         # The directories of the shells that may read the text; None before the first look.
         self._found: list[str] | None = None
-        before = target.typed
         self._typed = _Lines(before.script)
         # The lines that the terminal's own line editing leaves. The same object as `_typed` as long
         # as these lines are the same.
@@ -117,28 +175,14 @@ class TypedLines:
                 await self._admit_alone("\n".join(lines.all)[:_MAX_SCRIPT])
         return self._typed.script, self._edited.script
 
+    def scripts(self) -> list[str]:
+        """Return all judged lines, as readline and as the terminal's own editing leave them."""
+        return ["\n".join(lines.all) for lines in (self._typed, self._edited)]
+
     def _directories(self) -> list[str]:
         if self._found is None:
-            self._found = self._find_directories()
+            self._found = self.readers.directories()
         return self._found
-
-    def a_shell_reads(self) -> bool:
-        """Whether a shell reads the input now."""
-        return self._shell.pid is not None and bool(self._find_directories())
-
-    def interrupt_is_ignored(self) -> bool:
-        """Whether a shell that can read the input ignores SIGINT, and so keeps the line."""
-        pid = self._shell.pid
-        return pid is not None and interrupt_is_ignored(pid, self._target.source())
-
-    def _find_directories(self) -> list[str]:
-        if self._shell.pid is None:
-            # The shell's bash is about to start, and may read the typed text.
-            return [self._shell.working_dir]
-        try:
-            return directories_of_readers(self._shell.pid, self._target.source())
-        except OSError:
-            return []
 
     async def _judge_line(self, line: bytes | None, lines: _Lines) -> None:
         if line is None:
@@ -175,7 +219,7 @@ class TypedLines:
         for directory in self._directories():
             self._cost += _MIN_COST + len(text)
             if text.strip():
-                params = ExplainCommandParams(text, self._shell.session, cwd=directory)
+                params = ExplainCommandParams(text, self.readers.session, cwd=directory)
                 await admit(self._context, params)
         await self._give_way()
 
