@@ -9,6 +9,7 @@ import base64
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -602,18 +603,29 @@ def assert_taken_by_cat(daemon: RawDaemon, typing: Session) -> None:
     "content",
     [
         "\n" * 25_000,
-        "echo\n" * 1_500,
+        "echo\n" * 3_000,
         "x='\n" + "y\n" * 250,
         ("a" * 60 + "\x01") * 250 + "\n",
     ],
 )
 def test_end_of_a_long_text_is_judged_too(rules: str, content: str) -> None:
-    # A twentieth of the usual limits: to reach those takes seconds.
-    module = "shelld.methods.typed_lines"
-    limits = {f"{module}._MAX_COST": 100_000, f"{module}._MAX_COST_ALONE": 420_000}
-    with raw_daemon("--guard-rules", rules, command=altered_daemon(limits)) as daemon:
+    with soon_tired(rules) as daemon:
         typing = Session(daemon, "bash", tty=False, open_stdin=True)
         assert typing.refused(content + "forbidden\n")["code"] == 1002
+
+
+@pytest.mark.parametrize("quoted", ["", "x='\n" + "yyyyyyyyy\n" * 150 + "'\n"])
+def test_line_after_many_others_continues_a_command(rules: str, quoted: str) -> None:
+    with soon_tired(rules) as daemon:
+        typing = Session(daemon, "bash", tty=False, open_stdin=True)
+        assert typing.refused("echo\n" * 600 + quoted + "forb\\\nidden\n")["code"] == 1002
+
+
+def soon_tired(rules: str) -> AbstractContextManager[RawDaemon]:
+    """Return a daemon with a twentieth of the usual limits: to reach those takes seconds."""
+    module = "shelld.methods.typed_lines"
+    limits = {f"{module}._MAX_COST": 100_000, f"{module}._MAX_COST_ALONE": 840_000}
+    return raw_daemon("--guard-rules", rules, command=altered_daemon(limits))
 
 
 def test_oversized_input_is_refused_unjudged(guarded: RawDaemon) -> None:

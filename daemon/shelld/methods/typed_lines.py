@@ -19,12 +19,13 @@ from shelld_protocol.shell_methods import BashParams
 
 # The maximum length of an incomplete command that is judged together with its next line.
 _MAX_SCRIPT: Final = 64 * 1024
-# The cost of judging one write, in characters. Each text costs at least `_MIN_COST`. Up to
-# `_MAX_COST`, each line is judged together with the lines that it may continue; after that, up to
-# `_MAX_COST_ALONE`, each line is judged alone. Above that, the remaining lines are judged as one
-# text, which may be longer than the guard can follow.
+_MAX_SHORT_SCRIPT: Final = 1_000
+# The cost of judging one write, in characters. Each text costs at least `_MIN_COST`. Above
+# `_MAX_COST`, an incomplete command may have only `_MAX_SHORT_SCRIPT` characters. Above
+# `_MAX_COST_ALONE`, the remaining lines are judged as one text, which may be longer than the guard
+# can follow.
 _MAX_COST: Final = 2 * 1024 * 1024
-_MAX_COST_ALONE: Final = 8 * 1024 * 1024
+_MAX_COST_ALONE: Final = 16 * 1024 * 1024
 _MIN_COST: Final = 200
 # After how many characters other requests get a turn.
 _TURN_COST: Final = 16 * 1024
@@ -196,17 +197,18 @@ class TypedLines:
         if self._cost > _MAX_COST_ALONE:
             lines.left.append(first)
             return
+        longest = _MAX_SCRIPT
         if self._cost > _MAX_COST:
-            lines.script = ""
-            for text in (first, *others):
-                await self._admit_alone(text)
-            return
-        lines.all.append(first)
+            longest = _MAX_SHORT_SCRIPT
+            if len(lines.script) > longest:
+                lines.script = ""
+        else:
+            lines.all.append(first)
         for text in (first, *others):
             await self._admit(text, lines)
         script = lines.script + first
         self._cost += _MIN_COST + len(script)
-        lines.script = f"{script}\n" if _is_incomplete(script) else ""
+        lines.script = f"{script}\n" if _is_incomplete(script, longest) else ""
 
     async def _admit(self, text: str, lines: _Lines) -> None:
         if self._cost > _MAX_COST_ALONE:
@@ -245,9 +247,9 @@ def _continued(script: str) -> str:
     return "".join(lines[kept:])
 
 
-def _is_incomplete(script: str) -> bool:
-    """Whether the next line belongs to the same command."""
-    if not script.strip() or len(script) > _MAX_SCRIPT:
+def _is_incomplete(script: str, longest: int) -> bool:
+    """Whether the next line belongs to the same command, and the command is not too long."""
+    if not script.strip() or len(script) > longest:
         return False
     if _ends_in_backslash(script):
         return True
