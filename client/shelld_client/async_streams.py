@@ -341,7 +341,7 @@ class AsyncJob(_Items[Event]):
     _is_killed = False
 
     def __init__(self, begin: AsyncBegin, finish: AsyncRequest, call: Call[AnyBashResult]) -> None:
-        """`finish` sends a request that no cancellation interrupts."""
+        """`finish` sends a request that no cancellation interrupts. It may raise TimeoutError."""
         super().__init__()
         self._begin = begin
         self._finish = finish
@@ -395,6 +395,9 @@ class AsyncJob(_Items[Event]):
             # If the daemon is gone, so is the command.
             with suppress(ShellError):
                 await self._finish(calls.kill_shell(self.id, {}))
+            self._is_killed = True
+        except TimeoutError:
+            # The daemon has the request, or will read it.
             self._is_killed = True
         finally:
             self._end()

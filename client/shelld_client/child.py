@@ -33,6 +33,9 @@ KILL_TIMEOUT_S: Final = 3.0
 # How long to wait for the end of a killed process, where the wait blocks everything else.
 BLOCKED_S: Final = 1.0
 
+# How long the end of a job's block waits for the end of its command, without being cancelled.
+FINISH_TIMEOUT_S: Final = 10.0
+
 # How often to check whether the process has ended, if there is no event to wait for.
 EXIT_POLL_S: Final = 0.02
 

@@ -23,6 +23,7 @@ from shelld_client.async_ongoing import AsyncOngoing
 from shelld_client.background import Background, run_together
 from shelld_client.calls import Call, Undo
 from shelld_client.child import (
+    FINISH_TIMEOUT_S,
     LAST_WORDS_S,
     POST_MORTEM_S,
     START_TIMEOUT_S,
@@ -179,9 +180,9 @@ class AsyncClient(SpawnedClient, AsyncMethods):
         return self._transport
 
     async def _finish(self, call: Call[T]) -> T:
-        with anyio.CancelScope(shield=True):
+        with anyio.move_on_after(FINISH_TIMEOUT_S, shield=True):
             return await self._request(call)
-        raise AssertionError("nothing cancels a shielded scope")
+        raise TimeoutError
 
     def _begin(self, call: Call[Any], undo: Undo) -> AsyncOngoing:
         transport = self._usable_transport()

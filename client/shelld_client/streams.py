@@ -337,7 +337,7 @@ class Job(_Items[Event]):
     _is_killed = False
 
     def __init__(self, begin: Begin, finish: Request, call: Call[AnyBashResult]) -> None:
-        """`finish` sends a request that no cancellation interrupts."""
+        """`finish` sends a request that no cancellation interrupts. It may raise TimeoutError."""
         super().__init__()
         self._begin = begin
         self._finish = finish
@@ -391,6 +391,9 @@ class Job(_Items[Event]):
             # If the daemon is gone, so is the command.
             with suppress(ShellError):
                 self._finish(calls.kill_shell(self.id, {}))
+            self._is_killed = True
+        except TimeoutError:
+            # The daemon has the request, or will read it.
             self._is_killed = True
         finally:
             self._end()

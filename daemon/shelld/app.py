@@ -127,7 +127,8 @@ def _end_although_tasks_run(manager: Manager, pool: RunnerPool, exit_code: int) 
         # The stop ran out of time before all commands ended. Their runners kill them.
         logger.info("the daemon ends before its shells")
     else:
-        logger.warning("the daemon ends although tasks of it ignore their cancellation")
+        # They ignore their cancellation, or have had too little processor time.
+        logger.info("the daemon ends although tasks of it still run")
     _end_process(pool, exit_code)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
+import signal
 from typing import Any
 
 import anyio
@@ -47,6 +49,26 @@ async def test_job_that_cannot_start_raises(spawn: Spawn) -> None:
                 pass
         with pytest.raises(RuntimeError, match="has not started"):
             _ = shell.start("true").id
+
+
+@ASYNC_ONLY
+async def test_cancelled_job_of_a_silent_daemon_is_left(
+    anyio_backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shelld_client.client.FINISH_TIMEOUT_S", 0.1)
+    async with AsyncClient.spawn() as shell:
+        job = shell.start("sleep 300")
+        try:
+            with anyio.CancelScope() as scope:
+                async with job:
+                    os.kill(shell.pid, signal.SIGSTOP)
+                    scope.cancel()
+                    await anyio.sleep_forever()
+            assert scope.cancelled_caught
+        finally:
+            os.kill(shell.pid, signal.SIGCONT)
+        ended = await shell.bash_output(job.id, wait=20_000, until="exit")
+        assert ended.status == "killed"
 
 
 def test_twice_cancelled_start_of_a_job_leaves_nothing() -> None:

@@ -484,9 +484,10 @@ def test_short_dumps_do_not_evade_the_limit_of_a_state(daemon: RawDaemon) -> Non
     assert out(daemon, "echo ${v1:0:1} ${v2-unset}") == "1 unset\n"
 
 
-def test_limit_on_file_size_forbids_no_command_under_ssh() -> None:
+def test_limit_on_file_size_forbids_no_command_under_ssh(tmp_path: Path) -> None:
     limited = ("bash", "-c", 'ulimit -f 0; exec "$@"', "-")
-    environment = {**os.environ, "SSH_CLIENT": "10.0.0.1 5000 22"}
+    # Bash may read the user's .bashrc then, as under ssh.
+    environment = {**os.environ, "SSH_CLIENT": "10.0.0.1 5000 22", "HOME": str(tmp_path)}
     with raw_daemon(prefix=limited, env=environment) as daemon:
         assert out(daemon, "echo hi") == "hi\n"
         assert out(daemon, "echo hi", session=None) == "hi\n"
