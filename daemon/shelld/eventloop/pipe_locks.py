@@ -88,16 +88,17 @@ class _Process:
                 os.kill(self.pid, signal.SIGSTOP)
                 self._is_stopped_by_us = True
                 end_at = time.monotonic() + STOP_S
-                # In state D, it stops only after its system call.
-                while self._state() not in b"TtD" and time.monotonic() < end_at:
+                # In state D, it stops only after its system call. If its first thread has ended, its
+                # state stays Z.
+                while self._state() not in b"TtDZ" and time.monotonic() < end_at:
                     time.sleep(_PAUSE_S)
 
     def go_on(self) -> None:
         if self._is_stopped_by_us:
             self._is_stopped_by_us = False
+            # Do not look first whether it is the same process: that needs a free descriptor.
             with contextlib.suppress(OSError):
-                if _stat(self.pid).started == self._started:
-                    os.kill(self.pid, signal.SIGCONT)
+                os.kill(self.pid, signal.SIGCONT)
 
     def _state(self) -> bytes:
         """Return the state as a letter. Raises OSError if the process has ended."""
