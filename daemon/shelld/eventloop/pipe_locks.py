@@ -88,8 +88,8 @@ class _Process:
                 os.kill(self.pid, signal.SIGSTOP)
                 self._is_stopped_by_us = True
                 end_at = time.monotonic() + STOP_S
-                # In state D, it stops only after its system call. If its first thread has ended, its
-                # state stays Z.
+                # In state D, it stops only after its system call. It stays in state Z if its first
+                # thread has ended.
                 while self._state() not in b"TtDZ" and time.monotonic() < end_at:
                     time.sleep(_PAUSE_S)
 
