@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from shelld_protocol.framing import NEED_DATA, FrameError, FrameReader
 
@@ -49,6 +49,17 @@ def altered_daemon(constants: Mapping[str, float | str]) -> list[str]:
 PATIENT_DAEMON = altered_daemon(
     {"shelld.app.DRAIN_S": 60, "shelld.app.STOP_KILL_S": 60, "shelld.app.STOP_S": 60}
 )
+
+
+class SupportsFileno(Protocol):
+    def fileno(self) -> int: ...
+
+
+def is_readable(source: int | SupportsFileno) -> bool:
+    """Wait until a descriptor can be read. Unlike select(2), this takes any number."""
+    poll = select.poll()
+    poll.register(source, select.POLLIN)
+    return bool(poll.poll(DEADLINE_S * 1_000))
 
 
 def wait_for(condition: Callable[[], T], what: str = "the condition") -> T:

@@ -8,7 +8,6 @@ import functools
 import multiprocessing
 import os
 import resource
-import select
 import signal
 import socket
 import subprocess
@@ -41,7 +40,7 @@ from shelld.keeper.orphan_reaper import REAPED_AT_ONCE, ROUNDS_BEFORE_GIVING_UP,
 from shelld.keeper.pool import RunnerPool
 from shelld.keeper.tree import Spared, become_subreaper, look
 from shelld.shells.orphans import kill_orphans
-from support import DEADLINE_S, descendants, is_alive, parent_of, wait_for
+from support import DEADLINE_S, descendants, is_alive, is_readable, parent_of, wait_for
 
 
 @pytest.fixture
@@ -78,7 +77,7 @@ class Run:
             for message in self.messages:
                 if message[0] == kind:
                     return message
-            assert select.select([self.channel], [], [], DEADLINE_S)[0]
+            assert is_readable(self.channel)
             received = self.channel.receive()
             assert received is not None, "the runner is gone"
             self.messages += [message for message, _ in received]
@@ -136,7 +135,7 @@ def test_command_abandoned_before_its_runner_never_runs(
         keeper.send((SPAWN_RUNNER,), (theirs.fileno(),))
     while (received := run.channel.receive()) is not None:
         run.messages += [message for message, _ in received]
-        assert select.select([run.channel], [], [], DEADLINE_S)[0]
+        assert is_readable(run.channel)
     assert run.kinds() == []
     run.channel.close()
     assert not list(tmp_path.iterdir())
@@ -171,7 +170,7 @@ def test_killed_idle_runner_is_not_used(pool: RunnerPool) -> None:
     runner = run.runner
     pool.release(run.channel)
     os.kill(runner, signal.SIGKILL)
-    assert select.select([run.channel], [], [], DEADLINE_S)[0], "the keeper says nothing"
+    assert is_readable(run.channel), "the keeper says nothing"
     again = Run(pool, b"true")
     again.until_empty()
     assert again.runner != runner
@@ -216,7 +215,7 @@ def test_runner_reports_failed_start_and_continues(pool: RunnerPool) -> None:
         channel.send((RUN, argv[0], argv, env, cwd, 3, False), (null,) * 3)
         expected_count = len(failures) + 1
         while len(failures) < expected_count:
-            assert select.select([channel], [], [], DEADLINE_S)[0]
+            assert is_readable(channel)
             received = channel.receive()
             assert received is not None
             failures += [message for message, _ in received]
@@ -233,7 +232,7 @@ def test_command_missing_descriptors_is_not_started(pool: RunnerPool) -> None:
         channel.send((RUN, b"/bin/bash", [b"bash"], {}, b"", 3, False), (null.fileno(),) * 2)
     received: list[Message] = []
     while len(received) < 2:
-        assert select.select([channel], [], [], DEADLINE_S)[0]
+        assert is_readable(channel)
         messages = channel.receive()
         assert messages is not None
         received += [message for message, _ in messages]
