@@ -65,7 +65,7 @@ class Run:
         null = os.open(os.devnull, os.O_RDWR)
         argv = [b"/bin/bash", b"-c", command]
         self.channel.send(
-            (RUN, argv[0], argv, dict(os.environb) if env is None else env, b"", 3, False),
+            (RUN, argv[0], argv, dict(os.environb) if env is None else env, b"", 3, False, None),
             (null,) * 3,
         )
         os.close(null)
@@ -200,7 +200,10 @@ def test_all_but_two_unneeded_runners_end(pool: RunnerPool) -> None:
     run.channel.close()
 
 
-def test_runner_reports_failed_start_and_continues(pool: RunnerPool) -> None:
+@pytest.mark.parametrize("restrictions", [None, ((), ())])
+def test_runner_reports_failed_start_and_continues(
+    pool: RunnerPool, restrictions: tuple[object, ...] | None
+) -> None:
     channel = pool.acquire()
     null = os.open(os.devnull, os.O_RDWR)
     failures: list[Message] = []
@@ -212,7 +215,7 @@ def test_runner_reports_failed_start_and_continues(pool: RunnerPool) -> None:
         ([b"/bin/bash", b"-c", b"true"], {b"A=B": b""}, b""),
         ([b"/bin/bash", b"-c", b"true"], {}, b"\0"),
     ):
-        channel.send((RUN, argv[0], argv, env, cwd, 3, False), (null,) * 3)
+        channel.send((RUN, argv[0], argv, env, cwd, 3, False, restrictions), (null,) * 3)
         expected_count = len(failures) + 1
         while len(failures) < expected_count:
             assert is_readable(channel)
@@ -229,7 +232,7 @@ def test_runner_reports_failed_start_and_continues(pool: RunnerPool) -> None:
 def test_command_missing_descriptors_is_not_started(pool: RunnerPool) -> None:
     channel = pool.acquire()
     with open(os.devnull, "rb") as null:
-        channel.send((RUN, b"/bin/bash", [b"bash"], {}, b"", 3, False), (null.fileno(),) * 2)
+        channel.send((RUN, b"/bin/bash", [b"bash"], {}, b"", 3, False, None), (null.fileno(),) * 2)
     received: list[Message] = []
     while len(received) < 2:
         assert is_readable(channel)

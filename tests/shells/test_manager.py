@@ -419,7 +419,7 @@ async def test_unread_exit_message_prevents_timeout(monkeypatch: pytest.MonkeyPa
     async with Manager(ManagerOptions(spare_shells=0)) as manager:
         with next_runner(monkeypatch) as runner, anyio.fail_after(20):
             shell = await manager.start(StartRequest("true", in_foreground=True, timeout=timeout))
-            runner.send((STARTED, os.getpid()))
+            runner.send((STARTED, os.getpid(), ()))
             await shell.wait_until(lambda: shell.is_running)
             runner.send((EXITED, 0, 0, 0, 0, False, [], True))
             life = shell.owner

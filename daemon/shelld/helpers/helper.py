@@ -45,8 +45,8 @@ class Helper:
             argv = [os.fsencode(word) for word in command]
             with theirs, open(os.devnull, "wb") as null:
                 descriptors = (theirs.fileno(), null.fileno(), null.fileno())
-                message = (RUN, argv[0], argv, dict(os.environb), b"", len(descriptors), False)
-                channel.send(message, descriptors)
+                what = (argv[0], argv, dict(os.environb), b"", len(descriptors), False, None)
+                channel.send((RUN, *what), descriptors)
             self._resources = stack.pop_all()
 
     def close(self) -> None:

@@ -35,12 +35,14 @@ daemon -> keeper
                                      trace the runner and so keep it from being reaped.
 
 daemon -> runner
-    ``(RUN, program, argv, env, cwd, count, has_terminal)`` + [stdin, stdout, stderr, *extra]
+    ``(RUN, program, argv, env, cwd, count, has_terminal, restrictions)``
+    + [stdin, stdout, stderr, *extra]
                                      start a command; extra descriptors become 3, 4, ... All strings
                                      are bytes; an empty `cwd` is the daemon's own; `count` is the
                                      number of descriptors sent. `has_terminal`: the first three
                                      are one terminal, which becomes the command's controlling
-                                     terminal.
+                                     terminal. `restrictions`: None, or the members of
+                                     `start.Restrictions`.
     ``(KILL, signal, grace_ms)``     signal the tree, SIGKILL it after the grace. `signal` None:
                                      SIGTERM, unless the command has had it
 
@@ -48,7 +50,8 @@ runner -> daemon
     ``(READY, runner_pid, subreaper, cgroup)``
                                      once, before anything else: whether the runner became a
                                      subreaper and has its own cgroup.
-    ``(STARTED, pid)``
+    ``(STARTED, pid, refused)``      `refused`: the indexes of the cgroups of `restrictions` that
+                                     bash could not enter.
     ``(FAILED, errno, what)``        nothing was started; `what` is "cwd", "bash" or "exec".
     ``(EXITED, status, user_us, system_us, max_rss_bytes, signalled, leftover, empty)``
                                      bash was reaped; `signalled`: a KILL was carried out before;

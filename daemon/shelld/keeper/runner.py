@@ -28,7 +28,7 @@ import signal
 import socket
 import sys
 import time
-from typing import Any, Final
+from typing import Final
 
 from shelld.keeper.cgroup import Cgroup
 from shelld.keeper.channel import (
@@ -55,6 +55,7 @@ from shelld.keeper.orphan_reaper import (
     ROUNDS_BEFORE_GIVING_UP,
     SURVIVOR_INTERVAL_MS,
 )
+from shelld.keeper.start import Program, Restrictions, start
 from shelld.keeper.tree import (
     Descendants,
     SessionMembers,
@@ -67,11 +68,6 @@ from shelld.keeper.tree import (
 OOM_SCORE_ADJUSTMENT: Final = 500
 
 _WAKE_BYTES: Final = 4_096
-# Set these signals to their defaults: an ignored signal stays ignored after execve(2). The list has
-# every signal, because posix_spawn(3) would ask the system about each missing one.
-_DEFAULT_SIGNALS: Final = sorted(
-    map(int, signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
-)
 # With more memory, processes or descriptors, the same command would start.
 _SHORTAGES: Final = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 _BASH_ERRORS: Final = (errno.ENOENT, errno.EACCES, errno.ENOEXEC, errno.ENOTDIR, errno.ELOOP)
@@ -130,6 +126,8 @@ class Runner:
         self._limits = Limits()
         self._is_needed = True
         self._leader: int | None = None
+        # The indexes of the cgroups that bash could not enter.
+        self._refused: tuple[int, ...] = ()
         self._busy = False
         self._signalled = False
         self._leftover: list[int] = []
@@ -254,7 +252,7 @@ class Runner:
         else:
             assert self._leader is not None
             # Send this first: if this process is killed earlier, the daemon does not learn the pid.
-            self._send((STARTED, self._leader))
+            self._send((STARTED, self._leader, self._refused))
             self._tree.begin(self._leader)
             self._busy = True
             self._signalled = False
@@ -281,7 +279,7 @@ class Runner:
 
     def _spawn(self, message: Message, descriptors: list[int]) -> tuple[int, str] | None:
         """Start the command; return (errno, what) on failure."""
-        _, program, argv, env, cwd, count, has_terminal = message
+        _, program, argv, env, cwd, count, has_terminal, restrictions = message
         if len(descriptors) != count:
             # The kernel drops descriptors that this process has no room for.
             return errno.EMFILE, "exec"
@@ -293,23 +291,11 @@ class Runner:
             return error.errno or errno.EIO, "cwd"
         except ValueError:
             return errno.EINVAL, "cwd"
-        # dup2 clears close-on-exec; nothing else above 2 is inheritable in this process. Sources
-        # lie above all targets, so no dup2 overwrites a source that is still needed.
-        actions: list[tuple[Any, ...]]
-        actions = [(os.POSIX_SPAWN_DUP2, fd, target) for target, fd in enumerate(descriptors)]
-        if has_terminal:
-            # The first terminal that a session leader opens becomes its controlling terminal.
-            path = b"/proc/self/fd/%d" % descriptors[0]
-            actions[0] = (os.POSIX_SPAWN_OPEN, 0, path, os.O_RDWR, 0)
+        terminal = b"/proc/self/fd/%d" % descriptors[0] if has_terminal else None
         try:
-            self._leader = os.posix_spawn(
-                program,
-                argv,
-                env,
-                file_actions=actions,
-                setsid=True,
-                setsigmask=(),
-                setsigdef=_DEFAULT_SIGNALS,
+            self._leader, self._refused = start(
+                Program(program, argv, env, descriptors, terminal),
+                None if restrictions is None else Restrictions(*restrictions),
             )
         except OSError as error:
             number = error.errno or errno.EIO

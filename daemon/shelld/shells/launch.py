@@ -120,9 +120,9 @@ class Launch:
         """Give the command to a runner. If that fails, the channel is closed too."""
         descriptors = tuple(self._descriptors)
         count, has_terminal = len(descriptors), self.stderr is None
-        message = (RUN, self._program, self._argv, self._env, self._cwd, count, has_terminal)
+        what = (self._program, self._argv, self._env, self._cwd, count, has_terminal)
         try:
-            channel.send(message, descriptors)
+            channel.send((RUN, *what, None), descriptors)
         except BaseException:
             # A part of the message may have arrived, so the runner must end.
             channel.close()

@@ -18,12 +18,12 @@ from shelld.shells.course import DEADLINES, Action, Event, State, next_step
 from shelld.shells.deadlines import KILL_TIMEOUT_S, OUTPUT_GRACE_S, START_TIMEOUT_S, Deadlines
 from shelld.shells.launch import Launch, StartRequest
 from shelld.shells.lifecycle import ShellEvent
-from shelld.shells.limits import Limits
 from shelld.shells.links import Links
 from shelld.shells.moments import Moment, Moments
 from shelld.shells.news import note
 from shelld.shells.outcome import Outcome
 from shelld.shells.shell import Shell
+from shelld.shells.time_limits import TimeLimits
 from shelld_protocol.structs import EndReason
 
 logger = Log("shelld.shells")
@@ -46,7 +46,7 @@ class Life:
         self.launch = launch
         self.links = links
         self.deadlines = Deadlines(clock)
-        self.limits = Limits(shell, self.deadlines)
+        self.time_limits = TimeLimits(shell, self.deadlines)
         self.moments = Moments(partial(listen, self))
         self.state = State.SPARE if launch.is_waiting else State.STARTING
         self.is_over = False
@@ -65,7 +65,7 @@ class Life:
 
     def set_limits(self, request: StartRequest) -> None:
         """Start the limits of a request."""
-        self.limits.begin(request)
+        self.time_limits.begin(request)
         self.links.wake_at(self.deadlines.next)
 
     def command_runs(self, request: StartRequest) -> None:
@@ -103,7 +103,7 @@ class Life:
         """
         if self.is_being_ended:
             return False
-        self.limits.lift()
+        self.time_limits.lift()
         self._is_to_be_released = True
         self._release_if_asked()
         return True
@@ -113,7 +113,7 @@ class Life:
         before = self.shell.output.written
         self.links.drain()
         if self.shell.output.written != before:
-            self.limits.note_output()
+            self.time_limits.note_output()
             self.shell.notify()
 
     def end_as_lost(self) -> None:
@@ -234,7 +234,7 @@ class Life:
         self._expire(Event.IDLE_DUE)
 
     def _expire(self, name: Event) -> None:
-        policy = self.limits.policy(name)
+        policy = self.time_limits.policy(name)
         if policy.action == "background":
             self.release()
         else:

@@ -110,7 +110,7 @@ class Supervisor:
                 self.life.channel_ended()
             else:
                 self.life.receive(message)
-        self.life.limits.note_output()
+        self.life.time_limits.note_output()
         if self._links.pipes_are_closed:
             self.life.take(Event.PIPES_CLOSED)
 

@@ -8,7 +8,7 @@ from shelld.shells.launch import StartRequest, TimeoutPolicy
 from shelld.shells.shell import Shell
 
 
-class Limits:
+class TimeLimits:
     """Sets the deadlines TIMEOUT_DUE and IDLE_DUE."""
 
     def __init__(self, shell: Shell, deadlines: Deadlines) -> None:

@@ -1,0 +1,183 @@
+"""Starts the program of a command in a session of its own. Never waits for its end.
+
+posix_spawn(3) does this fastest. But it can neither lower limits nor enter a cgroup, and it would
+be too late to do that to a running program, which may have started others by then. So for a
+restricted program, this process forks, and the child restricts itself and then executes the
+program. The child reports over a pipe what has failed. The pipe closes when the program starts.
+
+dup2(2) clears close-on-exec. Nothing else above 2 is inheritable in this process. The sources lie
+above all targets, so no dup2 overwrites a source that is still needed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import resource
+import signal
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple, NoReturn
+
+_READ_BYTES: Final = 4_096
+# Set these signals to their defaults: an ignored signal stays ignored after execve(2). The list has
+# every signal, because posix_spawn(3) would ask the system about each missing one.
+_DEFAULT_SIGNALS: Final = sorted(
+    map(int, signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
+)
+
+# The first words of a line of the report.
+_REFUSED: Final = b"refused"
+_FAILED: Final = b"failed"
+
+
+class Restrictions(NamedTuple):
+    """`limits`: pairs of a number such as RLIMIT_NOFILE and a value. The soft and the hard limit
+    are lowered to that value. `cgroups`: the directories of the cgroups to enter.
+    """
+
+    limits: tuple[tuple[int, int], ...] = ()
+    cgroups: tuple[bytes, ...] = ()
+
+
+class Program(NamedTuple):
+    """What to execute. `descriptors` become 0, 1, 2, ..., and are above these numbers.
+
+    `terminal`: the path of the terminal that becomes descriptor 0 and the controlling terminal.
+    """
+
+    path: bytes
+    argv: list[bytes]
+    env: Mapping[bytes, bytes]
+    descriptors: list[int]
+    terminal: bytes | None
+
+
+class StartUnknownError(Exception):
+    """The program may or may not run."""
+
+
+def start(program: Program, restrictions: Restrictions | None) -> tuple[int, tuple[int, ...]]:
+    """Start a program. Return its pid, and the indexes of the cgroups that have refused it.
+
+    Raises OSError; ValueError for strings that execve(2) does not take; and StartUnknownError.
+    """
+    return (_spawn(program), ()) if restrictions is None else _fork(program, restrictions)
+
+
+def _spawn(program: Program) -> int:
+    actions: list[tuple[Any, ...]]
+    actions = [(os.POSIX_SPAWN_DUP2, fd, target) for target, fd in enumerate(program.descriptors)]
+    if program.terminal is not None:
+        # The first terminal that a session leader opens becomes its controlling terminal.
+        actions[0] = (os.POSIX_SPAWN_OPEN, 0, program.terminal, os.O_RDWR, 0)
+    return os.posix_spawn(
+        program.path,
+        program.argv,
+        program.env,
+        file_actions=actions,
+        setsid=True,
+        setsigmask=(),
+        setsigdef=_DEFAULT_SIGNALS,
+    )
+
+
+def _fork(program: Program, restrictions: Restrictions) -> tuple[int, tuple[int, ...]]:
+    read, write = os.pipe()
+    try:
+        # Until the child has set up its signals, no handler of this process may run in it.
+        before = signal.pthread_sigmask(signal.SIG_SETMASK, _DEFAULT_SIGNALS)
+        try:
+            pid = os.fork()
+            if not pid:
+                _become(program, restrictions, write)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    except BaseException:
+        os.close(read)
+        os.close(write)
+        raise
+    try:
+        os.close(write)
+        report = _read_to_the_end(read)
+    except OSError as error:
+        raise StartUnknownError from error
+    finally:
+        os.close(read)
+    refused: tuple[int, ...] = ()
+    for word, *numbers in map(bytes.split, report.splitlines()):
+        if word == _FAILED:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, 0)
+            number = int(numbers[0])
+            raise OSError(number, os.strerror(number)) if number else ValueError
+        refused = tuple(map(int, numbers))
+    return pid, refused
+
+
+def _read_to_the_end(descriptor: int) -> bytes:
+    content = b""
+    while data := os.read(descriptor, _READ_BYTES):
+        content += data
+    return content
+
+
+def _become(program: Program, restrictions: Restrictions, pipe: int) -> NoReturn:
+    """Turn this process, which was just forked, into the program."""
+    try:
+        signal.set_wakeup_fd(-1)
+        refused = [
+            b"%d" % index for index, cgroup in enumerate(restrictions.cgroups) if not _enter(cgroup)
+        ]
+        if refused:
+            os.write(pipe, b" ".join((_REFUSED, *refused)) + b"\n")
+        for number in _DEFAULT_SIGNALS:
+            signal.signal(number, signal.SIG_DFL)
+        os.setsid()
+        _set_up_descriptors(program)
+        for limit, value in restrictions.limits:
+            _lower(limit, value)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        os.execve(program.path, program.argv, program.env)
+    except ValueError:
+        os.write(pipe, _FAILED + b" 0\n")
+    except OSError as error:
+        os.write(pipe, _FAILED + b" %d\n" % (error.errno or errno.EIO))
+    except MemoryError:
+        os.write(pipe, _FAILED + b" %d\n" % errno.ENOMEM)
+    finally:
+        # After any other exception, too, this process must not go on as a second runner.
+        os._exit(127)
+
+
+def _set_up_descriptors(program: Program) -> None:
+    for target, descriptor in enumerate(program.descriptors):
+        if target == 0 and program.terminal is not None:
+            terminal = os.open(program.terminal, os.O_RDWR | os.O_CLOEXEC)
+            os.dup2(terminal, 0)
+        else:
+            os.dup2(descriptor, target)
+
+
+def _enter(cgroup: bytes) -> bool:
+    """Move this process into a cgroup; return False on failure."""
+    with contextlib.suppress(OSError):
+        procs = os.open(cgroup + b"/cgroup.procs", os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.write(procs, b"0")
+        finally:
+            os.close(procs)
+        return True
+    return False
+
+
+def _lower(limit: int, value: int) -> None:
+    """Lower the soft and the hard limit to `value`. A limit that is lower already stays.
+
+    Raises OSError.
+    """
+    infinity = resource.RLIM_INFINITY
+    soft, hard = (
+        value if now == infinity else min(value, now) for now in resource.getrlimit(limit)
+    )
+    resource.setrlimit(limit, (soft, hard))
