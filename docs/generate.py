@@ -109,7 +109,8 @@ ERRORS = {
     ),
     ErrorKind.UNAVAILABLE: (
         "The system lacks what the request needs. Nothing ran.",
-        "`what`: `tty`; `missing`; `hint`: a sentence that says what helps",
+        "`what`: `tty`, `read_screen`, `listening` or `limits`; `missing`; `hint`: a sentence that "
+        "says what helps",
     ),
     ErrorKind.RESOURCE_EXHAUSTED: (
         "The daemon or the system is short of something. A retry may succeed.",

@@ -35,6 +35,7 @@ DAEMON_ROOMS = [
     "waits",
     "shells",
     "sessions",
+    "limits",
     "screens",
     "inspection",
     "terminals",

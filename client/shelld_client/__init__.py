@@ -64,7 +64,7 @@ from shelld_protocol.shell_methods import (
     OutputRange,
     ShellInfo,
 )
-from shelld_protocol.structs import Listener, Matched, Prompt, Usage
+from shelld_protocol.structs import EnforcedLimits, Listener, Matched, Prompt, ResourceLimits, Usage
 from shelld_protocol.tools import ExecutionContext, ToolResult
 
 __version__: Final = "0.1.0"
@@ -88,6 +88,7 @@ __all__ = [
     "Counters",
     "DaemonExited",
     "DryRunResult",
+    "EnforcedLimits",
     "EnvironmentRules",
     "Event",
     "EventOptions",
@@ -120,6 +121,7 @@ __all__ = [
     "RequestCancelled",
     "ResizeShellResult",
     "ResourceExhausted",
+    "ResourceLimits",
     "ScreenCursor",
     "ScreenEvent",
     "ScreenOptions",

@@ -44,7 +44,7 @@ from shelld_protocol.shell_methods import (
     KillShellResult,
     ShellInfo,
 )
-from shelld_protocol.structs import DEFAULT_SESSION, OnPrompt
+from shelld_protocol.structs import DEFAULT_SESSION, OnPrompt, ResourceLimits
 from shelld_protocol.tool_methods import ToolFormat
 from shelld_protocol.tools import ExecutionContext, ToolResult
 
@@ -196,14 +196,19 @@ class AsyncMethods:
         return await self._request(calls.list_shells(session))
 
     async def configure_session(
-        self, session: str, *, env: EnvironmentRules | None = None
+        self,
+        session: str,
+        *,
+        env: EnvironmentRules | None = None,
+        limits: ResourceLimits | None = None,
     ) -> ConfigureSessionResult:
-        """Choose what a session takes from the daemon's environment.
+        """Choose the environment of a session, and what its commands may use.
 
-        Call this before the session's first command; later, it raises `InvalidParams`. The rules
-        hold until the session is closed.
+        Call this before the session's first command; later, it raises `InvalidParams`. It also does
+        if a limit is higher than that of the daemon's --limit. The rules and limits hold until the
+        session is closed.
         """
-        return await self._request(calls.configure_session(session, env))
+        return await self._request(calls.configure_session(session, env, limits))
 
     async def get_session(self, session: str = DEFAULT_SESSION) -> GetSessionResult:
         """Return the state in which the session's next command starts.

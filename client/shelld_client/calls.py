@@ -50,7 +50,7 @@ from shelld_protocol.shell_methods import (
     OutputRange,
     ShellInfo,
 )
-from shelld_protocol.structs import Empty, OnPrompt, SignalName, Until
+from shelld_protocol.structs import Empty, OnPrompt, ResourceLimits, SignalName, Until
 from shelld_protocol.tool_methods import ListToolsResult, ToolFormat
 from shelld_protocol.tools import ExecutionContext, ToolResult
 
@@ -323,8 +323,14 @@ def list_shells(session: str | None) -> Call[list[ShellInfo]]:
     return Call("list_shells", _given(session=session), decode)
 
 
-def configure_session(session: str, env: EnvironmentRules | None) -> Call[ConfigureSessionResult]:
-    params = _given(session=session, env=None if env is None else msgspec.structs.asdict(env))
+def configure_session(
+    session: str, env: EnvironmentRules | None, limits: ResourceLimits | None
+) -> Call[ConfigureSessionResult]:
+    params = _given(
+        session=session,
+        env=None if env is None else msgspec.structs.asdict(env),
+        limits=None if limits is None else msgspec.structs.asdict(limits),
+    )
     return Call("configure_session", params, _decoder(ConfigureSessionResult))
 
 

@@ -6,13 +6,26 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from shelld_protocol.structs import DEFAULT_SESSION, GuardVerdict, Params, Result, Survivors
+from shelld_protocol.structs import (
+    DEFAULT_SESSION,
+    GuardVerdict,
+    Params,
+    ResourceLimits,
+    Result,
+    Survivors,
+)
 
 # -- sessions ---------------------------------------------------------------------------------
 
 Removed = Annotated[
     list[str],
     Meta(description="Variables of the daemon's environment that the session does not take."),
+]
+
+
+SessionLimits = Annotated[
+    ResourceLimits | None,
+    Meta(description="The limits of the session, as configure_session takes them."),
 ]
 
 
@@ -47,6 +60,7 @@ class ConfigureSessionParams(Params):
         str, Meta(description="The session, which must not have started a command yet.")
     ]
     env: EnvironmentRules | None = None
+    limits: ResourceLimits | None = None
 
 
 class ConfigureSessionResult(Result):
@@ -54,6 +68,7 @@ class ConfigureSessionResult(Result):
 
     session: str
     removed: Removed = []  # noqa: RUF012 - msgspec copies it
+    limits: SessionLimits = None
 
 
 class GetSessionParams(Params):
@@ -74,6 +89,7 @@ class GetSessionResult(Result):
     ]
     shells: Annotated[list[str], Meta(description="Ids of the session's running shells.")]
     removed: Removed = []  # noqa: RUF012 - msgspec copies it
+    limits: SessionLimits = None
 
 
 class SessionInfo(Result):

@@ -23,6 +23,7 @@ from shelld_protocol.structs import (
     Description,
     DurationMs,
     EndSignal,
+    Enforced,
     ExitCode,
     FilterEngine,
     GuardVerdict,
@@ -208,6 +209,7 @@ class BashResult(Result):
     description: Description = None
     warning: GuardWarning = None
     reason: Reason = None
+    limits: Enforced = None
     spool_error: SpoolError = None
     subscription: Annotated[
         str | None, Meta(description="The name of the subscription that notify has begun.")
@@ -226,6 +228,7 @@ class BackgroundResult(Result):
     description: Description = None
     warning: GuardWarning = None
     reason: Reason = None
+    limits: Enforced = None
     subscription: Annotated[
         str | None, Meta(description="The name of the subscription that notify has begun.")
     ] = None
@@ -319,6 +322,7 @@ class BashOutputResult(Result):
             "takes no input."
         ),
     ] = None
+    limits: Enforced = None
     filter_engine: Annotated[
         FilterEngine | None, Meta(description="The engine that matched the filter.")
     ] = None

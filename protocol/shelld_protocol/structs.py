@@ -31,6 +31,14 @@ MAX_TERMINAL_SIZE: Final = 1_000
 DEFAULT_ROWS: Final = 30
 DEFAULT_COLS: Final = 120
 DEFAULT_READ_BYTES: Final = 1024 * 1024
+# A bash with one small program fits into these limits on resources.
+MIN_MEMORY_BYTES: Final = 16 * 1024 * 1024
+MIN_PROCESSES: Final = 2
+MIN_CPU_SECONDS: Final = 1
+MIN_FILE_BYTES: Final = 0
+MIN_OPEN_FILES: Final = 16
+# Every client can represent this integer.
+MAX_RESOURCE: Final = 2**53 - 1
 
 # How many characters of a command are listed, and are kept after its shell has ended. The same for
 # its description.
@@ -41,12 +49,17 @@ Status: TypeAlias = Literal["pending", "running", "completed", "failed", "killed
 SignalName: TypeAlias = Literal["TERM", "INT", "HUP", "QUIT", "KILL", "USR1", "USR2", "ABRT"]
 # "lost": the command's runner was killed, and with it the command or its leftover processes. "oom":
 # the kernel killed a process of the command because memory was short. "idle": the command wrote
-# nothing for its `idle_timeout`. "prompt": it waited for input, and `on_prompt` is "kill". For any
-# other end, there is no reason.
-EndReason: TypeAlias = Literal["lost", "oom", "idle", "prompt"]
+# nothing for its `idle_timeout`. "prompt": it waited for input, and `on_prompt` is "kill".
+# "memory", "processes", "cpu", "file_size": it has reached that limit of its session. For any other
+# end, there is no reason.
+EndReason: TypeAlias = Literal[
+    "lost", "oom", "idle", "prompt", "memory", "processes", "cpu", "file_size"
+]
 # The same for a read. "no_input": the read was to wait for a prompt, but the command takes no
 # input.
-ReadReason: TypeAlias = Literal["lost", "oom", "idle", "prompt", "no_input"]
+ReadReason: TypeAlias = Literal[
+    "lost", "oom", "idle", "prompt", "memory", "processes", "cpu", "file_size", "no_input"
+]
 # "re" is Python's backtracking engine, used for patterns that the linear-time engine RE2 refuses.
 FilterEngine: TypeAlias = Literal["re2", "re"]
 GuardVerdict: TypeAlias = Literal["allow", "block", "unresolved"]
@@ -178,7 +191,9 @@ Reason: TypeAlias = Annotated[
         "leftover processes. "
         "oom: the kernel killed a process of the command because memory was short. "
         "idle: the command wrote nothing for idle_timeout. "
-        "prompt: the command waited for input, and on_prompt is kill."
+        "prompt: the command waited for input, and on_prompt is kill. "
+        "memory, processes, cpu, file_size: the command reached that limit of its session, and was "
+        "killed or has failed."
     ),
 ]
 StateReason: TypeAlias = Annotated[
@@ -221,6 +236,88 @@ class Params(Struct, forbid_unknown_fields=True, kw_only=False):
 
 class Result(Struct, rename=_wire_name, omit_defaults=True):
     """Base of all results. A member equal to its default is left out."""
+
+
+class ResourceLimits(Params, omit_defaults=True, frozen=True):  # type: ignore[misc]
+    """Limits on the resources of commands. A limit that is left out does not apply."""
+
+    memory_bytes: (
+        Annotated[
+            int,
+            Meta(
+                ge=MIN_MEMORY_BYTES,
+                le=MAX_RESOURCE,
+                description="Memory of all running commands of the session together, in bytes.",
+            ),
+        ]
+        | None
+    ) = None
+    processes: (
+        Annotated[
+            int,
+            Meta(
+                ge=MIN_PROCESSES,
+                le=MAX_RESOURCE,
+                description="Processes and threads of all running commands of the session "
+                "together, their bash included.",
+            ),
+        ]
+        | None
+    ) = None
+    cpu_seconds: (
+        Annotated[
+            int,
+            Meta(
+                ge=MIN_CPU_SECONDS,
+                le=MAX_RESOURCE,
+                description="Processor time of each command, with all its processes, in seconds.",
+            ),
+        ]
+        | None
+    ) = None
+    file_bytes: (
+        Annotated[
+            int,
+            Meta(
+                ge=MIN_FILE_BYTES,
+                le=MAX_RESOURCE,
+                description="Size up to which a process may write a file, in bytes.",
+            ),
+        ]
+        | None
+    ) = None
+    open_files: (
+        Annotated[
+            int,
+            Meta(ge=MIN_OPEN_FILES, le=MAX_RESOURCE, description="Descriptors of each process."),
+        ]
+        | None
+    ) = None
+
+
+NO_LIMITS: Final = ResourceLimits()
+
+LimitMechanism: TypeAlias = Literal["cgroup", "watch", "none"]
+
+
+class EnforcedLimits(Result):
+    """How each limit on the resources of a command is enforced. none: there is no such limit.
+
+    cgroup: the kernel enforces it. watch: the daemon looks several times a second, and kills a
+    command that is above its limit. rlimit: the kernel enforces it for each process.
+    """
+
+    memory: Annotated[LimitMechanism, Meta(description="The limit memory_bytes.")]
+    processes: Annotated[LimitMechanism, Meta(description="The limit processes.")]
+    cpu: Annotated[Literal["watch", "none"], Meta(description="The limit cpu_seconds.")]
+    file_size: Annotated[Literal["rlimit", "none"], Meta(description="The limit file_bytes.")]
+    open_files: Annotated[Literal["rlimit", "none"], Meta(description="The limit open_files.")]
+
+
+Enforced: TypeAlias = Annotated[
+    EnforcedLimits | None,
+    Meta(description="How its limits are enforced. Left out for a command without limits."),
+]
 
 
 class Usage(Result):

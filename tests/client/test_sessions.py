@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from both_clients import Spawn
-from shelld_client import EnvironmentRules, InvalidParams
+from shelld_client import EnvironmentRules, InvalidParams, ResourceLimits
 
 
 async def test_session_is_configured_before_its_first_command(
@@ -22,3 +22,16 @@ async def test_session_is_configured_before_its_first_command(
             await shell.configure_session("mine", env=rules)
         with pytest.raises(InvalidParams):
             await shell.configure_session("other", env=EnvironmentRules(remove=["a b"]))
+
+
+async def test_session_is_limited_before_its_first_command(spawn: Spawn) -> None:
+    limits = ResourceLimits(open_files=64, cpu_seconds=100)
+    async with spawn(args=["--limit", "open_files=128"]) as shell:
+        assert (await shell.configure_session("mine", limits=limits)).limits == limits
+        result = await shell.bash("ulimit -n", session="mine")
+        assert result.stdout == "64\n"
+        assert (result.limits.cpu, result.limits.open_files) == ("watch", "rlimit")
+        assert (await shell.get_session("mine")).limits == limits
+        assert (await shell.get_session()).limits == ResourceLimits(open_files=128)
+        with pytest.raises(InvalidParams, match="exceeds maximum: 128"):
+            await shell.configure_session("other", limits=ResourceLimits(open_files=129))

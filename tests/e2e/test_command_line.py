@@ -13,6 +13,7 @@ import pytest
 
 from shelld.cli.explain import explain
 from shelld.cli.parser import SUBCOMMANDS, option_parser, parse_options
+from shelld_protocol import ResourceLimits
 from support import DAEMON_COMMAND
 
 # Each numeric option, with a number within its bounds.
@@ -189,3 +190,29 @@ def test_configuration_is_printed_without_stderr(redirection: str) -> None:
     )
     assert ended.returncode == 0
     assert "mcpServers" in json.loads(ended.stdout)
+
+
+def test_limits_are_parsed() -> None:
+    given = ["--limit", "memory_bytes=64M", "--limit", "processes=9", "--limit", "processes=10"]
+    assert parse_options(given).limits == ResourceLimits(memory_bytes=64 * 2**20, processes=10)
+    assert parse_options(["--limit", "file_bytes=0"]).limits == ResourceLimits(file_bytes=0)
+    assert parse_options(["--env", "core"]).limits == ResourceLimits()
+
+
+@pytest.mark.parametrize(
+    ("limit", "message"),
+    [
+        ("disk_bytes=1", "no such limit: disk_bytes; one of memory_bytes, processes, "),
+        ("memory_bytes=16777215", "memory_bytes takes a number of at least 16777216, not 16777215"),
+        ("processes", "processes takes a number of at least 2, not nothing"),
+        ("processes=1", "processes takes a number of at least 2, not 1"),
+        ("processes=1K", "processes takes a number of at least 2, not 1K"),
+        ("cpu_seconds=0", "cpu_seconds takes a number of at least 1, not 0"),
+        ("open_files=15", "open_files takes a number of at least 16, not 15"),
+        ("file_bytes=-1", "file_bytes takes a number of at least 0, not -1"),
+    ],
+)
+def test_wrong_limit_is_refused(limit: str, message: str) -> None:
+    ended = run_daemon("--limit", limit)
+    assert ended.returncode == 2
+    assert f"argument --limit: {message}" in ended.stderr

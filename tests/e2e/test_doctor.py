@@ -15,7 +15,7 @@ from support import DEADLINE_S, Json, descendants, wait_for
 
 CHECKS = [
     *("system", "open files", "processes", "spool", "guard", "ports"),
-    *("bash", "sessions", "spare shells", "prompts", "containment", "cgroup"),
+    *("bash", "sessions", "spare shells", "prompts", "containment", "cgroup", "limits"),
 ]
 
 

@@ -110,7 +110,7 @@ def test_blocked_command_does_not_use_a_session(daemon: RawDaemon, session: str)
         ({"session": "x", "env": {"keep": ["A\n"]}}, "env.keep"),
         ({"session": "x", "env": {"remove": ["[A-Z]*"]}}, "env.remove"),
         ({"session": "x", "env": {"other": []}}, "env.other"),
-        ({"session": "x", "limits": {}}, "limits"),
+        ({"session": "x", "others": {}}, "others"),
     ],
 )
 def test_wrong_rules_are_invalid_params(daemon: RawDaemon, params: Any, parameter: str) -> None:

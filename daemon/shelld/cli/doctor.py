@@ -46,6 +46,7 @@ from shelld_protocol.shell_methods import (
     BashResult,
     KillShellParams,
 )
+from shelld_protocol.structs import ResourceLimits
 
 State = Literal["ok", "note", "problem"]
 
@@ -57,6 +58,8 @@ _PROCESSES_PER_SHELL: Final = 3
 # Time for a spare shell to start.
 _PATIENCE_S: Final = 5.0
 _LOOK_S: Final = 0.02
+# Limits that are never met.
+_LIMITS: Final = ResourceLimits(memory_bytes=2**30, processes=1_000)
 # Time to find out that a program waits for input.
 _MAX_PROMPT_MS: Final = 5_000
 
@@ -116,7 +119,7 @@ async def _examine(options: Options) -> list[Diagnosis]:
         *(_guard(options), _ports(), *_files(options), *_environment()),
     ]
     checks: list[Callable[[Patient], Awaitable[Diagnosis]]] = [
-        *(_bash, _sessions, _spare_shells, _prompts, _containment, _cgroup),
+        *(_bash, _sessions, _spare_shells, _prompts, _containment, _cgroup, _limits),
     ]
     async with _patient(options) as patient:
         for check in checks:
@@ -310,6 +313,22 @@ async def _cgroup(patient: Patient) -> Diagnosis:
         return Diagnosis("cgroup", "ok", "the kernel kills all processes of a command at once")
     meaning = "processes that changed their user are reported, but not killed"
     return Diagnosis("cgroup", "note", "none that shelld may divide", meaning)
+
+
+async def _limits(patient: Patient) -> Diagnosis:
+    limiter = patient.manager.runtime.limiter
+    try:
+        member = limiter.admit(None, _LIMITS)
+    except RpcError:
+        meaning = "a command with a limit on memory, processes or processor time does not start"
+        return Diagnosis("limits", "problem", "no /proc and no cgroup", meaning)
+    enforced = member.enforced
+    limiter.end(member)
+    if {enforced.memory, enforced.processes} == {"cgroup"}:
+        return Diagnosis("limits", "ok", "the kernel limits the memory and processes of sessions")
+    watched = [name for name in ("memory", "processes") if getattr(enforced, name) == "watch"]
+    found = f"no cgroup for a limit on {' and '.join(watched)}"
+    return Diagnosis("limits", "note", found, "shelld looks several times a second instead")
 
 
 def _is_alive(pid: int) -> bool:

@@ -6,6 +6,15 @@ import os
 from typing import TYPE_CHECKING, Final, get_args
 
 from shelld.process.options import EnvironmentMode, GuardMode, Mechanism, Options
+from shelld_protocol.structs import (
+    MAX_RESOURCE,
+    MIN_CPU_SECONDS,
+    MIN_FILE_BYTES,
+    MIN_MEMORY_BYTES,
+    MIN_OPEN_FILES,
+    MIN_PROCESSES,
+    ResourceLimits,
+)
 
 if TYPE_CHECKING:
     import argparse
@@ -18,6 +27,14 @@ SUBCOMMANDS: Final = {
     "doctor": ("[--json] [-- OPTION ...]", "check what works on this machine"),
     "explain": ("[--guard-rules FILE] COMMAND ...", "show the guard's verdict on a command"),
     "mcp-config": ("[HOST] [-- OPTION ...]", "print the configuration of an MCP host"),
+}
+
+_LIMITS: Final = {
+    "memory_bytes": MIN_MEMORY_BYTES,
+    "processes": MIN_PROCESSES,
+    "cpu_seconds": MIN_CPU_SECONDS,
+    "file_bytes": MIN_FILE_BYTES,
+    "open_files": MIN_OPEN_FILES,
 }
 
 _UNITS: Final = {"K": 2**10, "M": 2**20, "G": 2**30}
@@ -36,6 +53,7 @@ def parse_options(arguments: Sequence[str]) -> Options:
         parser.error(_no_such_command(arguments[0]))
     values = vars(parser.parse_args(arguments))
     del values["stdio"]
+    values["limits"] = ResourceLimits(**dict(values["limits"]))
     return Options(**values)
 
 
@@ -86,6 +104,21 @@ def _size(minimum: int, maximum: int) -> Callable[[str], int]:
 
     size.__name__ = f"size from {minimum} to {maximum} bytes"
     return size
+
+
+def _limit(text: str) -> tuple[str, int]:
+    """Parse a limit on a resource: ``memory_bytes=512M``."""
+    import argparse  # noqa: PLC0415
+
+    name, _, value = text.partition("=")
+    if name not in _LIMITS:
+        raise argparse.ArgumentTypeError(f"no such limit: {name}; one of {', '.join(_LIMITS)}")
+    parse = _size if name.endswith("_bytes") else _integer
+    try:
+        return name, parse(_LIMITS[name], MAX_RESOURCE)(value)
+    except ValueError:
+        problem = f"{name} takes a number of at least {_LIMITS[name]}, not {value or 'nothing'}"
+        raise argparse.ArgumentTypeError(problem) from None
 
 
 def _shown(value: object, metavar: object) -> object:
@@ -176,6 +209,16 @@ def option_parser() -> argparse.ArgumentParser:
         choices=get_args(EnvironmentMode),
         help="what commands take from the environment of shelld: everything, or only a few usual "
         "variables, such as PATH and HOME",
+    )
+    parser.add_argument(
+        "--limit",
+        dest="limits",
+        action="append",
+        default=[],
+        type=_limit,
+        metavar="NAME=VALUE",
+        help="limit what the commands of a session use: memory_bytes, processes, cpu_seconds, "
+        "file_bytes or open_files; repeatable",
     )
     option(
         "--default-timeout",

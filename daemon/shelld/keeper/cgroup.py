@@ -17,11 +17,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from typing import Final
 
 from shelld.keeper.own_cgroups import own_cgroups
+from shelld.keeper.tree import look
 
-_PREFIX: Final = "shelld-"
+# The names of our cgroups begin with this and the pid of the process that has made them.
+PREFIX: Final = "shelld-"
+_OWNER: Final = re.compile(rf"{PREFIX}(\d{{1,9}})-")
 _LIMITS: Final = ("memory.max", "memory.high", "cpu.max")
 
 
@@ -39,12 +43,13 @@ def is_usable(directory: str, *, under_systemd: bool) -> bool:
     needed = (directory, f"{directory}/cgroup.procs")
     if not all(os.access(path, os.W_OK) for path in needed):
         return False
-    if under_systemd and not _is_delegated(directory):
+    if under_systemd and not is_delegated(directory):
         return False
     return not any(_is_limited(f"{directory}/{name}") for name in _LIMITS)
 
 
-def _is_delegated(directory: str) -> bool:
+def is_delegated(directory: str) -> bool:
+    """Return whether systemd has left a cgroup to this user."""
     for attribute in ("user.delegate", "trusted.delegate"):
         with contextlib.suppress(OSError):
             if os.getxattr(directory, attribute) == b"1":
@@ -64,21 +69,12 @@ def _is_limited(path: str) -> bool:
 
 
 def remove_stale(parent: str) -> None:
-    """Remove the directories in `parent` that belong to dead keepers."""
+    """Remove the directories in `parent` that belong to dead processes."""
     with contextlib.suppress(OSError):
         for name in os.listdir(parent):
-            if name.startswith(_PREFIX) and not _is_running(name.split("-")[1]):
-                _remove(f"{parent}/{name}")
-
-
-def _is_running(pid: str) -> bool:
-    try:
-        os.kill(int(pid), 0)
-    except PermissionError:
-        return True
-    except (OSError, ValueError, OverflowError):
-        return False
-    return True
+            owner = _OWNER.match(name)
+            if owner is not None and look(int(owner[1])).is_dead:
+                remove(f"{parent}/{name}")
 
 
 class Cgroup:
@@ -91,7 +87,7 @@ class Cgroup:
     @classmethod
     def create(cls, parent: str, number: int) -> Cgroup | None:
         """Create a directory with a unique name; return None on failure."""
-        path = f"{parent}/{_PREFIX}{os.getpid()}-{number}"
+        path = f"{parent}/{PREFIX}{os.getpid()}-{number}"
         try:
             os.mkdir(path)
         except OSError:
@@ -117,10 +113,10 @@ class Cgroup:
 
     def remove(self) -> bool:
         """Remove the directory; return False while a process is in it."""
-        return _remove(self._path)
+        return remove(self._path)
 
 
-def _remove(path: str) -> bool:
+def remove(path: str) -> bool:
     """Remove a cgroup together with the cgroups inside it.
 
     Returns False while a process is in one of them.

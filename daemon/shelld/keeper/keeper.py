@@ -39,6 +39,7 @@ from shelld.keeper.channel import (
 )
 from shelld.keeper.inherited import Limits, inherited
 from shelld.keeper.orphan_reaper import KILL_INTERVAL_MS, REAPED_AT_ONCE, OrphanReaper
+from shelld.keeper.own_cgroups import own_cgroups
 from shelld.keeper.tree import become_subreaper, continue_when_parent_ends, set_process_name
 
 _IGNORED: Final = (
@@ -166,8 +167,9 @@ class Keeper:
                 time.sleep(KILL_INTERVAL_MS / 1000)
                 self._must_reap = True
         self._remove_cgroups()
-        if self._cgroup_parent is not None:
-            remove_stale(self._cgroup_parent)
+        # If the daemon was killed, it has left the cgroups of limited sessions.
+        for place in {path for own in own_cgroups() for path in (own.directory, own.parent)}:
+            remove_stale(place)
 
     def _turn(self) -> None:
         events = {fd for fd, _ in self._poll.poll(self._next_timeout_ms())}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -11,6 +12,11 @@ class OwnCgroup(NamedTuple):
 
     controllers: str
     directory: str
+
+    @property
+    def parent(self) -> str:
+        """The directory above, which is a cgroup only if this one is not the root."""
+        return os.path.dirname(self.directory)
 
 
 def own_cgroups() -> list[OwnCgroup]:

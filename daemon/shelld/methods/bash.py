@@ -15,6 +15,7 @@ import msgspec
 
 from shelld.audit import AuditRecord, timestamp
 from shelld.guard.verdict import Verdict
+from shelld.limits.members import LIMIT_REASONS
 from shelld.methods.context import RequestContext
 from shelld.methods.events import notifying
 from shelld.methods.guard import admit
@@ -189,8 +190,10 @@ def is_answerable(shell: Shell) -> bool:
     if shell.is_empty:
         return True
     if shell.has_ended:
-        # After a timeout, answer only once it is known whether the command has died or survives.
-        return shell.status is not ShellStatus.TIMEOUT or bool(shell.survivors)
+        # After our own kill, answer only once it is known whether the command has died or survives.
+        is_above_limit = shell.status is ShellStatus.KILLED and shell.reason in LIMIT_REASONS
+        is_our_kill = shell.status is ShellStatus.TIMEOUT or is_above_limit
+        return not is_our_kill or bool(shell.survivors)
     # The command moved to the background, but may not have started yet.
     return shell.released and shell.pid is not None
 
@@ -256,6 +259,7 @@ async def _foreground_result(
         description=params.description,
         warning=shell.warning,
         reason=shell.reason,
+        limits=shell.limits,
         spool_error=shell.output.error,
         subscription=context.subscription,
     )
@@ -274,6 +278,7 @@ def _background_result(
         description=params.description,
         warning=shell.warning,
         reason=shell.reason,
+        limits=shell.limits,
         subscription=context.subscription,
     )
 

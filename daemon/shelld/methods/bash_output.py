@@ -218,6 +218,7 @@ def result_of(
         matched=reached.matched,
         listening=reached.listening,
         reason=reached.reason or shell.reason,
+        limits=shell.limits,
         spool_error=shell.output.error,
     )
 

@@ -225,6 +225,7 @@ def manager_options(options: Options) -> ManagerOptions:
     return ManagerOptions(
         bash=options.bash,
         env=options.env,
+        limits=options.limits,
         max_shells=options.max_shells,
         spare_shells=options.spare_shells,
         max_retained=options.max_retained,

@@ -6,8 +6,11 @@ import re
 from collections import Counter
 from typing import Final
 
+from msgspec.structs import asdict, replace
+
 from shelld.methods.context import RequestContext
 from shelld.sessions.environment import EnvironmentRules
+from shelld.sessions.session import Session
 from shelld.sessions.text import shown
 from shelld_protocol import session_methods as wire
 from shelld_protocol.errors import invalid_params
@@ -21,7 +24,7 @@ from shelld_protocol.session_methods import (
     ListSessionsResult,
     SessionInfo,
 )
-from shelld_protocol.structs import NoParams
+from shelld_protocol.structs import NO_LIMITS, NoParams, ResourceLimits
 
 # More or longer patterns would delay other requests.
 _NAME_PATTERN: Final = re.compile(r"[A-Za-z0-9_%*?]{1,64}")
@@ -32,13 +35,35 @@ async def configure_session(
     context: RequestContext, params: ConfigureSessionParams
 ) -> ConfigureSessionResult:
     sessions = context.daemon.manager.sessions
+    limits = _tightened(sessions.limits, params.limits or NO_LIMITS)
     given = params.env or wire.EnvironmentRules()
     for name, patterns in (("env.remove", given.remove), ("env.keep", given.keep)):
         _check_patterns(name, patterns)
     mode = given.mode or sessions.rules.mode
     rules = EnvironmentRules(mode, tuple(given.remove), tuple(given.keep))
-    session = sessions.configure(params.session, rules)
-    return ConfigureSessionResult(params.session, sessions.removed(session))
+    session = sessions.configure(params.session, rules, limits)
+    return ConfigureSessionResult(params.session, sessions.removed(session), _shown(session))
+
+
+def _tightened(default: ResourceLimits, given: ResourceLimits) -> ResourceLimits:
+    """Return the default limits with those that a client gives in their place.
+
+    Raises `RpcError` (invalid_params) if one of these is higher: the limits of the daemon's options
+    hold for every session.
+    """
+    maxima = asdict(default)
+    changes = {name: limit for name, limit in asdict(given).items() if limit is not None}
+    for name, limit in changes.items():
+        maximum = maxima[name]
+        if maximum is not None and limit > maximum:
+            parameter = f"limits.{name}"
+            raise invalid_params(f"Value for {parameter} exceeds maximum: {maximum}", parameter)
+    return replace(default, **changes)
+
+
+def _shown(session: Session) -> ResourceLimits | None:
+    """Return the limits of a session, if it has any."""
+    return session.limits if session.is_limited else None
 
 
 def _check_patterns(parameter: str, patterns: list[str]) -> None:
@@ -59,6 +84,7 @@ async def get_session(context: RequestContext, params: GetSessionParams) -> GetS
         session.changed_env(),
         shells,
         manager.sessions.removed(session),
+        _shown(session),
     )
 
 

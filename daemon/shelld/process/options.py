@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final, Literal, NamedTuple
 
+from shelld_protocol.structs import NO_LIMITS, ResourceLimits
+
 # The mechanisms, from the strongest to the weakest.
 Mechanism = Literal["cgroup", "subreaper", "process-group"]
 
@@ -27,6 +29,7 @@ class Options(NamedTuple):
     bash: str = "/bin/bash"
     containment: Mechanism = "cgroup"
     env: EnvironmentMode = "inherit"
+    limits: ResourceLimits = NO_LIMITS
     default_timeout: int = DEFAULT_TIMEOUT_MS
     guard: GuardMode = "block"
     guard_rules: str | None = None

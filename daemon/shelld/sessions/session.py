@@ -35,7 +35,7 @@ from shelld.sessions.state import (
     with_late_settings,
 )
 from shelld.sessions.text import to_bytes, to_text
-from shelld_protocol.structs import Unkept
+from shelld_protocol.structs import NO_LIMITS, ResourceLimits, Unkept
 
 # A larger state is not kept: parsing it would delay other requests.
 MAX_DUMP_BYTES: Final = 4 * 1024 * 1024
@@ -81,10 +81,18 @@ class Session:
     """`base`: the state of a new session. A session without a `name` never keeps anything."""
 
     def __init__(
-        self, name: str | None, base: ShellState, dump_files: DumpFiles, mounts: Mounts
+        self,
+        name: str | None,
+        base: ShellState,
+        dump_files: DumpFiles,
+        mounts: Mounts,
+        limits: ResourceLimits = NO_LIMITS,
     ) -> None:
         self.name = name
         self.base = base
+        # On the resources that its commands use.
+        self.limits = limits
+        self.is_limited = limits != NO_LIMITS
         # Whether the session has started a command.
         self.is_used = False
         self.dump_files = dump_files

@@ -6,9 +6,9 @@ from shelld.sessions.dumps import DumpFiles
 from shelld.sessions.environment import EnvironmentRules
 from shelld.sessions.mounts import Mounts
 from shelld.sessions.session import Session
-from shelld.sessions.state import first_state
+from shelld.sessions.state import ShellState, first_state
 from shelld_protocol.errors import invalid_params, session_not_found
-from shelld_protocol.structs import DEFAULT_SESSION
+from shelld_protocol.structs import DEFAULT_SESSION, NO_LIMITS, ResourceLimits
 
 
 class Sessions:
@@ -16,21 +16,31 @@ class Sessions:
 
     Until `close`, owns the files to which commands write their state. `cwd` and `env` are those of
     the daemon. `own_directory`: a path that leads to `cwd` even after that was renamed. `rules`
-    choose what a session takes from `env`, unless the session has rules of its own.
+    choose what a session takes from `env`, and `limits` are its limits, unless the session has its
+    own.
     """
 
     def __init__(
-        self, cwd: bytes, env: dict[bytes, bytes], own_directory: str, rules: EnvironmentRules
+        self,
+        cwd: bytes,
+        env: dict[bytes, bytes],
+        own_directory: str,
+        rules: EnvironmentRules,
+        limits: ResourceLimits = NO_LIMITS,
     ) -> None:
         self._cwd = cwd
         self._env = env
         self.rules = rules
+        self.limits = limits
         self._base = first_state(cwd, rules.apply(env))
         self._dump_files = DumpFiles(own_directory)
         self._mounts = Mounts()
         self._sessions: dict[str, Session] = {}
         # For the commands without a session.
-        self._none = Session(None, self._base, self._dump_files, self._mounts)
+        self._none = self._new(None, self._base, limits)
+
+    def _new(self, name: str | None, base: ShellState, limits: ResourceLimits) -> Session:
+        return Session(name, base, self._dump_files, self._mounts, limits)
 
     def get(self, name: str | None) -> Session:
         """Return the session of this name, which may be new."""
@@ -38,20 +48,18 @@ class Sessions:
             return self._none
         session = self._sessions.get(name)
         if session is None:
-            session = Session(name, self._base, self._dump_files, self._mounts)
-            self._sessions[name] = session
+            session = self._sessions[name] = self._new(name, self._base, self.limits)
         return session
 
-    def configure(self, name: str, rules: EnvironmentRules) -> Session:
-        """Create a session with rules of its own.
+    def configure(self, name: str, rules: EnvironmentRules, limits: ResourceLimits) -> Session:
+        """Create a session with rules and limits of its own.
 
         Raises `RpcError` (invalid_params) if the session has started a command.
         """
         if name in self._sessions and self._sessions[name].is_used:
             raise invalid_params(f"Session {name} has run a command already", "session")
         base = first_state(self._cwd, rules.apply(self._env))
-        session = Session(name, base, self._dump_files, self._mounts)
-        self._sessions[name] = session
+        session = self._sessions[name] = self._new(name, base, limits)
         return session
 
     def removed(self, session: Session) -> list[str]:

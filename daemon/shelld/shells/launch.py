@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from shelld.eventloop.pipe_locks import close_pipe
 from shelld.keeper.channel import RUN, Channel, anonymous_file
+from shelld.keeper.start import Restrictions
 from shelld.sessions.arguments import MAX_ARGUMENT_BYTES
 from shelld.sessions.calls import functions_again, lines_of_call, state_of_call, withhold
 from shelld.sessions.prelude import (
@@ -88,7 +89,8 @@ class StartRequest(Struct, frozen=True):
 class Launch:
     """A bash that is about to start. `stdout` and `stderr` are the read ends of its pipes.
 
-    With a terminal, `stdout` is its descriptor and `stderr` is None.
+    With a terminal, `stdout` is its descriptor and `stderr` is None. `restrictions`: what bash must
+    start with.
 
     The read ends never block. The supervisor owns them after `hand_over`. Raises OSError if a
     resource is short.
@@ -97,7 +99,7 @@ class Launch:
     # Whether its bash still waits for a command.
     is_waiting = False
 
-    def __init__(self, session: Session, bash: str) -> None:
+    def __init__(self, session: Session, bash: str, restrictions: Restrictions | None) -> None:
         # Descriptors. `close` closes `_ours`, unless the command was handed over. It always closes
         # `_theirs`, because the runner gets copies.
         self._ours: list[int] = []
@@ -115,14 +117,16 @@ class Launch:
         self._env: dict[bytes, bytes] = {}
         self._cwd = b""
         self._descriptors: list[int] = []
+        self._restrictions = restrictions
 
     def hand_over(self, channel: Channel) -> None:
         """Give the command to a runner. If that fails, the channel is closed too."""
         descriptors = tuple(self._descriptors)
         count, has_terminal = len(descriptors), self.stderr is None
         what = (self._program, self._argv, self._env, self._cwd, count, has_terminal)
+        restrictions = self._restrictions and tuple(self._restrictions)
         try:
-            channel.send((RUN, *what, None), descriptors)
+            channel.send((RUN, *what, restrictions), descriptors)
         except BaseException:
             # A part of the message may have arrived, so the runner must end.
             channel.close()
@@ -241,8 +245,14 @@ class Launch:
 class CommandLaunch(Launch):
     """A bash that starts with its command."""
 
-    def __init__(self, request: StartRequest, session: Session, bash: str) -> None:
-        super().__init__(session, bash)
+    def __init__(
+        self,
+        request: StartRequest,
+        session: Session,
+        bash: str,
+        restrictions: Restrictions | None = None,
+    ) -> None:
+        super().__init__(session, bash, restrictions)
         try:
             self._prepare(request)
         except BaseException:

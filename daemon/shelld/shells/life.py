@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from shelld.keeper.channel import FILE_LOST, LOST, RETIRES, Message
+from shelld.limits.members import LimitReason, Member
 from shelld.process.logs import Log
 from shelld.shells.course import DEADLINES, Action, Event, State, next_step
 from shelld.shells.deadlines import KILL_TIMEOUT_S, OUTPUT_GRACE_S, START_TIMEOUT_S, Deadlines
@@ -77,6 +78,28 @@ class Life:
     def is_being_ended(self) -> bool:
         """Whether somebody has asked for a kill."""
         return self._outcome.kill_reason is not None
+
+    @property
+    def member(self) -> Member | None:
+        """The command's membership in a group with limits."""
+        return self._outcome.member
+
+    def join(self, member: Member | None) -> None:
+        """Put the command under limits, before it runs."""
+        self._outcome.member = member
+        self.shell.limits = None if member is None else member.enforced
+
+    @property
+    def runner(self) -> int | None:
+        """The pid of the runner, while it owns the processes of the command."""
+        peer = self.links.channel.peer
+        return None if self.runner_is_lost or peer is None else peer.pid
+
+    def exceed(self, reason: LimitReason) -> None:
+        """Kill the command, or what it has left, because it is above a limit."""
+        if self._outcome.is_known and self.shell.reason is None:
+            self.shell.reason = reason
+        self.begin_kill(signal.SIGKILL, 0, ShellEvent.KILLED, reason)
 
     def begin_kill(
         self, number: int | None, grace_ms: int, event: ShellEvent, reason: EndReason | None = None

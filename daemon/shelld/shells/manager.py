@@ -284,6 +284,7 @@ class Manager:
             runtime.spares.trim()
             runtime.pool.trim()
             runtime.screens.trim()
+            runtime.limiter.trim()
 
     # -- ending -----------------------------------------------------------------------------
 
@@ -294,10 +295,11 @@ class Manager:
         always exists.
         """
         runtime = self.runtime
-        runtime.sessions.known(name)
+        session = runtime.sessions.known(name)
         # Spare shells first: if this fails, the caller can close the session again.
         runtime.spares.close_session(name)
         runtime.sessions.forget(name)
+        runtime.limiter.forget(session)
         return await self._kill(
             [shell for shell in self._shells.values() if shell.session == name],
             self.options.grace_ms,

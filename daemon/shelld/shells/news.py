@@ -38,6 +38,9 @@ def note(message: Message, shell: Shell, outcome: Outcome) -> Event | None:
     kind = message[0]
     if kind == STARTED:
         shell.pid = message[1]
+        if outcome.member is not None:
+            outcome.member.refused(message[2])
+            shell.limits = outcome.member.enforced
     elif kind == EXITED:
         return _note_exit(message, shell, outcome)
     elif kind == FAILED:

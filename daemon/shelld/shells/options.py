@@ -7,6 +7,7 @@ from typing import Final
 from msgspec import Struct
 
 from shelld.process.options import EnvironmentMode, Options
+from shelld_protocol.structs import ResourceLimits
 
 _DEFAULT: Final = Options()
 
@@ -14,11 +15,12 @@ _DEFAULT: Final = Options()
 class ManagerOptions(Struct, frozen=True):
     """Limits of a manager, and the `bash` and the environment (`env`) of its commands.
 
-    Sizes are in bytes.
+    Sizes are in bytes. `limits` are those of each session, and of each command without a session.
     """
 
     bash: str = _DEFAULT.bash
     env: EnvironmentMode = _DEFAULT.env
+    limits: ResourceLimits = _DEFAULT.limits
     max_shells: int = _DEFAULT.max_shells
     max_retained: int = _DEFAULT.max_retained
     retain_seconds: int = _DEFAULT.retain_seconds

@@ -7,6 +7,7 @@ import signal
 from collections.abc import Mapping
 from typing import Final
 
+from shelld.limits.members import LimitReason, Member
 from shelld.process import faults
 from shelld.process.logs import Log
 from shelld.sessions.recorder import Recorder
@@ -26,14 +27,22 @@ _SIGKILLED: Final = (-signal.SIGKILL, 128 + signal.SIGKILL)
 _KILLS: Final[Mapping[EndReason | None, ShellEvent]] = {
     "idle": ShellEvent.TIMED_OUT,
     "prompt": ShellEvent.KILLED,
+    "memory": ShellEvent.KILLED,
+    "processes": ShellEvent.KILLED,
+    "cpu": ShellEvent.KILLED,
 }
 
 
 class Outcome:
-    """`kill_reason`: why somebody first asked for a kill."""
+    """`kill_reason`: why somebody first asked for a kill. `member`: the command's membership in a
+    group with limits, if it has any.
+    """
 
     def __init__(self, oom_kills: OomKills) -> None:
         self.kill_reason: ShellEvent | None = None
+        self.member: Member | None = None
+        # The limit because of which the command has failed, if it was not killed.
+        self._limit: LimitReason | None = None
         # The status of wait(2); None while bash runs.
         self._wait_status: int | None = None
         # Whether the runner has signalled bash.
@@ -52,7 +61,10 @@ class Outcome:
         """Note the end that the runner has reported."""
         self._wait_status, self._was_signalled = wait_status, was_signalled
         if wait_status and not was_signalled:
-            died = os.waitstatus_to_exitcode(wait_status) in _SIGKILLED
+            returncode = os.waitstatus_to_exitcode(wait_status)
+            if self.member is not None:
+                self._limit = self.member.reason_of_end(returncode)
+            died = returncode in _SIGKILLED
             if died and self._oom_kills.count() > self._oom_kills_before:
                 shell.reason = "oom"
 
@@ -68,6 +80,8 @@ class Outcome:
         if expected is not None and event is not expected:
             # The command went on in the background, or has ended by itself before the kill.
             shell.reason = None
+        if event is None and self._limit is not None:
+            shell.reason = self._limit
         if recorder is not None:
             if event is None and not shell.released:
                 _keep_state(recorder, has_exited=os.WIFEXITED(self._wait_status))

@@ -24,6 +24,9 @@ from shelld.eventloop.workers import Workers
 from shelld.filters.filter import Filters
 from shelld.keeper.channel import Channel, RunnerInfo
 from shelld.keeper.pool import RunnerPool
+from shelld.keeper.start import Restrictions
+from shelld.limits.limiter import Limiter
+from shelld.limits.members import Member, rlimits_of
 from shelld.output.retention import Retention, ShellOutput
 from shelld.process import faults
 from shelld.screens.screens import Screens
@@ -78,7 +81,9 @@ class Runtime:
             options.retain_bytes, options.retain_total_bytes, options.spool_directory
         )
         cwd, env = os.fsencode(current_directory()), dict(os.environb)
-        self.sessions = Sessions(cwd, env, pool.directory, EnvironmentRules(options.env))
+        rules = EnvironmentRules(options.env)
+        self.sessions = Sessions(cwd, env, pool.directory, rules, options.limits)
+        self.limiter = Limiter(self._start_watch)
         self._options = options
         self._oom_kills = OomKills()
         self._on_enter = on_enter
@@ -105,12 +110,16 @@ class Runtime:
     def _start_task(self, task: Callable[[], Awaitable[None]]) -> None:
         self.tasks.start_soon(faults.run_once, task, "the answer to a terminal's program")
 
+    def _start_watch(self, task: Callable[[], Awaitable[None]]) -> None:
+        self.tasks.start_soon(faults.keep_running, task, "the watch of limits")
+
     def close(self) -> None:
         """Close everything. Call this after the tasks have ended."""
         self._pipe_watch.close()
         self.screens.close()
         self._pollers.close()
         self.pool.close()
+        self.limiter.close()
         self.sessions.close()
         self._oom_kills.close()
         self.retention.close()
@@ -186,6 +195,7 @@ class Runtime:
                 life.discard()
                 return False
             working_dir = session.resolve(request.cwd)
+            self._join(life, session)
             launch.run(session, request)
         except BlockingIOError:
             # The pipe of the spare shell has too little room for the lines.
@@ -199,17 +209,25 @@ class Runtime:
         # The command runs already.
         shell.assign(self._ids.next(), request, working_dir)
         life.command_runs(request)
+        if life.member is not None:
+            self.limiter.begin(life.member, life)
         self.spares.note_use(succeeded=True)
         self._enter(life)
         return True
 
     def _start_new(self, request: StartRequest, session: Session) -> Shell:
         """Hand the command to a runner. Nothing is awaited here."""
+        member: Member | None = None
         try:
             self._check_open(session)
-            life = self._supervise(CommandLaunch(request, session, self._options.bash))
+            member = self._admit(session)
+            restrictions = None if member is None else member.restrictions
+            launch = CommandLaunch(request, session, self._options.bash, restrictions)
+            life = self._supervise(launch, member)
         except BaseException:
             self._starting.release()
+            if member is not None:
+                self.limiter.end(member)
             raise
         try:
             life.shell.assign(self._ids.next(), request, session.resolve(request.cwd))
@@ -220,6 +238,20 @@ class Runtime:
             raise
         return life.shell
 
+    def _admit(self, session: Session) -> Member | None:
+        """Put a command under the limits of its session. Raises `RpcError` (unavailable)."""
+        if not session.is_limited:
+            return None
+        return self.limiter.admit(None if session.name is None else session, session.limits)
+
+    def _join(self, life: Life, session: Session) -> None:
+        """Put a spare shell that is about to get a command under the limits of its session."""
+        member = self._admit(session)
+        if member is not None:
+            assert life.shell.pid is not None
+            member.cgroups.enter(life.shell.pid)
+            life.join(member)
+
     def _check_open(self, session: Session) -> None:
         """Raise `RpcError` if the manager or the session was closed while the start waited."""
         if not self._is_open:
@@ -228,10 +260,13 @@ class Runtime:
             raise session_closed()
 
     def _start_spare(self, session: Session) -> Spare:
-        launch = SpareLaunch(session, self._options.bash)
+        # It enters cgroups only with its command. Until then, it must not count.
+        limits = rlimits_of(session.limits)
+        restrictions = Restrictions(limits) if limits else None
+        launch = SpareLaunch(session, self._options.bash, restrictions)
         return Spare(launch, self._supervise(launch))
 
-    def _supervise(self, launch: Launch) -> Life:
+    def _supervise(self, launch: Launch, member: Member | None = None) -> Life:
         """Hand a launch to a runner, and start the task that supervises it."""
         channel: Channel | None = None
         output: ShellOutput | None = None
@@ -249,6 +284,7 @@ class Runtime:
             life = Life(
                 shell, launch, links, outcome=outcome, clock=self._clock, listen=self._listen
             )
+            life.join(member)
             supervisor = Supervisor(life, self.pool)
             try:
                 launch.hand_over(channel)
@@ -288,7 +324,17 @@ class Runtime:
         elif moment is Moment.STARTED:
             if not life.launch.is_waiting:
                 self._starting.release()
-        elif life.launch.is_waiting:
+                if life.member is not None:
+                    self.limiter.begin(life.member, life)
+        else:
+            try:
+                if life.member is not None:
+                    self.limiter.end(life.member)
+            finally:
+                self._is_empty(life)
+
+    def _is_empty(self, life: Life) -> None:
+        if life.launch.is_waiting:
             self._spare_is_empty(life)
         else:
             self._shell_is_empty(life)

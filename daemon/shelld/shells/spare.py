@@ -33,6 +33,7 @@ import time
 from typing import Final, NamedTuple
 
 from shelld.keeper.channel import write_all
+from shelld.keeper.start import Restrictions
 from shelld.sessions.differences import goes_elsewhere
 from shelld.sessions.prelude import last_lines, startable, waiting_prelude
 from shelld.sessions.session import Session
@@ -89,8 +90,10 @@ class SpareLaunch(Launch):
 
     is_waiting = True
 
-    def __init__(self, session: Session, bash: str) -> None:
-        super().__init__(session, bash)
+    def __init__(
+        self, session: Session, bash: str, restrictions: Restrictions | None = None
+    ) -> None:
+        super().__init__(session, bash, restrictions)
         self.state = session.state
         # When it was started (time.monotonic()), and how long the start took.
         self.since = time.monotonic()
@@ -165,11 +168,12 @@ class SpareLaunch(Launch):
         return descriptor
 
     def can_serve(self, session: Session) -> bool:
-        """Whether a command of the session may see the environment of this bash, and this bash can
-        be brought into the session's present state.
+        """Whether a command of the session may see the environment of this bash, this bash has the
+        session's limits, and it can be brought into the session's present state.
         """
-        is_own = self._session is session or self.state is session.base
-        return is_own and session.lines_from(self.state) is not None
+        is_shared = self.state is session.base and not session.is_limited
+        suits = is_shared or self._session is session
+        return suits and session.lines_from(self.state) is not None
 
     def suits(self, session: Session, request: StartRequest) -> bool:
         """Whether it is equivalent to a bash that would start for this request now."""

@@ -90,7 +90,8 @@ class Spares:
     def _provide(self, session: Session, count: int) -> None:
         """Start spare shells until `count` wait for a session, as far as the policy allows.
 
-        Spare shells in the state of a new session wait for any session that was not configured.
+        Spare shells in the state of a new session wait for any session that was not configured and
+        has no limits.
         """
         if session.state is session.base and self._starts_as_others(session):
             session = self._any_session
@@ -102,8 +103,8 @@ class Spares:
                 self._waiting.append(self._start(session))
 
     def _starts_as_others(self, session: Session) -> bool:
-        """Whether the session was not configured."""
-        return session.base is self._any_session.base
+        """Whether the session was not configured and has no limits."""
+        return session.base is self._any_session.base and not session.is_limited
 
     def _of(self, name: str | None) -> list[Spare]:
         return [spare for spare in self._waiting if spare.session_name == name]

@@ -30,6 +30,10 @@ _REASONS: Final[Mapping[EndReason, str]] = {
     "lost": "Its helper process was killed, and the command with it.",
     "idle": "It had written nothing for too long.",
     "prompt": "It waited for input.",
+    "memory": "It used more memory than its limit.",
+    "processes": "It started more processes than its limit.",
+    "cpu": "It used more processor time than its limit.",
+    "file_size": "It wrote a larger file than its limit.",
 }
 
 _HINT: Final = "BashOutput reads what it writes, KillShell ends it"

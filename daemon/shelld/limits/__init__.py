@@ -1,0 +1,1 @@
+"""Limits on the resources that the commands of a session use."""

@@ -1,0 +1,275 @@
+"""Cgroups in which the kernel limits the memory and the processes of a session's commands.
+
+A session has a cgroup with its limits, and each of its commands has a cgroup below that. So the
+kernel limits the commands together, but counts for each of them how often it has met a limit.
+
+The cgroups are made below the cgroup of this process, if the directory may be written. With
+cgroup v2, that works only if no process is in the directory. So there, they may also be made beside
+the cgroup of this process, in a directory that was delegated to this user.
+
+This module owns the directories. Their names begin as those of `keeper.cgroup`, with the pid of
+this process. So if it is killed, its keeper removes them. Nothing here raises OSError: without a
+cgroup, somebody else must enforce the limit.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, Literal, NamedTuple
+
+from shelld.keeper.cgroup import PREFIX, is_delegated, remove, remove_stale
+from shelld.keeper.own_cgroups import OwnCgroup, own_cgroups
+
+Kind = Literal["memory", "pids"]
+KINDS: Final[tuple[Kind, ...]] = ("memory", "pids")
+
+
+class _Files(NamedTuple):
+    """The files of a cgroup that set a limit, and the file and the line that count events.
+
+    `more`: further limits, which not every system has. None stands for the same value.
+    """
+
+    limit: str
+    more: Mapping[str, str | None]
+    counter: str
+    line: re.Pattern[bytes]
+
+
+_OOM_KILLS: Final = re.compile(rb"^oom_kill (\d+)$", re.MULTILINE)
+_REFUSED_FORKS: Final = re.compile(rb"^max (\d+)$", re.MULTILINE)
+_PIDS: Final = _Files("pids.max", {}, "pids.events", _REFUSED_FORKS)
+_FILES: Final[Mapping[tuple[Kind, bool], _Files]] = {
+    ("memory", False): _Files(
+        "memory.limit_in_bytes",
+        {"memory.memsw.limit_in_bytes": None},
+        "memory.oom_control",
+        _OOM_KILLS,
+    ),
+    ("memory", True): _Files("memory.max", {"memory.swap.max": "0"}, "memory.events", _OOM_KILLS),
+    ("pids", False): _PIDS,
+    ("pids", True): _PIDS,
+}
+
+
+class Place(NamedTuple):
+    """A directory below which a controller can limit new cgroups."""
+
+    directory: str
+    is_v2: bool
+
+
+def find_places(own: list[OwnCgroup], *, under_systemd: bool) -> dict[Kind, Place]:
+    """Return where each kind of limit can be had. `own`: the cgroups of this process."""
+    return {
+        kind: place
+        for kind in KINDS
+        if (place := next(_places(kind, own, under_systemd=under_systemd), None)) is not None
+    }
+
+
+def _places(kind: Kind, own: list[OwnCgroup], *, under_systemd: bool) -> Iterator[Place]:
+    for each in own:
+        if kind in each.controllers.split(","):
+            if _is_writable(each.directory):
+                yield Place(each.directory, is_v2=False)
+        elif not each.controllers:
+            for place in (each.directory, each.parent):
+                is_ours = not under_systemd or is_delegated(place)
+                if is_ours and _is_writable(place) and _enable(kind, place):
+                    yield Place(place, is_v2=True)
+
+
+def _is_writable(directory: str) -> bool:
+    return all(os.access(path, os.W_OK) for path in (directory, f"{directory}/cgroup.procs"))
+
+
+def _enable(kind: Kind, directory: str) -> bool:
+    """Let the cgroups below a directory have a controller of cgroup v2."""
+    control = f"{directory}/cgroup.subtree_control"
+    # The kernel refuses this while a process is in the directory.
+    return kind in _read(control).split() or _write(control, f"+{kind}")
+
+
+class CommandCgroups:
+    """The cgroups of one command."""
+
+    def __init__(self, session: SessionCgroups, name: str) -> None:
+        self._session = session
+        self._paths = {kind: f"{path}/{name}" for kind, path in session.paths.items()}
+        # The limits that the kernel enforces for the command.
+        self.kinds: set[Kind] = {kind for kind in self._paths if self._make(kind)}
+        self._before = {kind: self._counted(kind) for kind in self.kinds}
+
+    def _make(self, kind: Kind) -> bool:
+        path = self._paths[kind]
+        try:
+            os.mkdir(path)
+        except FileExistsError:
+            # Both kinds have the same directory.
+            pass
+        except OSError:
+            return False
+        if kind == "memory" and self._session.is_v2(kind):
+            # The kernel kills the whole command at once.
+            _write(f"{path}/memory.oom.group", "1")
+        return self._counted(kind) is not None
+
+    @property
+    def directories(self) -> tuple[str, ...]:
+        """The directories of the cgroups that the command must enter."""
+        return tuple(dict.fromkeys(self._paths[kind] for kind in KINDS if kind in self.kinds))
+
+    def refused(self, directory: str) -> None:
+        """Learn that the command could not enter a cgroup."""
+        self.kinds = {kind for kind in self.kinds if self._paths[kind] != directory}
+
+    def enter(self, pid: int) -> None:
+        """Move a running process into the cgroups."""
+        for directory in self.directories:
+            if not _write(f"{directory}/cgroup.procs", str(pid)):
+                self.refused(directory)
+
+    def has_met(self, kind: Kind) -> bool:
+        """Whether the kernel has killed a process of the command, or refused one, at this limit."""
+        if kind not in self.kinds:
+            return False
+        return (self._counted(kind) or 0) > (self._before[kind] or 0)
+
+    def _counted(self, kind: Kind) -> int | None:
+        own = self._session.count(kind, self._paths[kind])
+        if own is None or kind == "memory":
+            return own
+        # Since Linux 6.11, the cgroup that has the limit counts a refused fork, not the cgroup in
+        # which the process is.
+        return own + (self._session.count(kind, self._session.paths[kind]) or 0)
+
+    def remove(self) -> bool:
+        """Remove the directories; return False while a process is in one of them."""
+        return _remove_all(self._paths.values())
+
+
+class SessionCgroups:
+    """The cgroups of one session. `paths`: their directories, by the limits that they enforce."""
+
+    def __init__(self, name: str, places: Mapping[Kind, Place], limits: Mapping[Kind, int]) -> None:
+        self._places = places
+        self._numbers = itertools.count(1)
+        self.paths: dict[Kind, str] = {}
+        for kind, limit in limits.items():
+            if kind in places and self._make(kind, f"{places[kind].directory}/{name}", limit):
+                self.paths[kind] = f"{places[kind].directory}/{name}"
+
+    def is_v2(self, kind: Kind) -> bool:
+        return self._places[kind].is_v2
+
+    def _make(self, kind: Kind, path: str, limit: int) -> bool:
+        files = _FILES[kind, self.is_v2(kind)]
+        is_new = path not in self.paths.values()
+        try:
+            if is_new:
+                os.mkdir(path)
+        except OSError:
+            return False
+        is_limited = _write(f"{path}/{files.limit}", str(limit))
+        for name, value in files.more.items():
+            _write(f"{path}/{name}", value or str(limit))
+        if is_limited and self.is_v2(kind):
+            is_limited = _enable(kind, path)
+        if not is_limited and is_new:
+            remove(path)
+        return is_limited
+
+    def count(self, kind: Kind, path: str) -> int | None:
+        """Return how often the limit was met in a cgroup; None if that cannot be read."""
+        files = _FILES[kind, self.is_v2(kind)]
+        found = files.line.search(_read(f"{path}/{files.counter}").encode())
+        return None if found is None else int(found[1])
+
+    def open(self) -> CommandCgroups:
+        """Make the cgroups of a command. Those that cannot be made are left out."""
+        return CommandCgroups(self, f"command-{next(self._numbers)}")
+
+    def remove(self) -> bool:
+        """Remove the directories; return False while a process is in one of them."""
+        return _remove_all(self.paths.values())
+
+
+class Cgroups:
+    """All cgroups of a daemon. Looks for places when the first one is needed."""
+
+    def __init__(self) -> None:
+        self._places: dict[Kind, Place] | None = None
+        self._numbers = itertools.count(1)
+        self._sessions: set[SessionCgroups] = set()
+        # Cgroups that could not be removed yet.
+        self._left: set[SessionCgroups | CommandCgroups] = set()
+
+    @property
+    def places(self) -> dict[Kind, Place]:
+        if self._places is None:
+            under_systemd = os.path.exists("/run/systemd/system")
+            self._places = find_places(own_cgroups(), under_systemd=under_systemd)
+            for place in self._places.values():
+                remove_stale(place.directory)
+        return self._places
+
+    def open(self, limits: Mapping[Kind, int]) -> SessionCgroups:
+        """Make the cgroups of a session. Those that cannot be made are left out."""
+        name = f"{PREFIX}{os.getpid()}-limits-{next(self._numbers)}"
+        session = SessionCgroups(name, self.places if limits else {}, limits)
+        self._sessions.add(session)
+        return session
+
+    def end_command(self, command: CommandCgroups) -> None:
+        """Remove the cgroups of a command, now or later."""
+        if not command.remove():
+            self._left.add(command)
+
+    def end_session(self, session: SessionCgroups) -> None:
+        """Remove the cgroups of a session, now or later."""
+        self._sessions.discard(session)
+        if not session.remove():
+            self._left.add(session)
+
+    def trim(self) -> None:
+        """Remove what could not be removed before."""
+        self._left = {each for each in self._left if not each.remove()}
+
+    def close(self) -> None:
+        """Remove everything that has no process. The keeper removes the rest."""
+        for session in list(self._sessions):
+            self.end_session(session)
+        self.trim()
+        self._left.clear()
+
+
+def _remove_all(paths: Iterable[str]) -> bool:
+    # With cgroup v2, both limits have the same directory.
+    results = {path: remove(path) for path in set(paths)}
+    return all(results.values())
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path) as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def _write(path: str, content: str) -> bool:
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        os.write(descriptor, content.encode())
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True

@@ -1,0 +1,211 @@
+"""Puts commands under the limits of their sessions, and watches what no kernel limits.
+
+Owns the cgroups of all sessions, and the only task that looks at limited commands. Without such
+commands, nothing runs here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Final
+
+import anyio
+
+from shelld.eventloop.threads import run_in_thread
+from shelld.keeper.tree import proc_is_usable
+from shelld.limits.cgroups import KINDS, Cgroups
+from shelld.limits.members import (
+    Command,
+    Group,
+    LimitReason,
+    Member,
+    cgroup_limits_of,
+)
+from shelld.limits.usage import Usage, look, pss_bytes, reaped_cpu_s
+from shelld_protocol.errors import unavailable
+from shelld_protocol.structs import ResourceLimits
+
+# The pause between two looks. After a look that takes long, the pause is `_REST_SHARE` times as
+# long, but at most `_MAX_INTERVAL_S`.
+LOOK_INTERVAL_S: Final = 0.2
+_MAX_INTERVAL_S: Final = 2.0
+_REST_SHARE: Final = 20
+# How long a look works without a pause, and how long it then leaves the event loop to others.
+_SLICE_S: Final = 0.002
+_SLICE_PAUSE_S: Final = 0.004
+
+_HINT: Final = "Mount /proc, or let the daemon create cgroups."
+
+
+class Limiter:
+    """`start_task` starts a task that outlives the request."""
+
+    def __init__(self, start_task: Callable[[Callable[[], Awaitable[None]]], object]) -> None:
+        self._start_task = start_task
+        self._cgroups = Cgroups()
+        # The groups of sessions. The key stands for the session.
+        self._groups: dict[object, Group] = {}
+        self._watched: set[Member] = set()
+        self._is_watching = False
+        # The processor time that the looks have taken.
+        self._cost_s = 0.0
+
+    # -- commands ---------------------------------------------------------------------------
+
+    def admit(self, session: object | None, limits: ResourceLimits) -> Member:
+        """Return the membership of a command that is about to start.
+
+        `session` None: it shares its limits with no other command. Raises `RpcError` (unavailable)
+        if a limit cannot be enforced.
+        """
+        group = self._groups.get(session)
+        if group is None:
+            group = Group(limits, self._cgroups.open(cgroup_limits_of(limits)))
+            if session is None:
+                group.is_forgotten = True
+            else:
+                self._groups[session] = group
+        member = Member(group, group.cgroups.open())
+        group.members.add(member)
+        is_unlimited = {"watch"}.isdisjoint(
+            (member.enforced.memory, member.enforced.processes, member.enforced.cpu)
+        )
+        if not (is_unlimited or proc_is_usable()):
+            self.end(member)
+            raise unavailable("limits", "/proc", _HINT)
+        return member
+
+    def begin(self, member: Member, command: Command) -> None:
+        """Learn that a command runs."""
+        member.command = command
+        if command.runner is not None and member.group.limits.cpu_seconds is not None:
+            with suppress(OSError, ValueError):
+                member.reaped_before_s = reaped_cpu_s(command.runner)
+        if member.needs_watch:
+            self._watched.add(member)
+            if not self._is_watching:
+                self._is_watching = True
+                self._start_task(self._watch)
+
+    def end(self, member: Member) -> None:
+        """Learn that no process of a command is left, or that it never ran."""
+        group = member.group
+        self._watched.discard(member)
+        if member in group.members:
+            group.members.discard(member)
+            self._cgroups.end_command(member.cgroups)
+            self._end_group(group)
+
+    def forget(self, session: object) -> None:
+        """Forget a session. Its limits stay until its last command has ended."""
+        group = self._groups.pop(session, None)
+        if group is not None:
+            group.is_forgotten = True
+            self._end_group(group)
+
+    def _end_group(self, group: Group) -> None:
+        if group.is_forgotten and not group.members:
+            self._cgroups.end_session(group.cgroups)
+
+    def trim(self) -> None:
+        """Remove cgroups that could not be removed before."""
+        self._cgroups.trim()
+
+    def close(self) -> None:
+        """Remove all cgroups that no process uses."""
+        self._cgroups.close()
+
+    # -- the watch --------------------------------------------------------------------------
+
+    async def _watch(self) -> None:
+        # If this fails, it is started again, and so is still watching.
+        pause = LOOK_INTERVAL_S
+        while self._watched:
+            await anyio.sleep(pause)
+            before = self._cost_s
+            for group in {member.group for member in self._watched}:
+                await self._look_at(group)
+            cost = self._cost_s - before
+            pause = max(LOOK_INTERVAL_S, min(cost * _REST_SHARE, _MAX_INTERVAL_S))
+        self._is_watching = False
+
+    async def _look_at(self, group: Group) -> None:
+        """Kill the commands of a group that are above a limit."""
+        for member in self._judged(group):
+            if member.cgroups.has_met("memory"):
+                self._end_by(member, "memory")
+        is_watched = any(map(group.is_watched, KINDS))
+        if not is_watched and group.limits.cpu_seconds is None:
+            return
+        usages = {member: await self._usage_of(member) for member in self._judged(group)}
+        limits = group.limits
+        for member, usage in usages.items():
+            has_time = member.reaped_before_s is not None and limits.cpu_seconds is not None
+            if has_time and usage.cpu_s > (limits.cpu_seconds or 0):
+                self._end_by(member, "cpu")
+        if limits.processes is not None and group.is_watched("pids"):
+            counts = {member: usage.threads for member, usage in usages.items()}
+            self._judge(group, counts, limits.processes, "processes")
+        if limits.memory_bytes is not None and group.is_watched("memory"):
+            sizes = {member: usage.rss_bytes for member, usage in usages.items()}
+            if self._sum(group, sizes) > limits.memory_bytes:
+                # The sum counts shared memory several times.
+                pids = {member: usages[member].pids for member in sizes}
+                sizes, cost = await run_in_thread(_pss_of_all, pids)
+                self._cost_s += cost
+            self._judge(group, sizes, limits.memory_bytes, "memory")
+
+    def _judged(self, group: Group) -> list[Member]:
+        """Return the members that run, and that nobody is killing.
+
+        What a command uses that is being killed is about to be free.
+        """
+        return [
+            member
+            for member in group.members
+            if member in self._watched
+            and member.command is not None
+            and not member.command.is_being_ended
+        ]
+
+    def _sum(self, group: Group, amounts: dict[Member, int]) -> int:
+        return sum(amounts.get(member, 0) for member in self._judged(group))
+
+    def _judge(
+        self, group: Group, amounts: dict[Member, int], limit: int, reason: LimitReason
+    ) -> None:
+        """If the members use more than the limit together, kill the one that uses most."""
+        if self._sum(group, amounts) > limit:
+            largest = max(self._judged(group), key=lambda member: amounts.get(member, 0))
+            self._end_by(largest, reason)
+
+    def _end_by(self, member: Member, reason: LimitReason) -> None:
+        if member.command is not None:
+            member.command.exceed(reason)
+
+    async def _usage_of(self, member: Member) -> Usage:
+        """Look at the processes of a command, in slices."""
+        usage = Usage()
+        if member.command is None or (runner := member.command.runner) is None:
+            return usage
+        with suppress(OSError, ValueError, IndexError):
+            began = time.thread_time()
+            for usage in look(runner, member.reaped_before_s or 0.0):  # noqa: B007 - the last one
+                if (took := time.thread_time() - began) > _SLICE_S:
+                    self._cost_s += took
+                    await anyio.sleep(_SLICE_PAUSE_S)
+                    began = time.thread_time()
+                if member not in self._watched:
+                    # The runner may have another command by now.
+                    return Usage()
+            self._cost_s += time.thread_time() - began
+        return usage
+
+
+def _pss_of_all(pids: dict[Member, list[int]]) -> tuple[dict[Member, int], float]:
+    """Return the sizes, and the processor time that this has taken."""
+    began = time.thread_time()
+    sizes = {member: pss_bytes(each) for member, each in pids.items()}
+    return sizes, time.thread_time() - began

@@ -1,0 +1,130 @@
+"""The commands that share limits, and how each limit of theirs is enforced. Looks at no process.
+
+A session with limits is a `Group`, and each command that runs in it is a `Member`. A command
+without a session is the only member of a group of its own.
+
+Invariant: a limit is enforced by a cgroup, or by the watch if at least one member is not in the
+cgroup.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+from collections.abc import Mapping
+from typing import Final, Literal, Protocol, get_args
+
+from shelld.keeper.start import Restrictions
+from shelld.limits.cgroups import CommandCgroups, Kind, SessionCgroups
+from shelld_protocol.structs import EnforcedLimits, LimitMechanism, ResourceLimits
+
+LimitReason = Literal["memory", "processes", "cpu", "file_size"]
+LIMIT_REASONS: Final = frozenset(get_args(LimitReason))
+
+# How a command ends that has written too large a file: by this signal, or with this exit code of
+# bash if the signal has ended the process for which bash waited last.
+_FILE_TOO_LARGE: Final = (-signal.SIGXFSZ, 128 + signal.SIGXFSZ)
+
+
+def rlimits_of(limits: ResourceLimits) -> tuple[tuple[int, int], ...]:
+    """Return the limits that the kernel enforces for each process, for `Restrictions`."""
+    both = ((resource.RLIMIT_FSIZE, limits.file_bytes), (resource.RLIMIT_NOFILE, limits.open_files))
+    return tuple((number, value) for number, value in both if value is not None)
+
+
+def cgroup_limits_of(limits: ResourceLimits) -> Mapping[Kind, int]:
+    """Return the limits that a cgroup can enforce."""
+    both: tuple[tuple[Kind, int | None], ...]
+    both = (("memory", limits.memory_bytes), ("pids", limits.processes))
+    return {kind: value for kind, value in both if value is not None}
+
+
+class Command(Protocol):
+    """A running command, for the watch.
+
+    `runner`: the pid of its runner, while that is known and lives.
+    """
+
+    @property
+    def runner(self) -> int | None: ...
+
+    @property
+    def is_being_ended(self) -> bool: ...
+
+    def exceed(self, reason: LimitReason) -> None:
+        """Kill the command with all its processes."""
+        ...
+
+
+class Group:
+    """The members, while they run. `is_forgotten`: there will be no more."""
+
+    def __init__(self, limits: ResourceLimits, cgroups: SessionCgroups) -> None:
+        self.limits = limits
+        self.cgroups = cgroups
+        self.members: set[Member] = set()
+        self.is_forgotten = False
+
+    def is_watched(self, kind: Kind) -> bool:
+        """Whether no cgroup enforces this limit for all members."""
+        is_limited = kind in cgroup_limits_of(self.limits)
+        return is_limited and not all(kind in each.cgroups.kinds for each in self.members)
+
+
+class Member:
+    """One command. Its owner calls `begin` when it runs, and later ends it."""
+
+    def __init__(self, group: Group, cgroups: CommandCgroups) -> None:
+        self.group = group
+        self.cgroups = cgroups
+        self.command: Command | None = None
+        # The processor time that the runner had reaped before the command; None if unknown.
+        self.reaped_before_s: float | None = None
+
+    @property
+    def restrictions(self) -> Restrictions | None:
+        """What the command must start with; None for nothing."""
+        limits = rlimits_of(self.group.limits)
+        directories = tuple(map(os.fsencode, self.cgroups.directories))
+        return Restrictions(limits, directories) if limits or directories else None
+
+    @property
+    def enforced(self) -> EnforcedLimits:
+        """How its limits are enforced."""
+        limits = self.group.limits
+        return EnforcedLimits(
+            memory=self._mechanism("memory"),
+            processes=self._mechanism("pids"),
+            cpu="none" if limits.cpu_seconds is None else "watch",
+            file_size="none" if limits.file_bytes is None else "rlimit",
+            open_files="none" if limits.open_files is None else "rlimit",
+        )
+
+    def _mechanism(self, kind: Kind) -> LimitMechanism:
+        if kind in self.cgroups.kinds:
+            return "cgroup"
+        return "watch" if kind in cgroup_limits_of(self.group.limits) else "none"
+
+    @property
+    def needs_watch(self) -> bool:
+        """Whether the daemon must look at it regularly."""
+        limits = self.group.limits
+        # The kernel limits the memory, but does not kill the whole command.
+        return limits.cpu_seconds is not None or bool(cgroup_limits_of(limits))
+
+    def refused(self, indexes: tuple[int, ...]) -> None:
+        """Learn which of the cgroups in `restrictions` the command could not enter."""
+        directories = self.cgroups.directories
+        for index in indexes:
+            self.cgroups.refused(directories[index])
+
+    def reason_of_end(self, returncode: int) -> LimitReason | None:
+        """Return the limit because of which a command has failed that nobody has killed."""
+        if returncode == 0:
+            return None
+        if self.cgroups.has_met("memory"):
+            return "memory"
+        if self.group.limits.file_bytes is not None and returncode in _FILE_TOO_LARGE:
+            return "file_size"
+        return "processes" if self.cgroups.has_met("pids") else None

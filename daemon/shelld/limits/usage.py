@@ -1,0 +1,113 @@
+"""Reads in /proc what the processes of a command use. Never signals a process.
+
+A command's runner runs nothing else, so everything below the runner belongs to the command. A
+process counts before its children. So if its parent reaps it during a look, its processor time may
+be missing in this look, but never counts twice.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+from shelld.keeper.tree import lister, read_file, stat_fields
+
+_TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
+_PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
+
+# Indexes of fields of /proc/PID/stat (proc(5)), counted from the third, which is the state.
+_UTIME: Final = 14 - 3
+_CSTIME: Final = 17 - 3
+_THREADS: Final = 20 - 3
+_RSS: Final = 24 - 3
+# A command with more processes than this is not looked at further.
+_MAX_PROCESSES: Final = 32_768
+
+_PSS: Final = re.compile(rb"^Pss:\s*(\d+) kB$", re.MULTILINE)
+
+
+class Usage:
+    """What the processes of a command use. Grows while `look` runs.
+
+    `rss_bytes` counts memory that processes share once for each of them.
+    """
+
+    def __init__(self) -> None:
+        self.threads = 0
+        self.rss_bytes = 0
+        self.cpu_s = 0.0
+        self.pids: list[int] = []
+
+
+class _Process(NamedTuple):
+    threads: int
+    rss_bytes: int
+    own_cpu_s: float
+    # Of the children that it has reaped.
+    reaped_cpu_s: float
+
+
+def reaped_cpu_s(runner: int) -> float:
+    """Return the processor time of all processes that a runner has reaped so far.
+
+    Raises OSError and ValueError.
+    """
+    return _process(runner).reaped_cpu_s
+
+
+def look(runner: int, reaped_before_s: float) -> Iterator[Usage]:
+    """Find out what a command uses, one process at a time: yield the usage so far.
+
+    `reaped_before_s`: the result of `reaped_cpu_s` when the command started. Raises OSError if the
+    system has no /proc, and OSError or ValueError if the runner has ended.
+    """
+    usage = Usage()
+    list_children = lister()
+    if list_children is None:
+        raise FileNotFoundError
+    usage.cpu_s = _process(runner).reaped_cpu_s - reaped_before_s
+    waiting = list_children(runner)
+    yield usage
+    while waiting and len(usage.pids) < _MAX_PROCESSES:
+        pid = waiting.pop()
+        # The process may end during the look, or be hidden.
+        with suppress(OSError, ValueError, IndexError):
+            found = _process(pid)
+            usage.threads += found.threads
+            usage.rss_bytes += found.rss_bytes
+            usage.cpu_s += found.own_cpu_s + found.reaped_cpu_s
+            usage.pids.append(pid)
+            waiting += list_children(pid)
+        yield usage
+
+
+def pss_bytes(pids: Sequence[int]) -> int:
+    """Return how much memory processes use, each with its share of what it shares with others.
+
+    Takes long for large processes.
+    """
+    return sum(map(_pss, pids))
+
+
+def _pss(pid: int) -> int:
+    with suppress(OSError):
+        found = _PSS.search(read_file(f"/proc/{pid}/smaps_rollup"))
+        return 0 if found is None else int(found[1]) * 1024
+    # It has ended, or belongs to another user, or the system has no such file.
+    with suppress(OSError, ValueError, IndexError):
+        return _process(pid).rss_bytes
+    return 0
+
+
+def _process(pid: int) -> _Process:
+    fields = stat_fields(pid)
+    user, system, reaped_user, reaped_system = map(int, fields[_UTIME : _CSTIME + 1])
+    return _Process(
+        int(fields[_THREADS]),
+        int(fields[_RSS]) * _PAGE_BYTES,
+        (user + system) / _TICKS_PER_S,
+        (reaped_user + reaped_system) / _TICKS_PER_S,
+    )

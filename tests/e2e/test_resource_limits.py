@@ -1,0 +1,439 @@
+"""Limits on what the commands of a session use, by cgroups and by the watch of the daemon.
+
+No hog here takes more than 300 MiB, and no command starts more than 30 processes.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shelld.keeper.own_cgroups import own_cgroups
+from shelld.limits.cgroups import KINDS, find_places
+from support import (
+    DAEMON_COMMAND,
+    Json,
+    RawDaemon,
+    altered_daemon,
+    is_alive,
+    raw_daemon,
+    running_below,
+    spares_of,
+    wait_for,
+)
+
+MIB = 1024 * 1024
+PYTHON = f"{sys.executable} -S -c"
+# Takes 300 MiB, and keeps them for a while.
+HOG = f"{PYTHON} 'import time; taken = bytearray(300 << 20); time.sleep(60)'"
+# Starts 30 processes, one after the other, and ends with 1 as soon as one is refused.
+CROWD = f"""{PYTHON} 'import os, time
+for _ in range(30): os.posix_spawn("/bin/sleep", ["sleep", "300"], {{}})
+time.sleep(60)'"""
+
+# In this daemon, no cgroup can be made: the parent of its directory is missing.
+WATCHING_DAEMON = altered_daemon({"shelld.limits.cgroups.PREFIX": "missing/"})
+
+
+def places() -> list[Path]:
+    found = find_places(own_cgroups(), under_systemd=os.path.exists("/run/systemd/system"))
+    return [Path(place.directory) for place in found.values()] if len(found) == len(KINDS) else []
+
+
+def cgroups_of(pid: int) -> list[Path]:
+    return [path for place in places() for path in place.glob(f"shelld-{pid}-*")]
+
+
+def is_unused(cgroup: Path) -> bool:
+    return not [*cgroup.glob("command-*")]
+
+
+def command_of(mechanism: str) -> list[str]:
+    if mechanism == "watch":
+        return WATCHING_DAEMON
+    if not places():
+        pytest.skip("needs a writable cgroup with the controllers for memory and processes")
+    return DAEMON_COMMAND
+
+
+@pytest.fixture(scope="module", params=["cgroup", "watch"])
+def mechanism(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def daemon(mechanism: str) -> Iterator[RawDaemon]:
+    with raw_daemon(command=command_of(mechanism)) as running:
+        yield running
+        # Nothing of the sessions that were closed is left.
+        wait_for(lambda: not cgroups_of(running.pid), "the removal of all cgroups")
+
+
+@pytest.fixture
+def session(daemon: RawDaemon, request: pytest.FixtureRequest) -> Iterator[str]:
+    name = request.node.name
+    yield name
+    daemon.call("close_session", {"session": name})
+
+
+def limit(daemon: RawDaemon, session: str, **limits: int) -> Json:
+    answer: Json = daemon.call("configure_session", {"session": session, "limits": limits})
+    return answer
+
+
+def outcome(result: Json) -> tuple[Any, ...]:
+    return result["status"], result.get("reason")
+
+
+# -- memory -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "command", [HOG, f"{HOG}; exit $?", f"setsid {HOG} & wait $!", f"{HOG}; sleep 60"]
+)
+def test_command_that_takes_too_much_memory_is_ended(
+    daemon: RawDaemon, session: str, mechanism: str, command: str
+) -> None:
+    limit(daemon, session, memory_bytes=64 * MIB)
+    for _ in range(2):
+        result = daemon.bash(command, session=session)
+        assert result["limits"]["memory"] == mechanism
+        assert result["reason"] == "memory"
+        assert result["status"] in ("killed", "failed")
+        assert result["leftover"] == []
+        assert daemon.bash("echo next", session=session)["stdout"] == "next\n"
+    # Other sessions have no limit.
+    assert "limits" not in daemon.bash("true")
+
+
+def test_memory_of_a_session_counts_together(daemon: RawDaemon, session: str) -> None:
+    limit(daemon, session, memory_bytes=96 * MIB)
+    modest = (
+        f"{PYTHON} 'import time; taken = bytearray(40 << 20); print(1, flush=True); time.sleep(60)'"
+    )
+    first = daemon.background(modest, session=session)
+    daemon.call("bash_output", {"bash_id": first, "wait": 20_000})
+    # Alone, it would fit, too. The larger command is ended.
+    larger = modest.replace("40 <<", "80 <<")
+    assert daemon.bash(larger, session=session)["reason"] == "memory"
+    assert daemon.call("bash_output", {"bash_id": first})["isRunning"]
+
+
+def test_memory_that_processes_share_counts_once(daemon: RawDaemon, session: str) -> None:
+    limit(daemon, session, memory_bytes=128 * MIB)
+    family = (
+        f"{PYTHON} 'import os, time\n"
+        "taken = bytearray(60 << 20)\n"
+        "for _ in range(4):\n"
+        "    if not os.fork(): time.sleep(1); os._exit(0)\n"
+        "while True:\n"
+        "    try: os.wait()\n"
+        "    except ChildProcessError: break'"
+    )
+    assert outcome(daemon.bash(family, session=session)) == ("completed", None)
+
+
+# -- processes --------------------------------------------------------------------------------
+
+
+def test_command_that_starts_too_many_processes_fails(
+    daemon: RawDaemon, session: str, mechanism: str
+) -> None:
+    limit(daemon, session, processes=10)
+    result = daemon.bash(CROWD, session=session)
+    assert result["limits"]["processes"] == mechanism
+    # A cgroup refuses the fork, so the program fails. The watch kills the command.
+    assert outcome(result) == ("failed" if mechanism == "cgroup" else "killed", "processes")
+    assert len(result["leftover"]) < 10
+    daemon.call("kill_shell", {"shell_id": result["bash_id"], "signal": "KILL"})
+    assert outcome(daemon.bash("sleep 0 | sleep 0", session=session)) == ("completed", None)
+
+
+def test_refused_fork_alone_is_no_end() -> None:
+    with raw_daemon(command=command_of("cgroup")) as daemon:
+        limit(daemon, "main", processes=10)
+        result = daemon.bash(f"{CROWD} || exit 0")
+        assert outcome(result) == ("completed", None)
+        # A failure for another reason.
+        daemon.call("kill_shell", {"shell_id": result["bash_id"], "signal": "KILL"})
+        assert outcome(daemon.bash("exit 3")) == ("failed", None)
+
+
+# -- processor time, files --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "while :; do :; done",
+        # Processes that have ended count, whoever has reaped them.
+        "while :; do (for ((i = 0; i < 9999; i++)); do :; done); done",
+        "for ((i = 0; i < 99; i++)); do (setsid $BASH -c 'for ((j = 99999; j; j--)); do :; done' &)"
+        "; done; sleep 60",
+    ],
+)
+def test_command_that_takes_too_much_processor_time_is_ended(
+    daemon: RawDaemon, session: str, command: str
+) -> None:
+    limit(daemon, session, cpu_seconds=1)
+    result = daemon.bash(command, session=session)
+    assert result["limits"]["cpu"] == "watch"
+    assert outcome(result) == ("killed", "cpu")
+    # Each command has its own time.
+    assert outcome(daemon.bash("true", session=session)) == ("completed", None)
+
+
+def test_time_without_work_is_no_processor_time(daemon: RawDaemon, session: str) -> None:
+    limit(daemon, session, cpu_seconds=1)
+    assert outcome(daemon.bash("sleep 1.5", session=session)) == ("completed", None)
+
+
+@pytest.mark.parametrize(
+    ("command", "status"),
+    [
+        ("head -c 2000 /dev/zero > {}", "failed"),
+        ("exec head -c 2000 /dev/zero > {}", "failed"),
+        ("printf %2000d > {}", "failed"),
+        ("head -c 2000 /dev/zero > {}; true", "completed"),
+        ("head -c 1000 /dev/zero > {}", "completed"),
+    ],
+)
+def test_file_cannot_become_too_large(
+    daemon: RawDaemon, session: str, tmp_path: Path, command: str, status: str
+) -> None:
+    limit(daemon, session, file_bytes=1_000)
+    result = daemon.bash(command.format(tmp_path / "file"), session=session)
+    assert outcome(result) == (status, "file_size" if status == "failed" else None)
+    assert (tmp_path / "file").stat().st_size <= 1_000
+    # Pipes are no files.
+    assert daemon.bash("printf %2000d", session=session)["stdoutBytes"] == 2_000
+
+
+def test_same_exit_code_without_the_limit_has_no_reason(daemon: RawDaemon, session: str) -> None:
+    limit(daemon, session, cpu_seconds=10)
+    for command in ("exit 153", "kill -XFSZ $$", "exit 137", "kill -9 $$"):
+        assert outcome(daemon.bash(command, session=session)) == ("failed", None)
+
+
+@pytest.mark.parametrize("file_bytes", [0, 1, 200])
+def test_state_that_does_not_fit_is_reported(
+    daemon: RawDaemon, session: str, file_bytes: int
+) -> None:
+    limit(daemon, session, file_bytes=file_bytes)
+    for number in range(4):
+        # A short report, and a whole one.
+        for command in (f"x={number}", f"f() {{ echo {number}; }}; f"):
+            result = daemon.bash(command, session=session)
+            assert outcome(result) == ("completed", None)
+            if "stateKept" in result:
+                assert result["stateReason"] in ("missing", "incomplete")
+    assert daemon.bash("type f", session=session)["exitCode"] == 1
+    long = "true " + "x" * 200_000
+    assert outcome(daemon.bash(long, session=session)) == ("completed", None)
+    assert daemon.bash("cat", session=session, stdin="given")["stdout"] == "given"
+
+
+def test_large_files_leave_the_state_alone(daemon: RawDaemon, session: str) -> None:
+    limit(daemon, session, file_bytes=MIB, open_files=16)
+    for command in ("x=1; f() { echo $x; }", "cd /; y=2", "f"):
+        assert "stateKept" not in daemon.bash(command, session=session)
+    assert daemon.bash("f; pwd; echo $y", session=session)["stdout"] == "1\n/\n2\n"
+
+
+@pytest.mark.parametrize("options", [{}, {"tty": True}, {"open_stdin": True}, {"env": {"A": "b"}}])
+def test_limits_of_files_hold_from_the_start(
+    daemon: RawDaemon, session: str, options: Json
+) -> None:
+    limit(daemon, session, file_bytes=8_192, open_files=20)
+    look = "ulimit -Sn; ulimit -Sf; ulimit -Hn; ulimit -Hf"
+    for _ in range(2):
+        result = daemon.bash(look, session=session, **options)
+        assert result["stdout"].split() == ["20", "8", "20", "8"]
+        assert result["limits"]["fileSize"] == result["limits"]["openFiles"] == "rlimit"
+
+
+# -- sessions ---------------------------------------------------------------------------------
+
+
+def test_limits_are_shown(daemon: RawDaemon, session: str, mechanism: str) -> None:
+    limits = {"memory_bytes": 64 * MIB, "open_files": 100}
+    assert limit(daemon, session, **limits) == {"session": session, "limits": limits}
+    assert daemon.call("get_session", {"session": session})["limits"] == limits
+    # Until the first command, they can be replaced.
+    limits = {"processes": 50}
+    assert limit(daemon, session, **limits)["limits"] == limits
+    enforced = {"memory": "none", "processes": mechanism, "cpu": "none"}
+    enforced |= {"fileSize": "none", "openFiles": "none"}
+    assert daemon.bash("true", session=session)["limits"] == enforced
+    started = daemon.bash("sleep 300", session=session, run_in_background=True)
+    assert started["limits"] == enforced
+    read = daemon.call("bash_output", {"bash_id": started["bash_id"]})
+    assert read["limits"] == enforced
+    error = daemon.fail("configure_session", {"session": session, "limits": {}})
+    assert (error["code"], error["data"]["parameter"]) == (-32602, "session")
+    daemon.call("close_session", {"session": session})
+    assert "limits" not in daemon.bash("true", session=session)
+    assert "limits" not in daemon.call("get_session", {"session": session})
+
+
+def test_limits_hold_beside_rules_for_the_environment(daemon: RawDaemon, session: str) -> None:
+    both = {"env": {"remove": ["PATH"]}, "limits": {"open_files": 64}}
+    answer = daemon.call("configure_session", {"session": session, **both})
+    assert (answer["removed"], answer["limits"]) == (["PATH"], {"open_files": 64})
+    assert daemon.bash("ulimit -n", session=session)["stdout"] == "64\n"
+
+
+@pytest.mark.parametrize(
+    ("limits", "parameter"),
+    [
+        ({"memory_bytes": 16 * MIB - 1}, "limits.memory_bytes"),
+        ({"processes": 1}, "limits.processes"),
+        ({"cpu_seconds": 0}, "limits.cpu_seconds"),
+        ({"file_bytes": -1}, "limits.file_bytes"),
+        ({"open_files": 15}, "limits.open_files"),
+        ({"open_files": 2**53}, "limits.open_files"),
+        ({"open_files": 10**30}, "limits.open_files"),
+        ({"open_files": "16"}, "limits.open_files"),
+        ({"open_files": True}, "limits.open_files"),
+        ({"disk_bytes": 1}, "limits.disk_bytes"),
+        ([], "limits"),
+    ],
+)
+def test_wrong_limits_are_invalid_params(daemon: RawDaemon, limits: Any, parameter: str) -> None:
+    error = daemon.fail("configure_session", {"session": "wrong", "limits": limits})
+    assert (error["code"], error["data"].get("parameter")) == (-32602, parameter)
+    assert daemon.fail("get_session", {"session": "wrong"})["code"] == 1007
+
+
+def test_shell_that_is_above_a_limit_later_is_ended(daemon: RawDaemon, session: str) -> None:
+    limit(daemon, session, memory_bytes=64 * MIB)
+    # The hog and another process are what the command has left.
+    result = daemon.bash(f"sleep 300 & {HOG} &", session=session)
+    shown = {"bash_id": result["bash_id"]}
+    wait_for(lambda: daemon.call("bash_output", shown).get("reason") == "memory", "the reason")
+    listed = daemon.call("list_shells", {"session": session})["shells"]
+    wait_for(lambda: not any(is_alive(pid) for pid in listed[0]["leftover"]), "the end of all")
+
+
+# -- the daemon's limits ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def limited(mechanism: str) -> Iterator[RawDaemon]:
+    options = ("--limit", "memory_bytes=64M", "--limit", "open_files=64", "--limit", "processes=99")
+    with raw_daemon(*options, command=command_of(mechanism)) as daemon:
+        yield daemon
+    assert not cgroups_of(daemon.pid)
+
+
+def test_option_limits_every_command(limited: RawDaemon, mechanism: str) -> None:
+    for session in ("main", "other", None):
+        result = limited.bash("ulimit -n", session=session)
+        assert (result["stdout"], result["limits"]["memory"]) == ("64\n", mechanism)
+        assert limited.bash(HOG, session=session)["reason"] == "memory"
+    expected = {"memory_bytes": 64 * MIB, "open_files": 64, "processes": 99}
+    assert limited.call("get_session")["limits"] == expected
+
+
+def test_session_can_only_lower_the_limits_of_the_option(limited: RawDaemon) -> None:
+    for name, value in (("memory_bytes", 65 * MIB), ("open_files", 65)):
+        error = limited.fail("configure_session", {"session": "new", "limits": {name: value}})
+        assert error["message"].startswith(f"Value for limits.{name} exceeds maximum: ")
+        assert (error["code"], error["data"]["parameter"]) == (-32602, f"limits.{name}")
+    # The others stay.
+    answer = limit(limited, "new", open_files=32, cpu_seconds=100, memory_bytes=64 * MIB)
+    expected = {"memory_bytes": 64 * MIB, "open_files": 32, "processes": 99, "cpu_seconds": 100}
+    assert answer["limits"] == expected
+    assert limited.bash("ulimit -n", session="new")["stdout"] == "32\n"
+
+
+def test_commands_without_a_session_count_alone(limited: RawDaemon) -> None:
+    # Together they would be above the limit.
+    modest = f"{PYTHON} 'import time; taken = bytearray(40 << 20); time.sleep(1)'"
+    requests = [limited.request("bash", {"command": modest, "session": None}) for _ in range(3)]
+    for request in requests:
+        assert outcome(limited.answer(request)["result"]) == ("completed", None)
+
+
+def test_spare_shells_have_the_limits(limited: RawDaemon, mechanism: str) -> None:
+    def new_spares(seen: set[int]) -> set[int]:
+        return set(spares_of(limited)) - seen
+
+    seen: set[int] = set()
+    for session in ("main", "other"):
+        limited.bash("true", session=session)
+        # No spare shell is shared.
+        own = wait_for(partial(new_spares, seen), "a spare shell of the session")
+        result = limited.bash("echo $$; ulimit -Hn; cat /proc/$$/cgroup", session=session)
+        pid, files, *cgroups = result["stdout"].split()
+        assert (int(pid) in own, files) == (True, "64")
+        is_in_cgroup = any(f"shelld-{limited.pid}-limits" in line for line in cgroups)
+        assert is_in_cgroup is (mechanism == "cgroup")
+        assert result["limits"]["memory"] == mechanism
+        seen |= set(spares_of(limited))
+
+
+def test_shared_spare_shell_is_not_for_a_limited_session(daemon: RawDaemon, session: str) -> None:
+    daemon.bash("true")
+    shared = daemon.wait_for_spare()
+    limit(daemon, session, cpu_seconds=100)
+    assert daemon.bash("echo $$", session=session)["stdout"] != f"{shared}\n"
+
+
+# -- failures ---------------------------------------------------------------------------------
+
+
+def test_nothing_is_left_of_a_killed_daemon() -> None:
+    command_of("cgroup")
+    with raw_daemon(stderr_is_silent=False) as daemon:
+        limit(daemon, "main", memory_bytes=64 * MIB, processes=10)
+        daemon.bash("sleep 300 &")
+        assert cgroups_of(daemon.pid)
+        daemon.process.send_signal(signal.SIGKILL)
+        wait_for(lambda: not cgroups_of(daemon.pid), "the removal by the keeper")
+
+
+def test_cgroups_of_killed_daemons_are_removed() -> None:
+    command_of("cgroup")
+    stale = [place / "shelld-999999999-limits-1" for place in places()]
+    for path in stale:
+        path.mkdir()
+        (path / "command-1").mkdir()
+    with raw_daemon() as daemon:
+        limit(daemon, "main", processes=10)
+        daemon.bash("true")
+        assert not any(path.exists() for path in stale)
+
+
+def test_watch_takes_the_place_of_a_cgroup_that_vanishes() -> None:
+    command_of("cgroup")
+    with raw_daemon("--spare-shells", "0") as daemon:
+        limit(daemon, "main", memory_bytes=64 * MIB)
+        assert daemon.bash("true")["limits"]["memory"] == "cgroup"
+        for path in cgroups_of(daemon.pid):
+            wait_for(partial(is_unused, path), "the removal of the cgroup of the command")
+            path.rmdir()
+        result = daemon.bash(HOG)
+        assert (result["limits"]["memory"], result["reason"]) == ("watch", "memory")
+
+
+def test_ordinary_user_is_watched(unprivileged: dict[str, Any]) -> None:
+    with raw_daemon(**unprivileged) as daemon:
+        limit(daemon, "main", memory_bytes=64 * MIB, open_files=20)
+        result = daemon.bash(HOG.replace(sys.executable, unprivileged["command"][0]))
+        assert (result["limits"]["memory"], result["reason"]) == ("watch", "memory")
+        assert daemon.bash("ulimit -Hn")["stdout"] == "20\n"
+
+
+def test_lost_runner_of_a_limited_command_is_no_problem(daemon: RawDaemon, session: str) -> None:
+    limit(daemon, session, memory_bytes=64 * MIB, cpu_seconds=100)
+    assert daemon.bash("kill -9 $PPID; sleep 300", session=session)["reason"] == "lost"
+    assert outcome(daemon.bash("true", session=session)) == ("completed", None)
+    assert not running_below(daemon.pid, "sleep 300")

@@ -1,0 +1,200 @@
+"""Where cgroups with limits may be made, and what they count. Plain folders stand for cgroups."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from shelld.keeper.own_cgroups import OwnCgroup, own_cgroups
+from shelld.limits import cgroups as cgroups_module
+from shelld.limits.cgroups import Cgroups, Kind, Place, SessionCgroups, find_places
+from support import wait_for
+
+MIB = 1024 * 1024
+
+
+def folder(parent: Path, name: str, **files: str) -> Path:
+    """Make a folder that looks like a cgroup. Two underscores stand for a dot."""
+    path = parent / name
+    path.mkdir(parents=True, exist_ok=True)
+    for file, content in {"cgroup__procs": "", **files}.items():
+        (path / file.replace("__", ".")).write_text(content)
+    return path
+
+
+def found(*own: OwnCgroup, under_systemd: bool = False) -> dict[Kind, Place]:
+    return find_places(list(own), under_systemd=under_systemd)
+
+
+def test_each_controller_of_cgroup_v1_has_its_place(tmp_path: Path) -> None:
+    memory, pids = folder(tmp_path, "memory"), folder(tmp_path, "pids")
+    own = [OwnCgroup("cpu,pids", str(pids)), OwnCgroup("memory", str(memory))]
+    expected = {"memory": Place(str(memory), False), "pids": Place(str(pids), False)}
+    assert found(*own) == expected
+    # Nobody delegates cgroups of v1.
+    assert found(*own, under_systemd=True) == expected
+    (memory / "cgroup.procs").unlink()
+    assert found(*own) == {"pids": Place(str(pids), False)}
+    assert found(OwnCgroup("name=systemd", str(pids))) == {}
+
+
+@pytest.mark.parametrize("is_empty", [False, True])
+def test_cgroup_v2_must_hand_down_the_controller(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_empty: bool
+) -> None:
+    written: list[tuple[str, str]] = []
+
+    def write(path: str, content: str) -> bool:
+        written.append((path, content))
+        return is_empty
+
+    monkeypatch.setattr(cgroups_module, "_write", write)
+    own = folder(tmp_path, "own", cgroup__subtree_control="cpu memory\n")
+    # The kernel enables a controller only if no process is in the cgroup.
+    expected = {"memory", "pids"} if is_empty else {"memory"}
+    assert found(OwnCgroup("", str(own))).keys() == expected
+    assert written[0] == (f"{own}/cgroup.subtree_control", "+pids")
+
+
+def test_place_beside_the_own_cgroup_is_found(tmp_path: Path) -> None:
+    own = folder(tmp_path, "unit/daemon")
+    unit = folder(tmp_path, "unit", cgroup__subtree_control="memory pids\n")
+    place = Place(str(unit), True)
+    assert found(OwnCgroup("", str(own))) == {"memory": place, "pids": place}
+
+
+def test_systemd_must_have_delegated_the_place(tmp_path: Path) -> None:
+    own = folder(tmp_path, "own", cgroup__subtree_control="memory pids\n")
+    assert found(OwnCgroup("", str(own)), under_systemd=True) == {}
+    try:
+        os.setxattr(own, "user.delegate", b"1")
+    except OSError:
+        pytest.skip("the file system of the temporary directory has no extended attributes")
+    assert found(OwnCgroup("", str(own)), under_systemd=True).keys() == {"memory", "pids"}
+
+
+def test_no_cgroup_is_made_where_none_can_be(tmp_path: Path) -> None:
+    missing = Place(str(tmp_path / "missing"), False)
+    limits: dict[Kind, int] = {"memory": MIB, "pids": 10}
+    session = SessionCgroups("new", {"memory": missing, "pids": missing}, limits)
+    assert session.paths == {}
+    command = session.open()
+    assert (command.kinds, command.directories) == (set(), ())
+    assert (command.has_met("memory"), command.has_met("pids")) == (False, False)
+    command.enter(os.getpid())
+    assert command.remove()
+    assert session.remove()
+
+
+def test_folder_without_the_files_of_a_cgroup_is_not_kept(tmp_path: Path) -> None:
+    session = SessionCgroups("new", {"pids": Place(str(tmp_path), False)}, {"pids": 10})
+    assert session.paths == {}
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def places() -> dict[Kind, Place]:
+    found = Cgroups().places
+    if len(found) < 2:
+        pytest.skip("needs a writable cgroup with the controllers for memory and processes")
+    return found
+
+
+@pytest.fixture
+def cgroups() -> Iterator[Cgroups]:
+    cgroups = Cgroups()
+    yield cgroups
+    cgroups.close()
+
+
+def entered(directories: tuple[str, ...], program: str) -> list[str]:
+    """Return a command line that runs a Python program in cgroups."""
+    enter = 'for place; do echo $$ > "$place/cgroup.procs"; done; exec "$PROGRAM" -S -c "$CODE"'
+    return [
+        "env",
+        f"PROGRAM={sys.executable}",
+        f"CODE={program}",
+        "bash",
+        "-c",
+        enter,
+        "-",
+        *directories,
+    ]
+
+
+def test_kernel_limits_and_counts(places: dict[Kind, Place], cgroups: Cgroups) -> None:
+    session = cgroups.open({"memory": 64 * MIB, "pids": 5})
+    first, second = session.open(), session.open()
+    assert first.kinds == {"memory", "pids"}
+    hog = entered(first.directories, "bytearray(300 << 20)")
+    assert subprocess.run(hog, check=False).returncode == -9
+    assert (first.has_met("memory"), second.has_met("memory")) == (True, False)
+    forks = "import os; [os.fork() or os._exit(0) for _ in range(9)]"
+    ended = subprocess.run(
+        entered(second.directories, forks), stderr=subprocess.DEVNULL, check=False
+    )
+    assert ended.returncode == 1
+    assert second.has_met("pids")
+    # A command that comes later has met nothing.
+    third = session.open()
+    assert not any(map(third.has_met, third.kinds))
+    for command in (first, second, third):
+        wait_for(command.remove, "the removal")
+    assert session.remove()
+
+
+def test_used_cgroup_is_removed_later(places: dict[Kind, Place], cgroups: Cgroups) -> None:
+    session = cgroups.open({"pids": 5})
+    command = session.open()
+    with subprocess.Popen(["sleep", "300"]) as process:
+        command.enter(process.pid)
+        assert Path(command.directories[0], "cgroup.procs").read_text() == f"{process.pid}\n"
+        cgroups.end_command(command)
+        cgroups.end_session(session)
+        assert Path(session.paths["pids"]).exists()
+        process.kill()
+
+    def is_removed() -> bool:
+        cgroups.trim()
+        return not Path(session.paths["pids"]).exists()
+
+    wait_for(is_removed, "the removal")
+
+
+def test_process_that_has_ended_enters_no_cgroup(
+    places: dict[Kind, Place], cgroups: Cgroups
+) -> None:
+    command = cgroups.open({"memory": 64 * MIB, "pids": 5}).open()
+    command.enter(999_999_999)
+    assert command.kinds == set()
+
+
+def test_refusal_of_one_cgroup_leaves_the_other(
+    places: dict[Kind, Place], cgroups: Cgroups
+) -> None:
+    command = cgroups.open({"memory": 64 * MIB, "pids": 5}).open()
+    memory, pids = command.directories
+    command.refused(memory)
+    assert (command.kinds, command.directories) == ({"pids"}, (pids,))
+
+
+def test_places_are_looked_for_only_when_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> dict[Kind, Place]:
+        raise AssertionError
+
+    monkeypatch.setattr(cgroups_module, "find_places", fail)
+    cgroups = Cgroups()
+    session = cgroups.open({})
+    assert session.open().directories == ()
+    cgroups.close()
+
+
+def test_own_cgroups_are_those_of_this_process() -> None:
+    assert {own.directory for own in own_cgroups()} >= {
+        place.directory for place in Cgroups().places.values() if not place.is_v2
+    }

@@ -1,0 +1,310 @@
+"""Which command is ended, and when the daemon looks. Numbers stand for processes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from shelld.limits import limiter as limiter_module
+from shelld.limits.cgroups import Cgroups, CommandCgroups, Kind
+from shelld.limits.limiter import Limiter
+from shelld.limits.members import LimitReason, Member
+from shelld.limits.usage import Usage
+from shelld.process.faults import run_once
+from shelld_protocol.errors import ErrorKind, RpcError
+from shelld_protocol.structs import ResourceLimits
+
+MIB = 1024 * 1024
+
+
+class FakeCommand:
+    """`ended`: why it was ended."""
+
+    def __init__(self, runner: int | None, *, threads: int = 1, rss: int = 0, pss: int = 0) -> None:
+        self.runner = runner
+        self.usage = Usage()
+        self.usage.threads, self.usage.rss_bytes, self.usage.pids = threads, rss, [runner or 0]
+        self.pss = pss
+        self.is_being_ended = False
+        self.ended: list[LimitReason] = []
+
+    def exceed(self, reason: LimitReason) -> None:
+        self.is_being_ended = True
+        self.ended.append(reason)
+
+
+class Machine:
+    """The commands by their runners, and how often somebody has looked at one."""
+
+    def __init__(self) -> None:
+        self.commands: dict[int, FakeCommand] = {}
+        self.looks = 0
+        self.pss_looks = 0
+
+    def look(self, runner: int, reaped_before_s: float) -> Iterator[Usage]:
+        self.looks += 1
+        usage = self.commands[runner].usage
+        usage.cpu_s -= reaped_before_s
+        yield usage
+
+    def reaped(self, _runner: int) -> float:
+        return 0.0
+
+    def pss(self, pids: list[int]) -> int:
+        self.pss_looks += 1
+        return sum(self.commands[pid].pss for pid in pids)
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    """A machine without cgroups, on which the daemon looks all the time."""
+    machine = Machine()
+    monkeypatch.setattr(limiter_module, "look", machine.look)
+    monkeypatch.setattr(limiter_module, "pss_bytes", machine.pss)
+    monkeypatch.setattr(limiter_module, "reaped_cpu_s", machine.reaped)
+    monkeypatch.setattr(limiter_module, "LOOK_INTERVAL_S", 0.0)
+    monkeypatch.setattr(Cgroups, "places", {})
+    return machine
+
+
+@asynccontextmanager
+async def running(machine: Machine) -> AsyncGenerator[Limiter]:
+    async with anyio.create_task_group() as tasks:
+
+        def start(task: Callable[[], Awaitable[None]]) -> None:
+            tasks.start_soon(run_once, task, "the watch")
+
+        limiter = Limiter(start)
+        with anyio.fail_after(20):
+            yield limiter
+        tasks.cancel_scope.cancel()
+        limiter.close()
+
+
+def begin(
+    limiter: Limiter,
+    machine: Machine,
+    limits: ResourceLimits,
+    session: object | None = "main",
+    **usage: int,
+) -> tuple[FakeCommand, Member]:
+    member = limiter.admit(session, limits)
+    runner = len(machine.commands) + 1
+    command = machine.commands[runner] = FakeCommand(runner, **usage)
+    limiter.begin(member, command)
+    return command, member
+
+
+async def looks(machine: Machine, count: int = 4) -> None:
+    """Wait until every command has been looked at."""
+    enough = machine.looks + count * len(machine.commands)
+    while machine.looks < enough:
+        await anyio.lowlevel.checkpoint()
+
+
+async def test_largest_command_of_a_session_is_ended(machine: Machine) -> None:
+    limits = ResourceLimits(memory_bytes=100 * MIB)
+    async with running(machine) as limiter:
+        small, _ = begin(limiter, machine, limits, rss=40 * MIB, pss=40 * MIB)
+        other, _ = begin(limiter, machine, limits, session="other", rss=90 * MIB, pss=90 * MIB)
+        await looks(machine)
+        assert machine.pss_looks == 0
+        large, _ = begin(limiter, machine, limits, rss=70 * MIB, pss=70 * MIB)
+        while not large.is_being_ended:
+            await anyio.lowlevel.checkpoint()
+        # What it still uses counts no longer.
+        await looks(machine, 2)
+    assert (small.ended, large.ended, other.ended) == ([], ["memory"], [])
+
+
+async def test_shared_memory_ends_nobody(machine: Machine) -> None:
+    async with running(machine) as limiter:
+        limits = ResourceLimits(memory_bytes=100 * MIB)
+        command, _ = begin(limiter, machine, limits, rss=400 * MIB, pss=90 * MIB)
+        while machine.pss_looks < 3:
+            await anyio.lowlevel.checkpoint()
+    assert command.ended == []
+
+
+async def test_command_with_most_threads_is_ended(machine: Machine) -> None:
+    async with running(machine) as limiter:
+        limits = ResourceLimits(processes=10)
+        few, _ = begin(limiter, machine, limits, threads=4)
+        many, _ = begin(limiter, machine, limits, threads=6)
+        await looks(machine)
+        many.usage.threads = 7
+        while not many.is_being_ended:
+            await anyio.lowlevel.checkpoint()
+    assert (few.ended, many.ended) == ([], ["processes"])
+
+
+async def test_each_command_has_its_own_processor_time(machine: Machine) -> None:
+    async with running(machine) as limiter:
+        limits = ResourceLimits(cpu_seconds=10)
+        idle, _ = begin(limiter, machine, limits)
+        busy, _ = begin(limiter, machine, limits)
+        idle.usage.cpu_s, busy.usage.cpu_s = 9.9, 10.1
+        while not busy.is_being_ended:
+            await anyio.lowlevel.checkpoint()
+        await looks(machine)
+    assert (idle.ended, busy.ended) == ([], ["cpu"])
+
+
+async def test_commands_without_a_session_are_judged_alone(machine: Machine) -> None:
+    async with running(machine) as limiter:
+        limits = ResourceLimits(processes=10)
+        commands = [begin(limiter, machine, limits, None, threads=9)[0] for _ in range(3)]
+        await looks(machine)
+        assert [command.ended for command in commands] == [[], [], []]
+
+
+async def test_nobody_looks_while_no_limited_command_runs(machine: Machine) -> None:
+    started: list[object] = []
+    limits = ResourceLimits(processes=10)
+    async with anyio.create_task_group() as tasks:
+
+        def start(task: Callable[[], Awaitable[None]]) -> None:
+            started.append(task)
+            tasks.start_soon(run_once, task, "the watch")
+
+        limiter = Limiter(start)
+        limiter.end(limiter.admit("other", ResourceLimits(file_bytes=0)))
+        _, only_files = begin(limiter, machine, ResourceLimits(file_bytes=0), None)
+        assert started == []
+        for _ in range(2):
+            members = [begin(limiter, machine, limits)[1] for _ in range(2)]
+            await looks(machine)
+            for member in members:
+                limiter.end(member)
+            # The task ends by itself.
+            before = len(started)
+            with anyio.fail_after(20):
+                while vars(limiter)["_is_watching"]:
+                    await anyio.lowlevel.checkpoint()
+            assert len(started) == before
+        limiter.end(only_files)
+        limiter.forget("other")
+        limiter.forget("main")
+        limiter.close()
+    # One task for two commands at once.
+    assert len(started) == 2
+
+
+async def test_runner_that_is_lost_is_not_looked_at(machine: Machine) -> None:
+    async with running(machine) as limiter:
+        limits = ResourceLimits(processes=10, cpu_seconds=1)
+        lost, _ = begin(limiter, machine, limits, threads=99)
+        lost.runner = None
+        command, _ = begin(limiter, machine, limits)
+        before = machine.looks
+        while machine.looks < before + 3:
+            await anyio.lowlevel.checkpoint()
+    assert (lost.ended, command.ended) == ([], [])
+
+
+async def test_runner_of_an_ended_command_is_not_looked_at(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limiter_module, "_SLICE_S", -1.0)
+    monkeypatch.setattr(limiter_module, "_SLICE_PAUSE_S", 0.0)
+    async with running(machine) as limiter:
+        command, member = begin(limiter, machine, ResourceLimits(processes=10), threads=1)
+
+        def look(_runner: int, _before: float) -> Iterator[Usage]:
+            # The command ends during the look, and the next command of the runner has more.
+            limiter.end(member)
+            yield command.usage
+            raise AssertionError
+
+        monkeypatch.setattr(limiter_module, "look", look)
+        while vars(limiter)["_is_watching"]:
+            await anyio.lowlevel.checkpoint()
+    assert command.ended == []
+
+
+async def test_limit_that_nothing_enforces_is_refused(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limiter_module, "proc_is_usable", lambda: False)
+    async with running(machine) as limiter:
+        for limits in (
+            ResourceLimits(memory_bytes=64 * MIB),
+            ResourceLimits(processes=10),
+            ResourceLimits(cpu_seconds=1),
+        ):
+            with pytest.raises(RpcError) as caught:
+                limiter.admit("main", limits)
+            assert caught.value.kind is ErrorKind.UNAVAILABLE
+            assert caught.value.data["what"] == "limits"
+            limiter.forget("main")
+        member = limiter.admit("main", ResourceLimits(file_bytes=0, open_files=16))
+        assert member.enforced.file_size == member.enforced.open_files == "rlimit"
+
+
+class FakeCgroups(CommandCgroups):
+    """Has met the limits in `met`."""
+
+    def __init__(self, kinds: set[Kind], met: set[Kind]) -> None:
+        self.kinds = kinds
+        self.met = met
+
+    def has_met(self, kind: Kind) -> bool:
+        return kind in self.met
+
+
+@pytest.mark.parametrize(
+    ("met", "returncode", "reason"),
+    [
+        ({"memory"}, 0, None),
+        ({"memory"}, -9, "memory"),
+        ({"memory"}, 1, "memory"),
+        ({"memory", "pids"}, 1, "memory"),
+        ({"pids"}, 1, "processes"),
+        ({"pids"}, 0, None),
+        ({"pids"}, 153, "file_size"),
+        (set[Kind](), 153, "file_size"),
+        (set[Kind](), -25, "file_size"),
+        (set[Kind](), -9, None),
+        (set[Kind](), 25, None),
+    ],
+)
+async def test_end_has_the_reason_of_the_limit(
+    machine: Machine, met: set[Kind], returncode: int, reason: LimitReason | None
+) -> None:
+    async with running(machine) as limiter:
+        limits = ResourceLimits(memory_bytes=64 * MIB, processes=10, file_bytes=0)
+        member = limiter.admit("main", limits)
+        member.cgroups = FakeCgroups({"memory", "pids"}, met)
+        assert member.reason_of_end(returncode) == reason
+
+
+async def test_kill_in_a_cgroup_ends_the_whole_command(machine: Machine) -> None:
+    async with running(machine) as limiter:
+        command, member = begin(limiter, machine, ResourceLimits(memory_bytes=64 * MIB))
+        other, _ = begin(limiter, machine, ResourceLimits(memory_bytes=64 * MIB))
+        met: set[Kind] = set()
+        member.cgroups = FakeCgroups({"memory"}, met)
+        await anyio.sleep(0.01)
+        assert command.ended == []
+        met.add("memory")
+        while not command.is_being_ended:
+            await anyio.lowlevel.checkpoint()
+    assert (command.ended, other.ended) == (["memory"], [])
+
+
+async def test_watch_judges_all_if_one_is_in_no_cgroup(machine: Machine) -> None:
+    async with running(machine) as limiter:
+        limits = ResourceLimits(processes=10)
+        inside, member = begin(limiter, machine, limits, threads=8)
+        member.cgroups = FakeCgroups({"pids"}, set())
+        await anyio.sleep(0.01)
+        assert (machine.looks, member.enforced.processes) == (0, "cgroup")
+        outside, member = begin(limiter, machine, limits, threads=3)
+        assert member.enforced.processes == "watch"
+        while not inside.is_being_ended:
+            await anyio.lowlevel.checkpoint()
+    assert (inside.ended, outside.ended) == (["processes"], [])

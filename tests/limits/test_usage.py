@@ -1,0 +1,85 @@
+"""What the processes of a command use. This process takes the place of the runner."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from shelld.limits.usage import Usage, look, pss_bytes, reaped_cpu_s
+from support import wait_for
+
+MIB = 1024 * 1024
+WORK = "import os\nwhile os.times().user < 0.3: pass\n"
+
+
+def used(reaped_before_s: float) -> Usage:
+    return list(look(os.getpid(), reaped_before_s))[-1]
+
+
+@pytest.fixture
+def family() -> Iterator[subprocess.Popen[bytes]]:
+    """A process of 40 MiB with two threads, and a child that shares its memory."""
+    code = (
+        "import os, threading, time; taken = bytearray(40 << 20)\n"
+        "child = os.fork()\n"
+        "if child: threading.Thread(target=time.sleep, args=(300,), daemon=True).start()\n"
+        "print(1, flush=True); time.sleep(300)"
+    )
+    with subprocess.Popen([sys.executable, "-S", "-c", code], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() + process.stdout.readline() == b"1\n1\n"
+        children = wait_for(lambda: used(0).pids[1:], "the child")
+        yield process
+        process.kill()
+        for child in children:
+            os.kill(child, 9)
+    for child in children:
+        os.waitpid(child, 0)
+
+
+def test_everything_below_the_runner_counts(family: subprocess.Popen[bytes]) -> None:
+    usage = used(reaped_cpu_s(os.getpid()))
+    assert usage.pids[0] == family.pid
+    assert (len(usage.pids), usage.threads) == (2, 3)
+    # Shared memory counts twice, and in the second figure once.
+    assert usage.rss_bytes > 80 * MIB
+    assert 40 * MIB < pss_bytes(usage.pids) < 70 * MIB
+
+
+def test_processor_time_counts_once_whoever_has_reaped() -> None:
+    before = reaped_cpu_s(os.getpid())
+    work = f"import subprocess, sys; subprocess.run([sys.executable, '-S', '-c', {WORK!r}])"
+    command = [sys.executable, "-S", "-c", f"{work}; print(1, flush=True); input()"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe) as process:
+        assert process.stdout is not None
+        # The parent lives, and has reaped its child.
+        assert process.stdout.readline() == b"1\n"
+        lived = used(before).cpu_s
+        process.communicate(b"\n")
+    # This process has reaped the parent.
+    reaped = used(before).cpu_s
+    assert 0.3 <= lived <= reaped < 2 * lived
+    assert used(reaped_cpu_s(os.getpid())).cpu_s == 0
+
+
+def test_process_that_is_gone_uses_nothing() -> None:
+    assert pss_bytes([999_999_999]) == 0
+    with pytest.raises(OSError, match="No such"):
+        list(look(999_999_999, 0))
+
+
+def test_memory_that_cannot_be_divided_counts_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = pss_bytes([os.getpid()])
+
+    def fail(path: str) -> bytes:
+        if path.endswith("smaps_rollup"):
+            raise PermissionError
+        return open(path, "rb").read()
+
+    monkeypatch.setattr("shelld.limits.usage.read_file", fail)
+    assert pss_bytes([os.getpid()]) >= whole
