@@ -5,7 +5,9 @@ No hog here takes more than 300 MiB, and no command starts more than 30 processe
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterator
@@ -25,7 +27,6 @@ from support import (
     is_alive,
     raw_daemon,
     running_below,
-    spares_of,
     wait_for,
 )
 
@@ -52,7 +53,12 @@ def cgroups_of(pid: int) -> list[Path]:
 
 
 def is_unused(cgroup: Path) -> bool:
-    return not [*cgroup.glob("command-*")]
+    """Return whether no command is in a cgroup, after removing those of ended commands."""
+    with contextlib.suppress(OSError):
+        for path in cgroup.glob("command-*"):
+            path.rmdir()
+        return True
+    return False
 
 
 def command_of(mechanism: str) -> list[str]:
@@ -363,21 +369,36 @@ def test_commands_without_a_session_count_alone(limited: RawDaemon) -> None:
 
 
 def test_spare_shells_have_the_limits(limited: RawDaemon, mechanism: str) -> None:
-    def new_spares(seen: set[int]) -> set[int]:
-        return set(spares_of(limited)) - seen
+    def used() -> int:
+        return int(limited.call("server_info")["counters"]["sparesUsed"])
 
-    seen: set[int] = set()
-    for session in ("main", "other"):
-        limited.bash("true", session=session)
-        # No spare shell is shared.
-        own = wait_for(partial(new_spares, seen), "a spare shell of the session")
-        result = limited.bash("echo $$; ulimit -Hn; cat /proc/$$/cgroup", session=session)
-        pid, files, *cgroups = result["stdout"].split()
-        assert (int(pid) in own, files) == (True, "64")
-        is_in_cgroup = any(f"shelld-{limited.pid}-limits" in line for line in cgroups)
-        assert is_in_cgroup is (mechanism == "cgroup")
-        assert result["limits"]["memory"] == mechanism
-        seen |= set(spares_of(limited))
+    def in_a_spare_shell(session: str | None) -> Json | None:
+        before = used()
+        result = limited.bash("ulimit -Hn; cat /proc/$$/cgroup", session=session)
+        return result if used() > before else None
+
+    seen: set[str] = set()
+    for session in ("main", "other", None):
+        result = wait_for(partial(in_a_spare_shell, session), "a command in a spare shell")
+        files, *lines = result["stdout"].split()
+        assert (files, result["limits"]["memory"]) == ("64", mechanism)
+        cgroups = [line for line in lines if ":memory:" in line or line.startswith("0::")]
+        found = re.search(rf"shelld-{limited.pid}-limits-\d+", "".join(cgroups))
+        assert (found is not None) is (mechanism == "cgroup")
+        if found is not None:
+            # Each session has its own.
+            assert found[0] not in seen
+            seen.add(found[0])
+
+
+def test_spare_shells_take_nothing_from_a_limit(daemon: RawDaemon, session: str) -> None:
+    limit(daemon, session, processes=2)
+    for _ in range(6):
+        # Bash and one program, while one or two spare shells wait or start.
+        assert outcome(daemon.bash("sleep 0.01; true", session=session)) == ("completed", None)
+    if daemon.bash("true", session=session)["limits"]["processes"] == "cgroup":
+        crowd = f"{PYTHON} 'import os; os.fork(); os.fork()'; exit $?"
+        assert outcome(daemon.bash(crowd, session=session)) == ("failed", "processes")
 
 
 def test_shared_spare_shell_is_not_for_a_limited_session(daemon: RawDaemon, session: str) -> None:

@@ -159,8 +159,17 @@ class Workload:
         if kept is not None and found is not None and found["stdout"] != "1 /tmp\nf1\n":
             raise ViolationError(f"the state of a session is wrong: {found}")
         self.ask("get_session", session, lambda result: result["session"] == "kept")
-        rules = {"session": "configured", "env": {"mode": "core", "remove": ["LANG"]}}
-        self.ask("configure_session", rules, lambda result: result["session"] == "configured")
+        params = {
+            "session": "configured",
+            "env": {"mode": "core", "remove": ["LANG"]},
+            "limits": {
+                "memory_bytes": 2**30,
+                "processes": 999,
+                "cpu_seconds": 999,
+                "open_files": 99,
+            },
+        }
+        self.ask("configure_session", params, lambda result: result["session"] == "configured")
         self.bash("echo $HOME", lambda _: True, session="configured")
         self.ask("close_session", {"session": "configured"}, lambda result: not result["killed"])
         self.ask("close_session", session, lambda result: result["session"] == "kept")

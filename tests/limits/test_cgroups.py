@@ -86,8 +86,7 @@ def test_no_cgroup_is_made_where_none_can_be(tmp_path: Path) -> None:
     command = session.open()
     assert (command.kinds, command.directories) == (set(), ())
     assert (command.has_met("memory"), command.has_met("pids")) == (False, False)
-    command.enter(os.getpid())
-    assert command.remove()
+    assert command.give_back()
     assert session.remove()
 
 
@@ -140,20 +139,32 @@ def test_kernel_limits_and_counts(places: dict[Kind, Place], cgroups: Cgroups) -
     )
     assert ended.returncode == 1
     assert second.has_met("pids")
-    # A command that comes later has met nothing.
-    third = session.open()
-    assert not any(map(third.has_met, third.kinds))
-    for command in (first, second, third):
-        wait_for(command.remove, "the removal")
+    # A command that comes later in the same cgroup has met nothing.
+    for command in (first, second):
+        wait_for(command.give_back, "the end of all processes")
+        assert session.open() is command
+        assert command.kinds == {"memory", "pids"}
+        assert not any(map(command.has_met, command.kinds))
+    assert session.open() not in (first, second)
     assert session.remove()
+
+
+def test_room_is_made_above_the_limit(places: dict[Kind, Place], cgroups: Cgroups) -> None:
+    session = cgroups.open({"pids": 5})
+    limit = Path(session.paths["pids"], "pids.max")
+    session.make_room(2)
+    assert limit.read_text() == "7\n"
+    session.make_room(0)
+    assert limit.read_text() == "5\n"
+    cgroups.open({"memory": 64 * MIB}).make_room(1)
 
 
 def test_used_cgroup_is_removed_later(places: dict[Kind, Place], cgroups: Cgroups) -> None:
     session = cgroups.open({"pids": 5})
     command = session.open()
     with subprocess.Popen(["sleep", "300"]) as process:
-        command.enter(process.pid)
-        assert Path(command.directories[0], "cgroup.procs").read_text() == f"{process.pid}\n"
+        Path(command.directories[0], "cgroup.procs").write_text(str(process.pid))
+        assert not command.give_back()
         cgroups.end_command(command)
         cgroups.end_session(session)
         assert Path(session.paths["pids"]).exists()
@@ -164,14 +175,6 @@ def test_used_cgroup_is_removed_later(places: dict[Kind, Place], cgroups: Cgroup
         return not Path(session.paths["pids"]).exists()
 
     wait_for(is_removed, "the removal")
-
-
-def test_process_that_has_ended_enters_no_cgroup(
-    places: dict[Kind, Place], cgroups: Cgroups
-) -> None:
-    command = cgroups.open({"memory": 64 * MIB, "pids": 5}).open()
-    command.enter(999_999_999)
-    assert command.kinds == set()
 
 
 def test_refusal_of_one_cgroup_leaves_the_other(

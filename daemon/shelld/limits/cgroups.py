@@ -1,7 +1,9 @@
 """Cgroups in which the kernel limits the memory and the processes of a session's commands.
 
 A session has a cgroup with its limits, and each of its commands has a cgroup below that. So the
-kernel limits the commands together, but counts for each of them how often it has met a limit.
+kernel limits the commands together, but counts for each of them how often it has met a limit. The
+cgroup of a command serves a later command of the session, too: making and removing cgroups waits
+for every process of the machine that is just entering one.
 
 The cgroups are made below the cgroup of this process, if the directory may be written. With
 cgroup v2, that works only if no process is in the directory. So there, they may also be made beside
@@ -18,6 +20,7 @@ import itertools
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Final, Literal, NamedTuple
 
 from shelld.keeper.cgroup import PREFIX, is_delegated, remove, remove_stale
@@ -101,22 +104,21 @@ class CommandCgroups:
         self._session = session
         self._paths = {kind: f"{path}/{name}" for kind, path in session.paths.items()}
         # The limits that the kernel enforces for the command.
-        self.kinds: set[Kind] = {kind for kind in self._paths if self._make(kind)}
-        self._before = {kind: self._counted(kind) for kind in self.kinds}
-
-    def _make(self, kind: Kind) -> bool:
-        path = self._paths[kind]
-        try:
-            os.mkdir(path)
-        except FileExistsError:
-            # Both kinds have the same directory.
-            pass
-        except OSError:
-            return False
-        if kind == "memory" and self._session.is_v2(kind):
+        self.kinds: set[Kind] = set()
+        self._before: dict[Kind, int] = {}
+        for path in set(self._paths.values()):
+            with suppress(OSError):
+                os.mkdir(path)
+        if "memory" in self._paths and session.is_v2("memory"):
             # The kernel kills the whole command at once.
-            _write(f"{path}/memory.oom.group", "1")
-        return self._counted(kind) is not None
+            _write(f"{self._paths['memory']}/memory.oom.group", "1")
+        self.begin()
+
+    def begin(self) -> None:
+        """Note what the kernel has counted before the next command."""
+        counted = {kind: self._counted(kind) for kind in self._paths}
+        self._before = {kind: count for kind, count in counted.items() if count is not None}
+        self.kinds = set(self._before)
 
     @property
     def directories(self) -> tuple[str, ...]:
@@ -127,17 +129,18 @@ class CommandCgroups:
         """Learn that the command could not enter a cgroup."""
         self.kinds = {kind for kind in self.kinds if self._paths[kind] != directory}
 
-    def enter(self, pid: int) -> None:
-        """Move a running process into the cgroups."""
-        for directory in self.directories:
-            if not _write(f"{directory}/cgroup.procs", str(pid)):
-                self.refused(directory)
-
     def has_met(self, kind: Kind) -> bool:
         """Whether the kernel has killed a process of the command, or refused one, at this limit."""
         if kind not in self.kinds:
             return False
-        return (self._counted(kind) or 0) > (self._before[kind] or 0)
+        return (self._counted(kind) or 0) > self._before[kind]
+
+    def give_back(self) -> bool:
+        """Let another command have the cgroups; return False while a process is in one of them."""
+        is_empty = not any(_read(f"{path}/cgroup.procs") for path in self._paths.values())
+        if is_empty:
+            self._session.unused.append(self)
+        return is_empty
 
     def _counted(self, kind: Kind) -> int | None:
         own = self._session.count(kind, self._paths[kind])
@@ -157,8 +160,11 @@ class SessionCgroups:
 
     def __init__(self, name: str, places: Mapping[Kind, Place], limits: Mapping[Kind, int]) -> None:
         self._places = places
+        self._limits = limits
         self._numbers = itertools.count(1)
         self.paths: dict[Kind, str] = {}
+        # Those that no command has.
+        self.unused: list[CommandCgroups] = []
         for kind, limit in limits.items():
             if kind in places and self._make(kind, f"{places[kind].directory}/{name}", limit):
                 self.paths[kind] = f"{places[kind].directory}/{name}"
@@ -190,8 +196,17 @@ class SessionCgroups:
         return None if found is None else int(found[1])
 
     def open(self) -> CommandCgroups:
-        """Make the cgroups of a command. Those that cannot be made are left out."""
-        return CommandCgroups(self, f"command-{next(self._numbers)}")
+        """Return cgroups for a command. Those that cannot be made are left out."""
+        if not self.unused:
+            return CommandCgroups(self, f"command-{next(self._numbers)}")
+        command = self.unused.pop()
+        command.begin()
+        return command
+
+    def make_room(self, count: int) -> None:
+        """Allow so many processes above the limit."""
+        if "pids" in self.paths:
+            _write(f"{self.paths['pids']}/{_PIDS.limit}", str(self._limits["pids"] + count))
 
     def remove(self) -> bool:
         """Remove the directories; return False while a process is in one of them."""
@@ -225,8 +240,8 @@ class Cgroups:
         return session
 
     def end_command(self, command: CommandCgroups) -> None:
-        """Remove the cgroups of a command, now or later."""
-        if not command.remove():
+        """Let another command have the cgroups. If a process survives there, remove them later."""
+        if not command.give_back():
             self._left.add(command)
 
     def end_session(self, session: SessionCgroups) -> None:

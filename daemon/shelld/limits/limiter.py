@@ -36,6 +36,9 @@ _REST_SHARE: Final = 20
 _SLICE_S: Final = 0.002
 _SLICE_PAUSE_S: Final = 0.004
 
+# How many groups without members are kept.
+_MAX_UNUSED: Final = 8
+
 _HINT: Final = "Mount /proc, or let the daemon create cgroups."
 
 
@@ -47,6 +50,8 @@ class Limiter:
         self._cgroups = Cgroups()
         # The groups of sessions. The key stands for the session.
         self._groups: dict[object, Group] = {}
+        # Groups for commands without a session.
+        self._unused: list[Group] = []
         self._watched: set[Member] = set()
         self._is_watching = False
         # The processor time that the looks have taken.
@@ -54,21 +59,19 @@ class Limiter:
 
     # -- commands ---------------------------------------------------------------------------
 
-    def admit(self, session: object | None, limits: ResourceLimits) -> Member:
-        """Return the membership of a command that is about to start.
+    def admit(
+        self, session: object | None, limits: ResourceLimits, *, is_waiting: bool = False
+    ) -> Member:
+        """Return the membership of a command or a spare shell (`is_waiting`) that will start.
 
         `session` None: it shares its limits with no other command. Raises `RpcError` (unavailable)
         if a limit cannot be enforced.
         """
-        group = self._groups.get(session)
-        if group is None:
-            group = Group(limits, self._cgroups.open(cgroup_limits_of(limits)))
-            if session is None:
-                group.is_forgotten = True
-            else:
-                self._groups[session] = group
-        member = Member(group, group.cgroups.open())
+        group = self._group_of(session, limits)
+        member = Member(group, group.cgroups.open(), is_waiting=is_waiting)
         group.members.add(member)
+        if is_waiting:
+            group.make_room()
         is_unlimited = {"watch"}.isdisjoint(
             (member.enforced.memory, member.enforced.processes, member.enforced.cpu)
         )
@@ -77,9 +80,23 @@ class Limiter:
             raise unavailable("limits", "/proc", _HINT)
         return member
 
+    def _group_of(self, session: object | None, limits: ResourceLimits) -> Group:
+        if session in self._groups:
+            return self._groups[session]
+        if session is None and self._unused and self._unused[-1].limits == limits:
+            return self._unused.pop()
+        cgroups = self._cgroups.open(cgroup_limits_of(limits))
+        group = Group(limits, cgroups, is_of_session=session is not None)
+        if session is not None:
+            self._groups[session] = group
+        return group
+
     def begin(self, member: Member, command: Command) -> None:
         """Learn that a command runs."""
         member.command = command
+        if member.is_waiting:
+            member.is_waiting = False
+            member.group.make_room()
         if command.runner is not None and member.group.limits.cpu_seconds is not None:
             with suppress(OSError, ValueError):
                 member.reaped_before_s = reaped_cpu_s(command.runner)
@@ -93,21 +110,26 @@ class Limiter:
         """Learn that no process of a command is left, or that it never ran."""
         group = member.group
         self._watched.discard(member)
-        if member in group.members:
-            group.members.discard(member)
-            self._cgroups.end_command(member.cgroups)
-            self._end_group(group)
+        if member not in group.members:
+            return
+        group.members.discard(member)
+        self._cgroups.end_command(member.cgroups)
+        if member.is_waiting:
+            group.make_room()
+        if group.members or (group.is_of_session and not group.is_closed):
+            return
+        if group.is_of_session or len(self._unused) >= _MAX_UNUSED:
+            self._cgroups.end_session(group.cgroups)
+        else:
+            self._unused.append(group)
 
     def forget(self, session: object) -> None:
         """Forget a session. Its limits stay until its last command has ended."""
         group = self._groups.pop(session, None)
         if group is not None:
-            group.is_forgotten = True
-            self._end_group(group)
-
-    def _end_group(self, group: Group) -> None:
-        if group.is_forgotten and not group.members:
-            self._cgroups.end_session(group.cgroups)
+            group.is_closed = True
+            if not group.members:
+                self._cgroups.end_session(group.cgroups)
 
     def trim(self) -> None:
         """Remove cgroups that could not be removed before."""

@@ -58,13 +58,24 @@ class Command(Protocol):
 
 
 class Group:
-    """The members, while they run. `is_forgotten`: there will be no more."""
+    """The members, while they run or wait.
 
-    def __init__(self, limits: ResourceLimits, cgroups: SessionCgroups) -> None:
+    `is_of_session`: it is for a session, and not for single commands. `is_closed`: the session was
+    closed.
+    """
+
+    def __init__(
+        self, limits: ResourceLimits, cgroups: SessionCgroups, *, is_of_session: bool
+    ) -> None:
         self.limits = limits
         self.cgroups = cgroups
         self.members: set[Member] = set()
-        self.is_forgotten = False
+        self.is_of_session = is_of_session
+        self.is_closed = False
+
+    def make_room(self) -> None:
+        """Let spare shells that wait take nothing from the limit of processes."""
+        self.cgroups.make_room(sum(member.is_waiting for member in self.members))
 
     def is_watched(self, kind: Kind) -> bool:
         """Whether no cgroup enforces this limit for all members."""
@@ -73,11 +84,12 @@ class Group:
 
 
 class Member:
-    """One command. Its owner calls `begin` when it runs, and later ends it."""
+    """One command. `is_waiting`: it is a spare shell, which must not count."""
 
-    def __init__(self, group: Group, cgroups: CommandCgroups) -> None:
+    def __init__(self, group: Group, cgroups: CommandCgroups, *, is_waiting: bool) -> None:
         self.group = group
         self.cgroups = cgroups
+        self.is_waiting = is_waiting
         self.command: Command | None = None
         # The processor time that the runner had reaped before the command; None if unknown.
         self.reaped_before_s: float | None = None

@@ -24,9 +24,8 @@ from shelld.eventloop.workers import Workers
 from shelld.filters.filter import Filters
 from shelld.keeper.channel import Channel, RunnerInfo
 from shelld.keeper.pool import RunnerPool
-from shelld.keeper.start import Restrictions
 from shelld.limits.limiter import Limiter
-from shelld.limits.members import Member, rlimits_of
+from shelld.limits.members import Member
 from shelld.output.retention import Retention, ShellOutput
 from shelld.process import faults
 from shelld.screens.screens import Screens
@@ -195,7 +194,6 @@ class Runtime:
                 life.discard()
                 return False
             working_dir = session.resolve(request.cwd)
-            self._join(life, session)
             launch.run(session, request)
         except BlockingIOError:
             # The pipe of the spare shell has too little room for the lines.
@@ -238,19 +236,12 @@ class Runtime:
             raise
         return life.shell
 
-    def _admit(self, session: Session) -> Member | None:
+    def _admit(self, session: Session, *, is_waiting: bool = False) -> Member | None:
         """Put a command under the limits of its session. Raises `RpcError` (unavailable)."""
         if not session.is_limited:
             return None
-        return self.limiter.admit(None if session.name is None else session, session.limits)
-
-    def _join(self, life: Life, session: Session) -> None:
-        """Put a spare shell that is about to get a command under the limits of its session."""
-        member = self._admit(session)
-        if member is not None:
-            assert life.shell.pid is not None
-            member.cgroups.enter(life.shell.pid)
-            life.join(member)
+        key = None if session.name is None else session
+        return self.limiter.admit(key, session.limits, is_waiting=is_waiting)
 
     def _check_open(self, session: Session) -> None:
         """Raise `RpcError` if the manager or the session was closed while the start waited."""
@@ -260,11 +251,15 @@ class Runtime:
             raise session_closed()
 
     def _start_spare(self, session: Session) -> Spare:
-        # It enters cgroups only with its command. Until then, it must not count.
-        limits = rlimits_of(session.limits)
-        restrictions = Restrictions(limits) if limits else None
-        launch = SpareLaunch(session, self._options.bash, restrictions)
-        return Spare(launch, self._supervise(launch))
+        member = self._admit(session, is_waiting=True)
+        try:
+            restrictions = None if member is None else member.restrictions
+            launch = SpareLaunch(session, self._options.bash, restrictions)
+            return Spare(launch, self._supervise(launch, member))
+        except BaseException:
+            if member is not None:
+                self.limiter.end(member)
+            raise
 
     def _supervise(self, launch: Launch, member: Member | None = None) -> Life:
         """Hand a launch to a runner, and start the task that supervises it."""
