@@ -372,23 +372,27 @@ def test_spare_shells_have_the_limits(limited: RawDaemon, mechanism: str) -> Non
     def used() -> int:
         return int(limited.call("server_info")["counters"]["sparesUsed"])
 
-    def in_a_spare_shell(session: str | None) -> Json | None:
-        before = used()
-        result = limited.bash("ulimit -Hn; cat /proc/$$/cgroup", session=session)
-        return result if used() > before else None
+    def runs_in_spare_shells(session: str, before: int, found: set[str]) -> bool:
+        result = limited.bash("cat /proc/self/limits /proc/self/cgroup", session=session)
+        assert re.search(r"^Max open files +64 +64 ", result["stdout"], re.MULTILINE)
+        assert result["limits"]["memory"] == mechanism
+        found |= set(re.findall(rf"shelld-{limited.pid}-limits-\d+", result["stdout"]))
+        return used() >= before + 3
 
-    seen: set[str] = set()
-    for session in ("main", "other", None):
-        result = wait_for(partial(in_a_spare_shell, session), "a command in a spare shell")
-        files, *lines = result["stdout"].split()
-        assert (files, result["limits"]["memory"]) == ("64", mechanism)
-        cgroups = [line for line in lines if ":memory:" in line or line.startswith("0::")]
-        found = re.search(rf"shelld-{limited.pid}-limits-\d+", "".join(cgroups))
-        assert (found is not None) is (mechanism == "cgroup")
-        if found is not None:
-            # Each session has its own.
-            assert found[0] not in seen
-            seen.add(found[0])
+    # No command here changes the state of its session.
+    limited.bash("true", session=None)
+    cgroups: list[set[str]] = []
+    for session in ("main", "other"):
+        # A spare shell that the session could take by mistake.
+        limited.wait_for_spare()
+        found: set[str] = set()
+        before = used()
+
+        wait_for(partial(runs_in_spare_shells, session, before, found), "spare shells")
+        cgroups.append(found)
+    # Each session has one of its own.
+    assert [len(found) for found in cgroups] == [mechanism == "cgroup"] * 2
+    assert len(set.union(*cgroups)) == sum(map(len, cgroups))
 
 
 def test_spare_shells_take_nothing_from_a_limit(daemon: RawDaemon, session: str) -> None:

@@ -136,11 +136,15 @@ class CommandCgroups:
         return (self._counted(kind) or 0) > self._before[kind]
 
     def give_back(self) -> bool:
-        """Let another command have the cgroups; return False while a process is in one of them."""
+        """Let another command have the cgroups.
+
+        Returns False if one is missing, or while a process is in one of them.
+        """
+        is_whole = self.kinds == self._paths.keys()
         is_empty = not any(_read(f"{path}/cgroup.procs") for path in self._paths.values())
-        if is_empty:
+        if is_whole and is_empty:
             self._session.unused.append(self)
-        return is_empty
+        return is_whole and is_empty
 
     def _counted(self, kind: Kind) -> int | None:
         own = self._session.count(kind, self._paths[kind])
@@ -240,7 +244,7 @@ class Cgroups:
         return session
 
     def end_command(self, command: CommandCgroups) -> None:
-        """Let another command have the cgroups. If a process survives there, remove them later."""
+        """Let another command have the cgroups, if possible. Otherwise, remove them later."""
         if not command.give_back():
             self._left.add(command)
 
