@@ -96,6 +96,28 @@ def test_folder_without_the_files_of_a_cgroup_is_not_kept(tmp_path: Path) -> Non
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("can_apply_below", [True, False])
+def test_limit_must_apply_to_the_cgroups_below(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, can_apply_below: bool
+) -> None:
+    written: dict[str, str] = {}
+
+    def write(path: str, content: str) -> bool:
+        folder(Path(path).parent, ".", memory__use_hierarchy="0\n")
+        written[Path(path).name] = content
+        return can_apply_below or not path.endswith("use_hierarchy")
+
+    monkeypatch.setattr(cgroups_module, "_write", write)
+    place = Place(str(folder(tmp_path, "memory")), False)
+    session = SessionCgroups("new", {"memory": place}, {"memory": 64 * MIB})
+    assert session.paths.keys() == ({"memory"} if can_apply_below else set())
+    assert written == {
+        "memory.limit_in_bytes": str(64 * MIB),
+        "memory.memsw.limit_in_bytes": str(64 * MIB),
+        "memory.use_hierarchy": "1",
+    }
+
+
 @pytest.fixture
 def places() -> dict[Kind, Place]:
     found = Cgroups().places

@@ -14,7 +14,7 @@ from shelld.limits.cgroups import Cgroups, CommandCgroups, Kind
 from shelld.limits.limiter import Limiter
 from shelld.limits.members import LimitReason, Member
 from shelld.limits.usage import Usage
-from shelld.process.faults import run_once
+from shelld.process.faults import NO_THREAD, run_once
 from shelld_protocol.errors import ErrorKind, RpcError
 from shelld_protocol.structs import ResourceLimits
 
@@ -128,6 +128,44 @@ async def test_shared_memory_ends_nobody(machine: Machine) -> None:
         while machine.pss_looks < 3:
             await anyio.lowlevel.checkpoint()
     assert command.ended == []
+
+
+async def test_limit_holds_if_no_thread_can_start(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: object) -> None:
+        raise RuntimeError(NO_THREAD)
+
+    monkeypatch.setattr(limiter_module, "run_in_thread", fail)
+    async with running(machine) as limiter:
+        limits = ResourceLimits(memory_bytes=100 * MIB)
+        command, _ = begin(limiter, machine, limits, rss=101 * MIB, pss=101 * MIB)
+        while not command.is_being_ended:
+            await anyio.lowlevel.checkpoint()
+    assert command.ended == ["memory"]
+
+
+async def test_processor_time_counts_from_the_first_look_that_succeeds(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers: list[float | None] = [None, None, 7.0]
+
+    def reaped(_runner: int) -> float:
+        answer = answers.pop(0)
+        if answer is None:
+            raise OSError
+        return answer
+
+    monkeypatch.setattr(limiter_module, "reaped_cpu_s", reaped)
+    async with running(machine) as limiter:
+        command, member = begin(limiter, machine, ResourceLimits(cpu_seconds=1))
+        command.usage.cpu_s = 7.5
+        while answers:
+            await anyio.lowlevel.checkpoint()
+        assert (member.reaped_before_s, command.ended) == (7.0, [])
+        command.usage.cpu_s = 99
+        while not command.is_being_ended:
+            await anyio.lowlevel.checkpoint()
 
 
 async def test_command_with_most_threads_is_ended(machine: Machine) -> None:

@@ -33,13 +33,15 @@ KINDS: Final[tuple[Kind, ...]] = ("memory", "pids")
 class _Files(NamedTuple):
     """The files of a cgroup that set a limit, and the file and the line that count events.
 
-    `more`: further limits, which not every system has. None stands for the same value.
+    `more`: further limits, which not every system has. None stands for the same value. `switch`:
+    the file that makes a limit apply to the cgroups below.
     """
 
     limit: str
     more: Mapping[str, str | None]
     counter: str
     line: re.Pattern[bytes]
+    switch: str = ""
 
 
 _OOM_KILLS: Final = re.compile(rb"^oom_kill (\d+)$", re.MULTILINE)
@@ -51,6 +53,7 @@ _FILES: Final[Mapping[tuple[Kind, bool], _Files]] = {
         {"memory.memsw.limit_in_bytes": None},
         "memory.oom_control",
         _OOM_KILLS,
+        switch="memory.use_hierarchy",
     ),
     ("memory", True): _Files("memory.max", {"memory.swap.max": "0"}, "memory.events", _OOM_KILLS),
     ("pids", False): _PIDS,
@@ -102,7 +105,9 @@ class CommandCgroups:
 
     def __init__(self, session: SessionCgroups, name: str) -> None:
         self._session = session
-        self._paths = {kind: f"{path}/{name}" for kind, path in session.paths.items()}
+        self._paths: dict[Kind, str] = {
+            kind: f"{path}/{name}" for kind, path in session.paths.items()
+        }
         # The limits that the kernel enforces for the command.
         self.kinds: set[Kind] = set()
         self._before: dict[Kind, int] = {}
@@ -116,8 +121,10 @@ class CommandCgroups:
 
     def begin(self) -> None:
         """Note what the kernel has counted before the next command."""
-        counted = {kind: self._counted(kind) for kind in self._paths}
-        self._before = {kind: count for kind, count in counted.items() if count is not None}
+        self._before = {}
+        for kind in self._paths:
+            if (count := self._counted(kind)) is not None:
+                self._before[kind] = count
         self.kinds = set(self._before)
 
     @property
@@ -185,6 +192,10 @@ class SessionCgroups:
         except OSError:
             return False
         is_limited = _write(f"{path}/{files.limit}", str(limit))
+        switch = f"{path}/{files.switch}"
+        if files.switch and os.path.exists(switch):
+            # Before Linux 5.11, a limit may not apply to the cgroups below.
+            is_limited &= _write(switch, "1")
         for name, value in files.more.items():
             _write(f"{path}/{name}", value or str(limit))
         if is_limited and self.is_v2(kind):

@@ -24,6 +24,7 @@ from shelld.limits.members import (
     cgroup_limits_of,
 )
 from shelld.limits.usage import Usage, look, pss_bytes, reaped_cpu_s
+from shelld.process import faults
 from shelld_protocol.errors import unavailable
 from shelld_protocol.structs import ResourceLimits
 
@@ -97,9 +98,7 @@ class Limiter:
         if member.is_waiting:
             member.is_waiting = False
             member.group.make_room()
-        if command.runner is not None and member.group.limits.cpu_seconds is not None:
-            with suppress(OSError, ValueError):
-                member.reaped_before_s = reaped_cpu_s(command.runner)
+        _note_reaped(member)
         if member.needs_watch:
             self._watched.add(member)
             if not self._is_watching:
@@ -164,8 +163,10 @@ class Limiter:
         usages = {member: await self._usage_of(member) for member in self._judged(group)}
         limits = group.limits
         for member, usage in usages.items():
-            has_time = member.reaped_before_s is not None and limits.cpu_seconds is not None
-            if has_time and usage.cpu_s > (limits.cpu_seconds or 0):
+            if member.reaped_before_s is None:
+                # The next look counts from now on.
+                _note_reaped(member)
+            elif limits.cpu_seconds is not None and usage.cpu_s > limits.cpu_seconds:
                 self._end_by(member, "cpu")
         if limits.processes is not None and group.is_watched("pids"):
             counts = {member: usage.threads for member, usage in usages.items()}
@@ -175,7 +176,7 @@ class Limiter:
             if self._sum(group, sizes) > limits.memory_bytes:
                 # The sum counts shared memory several times.
                 pids = {member: usages[member].pids for member in sizes}
-                sizes, cost = await run_in_thread(_pss_of_all, pids)
+                sizes, cost = await _measure(pids)
                 self._cost_s += cost
             self._judge(group, sizes, limits.memory_bytes, "memory")
 
@@ -224,6 +225,25 @@ class Limiter:
                     return Usage()
             self._cost_s += time.thread_time() - began
         return usage
+
+
+def _note_reaped(member: Member) -> None:
+    """Note what the runner of a command has reaped before."""
+    runner = None if member.command is None else member.command.runner
+    if runner is not None and member.group.limits.cpu_seconds is not None:
+        with suppress(OSError, ValueError):
+            member.reaped_before_s = reaped_cpu_s(runner)
+
+
+async def _measure(pids: dict[Member, list[int]]) -> tuple[dict[Member, int], float]:
+    """Return the result of `_pss_of_all`."""
+    try:
+        return await run_in_thread(_pss_of_all, pids)
+    except RuntimeError as error:
+        if faults.shortage(error) is None:
+            raise
+        # No thread can start. The limit still holds.
+        return _pss_of_all(pids)
 
 
 def _pss_of_all(pids: dict[Member, list[int]]) -> tuple[dict[Member, int], float]:
