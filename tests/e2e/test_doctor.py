@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from support import DEADLINE_S, Json, descendants, wait_for
+from support import DEADLINE_S, Json, altered_daemon, descendants, wait_for
 
 CHECKS = [
     *("system", "open files", "processes", "spool", "guard", "ports"),
@@ -19,14 +19,16 @@ CHECKS = [
 ]
 
 
-def examine(*options: str, more: Sequence[str] = ()) -> tuple[int, dict[str, Json]]:
+def examine(
+    *options: str,
+    more: Sequence[str] = (),
+    program: Sequence[str] = (sys.executable, "-W", "error", "-P", "-m", "shelld"),
+) -> tuple[int, dict[str, Json]]:
     """Return the exit code, and the finding of each check. `more`: checks that are reported besides
     the usual ones.
     """
-    command = [sys.executable, "-W", "error", "-P", "-m", "shelld", "doctor", "--json", "--"]
-    ended = subprocess.run(
-        [*command, *options], capture_output=True, text=True, timeout=50, check=False
-    )
+    command = [*program, "doctor", "--json", "--", *options]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
     assert ended.stderr == ""
     found: list[Json] = json.loads(ended.stdout)
     assert [each["check"] for each in found if each["check"] not in more] == CHECKS
@@ -45,6 +47,14 @@ def test_doctor_passes_on_a_test_machine() -> None:
     assert found["spare shells"]["state"] == "ok"
     assert found["containment"]["found"] == "a kill ends every process of a command"
     assert found["bash"]["found"].startswith("/bin/bash, 5")
+
+
+def test_doctor_tells_how_limits_hold() -> None:
+    # No cgroup can be made: the parent of its directory is missing.
+    program = altered_daemon({"shelld.limits.cgroups.PREFIX": "missing/"})
+    code, found = examine(program=program)
+    assert (code, found["limits"]["state"]) == (0, "note")
+    assert found["limits"]["found"] == "no cgroup for a limit on memory and processes"
 
 
 def test_doctor_reports_and_ends_survivors() -> None:

@@ -199,6 +199,14 @@ def test_used_cgroup_is_removed_later(places: dict[Kind, Place], cgroups: Cgroup
     wait_for(is_removed, "the removal")
 
 
+def test_two_managers_have_different_cgroups(places: dict[Kind, Place], cgroups: Cgroups) -> None:
+    others = Cgroups()
+    paths = [each.open({"pids": 5}).paths["pids"] for each in (cgroups, others)]
+    assert paths[0] != paths[1]
+    others.close()
+    assert [Path(path).exists() for path in paths] == [True, False]
+
+
 def test_refusal_of_one_cgroup_leaves_the_other(
     places: dict[Kind, Place], cgroups: Cgroups
 ) -> None:

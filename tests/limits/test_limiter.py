@@ -264,6 +264,26 @@ async def test_runner_of_an_ended_command_is_not_looked_at(
     assert command.ended == []
 
 
+async def test_command_that_ends_during_the_look_has_no_reason(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(machine) as limiter:
+        command, member = begin(limiter, machine, ResourceLimits(cpu_seconds=1))
+
+        def look(_runner: int, _before: float) -> Iterator[Usage]:
+            command.usage.cpu_s = 99
+            yield command.usage
+            command.is_being_ended = True
+
+        monkeypatch.setattr(limiter_module, "look", look)
+        while not command.is_being_ended:
+            await anyio.lowlevel.checkpoint()
+        limiter.end(member)
+        while vars(limiter)["_is_watching"]:
+            await anyio.lowlevel.checkpoint()
+    assert command.ended == []
+
+
 async def test_limit_that_nothing_enforces_is_refused(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

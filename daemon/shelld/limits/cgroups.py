@@ -61,6 +61,10 @@ _FILES: Final[Mapping[tuple[Kind, bool], _Files]] = {
 }
 
 
+# A program may have several managers, and each has its own `Cgroups`.
+_numbers: Final = itertools.count(1)
+
+
 class Place(NamedTuple):
     """A directory below which a controller can limit new cgroups."""
 
@@ -233,7 +237,6 @@ class Cgroups:
 
     def __init__(self) -> None:
         self._places: dict[Kind, Place] | None = None
-        self._numbers = itertools.count(1)
         self._sessions: set[SessionCgroups] = set()
         # Cgroups that could not be removed yet.
         self._left: set[SessionCgroups | CommandCgroups] = set()
@@ -249,7 +252,7 @@ class Cgroups:
 
     def open(self, limits: Mapping[Kind, int]) -> SessionCgroups:
         """Make the cgroups of a session. Those that cannot be made are left out."""
-        name = f"{PREFIX}{os.getpid()}-limits-{next(self._numbers)}"
+        name = f"{PREFIX}{os.getpid()}-limits-{next(_numbers)}"
         session = SessionCgroups(name, self.places if limits else {}, limits)
         self._sessions.add(session)
         return session

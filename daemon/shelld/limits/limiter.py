@@ -205,7 +205,8 @@ class Limiter:
             self._end_by(largest, reason)
 
     def _end_by(self, member: Member, reason: LimitReason) -> None:
-        if member.command is not None:
+        # It may have ended during the look.
+        if member.command is not None and member in self._judged(member.group):
             member.command.exceed(reason)
 
     async def _usage_of(self, member: Member) -> Usage:
