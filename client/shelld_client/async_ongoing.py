@@ -22,7 +22,7 @@ from shelld_protocol.event_methods import Event
 
 
 def nothing_to_undo(_result: bytes) -> None:
-    """The `undo` of a request that leaves nothing but a subscription."""
+    """The `undo` of a request whose only effect is a subscription, which `AsyncOngoing` ends."""
 
 
 class AsyncOngoing:

@@ -119,7 +119,7 @@ class _Pending(NamedTuple, Generic[T]):
 
 
 class Connection(Generic[T]):
-    """`T` is the caller's type of a pending call."""
+    """The caller has one object of type `T` for each pending call."""
 
     def __init__(self, max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES) -> None:
         """`max_message_bytes`: the peer's limit, until an error of the peer names another limit."""

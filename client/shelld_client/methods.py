@@ -135,7 +135,7 @@ class Methods:
     def write_stdin(
         self, bash_id: str, text: str | None = None, **options: Unpack[InputOptions]
     ) -> WriteStdinResult:
-        """Write to a shell's terminal or open input, wait, and return its new output.
+        """Write to the terminal or open stdin of a shell. Wait, and return the new output.
 
         Raises `StdinClosed` or `NotPossible`. A dangerous line for a shell raises `CommandBlocked`.
         """

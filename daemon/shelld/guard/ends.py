@@ -185,7 +185,8 @@ class _Lines:
         self._stripped: dict[str, list[int]] = {}
         position = 0
         for line in text.split("\n"):
-            # Bash also ends a here-document at a delimiter before a closing parenthesis.
+            # Bash also ends a here-document at a line in which ")" follows the delimiter, as in
+            # `EOF )`.
             before, parenthesis, _ = line.partition(")")
             key = before.rstrip(" \t") if parenthesis else line
             self._whole.setdefault(key, []).append(position)

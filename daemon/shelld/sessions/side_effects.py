@@ -45,7 +45,7 @@ _NUMBER: Final = re.compile(rf"-?[0-9]{{1,18}}|{_SUM}")
 _NUMBER_VALUE: Final = re.compile(rb"-?[0-9]{1,18}")
 # A line of a state's script that sets a variable to a number.
 _NUMBER_LINE: Final = re.compile(rb'\w+="-?[0-9]{1,18}"\n')
-# Variables that are more than a string: bash uses, changes or checks them itself.
+# Variables with a meaning for bash: it uses, changes or checks them itself.
 _SPECIAL_NAMES: Final = (
     OWN_VARIABLES | NOT_IMPORTED | frozenset(b"GLOBIGNORE OPTIND OPTARG POSIXLY_CORRECT".split())
 )
@@ -161,7 +161,10 @@ class _Reader:
         return True
 
     def _may_assign(self, name: bytes, *, is_number: bool = False) -> bool:
-        """Note that a variable may change. Return False if it is more than a string in the session.
+        """Note that a variable may change.
+
+        Return False if the session's variable is an array or an integer, or has any other attribute
+        except export.
 
         `is_number`: whether its new value is a number.
         """

@@ -130,7 +130,7 @@ class Links:
 
     @property
     def is_shortage(self) -> bool:
-        """Whether there was no memory for the last read, or to watch the input."""
+        """Whether the last read ran out of memory, or the poller does not watch queued input."""
         return self._shortages > 0 or (self._input is not None and self._input.is_unwatched)
 
     def _note_shortage(self, error: MemoryError) -> None:

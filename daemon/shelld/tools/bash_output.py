@@ -92,8 +92,8 @@ class BashOutputTool(ShellTool):
         self, request: RequestContext, context: ExecutionContext, params: dict[str, Any]
     ) -> ToolResult:
         read_params = BashOutputParams(**params)
-        # Round only after `min`: in milliseconds, a large timeout may be infinite, and `round`
-        # would fail.
+        # Take the minimum before rounding: a large timeout can overflow to infinity when it is
+        # multiplied by 1000, and `round` fails on infinity.
         read_params.wait = round(min(read_params.wait, context.timeout * 1000))
         limit = min(MAX_OUTPUT_SIZE, context.max_output_size)
         shell = request.looks_at(request.daemon.manager.get(read_params.bash_id))

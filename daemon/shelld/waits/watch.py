@@ -17,9 +17,9 @@ from shelld.waits.pauses import Pauses
 from shelld.waits.prompts import settled_prompt_of, takes_input
 from shelld_protocol.structs import Prompt
 
-# How long a program that waits only for input must have been silent.
+# The silence after which `watch` acts on a program that waits only for input.
 BLOCKING_AFTER_S: Final = 0.15
-# The same for a program that also waits for time to pass.
+# The same for a program that also waits for the network, or for time to pass.
 OTHERS_AFTER_S: Final = 1.0
 
 
