@@ -475,6 +475,8 @@ date +time; x=time; ls $x
     ),
     "shells that wrappers start": (
         r"""
+vagrant ssh -- rm -rf /
+script -- rm -rf /
 sudo -i <<X␤rm -rf /␤X
 echo 'rm -rf /' | sudo -s
 echo 'rm -rf /' | sudo -iu root

@@ -63,6 +63,7 @@ class _Unwrapping:
         self._script: str | None = None
         self._cwd: str | None = None
         self._starts_shell = "shell" in spec.marks
+        self._has_dashes = False
 
     def inner(self) -> Inner | None:
         marks = self._spec.marks
@@ -77,8 +78,12 @@ class _Unwrapping:
             return self._found([], " ".join(argv)) if "joins" in marks else self._found(argv)
         rest = self._rest
         if self._starts_shell and self._spec.operands == ALL_OPERANDS:
-            # The first operand is a user (``su``) or a file (``script``).
-            rest = rest[1:] if "bash" in marks else []
+            # The first operand is a user (``su``) or a file (``script``). A command may follow
+            # ``--``, as with newer versions of ``script``.
+            if "bash" in marks:
+                rest = rest[1:]
+            elif not self._has_dashes:
+                rest = []
         if not rest:
             return self._found(["bash"]) if self._starts_shell else None
         if "joins" in marks:
@@ -98,6 +103,7 @@ class _Unwrapping:
             argument = rest[0]
             if argument == "--":
                 rest.pop(0)
+                self._has_dashes = True
                 self._end_options(operands)
                 break
             if argument.startswith("-") and (len(argument) > 1 or self._program in _TAKE_DASH):
