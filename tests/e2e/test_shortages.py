@@ -96,7 +96,8 @@ def test_zero_file_limit_loses_no_answer(blocking: bool) -> None:
             assert sorted(answer["id"] for answer in answers) == requests
             # Spare shells do not serve such a call.
             daemon.request("bash", {"command": "true", "env": {"A": "1"}})
-            assert json.loads(stdout.readline())["error"]["data"]["limit"] == "files"
+            error = json.loads(stdout.readline())["error"]
+            assert error["data"]["limit"] == "files", error
         daemon.request("bash", {"command": "echo on"})
         assert json.loads(stdout.readline())["result"]["stdout"] == "on\n"
 
