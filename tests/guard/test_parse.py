@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 import subprocess
@@ -113,16 +114,25 @@ def test_endless_loop_without_wait_is_found(loop: str, expected: bool) -> None:
     assert parse.only_starts(statement.named_children[-1]) is expected
 
 
-@pytest.mark.parametrize("error", [ImportError("no sha512"), AttributeError("no Parser")])
+@pytest.mark.parametrize(
+    ("error", "raised"),
+    [
+        (ImportError("no sha512"), MemoryError),
+        (AttributeError("no Parser"), MemoryError),
+        # The answer names the resource that is short.
+        (OSError(errno.EMFILE, ""), OSError),
+        (ImportError(f"binding.so: {os.strerror(errno.EMFILE)}"), ImportError),
+    ],
+)
 def test_parser_that_cannot_be_loaded_judges_nothing(
-    monkeypatch: pytest.MonkeyPatch, error: Exception
+    monkeypatch: pytest.MonkeyPatch, error: Exception, raised: type[Exception]
 ) -> None:
     def fail() -> None:
         raise error
 
     monkeypatch.setattr(parse, "_language", fail)
     # Each thread loads a parser of its own. No verdict: the command must not run.
-    with ThreadPoolExecutor(1) as thread, pytest.raises(MemoryError):
+    with ThreadPoolExecutor(1) as thread, pytest.raises(raised):
         thread.submit(judge, "rm -rf /", StartState("/", {})).result()
 
 

@@ -17,6 +17,8 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any, Final
 
+from shelld.process import faults
+
 Node = Any
 
 # Bytes. The parser takes at most a few milliseconds for any text of this size.
@@ -50,6 +52,8 @@ class _Parsers(threading.local):
         except ModuleNotFoundError:
             raise
         except Exception as error:
+            if faults.shortage(error) is not None:
+                raise
             # If memory is short, an import can raise many kinds of exceptions, also in other
             # threads that import the same module.
             raise MemoryError from error
