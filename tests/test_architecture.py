@@ -43,8 +43,8 @@ DAEMON_ROOMS = [
     "output",
     "filters",
     "helpers",
-    "keeper",
     "eventloop",
+    "keeper",
     "process",
 ]
 

@@ -47,18 +47,18 @@ def test_each_controller_of_cgroup_v1_has_its_place(tmp_path: Path) -> None:
 def test_cgroup_v2_must_hand_down_the_controller(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_empty: bool
 ) -> None:
-    written: list[tuple[str, str]] = []
+    written: list[tuple[str, bytes]] = []
 
-    def write(path: str, content: str) -> bool:
+    def write(path: str, content: bytes) -> bool:
         written.append((path, content))
         return is_empty
 
-    monkeypatch.setattr(cgroups_module, "_write", write)
+    monkeypatch.setattr(cgroups_module, "write", write)
     own = folder(tmp_path, "own", cgroup__subtree_control="cpu memory\n")
     # The kernel enables a controller only if no process is in the cgroup.
     expected = {"memory", "pids"} if is_empty else {"memory"}
     assert found(OwnCgroup("", str(own))).keys() == expected
-    assert written[0] == (f"{own}/cgroup.subtree_control", "+pids")
+    assert written[0] == (f"{own}/cgroup.subtree_control", b"+pids")
 
 
 def test_place_beside_the_own_cgroup_is_found(tmp_path: Path) -> None:
@@ -100,21 +100,21 @@ def test_folder_without_the_files_of_a_cgroup_is_not_kept(tmp_path: Path) -> Non
 def test_limit_must_apply_to_the_cgroups_below(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, can_apply_below: bool
 ) -> None:
-    written: dict[str, str] = {}
+    written: dict[str, bytes] = {}
 
-    def write(path: str, content: str) -> bool:
+    def write(path: str, content: bytes) -> bool:
         folder(Path(path).parent, ".", memory__use_hierarchy="0\n")
         written[Path(path).name] = content
         return can_apply_below or not path.endswith("use_hierarchy")
 
-    monkeypatch.setattr(cgroups_module, "_write", write)
+    monkeypatch.setattr(cgroups_module, "write", write)
     place = Place(str(folder(tmp_path, "memory")), False)
     session = SessionCgroups("new", {"memory": place}, {"memory": 64 * MIB})
     assert session.paths.keys() == ({"memory"} if can_apply_below else set())
     assert written == {
-        "memory.limit_in_bytes": str(64 * MIB),
-        "memory.memsw.limit_in_bytes": str(64 * MIB),
-        "memory.use_hierarchy": "1",
+        "memory.limit_in_bytes": b"%d" % (64 * MIB),
+        "memory.memsw.limit_in_bytes": b"%d" % (64 * MIB),
+        "memory.use_hierarchy": b"1",
     }
 
 

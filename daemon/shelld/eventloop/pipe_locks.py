@@ -38,6 +38,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from shelld.eventloop.threads import Thread
+from shelld.keeper.tree import fields_of, stat_fields
 from shelld.process import faults
 
 # How often the thread looks. The event loop sleeps for one to two intervals when a process first
@@ -239,7 +240,7 @@ class PipeWatch:
     def _sleeping_in(self) -> re.Match[bytes] | None:
         """Return the system call in which the event loop sleeps, if no signal can end the sleep."""
         stat, syscall = self._files[:_OWN_FILES]
-        if _parsed(os.pread(stat, _READ_BYTES, 0)).state not in b"D":
+        if fields_of(os.pread(stat, _READ_BYTES, 0))[0] != b"D":
             return None
         return _SYSCALL.match(os.pread(syscall, _READ_BYTES, 0))
 
@@ -279,19 +280,6 @@ def _has_open(pid: int, pipe: str, *, every_thread: bool) -> bool:
     return False
 
 
-def _read(path: str) -> bytes:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        return os.read(descriptor, _READ_BYTES)
-    finally:
-        os.close(descriptor)
-
-
 def _stat(pid: int) -> _Stat:
-    return _parsed(_read(f"/proc/{pid}/stat"))
-
-
-def _parsed(stat: bytes) -> _Stat:
-    # The name of the process comes before the last parenthesis, and may hold anything.
-    fields = stat.rpartition(b")")[2].split()
+    fields = stat_fields(pid)
     return _Stat(fields[0], int(fields[1]), fields[19])

@@ -101,15 +101,15 @@ class Cgroup:
 
     def enter(self) -> bool:
         """Move the calling process, and everything it starts from now on, into the cgroup."""
-        return _write(f"{self._path}/cgroup.procs", b"0")
+        return write(f"{self._path}/cgroup.procs", b"0")
 
     def leave(self) -> bool:
         """Move the calling process out. The processes that it started stay."""
-        return _write(f"{self._parent}/cgroup.procs", b"0")
+        return write(f"{self._parent}/cgroup.procs", b"0")
 
     def kill(self) -> None:
         """SIGKILL everything in the cgroup."""
-        _write(f"{self._path}/cgroup.kill", b"1")
+        write(f"{self._path}/cgroup.kill", b"1")
 
     def remove(self) -> bool:
         """Remove the directory; return False while a process is in it."""
@@ -130,7 +130,8 @@ def remove(path: str) -> bool:
     return not os.path.exists(path)
 
 
-def _write(path: str, content: bytes) -> bool:
+def write(path: str | bytes, content: bytes) -> bool:
+    """Write to a file of a cgroup; return False on failure."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     except OSError:

@@ -19,6 +19,8 @@ import signal
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, NoReturn
 
+from shelld.keeper.cgroup import write
+
 _READ_BYTES: Final = 4_096
 # Set these signals to their defaults: an ignored signal stays ignored after execve(2). The list has
 # every signal, because posix_spawn(3) would ask the system about each missing one.
@@ -127,7 +129,9 @@ def _become(program: Program, restrictions: Restrictions, pipe: int) -> NoReturn
     try:
         signal.set_wakeup_fd(-1)
         refused = [
-            b"%d" % index for index, cgroup in enumerate(restrictions.cgroups) if not _enter(cgroup)
+            b"%d" % index
+            for index, cgroup in enumerate(restrictions.cgroups)
+            if not write(cgroup + b"/cgroup.procs", b"0")
         ]
         if refused:
             os.write(pipe, b" ".join((_REFUSED, *refused)) + b"\n")
@@ -157,18 +161,6 @@ def _set_up_descriptors(program: Program) -> None:
             os.dup2(terminal, 0)
         else:
             os.dup2(descriptor, target)
-
-
-def _enter(cgroup: bytes) -> bool:
-    """Move this process into a cgroup; return False on failure."""
-    with contextlib.suppress(OSError):
-        procs = os.open(cgroup + b"/cgroup.procs", os.O_WRONLY | os.O_CLOEXEC)
-        try:
-            os.write(procs, b"0")
-        finally:
-            os.close(procs)
-        return True
-    return False
 
 
 def _lower(limit: int, value: int) -> None:

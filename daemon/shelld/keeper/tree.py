@@ -134,8 +134,13 @@ def read_file(path: str) -> bytes:
 
 def stat_fields(pid: int) -> list[bytes]:
     """Return the fields of /proc/PID/stat from the third on, which is the state. Raises OSError."""
+    return fields_of(read_file(f"/proc/{pid}/stat"))
+
+
+def fields_of(stat: bytes) -> list[bytes]:
+    """Return the same fields, from the content of the file."""
     # The name is in parentheses and may contain anything; the last parenthesis ends it.
-    return read_file(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+    return stat.rpartition(b")")[2].split()
 
 
 def look(pid: int) -> ProcessInfo:

@@ -23,7 +23,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Final, Literal, NamedTuple
 
-from shelld.keeper.cgroup import PREFIX, is_delegated, remove, remove_stale
+from shelld.keeper.cgroup import PREFIX, is_delegated, remove, remove_stale, write
 from shelld.keeper.own_cgroups import OwnCgroup, own_cgroups
 
 Kind = Literal["memory", "pids"]
@@ -101,7 +101,7 @@ def _enable(kind: Kind, directory: str) -> bool:
     """Let the cgroups below a directory have a controller of cgroup v2."""
     control = f"{directory}/cgroup.subtree_control"
     # The kernel refuses this while a process is in the directory.
-    return kind in _read(control).split() or _write(control, f"+{kind}")
+    return kind in _read(control).split() or write(control, f"+{kind}".encode())
 
 
 class CommandCgroups:
@@ -120,7 +120,7 @@ class CommandCgroups:
                 os.mkdir(path)
         if "memory" in self._paths and session.is_v2("memory"):
             # The kernel kills the whole command at once.
-            _write(f"{self._paths['memory']}/memory.oom.group", "1")
+            write(f"{self._paths['memory']}/memory.oom.group", b"1")
         self.begin()
 
     def begin(self) -> None:
@@ -195,13 +195,13 @@ class SessionCgroups:
                 os.mkdir(path)
         except OSError:
             return False
-        is_limited = _write(f"{path}/{files.limit}", str(limit))
+        is_limited = write(f"{path}/{files.limit}", b"%d" % limit)
         switch = f"{path}/{files.switch}"
         if files.switch and os.path.exists(switch):
             # Before Linux 5.11, a limit may not apply to the cgroups below.
-            is_limited &= _write(switch, "1")
+            is_limited &= write(switch, b"1")
         for name, value in files.more.items():
-            _write(f"{path}/{name}", value or str(limit))
+            write(f"{path}/{name}", (value or str(limit)).encode())
         if is_limited and self.is_v2(kind):
             is_limited = _enable(kind, path)
         if not is_limited and is_new:
@@ -225,7 +225,7 @@ class SessionCgroups:
     def make_room(self, count: int) -> None:
         """Allow so many processes above the limit."""
         if "pids" in self.paths:
-            _write(f"{self.paths['pids']}/{_PIDS.limit}", str(self._limits["pids"] + count))
+            write(f"{self.paths['pids']}/{_PIDS.limit}", b"%d" % (self._limits["pids"] + count))
 
     def remove(self) -> bool:
         """Remove the directories; return False while a process is in one of them."""
@@ -292,17 +292,3 @@ def _read(path: str) -> str:
             return file.read()
     except OSError:
         return ""
-
-
-def _write(path: str, content: str) -> bool:
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        os.write(descriptor, content.encode())
-    except OSError:
-        return False
-    finally:
-        os.close(descriptor)
-    return True

@@ -34,6 +34,7 @@ from typing import Final, NamedTuple
 
 from shelld.keeper.channel import write_all
 from shelld.keeper.start import Restrictions
+from shelld.keeper.tree import fields_of
 from shelld.sessions.differences import goes_elsewhere
 from shelld.sessions.prelude import last_lines, startable, waiting_prelude
 from shelld.sessions.session import Session
@@ -70,7 +71,7 @@ def arguments_address(stat: bytes) -> int | None:
     early would confuse it. The kernel sets the end of the environment last, so the arguments can be
     overwritten once this end is set.
     """
-    fields = stat.rpartition(b")")[2].split()
+    fields = fields_of(stat)
     return int(fields[_ARG_START]) if int(fields[_ENV_END]) else None
 
 
