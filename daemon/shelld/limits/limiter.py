@@ -1,4 +1,4 @@
-"""Puts commands under the limits of their sessions, and watches what no kernel limits.
+"""Puts commands under the limits of their sessions, and watches them where no cgroup does.
 
 Owns the cgroups of all sessions, and the only task that looks at limited commands. Without such
 commands, nothing runs here.

@@ -46,10 +46,10 @@ async def configure_session(
 
 
 def _tightened(default: ResourceLimits, given: ResourceLimits) -> ResourceLimits:
-    """Return the default limits with those that a client gives in their place.
+    """Return the limits of a session: those that a client gives, and the defaults for the rest.
 
-    Raises `RpcError` (invalid_params) if one of these is higher: the limits of the daemon's options
-    hold for every session.
+    Raises `RpcError` (invalid_params) if a given limit is higher than the default. The limits of
+    the daemon's options hold for every session.
     """
     maxima = asdict(default)
     changes = {name: limit for name, limit in asdict(given).items() if limit is not None}

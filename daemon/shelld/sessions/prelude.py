@@ -45,7 +45,7 @@ _WITHHELD: Final[tuple[bytes, ...]] = (*_STARTUP, b"POSIXLY_CORRECT")
 
 
 def startable(env: dict[bytes, bytes]) -> tuple[dict[bytes, bytes], dict[bytes, bytes]]:
-    """Split `env` into the entries with which bash starts and those that its prelude sets."""
+    """Return the part of `env` with which bash starts, and the part that its prelude sets."""
     entries = env.copy()
     withheld = {name: entries.pop(name) for name in _WITHHELD if name in env}
     return entries, withheld
