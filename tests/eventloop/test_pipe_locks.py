@@ -35,6 +35,12 @@ os.write(1, b"begin;")
 while os.splice(ours.fileno(), 1, 65536):
     pass
 """
+# Moves from a socket to stdout, but nothing comes.
+SILENT = """
+import os, socket
+ours, theirs = socket.socketpair()
+os.splice(ours.fileno(), 1, 65536)
+"""
 # Moves from stdin to a socket, which is full until the gate opens.
 TO_SOCKET = """
 import os, socket, sys, threading
@@ -181,6 +187,20 @@ def test_held_stdin_can_be_closed(daemon: RawDaemon, tmp_path: Path, gates: list
     # Closing it is the first call on it since the program holds it.
     bash_id = start(daemon, TO_SOCKET, tmp_path, open_stdin=True, stdin="first;")
     assert daemon.call("write_stdin", {"bash_id": bash_id, "eof": True})["isRunning"]
+    assert daemon.bash("echo meanwhile")["stdout"] == "meanwhile\n"
+
+
+def test_leftover_that_holds_the_stdout_of_an_ended_command_stops_no_daemon(
+    daemon: RawDaemon, tmp_path: Path
+) -> None:
+    (tmp_path / "program.py").write_text(SILENT)
+    # Bash ends once the program is in splice(2). Then the daemon closes its own write end of the
+    # pipe. That takes the lock, because nobody else has this write end: bash has opened another.
+    in_splice = "read -r number _ < /proc/$!/syscall && [[ $number == 275 || $number == 76 ]]"
+    start = f"exec > /proc/self/fd/1; {sys.executable} {tmp_path}/program.py &"
+    command = f"{start} until {in_splice}; do :; done"
+    result = daemon.bash(command)
+    assert (result["exitCode"], len(result["leftover"])) == (0, 1)
     assert daemon.bash("echo meanwhile")["stdout"] == "meanwhile\n"
 
 
