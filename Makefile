@@ -12,7 +12,7 @@ SCRIPTS := $(wildcard daemon/shelld/*/*.bash) .ci/run
 CLIENTS := tests/third_party/node_modules/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo clients docs exchanges picture sync package test quick test-long check lint fix types bench bench-peers bench-parts \
+.PHONY: help demo clients docs exchanges picture sync package test test-slow quick test-long check lint fix types bench bench-peers bench-parts \
 	soak fuzz faults mutants clean
 
 help: ## Show this list
@@ -62,8 +62,11 @@ export PYTHONDONTWRITEBYTECODE :=
 # What pytest runs: everything, or a path (T=tests/guard, T=tests/e2e/test_bash.py::test_name).
 T ?=
 
-test: $(READY) ## Run all tests, or those of a path: make test T=tests/guard
-	$(BIN)/python -m pytest $(if $(T),$(T),-n $(WORKERS) --dist worksteal)
+test: $(READY) ## Run the tests, or all tests of a path: make test T=tests/guard
+	$(BIN)/python -m pytest $(if $(T),-m 'not long' $(T),-n $(WORKERS) --dist worksteal)
+
+test-slow: $(READY) ## Run the tests that take seconds each
+	$(BIN)/python -m pytest -m 'slow and not long' -n $(WORKERS) --dist worksteal
 
 # Rooms to check. By default, those in which files differ from the last commit.
 ROOM ?=
@@ -106,7 +109,7 @@ types: $(READY) ## Check types with mypy and pyright
 	$(BIN)/mypy
 	$(BIN)/pyright
 
-check: lint types test ## Lint, types and tests: what a change must pass
+check: lint types test test-slow ## Lint, types and tests: what a change must pass
 
 bench: $(READY) ## Compare shelld with subprocess, asyncio and anyio
 	PYTHONPATH=benchmarks $(BIN)/python -m compare --output build/benchmarks.json

@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 BENCHMARKS = ROOT / "benchmarks"
 
@@ -29,6 +31,7 @@ def test_documents_and_plot_show_the_measured_figures() -> None:
     assert (checked.returncode, checked.stderr) == (0, "")
 
 
+@pytest.mark.slow
 def test_every_contestant_has_a_figure_or_reason(tmp_path: Path) -> None:
     file = tmp_path / "new" / "results.json"
     figures = ("ping", "apart", "crash_left", "forgotten")
@@ -50,6 +53,7 @@ def test_every_contestant_has_a_figure_or_reason(tmp_path: Path) -> None:
         assert all(medians.values())
 
 
+@pytest.mark.slow
 def test_every_contestant_with_terminals_has_a_figure_or_reason(tmp_path: Path) -> None:
     file = tmp_path / "results.json"
     figures = ("tty_start", "tty_answer", "tty_output", "tty_screen")
@@ -66,6 +70,7 @@ def test_every_contestant_with_terminals_has_a_figure_or_reason(tmp_path: Path) 
         assert all(("median" in cell) != ("why" in cell) for cell in row.values())
 
 
+@pytest.mark.slow
 def test_new_rows_join_those_of_the_file(tmp_path: Path) -> None:
     file = tmp_path / "results.json"
     for figure in ("ping", "tty_start"):

@@ -49,6 +49,7 @@ BLOCKS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("language", "text"), BLOCKS)
 def test_every_code_block_runs(language: str, text: str) -> None:
     if '"vim ' in text and shutil.which("vim") is None:

@@ -166,6 +166,7 @@ async def test_a_stopped_daemon_is_ended(spawn: Spawn, impatient: None) -> None:
     assert not is_alive(pid)
 
 
+@pytest.mark.slow
 async def test_an_answer_of_200_megabytes_arrives(spawn: Spawn) -> None:
     script = """
 import os, sys

@@ -63,6 +63,7 @@ async def all_of(work: Awaitable[None]) -> None:
     await work
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
 async def test_scope_cancelled_at_every_wait_ends_daemon(anyio_backend: str) -> None:
     step, was_cancelled = 0, True
@@ -78,6 +79,7 @@ async def test_scope_cancelled_at_every_wait_ends_daemon(anyio_backend: str) -> 
     assert step > 4
 
 
+@pytest.mark.slow
 def test_task_cancelled_at_every_wait_ends_daemon() -> None:
     async def cancelled_at(step: int, pids: list[int]) -> bool:
         task: asyncio.Task[None]

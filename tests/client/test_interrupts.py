@@ -76,6 +76,7 @@ def bash(client: Client, size: int) -> None:
         client.bash("true", stdin="x" * size)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [10, 10_000])
 def test_a_call_can_be_interrupted_at_every_step(size: int) -> None:
     with Client.spawn(peer(ANSWERING)) as client:
@@ -88,6 +89,7 @@ def test_a_call_can_be_interrupted_at_every_step(size: int) -> None:
         assert step > 100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", range(1, 12))
 def test_entering_can_be_interrupted_at_every_step(first: int) -> None:
     def enter() -> None:
@@ -142,6 +144,7 @@ async def test_interrupt_at_every_step_of_sending_cancels(anyio_backend: str, si
         assert step > 100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [10, 100_000])
 def test_trio_interrupts_reach_the_main_task(size: int) -> None:
     async def main() -> int:
@@ -274,6 +277,7 @@ def is_interrupted(client: Client, what: str, step: int, *, is_left: bool) -> bo
     return interrupted_at(step, partial(block.__exit__, None, None, None))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_left", [False, True])
 @pytest.mark.parametrize("what", ["events", "start", "stream"])
 def test_interrupted_blocks_leave_nothing(what: str, is_left: bool) -> None:
@@ -292,6 +296,7 @@ def test_interrupted_blocks_leave_nothing(what: str, is_left: bool) -> None:
                 stack.enter_context(client.events())
 
 
+@pytest.mark.slow
 def test_interrupted_continuation_ends_with_the_block_that_began_it() -> None:
     with Client.spawn() as client:
         step, was_interrupted = 1, True
@@ -309,6 +314,7 @@ def test_interrupted_continuation_ends_with_the_block_that_began_it() -> None:
                 stack.enter_context(client.events())
 
 
+@pytest.mark.slow
 def test_refused_nested_iteration_ends_the_interrupted_one() -> None:
     with Client.spawn() as client:
         refusals, step, was_within = 0, 1, True

@@ -20,6 +20,7 @@ from support import Gate
 LIMIT = 2_000
 
 
+@pytest.mark.slow
 async def test_a_message_over_the_limit_is_not_sent(spawn: Spawn) -> None:
     # This peer ends at the first line that it receives.
     async with spawn(peer("read -r; exit 1")) as shell:
@@ -30,6 +31,7 @@ async def test_a_message_over_the_limit_is_not_sent(spawn: Spawn) -> None:
             await shell.call_tool("Bash", {"command": "x" * 70_000_000})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_told", [True, False], ids=["known", "unknown"])
 async def test_oversized_message_leaves_other_calls(
     spawn: Spawn, tmp_path: Path, is_told: bool
@@ -56,6 +58,7 @@ async def test_oversized_message_leaves_other_calls(
     assert outputs == ["made it\n"]
 
 
+@pytest.mark.slow
 async def test_higher_daemon_limit_allows_larger_messages(spawn: Spawn) -> None:
     size = DEFAULT_MAX_MESSAGE_BYTES + 1
     async with spawn(args=[f"--max-message-bytes={size * 2}"]) as shell:

@@ -45,6 +45,7 @@ class Interloper:
         return self
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("size", "every"),
     [
@@ -84,6 +85,7 @@ def begin(client: Client, kind: str) -> Any:
     return client.events(bash_id=client.bash("echo out", run_in_background=True).bash_id)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["events", "job", "stream"])
 @pytest.mark.parametrize("every", [7, pytest.param(1, marks=pytest.mark.long)])
 def test_nested_iteration_takes_an_item_or_raises_at_every_step(kind: str, every: int) -> None:
@@ -351,6 +353,7 @@ del generator
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["", "del cycle", "import gc; del cycle; gc.collect()"])
 def test_a_program_that_abandons_a_generator_ends(end: str) -> None:
     program = subprocess.run(  # noqa: PLW1510

@@ -93,6 +93,7 @@ async def test_answer_of_wrong_shape_is_protocol_error(spawn: Spawn) -> None:
         await enter(spawn, f"read -r; echo '{answer}'; cat > /dev/null")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "banner",
     [

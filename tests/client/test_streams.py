@@ -95,6 +95,7 @@ async def test_stream_of_a_timeout_has_the_output_first(spawn: Spawn) -> None:
         assert caught.value.result is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_skipped", [False, True])
 async def test_stream_of_a_stopping_daemon_has_the_output_first(
     spawn: Spawn, monkeypatch: pytest.MonkeyPatch, is_skipped: bool
@@ -172,6 +173,7 @@ def can_ping(shell: Client) -> bool:
     return True
 
 
+@pytest.mark.slow
 async def test_stream_fills_what_was_skipped(spawn: Spawn, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shelld_client.mailbox.MAX_HELD_CHARACTERS", 100_000)
     async with spawn() as shell:
@@ -185,6 +187,7 @@ async def test_stream_fills_what_was_skipped(spawn: Spawn, monkeypatch: pytest.M
         assert text_of(items) == expected
 
 
+@pytest.mark.slow
 async def test_several_readers_of_a_stream_get_each_item_once(
     spawn: Spawn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -293,6 +296,7 @@ async def test_stream_counts_a_skipped_part_of_a_character(
         await shell.kill_shell(result.bash_id)
 
 
+@pytest.mark.slow
 async def test_stream_goes_on_when_its_shell_is_forgotten(
     spawn: Spawn, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,6 +25,7 @@ def closed(tmp_path: Path) -> Iterator[Path]:
     directory.chmod(0o700)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", ["subreaper", "process-group"])
 @pytest.mark.parametrize("closed_later", [False, True])
 def test_commands_run_in_closed_directory(

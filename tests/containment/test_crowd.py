@@ -51,6 +51,7 @@ def limited() -> Iterator[Path]:
     cgroup.rmdir()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", ["subreaper", "cgroup"])
 @pytest.mark.parametrize("end", ["kill", "runner", "input"])
 def test_a_fork_bomb_delays_nobody_and_is_killed(limited: Path, mechanism: str, end: str) -> None:
@@ -79,6 +80,7 @@ def test_a_fork_bomb_delays_nobody_and_is_killed(limited: Path, mechanism: str, 
         assert not (limited / "cgroup.procs").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", ["subreaper", "cgroup"])
 def test_killed_daemon_ends_fifty_shells_of_all_shapes(tmp_path: Path, mechanism: str) -> None:
     if not Cgroup.is_possible():

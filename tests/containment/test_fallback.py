@@ -49,6 +49,7 @@ def test_command_runs_and_has_an_outcome(daemon: RawDaemon) -> None:
     assert daemon.bash("kill -TERM $$")["signal"] == "SIGTERM"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     [
@@ -153,6 +154,7 @@ def test_traced_runner_does_not_stop_a_kill(daemon: RawDaemon) -> None:
             os.kill(left, signal.SIGKILL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["kill", "input"])
 @pytest.mark.parametrize("keeper_is", ["gone", "replaced", "stopped"])
 def test_a_stopped_runner_without_a_keeper_leaves_nothing(

@@ -187,6 +187,7 @@ def stop(pid: int) -> None:
     wait_for(lambda: state_of(pid) == "T", f"the stop of {pid}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keeper_ends", ["after-the-daemon", "long-before", "just-before"])
 def test_stopped_helpers_of_a_killed_daemon_leave_nothing(mechanism: str, keeper_ends: str) -> None:
     daemon = RawDaemon("--containment", mechanism, "--spare-shells", "0")
@@ -237,6 +238,7 @@ def test_a_frozen_runner_does_not_stop_a_kill(daemon: RawDaemon, freezer: Freeze
     wait_for(lambda: daemon.call("list_shells")["shells"][0]["leftover"] == [], "an empty list")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("background", "kind"),
     [(True, "spawn_failed"), (False, "timeout")],
@@ -258,6 +260,7 @@ def test_silent_runner_is_given_up(
     wait_for(lambda: not is_alive(runner), "the end of the runner")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["kill", "kill-without-keeper", "input", "daemon"])
 def test_runner_traced_by_its_command_leaves_nothing(daemon: RawDaemon, end: str) -> None:
     bash_id, family = start_tracer(daemon)
@@ -282,6 +285,7 @@ def test_runner_traced_by_its_command_leaves_nothing(daemon: RawDaemon, end: str
         kill_all([pid for pid in family if is_alive(pid)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", ["subreaper", "process-group"])
 def test_keeper_traced_by_a_command_is_replaced(mechanism: str) -> None:
     with raw_daemon("--containment", mechanism, command=HASTY_DAEMON) as daemon:

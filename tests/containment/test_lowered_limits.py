@@ -156,6 +156,7 @@ SPOILING = {
 LOOK_AT_LIMITS = "ulimit -a; nice; chrt -p $$ | cut -d: -f2; touch written"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spares", ["0", "4"])
 @pytest.mark.parametrize("spoil", SPOILING.values(), ids=SPOILING)
 def test_runner_changes_do_not_reach_later_commands(
@@ -196,6 +197,7 @@ trap '' TERM HUP; setsid sleep 300 & sleep 300
 """
 
 
+@pytest.mark.slow
 @MECHANISMS
 @pytest.mark.parametrize("limit", ["nofile=0:", "nofile=5:", "as=4096:"])
 def test_processes_end_despite_limits_on_runner_and_keeper(mechanism: str, limit: str) -> None:

@@ -250,6 +250,7 @@ ENDINGS_OF_A_COMMAND: list[Callable[[Scene], None]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("shape", "mechanism", "end"), scenes(ENDINGS_OF_A_COMMAND))
 def test_nothing_is_left_of_a_command(scene: Scene, end: Callable[[Scene], None]) -> None:
     if end is end_by_kill_of_leftovers and not scene.shape.waits:

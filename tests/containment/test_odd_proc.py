@@ -133,6 +133,7 @@ def has_no_leftover(daemon: RawDaemon) -> bool:
     return not daemon.call("list_shells")["shells"][0]["leftover"]
 
 
+@pytest.mark.slow
 def test_a_hidden_process_is_killed_or_named(
     unprivileged: dict[str, Any], foreign: Foreign, proc_option: str, open_directory: Path
 ) -> None:
@@ -160,6 +161,7 @@ def test_a_hidden_process_is_followed_without_subreapers(
         wait_for(lambda: has_no_leftover(daemon), "an empty list")
 
 
+@pytest.mark.slow
 def test_hidden_process_of_killed_runner_is_named(
     unprivileged: dict[str, Any], foreign: Foreign, proc_option: str
 ) -> None:
@@ -183,6 +185,7 @@ def test_hidden_process_of_killed_runner_is_named(
 # -- processes that look dead -------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", ["cgroup", "subreaper", "process-group"])
 def test_a_process_without_its_first_thread_is_killed(tmp_path: Path, mechanism: str) -> None:
     pid_file = tmp_path / "pid"
@@ -200,6 +203,7 @@ def test_a_process_without_its_first_thread_is_killed(tmp_path: Path, mechanism:
                 os.kill(pid, signal.SIGKILL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", ["cgroup", "subreaper", "process-group"])
 def test_process_without_first_thread_ends_with_daemon(tmp_path: Path, mechanism: str) -> None:
     pid_file = tmp_path / "pid"

@@ -119,6 +119,7 @@ def test_two_kills_and_a_read_agree_at_the_end(daemon: RawDaemon, count: int) ->
             assert all(result.get("survivors", []) == [] for result in results)
 
 
+@pytest.mark.slow
 @rounds(200, 10_000)
 def test_input_resize_kill_and_exit_agree(daemon: RawDaemon, count: int) -> None:
     chance = random.Random(count)
@@ -182,6 +183,7 @@ def test_start_is_either_cancelled_or_completed(daemon: RawDaemon, count: int) -
     assert daemon.call("server_info")["counters"]["shellsRunning"] == 0
 
 
+@pytest.mark.slow
 @rounds(100, 10_000)
 def test_simultaneous_timeout_kill_and_exit_agree(daemon: RawDaemon, count: int) -> None:
     chance = random.Random(count)

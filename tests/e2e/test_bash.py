@@ -441,6 +441,7 @@ def test_cwd_that_cannot_be_used_is_spawn_failed(
     assert new_daemon.call("list_shells")["shells"] == []
 
 
+@pytest.mark.slow
 def test_bash_removed_after_the_start_is_spawn_failed(tmp_path: Path) -> None:
     bash = tmp_path / "bash"
     bash.symlink_to("/bin/bash")

@@ -166,6 +166,7 @@ def test_explain_refuses_bad_arguments(
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", SHOWING, ids=" ".join)
 @pytest.mark.parametrize(
     ("redirection", "reason"), [(">&-", "it is closed"), (">/dev/full", "No space left on device")]

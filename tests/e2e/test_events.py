@@ -407,6 +407,7 @@ def test_subscriptions_are_limited(events: RawDaemon) -> None:
     assert len([next_event(events) for _ in range(256)]) == 256
 
 
+@pytest.mark.slow
 def test_ended_subscriptions_do_not_count(events: RawDaemon) -> None:
     for _ in range(300):
         events.bash("true", notify=["exit"])
@@ -447,6 +448,7 @@ def test_nothing_follows_the_end_of_a_subscription(events: RawDaemon) -> None:
 # -- order ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_many_commands_end_once_each_and_in_order() -> None:
     with raw_daemon("--max-shells", "400") as events:
         run_many_commands(events)

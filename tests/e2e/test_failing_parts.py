@@ -34,6 +34,7 @@ def broken_daemon(function: str) -> list[str]:
     return [sys.executable, "-c", _BROKEN, function]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "function",
     [

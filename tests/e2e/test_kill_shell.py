@@ -192,6 +192,7 @@ def test_unknown_shell_is_an_error() -> None:
         assert daemon.fail("kill_shell", {"shell_id": "../../x"})["data"]["expired"] is False
 
 
+@pytest.mark.slow
 def test_hundreds_of_shells_start_and_end_together() -> None:
     # These are more requests than the keeper takes at a time, and the shells need more files than
     # the usual limit allows.

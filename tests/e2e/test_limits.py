@@ -7,6 +7,8 @@ import resource
 import signal
 from pathlib import Path
 
+import pytest
+
 from support import Gate, RawDaemon, children, is_alive, raw_daemon, wait_for
 
 
@@ -82,6 +84,7 @@ def test_oldest_output_goes_first_at_the_total_limit() -> None:
         assert [read(bash_id) for bash_id in ids[-2:]] == [(300_000, 0)] * 2
 
 
+@pytest.mark.slow
 def test_shells_exceed_usual_file_limit(tmp_path: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))

@@ -32,6 +32,7 @@ def command_in(configuration: Any) -> list[str]:
     return cast("list[str]", command) if isinstance(command, list) else [command, *server["args"]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("host", [None, *HOSTS])
 def test_printed_configuration_starts_a_daemon_anywhere(host: str | None, tmp_path: Path) -> None:
     ended = mcp_config(*([] if host is None else [host]), "--", "--guard", "off", cwd=tmp_path)

@@ -526,6 +526,7 @@ def test_too_many_tasks_are_not_listened_to(eager: TaskHost) -> None:
 # -- the end of the daemon --------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["eof", "signal"])
 def test_the_end_of_the_daemon_ends_tasks_and_listeners(end: str) -> None:
     with raw_daemon("--task-after", "0") as daemon:

@@ -60,6 +60,7 @@ def test_no_free_terminal_is_a_shortage(daemon: RawDaemon, tmp_path: Path) -> No
     two.until("still here\r\nstill here\r\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "daemon",
     ["mount -t tmpfs none /dev/pts", NAMELESS, LOCKED, FOREIGN],

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
@@ -99,6 +100,7 @@ TestConversation = Conversation.TestCase
 TestConversation.settings = settings(max_examples=8, stateful_step_count=25)
 
 
+@pytest.mark.slow
 def test_short_soak_answers_all_and_leaves_nothing() -> None:
     samples = run(600, 7, every=200, say=lambda _line: None)
     assert samples[-1].files == samples[0].files

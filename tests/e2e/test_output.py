@@ -19,6 +19,7 @@ def resident_bytes(pid: int) -> int:
     raise AssertionError
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("max_bytes", [1_000_000, 16_777_216])
 def test_kept_bytes_equal_written_bytes(max_bytes: int) -> None:
     total = 40_000_000
@@ -201,6 +202,7 @@ def test_the_answer_names_the_engine_that_filtered(
     assert "filterEngine" not in read(daemon, bash_id)
 
 
+@pytest.mark.slow
 def test_exploding_pattern_consumes_and_delays_nothing(new_daemon: RawDaemon) -> None:
     bash_id = new_daemon.background("printf 'a%.0s' {1..60}; echo '!'; sleep 300")
     wait_for(lambda: new_daemon.call("list_shells")["shells"][0]["unreadBytes"] == 62, "the output")

@@ -18,6 +18,7 @@ RECORDINGS = sorted((Path(__file__).parent / "recordings").glob("*.jsonl"))
 DISCOVERED = ',"extensions":{"io.modelcontextprotocol/tasks":{}}'
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.stem)
 def test_host_that_never_asked_gets_not_one_byte_more(path: Path, tmp_path: Path) -> None:
     (tmp_path / "script").write_text("echo first; echo second >&2; exit 3\n")

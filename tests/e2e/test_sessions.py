@@ -463,6 +463,7 @@ def test_sessions_remember_in_posix_mode_too() -> None:
         assert daemon.call("get_session")["env"] == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stack_kib", [256, 1024, 8192])
 def test_large_states_fit_any_stack_limit(stack_kib: int) -> None:
     limited = ("bash", "-c", f'ulimit -Ss {stack_kib}; exec "$@"', "-")
@@ -493,6 +494,7 @@ def test_limit_on_file_size_forbids_no_command_under_ssh(tmp_path: Path) -> None
         assert out(daemon, "echo hi", session=None) == "hi\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spares", ["0", "4"])
 @pytest.mark.parametrize("name", ["SSH_CLIENT", "SSH2_CLIENT", "POSIX_PEDANTIC"])
 def test_sessions_work_as_under_ssh(tmp_path: Path, name: str, spares: str) -> None:

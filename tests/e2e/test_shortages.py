@@ -116,6 +116,7 @@ def test_many_commands_with_few_files_are_answered() -> None:
         assert len(daemon.call("list_tools")["tools"]) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("framing", ["lines", "content-length"])
 def test_message_without_memory_is_skipped(framing: str) -> None:
     with raw_daemon() as daemon:
@@ -143,6 +144,7 @@ def test_message_without_memory_is_skipped(framing: str) -> None:
         assert children(daemon.pid)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "member",
     [

@@ -417,6 +417,7 @@ def test_a_log_that_nobody_reads_is_refused(option: str, tmp_path: Path) -> None
     assert ended.stderr.startswith(f"shelld: cannot write the {what}: ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("option", ["--log-file", "--audit-log"])
 def test_full_log_stops_nothing(option: str, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "log")
@@ -480,6 +481,7 @@ def test_streams_of_the_wrong_direction_are_refused(redirections: str) -> None:
     assert ended.stderr == "shelld: stdin must be readable, and stdout writable\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_signals_during_shutdown_leave_exit_code_zero(number: signal.Signals) -> None:
     for _ in range(5):
@@ -500,6 +502,7 @@ def test_two_daemons_never_see_each_others_shells() -> None:
         assert one.call("bash_output", {"bash_id": bash_id})["isRunning"] is True
 
 
+@pytest.mark.slow
 def test_starts_and_ends_leave_no_files_behind() -> None:
     before = set(os.listdir("/tmp"))
     for _ in range(5):
@@ -569,6 +572,7 @@ def test_daemon_that_cannot_read_says_so() -> None:
     assert daemon.stderr.endswith(b"shelld: cannot read requests from stdin: an unexpected error\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("in_background", [False, True])
 @pytest.mark.parametrize(
     ("way", "count"), [("SIGTERM", 1), ("end of input", 1), ("kill_shell twice", 2)]

@@ -109,6 +109,7 @@ def test_journal_for_a_slow_client_skips_text_but_no_event(
     assert any(each["method"] == "output" and each["skipped"] for each in again)
 
 
+@pytest.mark.slow
 def test_slow_client_gets_no_more_screens(impatient: RawDaemon, tmp_path: Path) -> None:
     pytest.importorskip("avt")
     subscribe(impatient, "screen", "exit", interval_ms=0)

@@ -79,6 +79,7 @@ def test_differing_call_gets_a_new_bash(
     assert used(daemon) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["-x echo hi", "--", "-", "+x", "-ic true"])
 def test_command_that_bash_takes_as_options_gets_a_new_bash(
     daemon: RawDaemon, command: str
@@ -200,6 +201,7 @@ def reading_spare(daemon: RawDaemon) -> int:
     return waiting
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("descriptors", [3, 4, 5, 6])
 def test_spare_shell_short_of_descriptors_keeps_state(daemon: RawDaemon, descriptors: int) -> None:
     daemon.bash("set -e")
@@ -243,6 +245,7 @@ def open_waiting(daemon: RawDaemon) -> int:
             return os.pidfd_open(daemon.wait_for_spare())
 
 
+@pytest.mark.slow
 def test_dying_spare_shell_costs_at_most_its_command(
     daemon: RawDaemon,
 ) -> None:
@@ -340,6 +343,7 @@ def test_spare_shells_stay_within_the_limit(limit: int) -> None:
         assert used(daemon) == limit
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("before", "after", "shown", "uses"),
     [
@@ -403,6 +407,7 @@ def telling(number: int) -> str:
     return f"echo {number + 1}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [counting, telling])
 def test_hundreds_of_commands_run_in_order(
     daemon: RawDaemon, command: Callable[[int], str]
@@ -441,6 +446,7 @@ def test_state_shows_no_trace_of_spare_shells(daemon: RawDaemon) -> None:
     assert shown == expected
 
 
+@pytest.mark.slow
 def test_commands_find_their_state_on_busy_machine(daemon: RawDaemon) -> None:
     for _ in range(6):
         daemon.background("while :; do :; done", session="busy")

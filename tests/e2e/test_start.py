@@ -152,6 +152,7 @@ UNUSABLE: list[tuple[Callable[[Path], None], str]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("make", "reason"), UNUSABLE)
 def test_unusable_bash_is_refused_at_start(
     make: Callable[[Path], None], reason: str, tmp_path: Path

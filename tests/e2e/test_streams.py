@@ -117,6 +117,7 @@ def test_writes_to_device_files_miss_protocol_stdout() -> None:
         assert result["exitCode"] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [4096, 1 << 16])
 def test_unread_answers_never_stall_a_command(tmp_path: Path, size: int) -> None:
     read, write = os.pipe()
@@ -159,6 +160,7 @@ def test_a_client_that_reads_slowly_gets_everything() -> None:
     os.close(read)
 
 
+@pytest.mark.slow
 def test_descriptors_threads_and_memory_do_not_grow() -> None:
     # Spare shells hold descriptors, and their number varies.
     with raw_daemon("--spare-shells", "0") as daemon:

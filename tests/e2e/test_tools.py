@@ -299,6 +299,7 @@ def test_plugin_tools_load_and_broken_ones_are_reported(plugged: RawDaemon) -> N
     assert stderr.count("are skipped") == 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("way", "metadata"),
     [
@@ -356,6 +357,7 @@ def test_stubborn_tool_cancelled_over_mcp_stays_unanswered(plugged: RawDaemon) -
     assert plugged.receive()["id"] == later
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["itself", "task", "thread"])
 def test_daemon_ends_beside_stubborn_tool(plugged: RawDaemon, what: str) -> None:
     job = plugged.call("bash", {"command": "sleep 60", "run_in_background": True})
@@ -447,6 +449,7 @@ def make():
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("plugin", "names"),
     [

@@ -599,6 +599,7 @@ def assert_taken_by_cat(daemon: RawDaemon, typing: Session) -> None:
 # -- a lot at once ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "content",
     [

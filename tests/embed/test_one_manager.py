@@ -89,6 +89,7 @@ async def test_exception_leaves_the_scope_unchanged() -> None:
             await manager.create_shell("true", "/nonexistent")
 
 
+@pytest.mark.slow
 async def test_shells_have_ended_once_the_scope_is_left() -> None:
     async with ShellManager() as manager:
         shells = [await manager.create_shell("sleep 300", "/") for _ in range(100)]

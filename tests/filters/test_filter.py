@@ -103,6 +103,7 @@ async def test_only_matching_lines_are_returned(
     )
 
 
+@pytest.mark.slow
 async def test_the_backtracking_engine_returns_the_same_lines(filters: Filters) -> None:
     # One test for all cases, so that they share a keeper. Each still has its own helper process.
     for pattern, text, expected in [*CASES, *RE_CASES]:
@@ -216,6 +217,7 @@ def processor_seconds(pid: int) -> float:
 
 
 # One event loop is enough: the limits apply to another process.
+@pytest.mark.slow
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_renewing_extends_the_time_budget(
     filters: Filters, monkeypatch: pytest.MonkeyPatch
@@ -352,6 +354,7 @@ async def test_a_large_pattern_finds_a_long_line(filters: Filters) -> None:
     )
 
 
+@pytest.mark.slow
 async def test_large_pattern_is_compiled_off_the_event_loop(filters: Filters) -> None:
     began = time.thread_time()
     for number in range(900, 908):

@@ -85,6 +85,7 @@ def test_arithmetic_differs_from_a_script(text: str, expected: bool) -> None:
     assert is_arithmetic(text) is expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [

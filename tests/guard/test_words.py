@@ -7,6 +7,7 @@ import shlex
 import subprocess
 from typing import ClassVar
 
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -62,6 +63,7 @@ PIECES = st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=500)
 @given(st.lists(PIECES, min_size=1, max_size=6).map("".join))
 def test_words_are_expanded_as_bash_expands_them(word: str) -> None:

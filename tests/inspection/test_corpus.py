@@ -89,6 +89,7 @@ def others(entries: Iterable[Entry]) -> list[ParameterSet]:
     return [pytest.param(each, id=each.name) for each in entries if not each.is_quick]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_waiting_programs_of_every_system_are_found(daemon: RawDaemon, tmp_path: Path) -> None:
     found = found_in(daemon, QUICK, tmp_path)
@@ -96,6 +97,7 @@ def test_waiting_programs_of_every_system_are_found(daemon: RawDaemon, tmp_path:
     assert {name: found[name] for name in missed} == {}
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_decoys_of_every_system_are_not_flagged(daemon: RawDaemon, tmp_path: Path) -> None:
     assert flagged_in(daemon, QUICK_DECOYS, tmp_path) == {}

@@ -382,6 +382,7 @@ def test_leftover_list_shrinks_as_processes_end(pool: RunnerPool, tmp_path: Path
     run.channel.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 200])
 def test_sigterm_reaches_processes_that_change_parent(pool: RunnerPool, count: int) -> None:
     # Bash dies of the signal, so the sleeps become children of the runner during the signalling.

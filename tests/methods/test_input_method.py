@@ -281,6 +281,7 @@ async def test_queued_input_arrives_after_a_shortage(
         assert output_of(shell).rstrip()[-6:] == b"200000"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("params", [{"open_stdin": True}, {"tty": True}])
 async def test_unwatched_input_does_not_hide_the_end_of_a_command(
     params: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path

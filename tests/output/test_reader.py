@@ -63,6 +63,7 @@ def take(made: StreamReader, *, final: bool = True) -> Read:
 # -- the head ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_steps")
 @given(outputs, st.integers(20, 60), st.booleans())
 def test_rest_begins_where_the_head_was_cut(data: bytes, limit: int, strip: bool) -> None:
@@ -293,6 +294,7 @@ LONG_LINES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", LONG_LINES.values(), ids=LONG_LINES)
 @pytest.mark.parametrize("pattern", [None, "zz"])
 async def test_a_long_line_is_read_in_short_turns(unit: bytes, pattern: str | None) -> None:

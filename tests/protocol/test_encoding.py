@@ -52,6 +52,7 @@ def test_custom_encoder_converts_its_types() -> None:
     assert encode({1j}, msgspec.json.Encoder(enc_hook=str)) == b'["1j"]'
 
 
+@pytest.mark.slow
 def test_shortage_of_memory_is_an_error() -> None:
     done = subprocess.run(
         [sys.executable, "-c", SHORT_OF_MEMORY], capture_output=True, text=True, check=False

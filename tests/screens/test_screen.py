@@ -260,6 +260,7 @@ async def test_number_of_processes_is_limited(
             wait_for(lambda: len(helpers()) <= 2, "the end of the oldest process")
 
 
+@pytest.mark.slow
 async def test_many_looks_at_once_share_the_processes(screens: Screens) -> None:
     terminals = [Terminal(screens) for _ in range(screens_module.MAX_PROCESSES + 8)]
     most = 0

@@ -16,6 +16,8 @@ from installed import node, program
 from screen_user import ScreenUser
 from support import DAEMON_COMMAND, Json, RawDaemon, wait_for
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 # Asks the terminal two questions, and the user one. Each must be answered once.

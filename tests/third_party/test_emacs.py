@@ -9,9 +9,13 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import example_tasks
 from installed import program
 from support import DAEMON_COMMAND
+
+pytestmark = pytest.mark.slow
 
 HERE = Path(__file__).parent
 EXAMPLE = HERE.parents[1] / "examples" / "emacs" / "shelld.el"

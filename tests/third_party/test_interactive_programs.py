@@ -23,6 +23,8 @@ from screen_user import ScreenUser
 from shared_daemon import SharedDaemon
 from support import Json, RawDaemon, wait_for
 
+pytestmark = pytest.mark.slow
+
 
 class Step(NamedTuple):
     """What the screen shows, and what is typed then: a text, or keys as a list."""

@@ -19,6 +19,8 @@ from http_bridge import http_bridge
 from installed import node, npm_package
 from support import RawDaemon
 
+pytestmark = pytest.mark.slow
+
 PLUGIN = Path(__file__).parents[1] / "conformance_plugin"
 CHECK = re.compile(r"\[([\w-]+)\s*\] (SUCCESS|FAILURE|WARNING)")
 COLOUR = re.compile(r"\x1b\[\d+m")

@@ -11,6 +11,8 @@ import pytest
 
 from installed import node, node_environment, npm_package
 
+pytestmark = pytest.mark.slow
+
 SHELLD = [sys.executable, "-P", "-m", "shelld"]
 
 

@@ -17,6 +17,8 @@ from mcp.types import CallToolResult, TextContent
 
 from support import Gate, children, descendants, is_alive, running_below, wait_for
 
+pytestmark = pytest.mark.slow
+
 MODES = ["auto", "legacy", "2026-07-28"]
 COMMAND = ["-W", "error", "-P", "-m", "shelld"]
 

@@ -6,8 +6,12 @@ import json
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from installed import node, npm_package
 from support import DAEMON_COMMAND
+
+pytestmark = pytest.mark.slow
 
 SCRIPT = Path(__file__).with_name("mcp_tasks.mjs")
 

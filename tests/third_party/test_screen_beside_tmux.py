@@ -17,6 +17,8 @@ import pytest
 from shelld.terminals.pty import Size
 from support import RawDaemon, wait_for
 
+pytestmark = pytest.mark.slow
+
 SIZES = [
     Size(24, 80),
     pytest.param(Size(10, 40), marks=pytest.mark.long),

@@ -7,10 +7,14 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import pytest
+
 import example_tasks
 import vscode_example
 from installed import node, node_environment, npm_package
 from support import DAEMON_COMMAND
+
+pytestmark = pytest.mark.slow
 
 SCRIPT = Path(__file__).with_name("vscode_jsonrpc.mjs")
 EXAMPLE_SCRIPT = Path(__file__).with_name("vscode_example.mjs")

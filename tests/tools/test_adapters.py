@@ -48,6 +48,7 @@ def test_the_openai_sdk_takes_the_schemas() -> None:
     assert len(list(adapter.validate_python(schemas("openai")))) == 4
 
 
+@pytest.mark.slow
 def test_the_anthropic_sdk_takes_the_schemas() -> None:
     import anthropic.types  # noqa: PLC0415
 
