@@ -9,7 +9,13 @@ from both_clients import Spawn, spawn_of
 ENDS = pytest.mark.timeout(method="thread")
 
 
-@pytest.fixture(params=[pytest.param(kind, marks=ENDS) for kind in ("sync", "asyncio", "trio")])
+@pytest.fixture(
+    params=[
+        pytest.param("sync", marks=ENDS),
+        pytest.param("asyncio", marks=ENDS),
+        pytest.param("trio", marks=[ENDS, pytest.mark.slow]),
+    ]
+)
 def kind(request: pytest.FixtureRequest) -> str:
     """The client under test: `Client`, or `AsyncClient` on one of its event loops."""
     return str(request.param)

@@ -32,7 +32,7 @@ from shelld_client.transport import Transport
 from support import descendants, is_alive
 
 
-@pytest.fixture(scope="module", params=["asyncio", "trio"])
+@pytest.fixture(scope="module", params=["asyncio", pytest.param("trio", marks=pytest.mark.slow)])
 def anyio_backend(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

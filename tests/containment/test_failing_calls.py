@@ -15,6 +15,8 @@ import pytest
 from shared_daemon import SharedDaemon
 from support import RawDaemon, children, descendants, raw_daemon, running_below, wait_for
 
+pytestmark = pytest.mark.slow
+
 PEER = Path(__file__).parents[1] / "peers" / "failing_keeper.py"
 
 LIMITS = ["EMFILE", "ENFILE", "ENOMEM"]

@@ -15,7 +15,11 @@ Env = dict[str, str | None]
 PATH = os.environ["PATH"]
 
 
-@pytest.fixture(scope="module", params=[0, 4], ids=["without spares", "with spares"])
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(0, marks=pytest.mark.slow), 4],
+    ids=["without spares", "with spares"],
+)
 def daemon(request: pytest.FixtureRequest) -> Iterator[RawDaemon]:
     environment = {"PATH": PATH, "HOME": "/", "TERM": "xterm", "BASE": "base"}
     with raw_daemon("--spare-shells", str(request.param), env=environment) as running:

@@ -16,6 +16,8 @@ import pytest
 from differential import COMMANDS, EXPECTED_DIFFERENCES
 from support import RawDaemon, raw_daemon
 
+pytestmark = pytest.mark.slow
+
 
 class Outcome(NamedTuple):
     stdout: str

@@ -184,6 +184,7 @@ def check(place: Place, changes: list[str], expected: str) -> None:
     assert shown["cwd"] == directory
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_change_is_seen_by_the_next_command(place: Place, change: str) -> None:
     expected = one_bash(place, [change])
@@ -201,6 +202,7 @@ def test_exit_in_function_leaves_no_local_variable(place: Place, command: str) -
 
 
 # The examples are the same each time; the long test tries others.
+@pytest.mark.slow
 @settings(
     max_examples=25,
     derandomize=True,

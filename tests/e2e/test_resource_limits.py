@@ -69,7 +69,7 @@ def command_of(mechanism: str) -> list[str]:
     return DAEMON_COMMAND
 
 
-@pytest.fixture(scope="module", params=["cgroup", "watch"])
+@pytest.fixture(scope="module", params=[pytest.param("cgroup", marks=pytest.mark.slow), "watch"])
 def mechanism(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -162,6 +162,20 @@ def test_command_that_starts_too_many_processes_fails(
     assert outcome(daemon.bash("sleep 0 | sleep 0", session=session)) == ("completed", None)
 
 
+def test_processes_of_several_commands_count_together(daemon: RawDaemon, session: str) -> None:
+    limit(daemon, session, processes=2)
+    # Each command is one process, and starts no other.
+    shells = [daemon.background("exec sleep 300", session=session) for _ in range(5)]
+
+    def ended() -> list[Json]:
+        read = [daemon.call("bash_output", {"bash_id": shell}) for shell in shells]
+        return [each for each in read if not each["isRunning"]]
+
+    wait_for(lambda: len(ended()) >= 3, "the end of the commands above the limit")
+    assert {outcome(each) for each in ended()} == {("killed", "processes")}
+    assert len(ended()) == 3
+
+
 def test_refused_fork_alone_is_no_end() -> None:
     with raw_daemon(command=command_of("cgroup")) as daemon:
         limit(daemon, "main", processes=10)
@@ -173,6 +187,23 @@ def test_refused_fork_alone_is_no_end() -> None:
 
 
 # -- processor time, files --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("limits", [{"cpu_seconds": 1}, {"memory_bytes": 64 * MIB}])
+def test_limit_holds_in_the_grace_of_a_kill(
+    daemon: RawDaemon, session: str, limits: dict[str, int]
+) -> None:
+    limit(daemon, session, **limits)
+    stubborn = (
+        f"exec {PYTHON} 'import signal; signal.pthread_sigmask(signal.SIG_BLOCK, [15]); "
+        "print(1, flush=True); signal.sigwait([15]); taken = bytearray(300 << 20)\n"
+        "while True: pass'"
+    )
+    shell = daemon.background(stubborn, session=session)
+    daemon.call("bash_output", {"bash_id": shell, "wait": 20_000})
+    daemon.call("kill_shell", {"shell_id": shell, "signal": "TERM", "grace": 60_000})
+    read = daemon.call("bash_output", {"bash_id": shell})
+    assert outcome(read) == ("killed", "cpu" if "cpu_seconds" in limits else "memory")
 
 
 @pytest.mark.parametrize(

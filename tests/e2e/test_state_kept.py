@@ -14,7 +14,11 @@ import pytest
 from support import Json, RawDaemon, raw_daemon
 
 
-@pytest.fixture(scope="module", params=[0, 4], ids=["without spares", "with spares"])
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(0, marks=pytest.mark.slow), 4],
+    ids=["without spares", "with spares"],
+)
 def daemon(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[RawDaemon]:

@@ -31,7 +31,9 @@ done
 
 
 # Runs a test of `AsyncClient` once for each event loop.
-ASYNC_ONLY = pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
+ASYNC_ONLY = pytest.mark.parametrize(
+    "anyio_backend", ["asyncio", pytest.param("trio", marks=pytest.mark.slow)]
+)
 
 
 class Shell(Protocol):

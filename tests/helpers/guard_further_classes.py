@@ -8,6 +8,12 @@ CLASSES: dict[str, tuple[str, str]] = {
     "wrapper options": (
         r"""
 sudo -kHn rm -rf /
+env -- A=1 rm -rf /
+eval -- 'rm -rf /'
+builtin eval -- 'rm -rf /'
+source -- /dev/stdin <<< 'rm -rf /'
+echo 'rm -rf /' > x.sh; . -- x.sh
+set -- x rm; shift -- 1; $1 -rf /
 sudo -EHu root -- rm -rf /*
 sudo -nSEp '' rm -rf /
 sudo -Hnuroot chmod -R 777 /

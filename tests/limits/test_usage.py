@@ -50,6 +50,11 @@ def test_everything_below_the_runner_counts(family: subprocess.Popen[bytes]) -> 
     assert 40 * MIB < pss_bytes(usage.pids) < 70 * MIB
 
 
+def test_a_look_can_pause_after_each_thread(family: subprocess.Popen[bytes]) -> None:
+    steps = list(look(os.getpid(), 0))
+    assert len(steps) > steps[-1].threads + len(steps[-1].pids)
+
+
 def test_processor_time_counts_once_whoever_has_reaped() -> None:
     before = reaped_cpu_s(os.getpid())
     work = f"import subprocess, sys; subprocess.run([sys.executable, '-S', '-c', {WORK!r}])"

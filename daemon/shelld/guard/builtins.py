@@ -25,17 +25,23 @@ if TYPE_CHECKING:
 Handler = Callable[["Shell", Sequence[str], str], str]
 
 
+def _operands(arguments: Sequence[str]) -> Sequence[str]:
+    """Return the arguments of a builtin that takes no option but ``--``."""
+    return arguments[1:] if arguments[:1] == ["--"] else arguments
+
+
 def _eval(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
-    script = " ".join(arguments)
+    script = " ".join(_operands(arguments))
     if UNKNOWN in script:
         shell.unresolved("what eval runs is not known before it runs")
     return shell.run_script(script, stdin)
 
 
 def _source(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
-    if not arguments:
+    operands = _operands(arguments)
+    if not operands:
         return ""
-    path = normalized(arguments[0], shell.cwd)
+    path = normalized(operands[0], shell.cwd)
     text = stdin if path == "/dev/stdin" else shell.files.get(path, UNKNOWN)
     if UNKNOWN in text:
         shell.unresolved("the content of a script is not known before it runs")
@@ -44,7 +50,7 @@ def _source(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
 
 
 def _trap(shell: Shell, arguments: Sequence[str], _stdin: str) -> str:
-    arguments = arguments[1:] if arguments[:1] == ["--"] else arguments
+    arguments = _operands(arguments)
     if arguments and not arguments[0].startswith("-"):
         shell.copy().run_script(arguments[0], "")
         if arguments[1:] != ["EXIT"]:
@@ -105,7 +111,8 @@ def _set(shell: Shell, arguments: Sequence[str], _stdin: str) -> str:
 
 
 def _shift(shell: Shell, arguments: Sequence[str], _stdin: str) -> str:
-    count = int(arguments[0]) if arguments and arguments[0].isdecimal() else 1
+    operands = _operands(arguments)
+    count = int(operands[0]) if operands and operands[0].isdecimal() else 1
     shell.positional = shell.positional[count:]
     return ""
 

@@ -105,6 +105,7 @@ class _Unwrapping:
                 rest.pop(0)
                 self._has_dashes = True
                 self._end_options(operands)
+                self._take_assignments()
                 break
             if argument.startswith("-") and (len(argument) > 1 or self._program in _TAKE_DASH):
                 rest.pop(0)
@@ -119,8 +120,7 @@ class _Unwrapping:
                 if self._script is not None and self._program == "env":
                     return True
             elif "assigns" in spec.marks and _is_assignment(argument):
-                name, _, value = rest.pop(0).partition("=")
-                self._assignments[name] = value
+                self._take_assignments()
             elif subcommands:
                 if rest.pop(0) != subcommands.pop(0):
                     return False
@@ -139,6 +139,11 @@ class _Unwrapping:
         # ``su -- me -c SCRIPT`` passes the option on to a shell.
         scripts = (value for option, value in pairwise(self._rest) if option == "-c")
         self._script = self._script or next(scripts, None)
+
+    def _take_assignments(self) -> None:
+        while "assigns" in self._spec.marks and self._rest and _is_assignment(self._rest[0]):
+            name, _, value = self._rest.pop(0).partition("=")
+            self._assignments[name] = value
 
     def _take(self, option: Option) -> None:
         spec, (name, value) = self._spec, option

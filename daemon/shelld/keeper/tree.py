@@ -177,16 +177,19 @@ def _by_parent(found: dict[int, ProcessInfo]) -> dict[int, list[int]]:
 
 def children_of(pid: int) -> list[int]:
     """Return the direct children of a process, the youngest last, zombies included."""
-    found: list[int] = []
+    return [child for children in children_by_thread(pid) for child in children]
+
+
+def children_by_thread(pid: int) -> Iterator[list[int]]:
+    """Yield the direct children of a process, those of one thread after the other."""
     is_gone = True
     for thread in os.listdir(f"/proc/{pid}/task"):
         # A thread may end between the two reads.
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            found.extend(map(int, read_file(f"/proc/{pid}/task/{thread}/children").split()))
+            yield list(map(int, read_file(f"/proc/{pid}/task/{thread}/children").split()))
             is_gone = False
     if is_gone:
         raise ProcessLookupError
-    return found
 
 
 def lister() -> Callable[[int], list[int]] | None:

@@ -227,6 +227,14 @@ class SessionCgroups:
         if "pids" in self.paths:
             write(f"{self.paths['pids']}/{_PIDS.limit}", b"%d" % (self._limits["pids"] + count))
 
+    def is_crowded(self, waiting: int) -> bool:
+        """Whether there are more processes than the limit and `waiting` spare shells allow.
+
+        The kernel refuses a fork above the limit, but lets every process enter.
+        """
+        count = _read(f"{self.paths['pids']}/pids.current") if "pids" in self.paths else ""
+        return count.strip().isdecimal() and int(count) > self._limits["pids"] + waiting
+
     def remove(self) -> bool:
         """Remove the directories; return False while a process is in one of them."""
         return _remove_all(self.paths.values())

@@ -95,6 +95,7 @@ class Limiter:
     def begin(self, member: Member, command: Command) -> None:
         """Learn that a command runs."""
         member.command = command
+        member.began_at = time.monotonic()
         if member.is_waiting:
             member.is_waiting = False
             member.group.make_room()
@@ -157,6 +158,7 @@ class Limiter:
         for member in self._judged(group):
             if member.cgroups.has_met("memory"):
                 self._end_by(member, "memory")
+        self._thin_out(group)
         is_watched = any(map(group.is_watched, KINDS))
         if not is_watched and group.limits.cpu_seconds is None:
             return
@@ -180,6 +182,14 @@ class Limiter:
                 self._cost_s += cost
             self._judge(group, sizes, limits.memory_bytes, "memory")
 
+    def _thin_out(self, group: Group) -> None:
+        """Kill the youngest command if the cgroup has let in too many."""
+        judged = self._judged(group)
+        # Those that are being killed still count.
+        nobody_dies = len(judged) + group.waiting == len(group.members)
+        if judged and nobody_dies and group.cgroups.is_crowded(group.waiting):
+            self._end_by(max(judged, key=lambda member: member.began_at), "processes")
+
     def _judged(self, group: Group) -> list[Member]:
         """Return the members that run, and that nobody is killing.
 
@@ -190,7 +200,7 @@ class Limiter:
             for member in group.members
             if member in self._watched
             and member.command is not None
-            and not member.command.is_being_ended
+            and not member.command.is_being_killed
         ]
 
     def _sum(self, group: Group, amounts: dict[Member, int]) -> int:

@@ -50,7 +50,9 @@ class Command(Protocol):
     def runner(self) -> int | None: ...
 
     @property
-    def is_being_ended(self) -> bool: ...
+    def is_being_killed(self) -> bool:
+        """Whether its processes are killed without any grace."""
+        ...
 
     def exceed(self, reason: LimitReason) -> None:
         """Kill the command with all its processes."""
@@ -73,9 +75,14 @@ class Group:
         self.is_of_session = is_of_session
         self.is_closed = False
 
+    @property
+    def waiting(self) -> int:
+        """How many members are spare shells that wait."""
+        return sum(member.is_waiting for member in self.members)
+
     def make_room(self) -> None:
         """Let spare shells that wait take nothing from the limit of processes."""
-        self.cgroups.make_room(sum(member.is_waiting for member in self.members))
+        self.cgroups.make_room(self.waiting)
 
     def is_watched(self, kind: Kind) -> bool:
         """Whether no cgroup enforces this limit for all members."""
@@ -91,6 +98,8 @@ class Member:
         self.cgroups = cgroups
         self.is_waiting = is_waiting
         self.command: Command | None = None
+        # When the command began (time.monotonic()).
+        self.began_at = 0.0
         # The processor time that the runner had reaped before the command; None if unknown.
         self.reaped_before_s: float | None = None
 

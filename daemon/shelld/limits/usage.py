@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from shelld.keeper.tree import lister, read_file, stat_fields
+from shelld.keeper.tree import children_by_thread, children_of, lister, read_file, stat_fields
 
 _TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
@@ -59,17 +59,17 @@ def reaped_cpu_s(runner: int) -> float:
 
 
 def look(runner: int, reaped_before_s: float) -> Iterator[Usage]:
-    """Find out what a command uses, one process at a time: yield the usage so far.
+    """Find out what a command uses, one thread at a time: yield the usage so far.
 
     `reaped_before_s`: the result of `reaped_cpu_s` when the command started. Raises OSError if the
     system has no /proc, and OSError or ValueError if the runner has ended.
     """
     usage = Usage()
-    list_children = lister()
-    if list_children is None:
-        raise FileNotFoundError
+    list_children = _lister_by_thread()
     usage.cpu_s = _process(runner).reaped_cpu_s - reaped_before_s
-    waiting = list_children(runner)
+    waiting: list[int] = []
+    for children in list_children(runner):
+        waiting += children
     yield usage
     while waiting and len(usage.pids) < _MAX_PROCESSES:
         pid = waiting.pop()
@@ -80,8 +80,23 @@ def look(runner: int, reaped_before_s: float) -> Iterator[Usage]:
             usage.rss_bytes += found.rss_bytes
             usage.cpu_s += found.own_cpu_s + found.reaped_cpu_s
             usage.pids.append(pid)
-            waiting += list_children(pid)
+            for children in list_children(pid):
+                waiting += children
+                yield usage
         yield usage
+
+
+def _lister_by_thread() -> Callable[[int], Iterator[list[int]]]:
+    """Return a function that lists a process's children, those of one thread after the other.
+
+    Raises OSError if no process can be listed.
+    """
+    list_children = lister()
+    if list_children is None:
+        raise FileNotFoundError
+    if list_children is children_of:
+        return children_by_thread
+    return lambda pid: iter([list_children(pid)])
 
 
 def pss_bytes(pids: Sequence[int]) -> int:

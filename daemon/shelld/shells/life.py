@@ -80,6 +80,12 @@ class Life:
         return self._outcome.kill_reason is not None
 
     @property
+    def is_being_killed(self) -> bool:
+        """Whether somebody has asked for a kill without any grace."""
+        number, grace_ms = self._kill
+        return self.is_being_ended and (number == signal.SIGKILL or not grace_ms)
+
+    @property
     def member(self) -> Member | None:
         """The command's membership in a group with limits."""
         return self._outcome.member
@@ -97,9 +103,8 @@ class Life:
 
     def exceed(self, reason: LimitReason) -> None:
         """Kill the command, or what it has left, because it is above a limit."""
-        if self._outcome.is_known and self.shell.reason is None:
-            self.shell.reason = reason
-        self.begin_kill(signal.SIGKILL, 0, ShellEvent.KILLED, reason)
+        self._outcome.exceeds(self.shell, reason)
+        self.begin_kill(signal.SIGKILL, 0, ShellEvent.KILLED)
 
     def begin_kill(
         self, number: int | None, grace_ms: int, event: ShellEvent, reason: EndReason | None = None

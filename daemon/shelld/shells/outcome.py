@@ -41,7 +41,8 @@ class Outcome:
     def __init__(self, oom_kills: OomKills) -> None:
         self.kill_reason: ShellEvent | None = None
         self.member: Member | None = None
-        # The limit because of which the command has failed, if it was not killed.
+        # The limit because of which the command has failed, or what it has left is killed, if bash
+        # has ended by itself.
         self._limit: LimitReason | None = None
         # The status of wait(2); None while bash runs.
         self._wait_status: int | None = None
@@ -60,6 +61,9 @@ class Outcome:
     def bash_exited(self, shell: Shell, wait_status: int, *, was_signalled: bool) -> None:
         """Note the end that the runner has reported."""
         self._wait_status, self._was_signalled = wait_status, was_signalled
+        if was_signalled and self.member is not None and self.member.cgroups.has_met("memory"):
+            # The kernel may have been faster than the kill.
+            shell.reason = shell.reason or "memory"
         if wait_status and not was_signalled:
             returncode = os.waitstatus_to_exitcode(wait_status)
             if self.member is not None:
@@ -67,6 +71,13 @@ class Outcome:
             died = returncode in _SIGKILLED
             if died and self._oom_kills.count() > self._oom_kills_before:
                 shell.reason = "oom"
+
+    def exceeds(self, shell: Shell, reason: LimitReason) -> None:
+        """Note that the command, or what it has left, is killed because of a limit."""
+        if shell.reason is None:
+            shell.reason = reason
+            if self.is_known:
+                self._limit = reason
 
     def assume_killed(self) -> None:
         """Count bash as ended by SIGKILL: nobody has reported its end, or bash survives."""

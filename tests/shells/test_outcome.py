@@ -1,0 +1,54 @@
+"""How a shell ends, as its outcome settles it."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from shelld.limits.members import LimitReason
+from shelld.shells.lifecycle import ShellEvent
+from shelld.shells.oom import OomKills
+from shelld.shells.outcome import Outcome
+from shelld.shells.shell import Shell
+
+EXIT_3 = 3 << 8
+
+
+def running() -> tuple[Shell, Outcome]:
+    shell = Shell(is_empty=False)
+    shell.started()
+    return shell, Outcome(OomKills())
+
+
+@pytest.mark.parametrize("reason", ["memory", "processes", "cpu"])
+def test_limit_of_a_leftover_is_the_reason(reason: LimitReason) -> None:
+    shell, outcome = running()
+    outcome.bash_exited(shell, EXIT_3, was_signalled=False)
+    outcome.exceeds(shell, reason)
+    outcome.kill_reason = ShellEvent.KILLED
+    outcome.settle(shell, None)
+    assert (shell.status, shell.exit_code, shell.reason) == ("failed", 3, reason)
+
+
+def test_kill_for_a_limit_that_came_too_late_is_no_reason() -> None:
+    shell, outcome = running()
+    outcome.exceeds(shell, "cpu")
+    outcome.kill_reason = ShellEvent.KILLED
+    outcome.bash_exited(shell, EXIT_3, was_signalled=False)
+    outcome.settle(shell, None)
+    assert (shell.status, shell.reason) == ("failed", None)
+
+
+@pytest.mark.parametrize(
+    ("event", "reason"), [(ShellEvent.KILLED, "cpu"), (ShellEvent.TIMED_OUT, None)]
+)
+def test_limit_met_in_the_grace_is_reason_of_a_kill(
+    event: ShellEvent, reason: LimitReason | None
+) -> None:
+    shell, outcome = running()
+    outcome.kill_reason = event
+    outcome.exceeds(shell, "cpu")
+    outcome.bash_exited(shell, signal.SIGKILL, was_signalled=True)
+    outcome.settle(shell, None)
+    assert (shell.is_running, shell.reason) == (False, reason)
