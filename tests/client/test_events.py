@@ -242,6 +242,7 @@ async def test_everyone_who_iterates_learns_of_the_last_event(spawn: Spawn, tmp_
             assert await kinds_read_by_three(started, gate) == [[], [], [ExitEvent]]
 
 
+@pytest.mark.slow
 async def test_left_events_end_in_the_daemon(spawn: Spawn) -> None:
     async with spawn() as shell:
         for _ in range(300):
@@ -255,6 +256,7 @@ async def test_left_events_end_in_the_daemon(spawn: Spawn) -> None:
                 pass
 
 
+@pytest.mark.slow
 @ASYNC_ONLY
 async def test_cancelled_entries_leave_no_subscription() -> None:
     async with AsyncClient.spawn() as shell:

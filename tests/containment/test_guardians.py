@@ -310,6 +310,7 @@ def test_keeper_traced_by_a_command_is_replaced(mechanism: str) -> None:
         assert daemon.bash("echo next")["stdout"] == "next\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("whole_family", [False, True], ids=["daemon alone", "whole family"])
 def test_daemon_stopped_for_long_runs_each_command_once(tmp_path: Path, whole_family: bool) -> None:
     hasty = altered_daemon(

@@ -96,6 +96,7 @@ def test_keeper_without_descriptors_cleans_up_killed_runner(mechanism: str) -> N
         assert daemon.bash("echo next")["stdout"] == "next\n"
 
 
+@pytest.mark.slow
 @MECHANISMS
 def test_a_keeper_without_descriptors_gets_them_back(mechanism: str) -> None:
     with raw_daemon("--spare-shells", "0", "--containment", mechanism) as daemon:

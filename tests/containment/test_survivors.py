@@ -58,6 +58,7 @@ def test_survivor_of_killed_runner_is_named(new_daemon: RawDaemon, freezer: Free
     wait_for(lambda: new_daemon.call("list_shells")["shells"][0]["leftover"] == [], "an empty list")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", ["subreaper", "process-group"])
 def test_traced_zombie_is_named(mechanism: str) -> None:
     ptrace, seize = ctypes.CDLL(None, use_errno=True).ptrace, 0x4206

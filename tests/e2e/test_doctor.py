@@ -89,6 +89,7 @@ def test_doctor_reports_unwritable_spool_directory() -> None:
     assert problems(found) == {"spool"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("option", "check"),
     [

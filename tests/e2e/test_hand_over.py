@@ -280,6 +280,7 @@ def test_unknown_action_is_invalid(daemon: RawDaemon) -> None:
     assert (error["code"], error["data"]["parameter"]) == (-32602, "on_prompt")
 
 
+@pytest.mark.slow
 def test_hand_over_ends_the_watch(daemon: RawDaemon) -> None:
     command = "echo ready; read -r first; read -r name; echo end"
     params = {"command": command, "stdin": "", "tty": True, "on_prompt": "kill"}

@@ -77,6 +77,7 @@ def test_rest_of_long_foreground_answer_can_be_read(daemon: RawDaemon) -> None:
     assert rest["stdout"] == expected(len(head), total)
 
 
+@pytest.mark.slow
 def test_large_output_stays_off_the_heap() -> None:
     with raw_daemon("--retain-bytes", "100000000") as daemon:
         daemon.bash("head -c 2000000 /dev/zero")

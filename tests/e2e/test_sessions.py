@@ -514,6 +514,7 @@ def test_sessions_work_as_under_ssh(tmp_path: Path, name: str, spares: str) -> N
         assert out(daemon, f"f; echo ${{{name}-unset}}") == "1\nunset\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spares", ["0", "4"])
 def test_last_word_is_at_first_that_of_the_environment(spares: str) -> None:
     environment = {**os.environ, "_": "/a 'word'"}

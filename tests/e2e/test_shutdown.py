@@ -66,6 +66,7 @@ def test_end_of_input_ends_everything_before_the_daemon() -> None:
         assert not [pid for pid in family if is_alive(pid)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_ends_everything(number: signal.Signals) -> None:
     with raw_daemon() as daemon:

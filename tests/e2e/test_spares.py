@@ -60,6 +60,7 @@ def test_spare_shells_run_background_and_sessionless_commands(daemon: RawDaemon)
     assert result["pid"] == waiting
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("params", "shown"),
     [

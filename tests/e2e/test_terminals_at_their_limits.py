@@ -62,6 +62,7 @@ def wait_for_end(daemon: RawDaemon, bash_id: str) -> Json:
 LONG = [pytest.mark.long, pytest.mark.timeout(1800)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("total", [16_000_000, pytest.param(100_000_000, marks=LONG)])
 def test_line_without_end_is_counted_to_the_byte(total: int) -> None:
     with raw_daemon("--retain-bytes", "10000000") as daemon:

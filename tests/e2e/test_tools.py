@@ -341,6 +341,7 @@ def start_staying(daemon: RawDaemon, what: str) -> Any:
     return request
 
 
+@pytest.mark.slow
 def test_stubborn_cancelled_tool_is_answered(plugged: RawDaemon) -> None:
     request = start_staying(plugged, "itself")
     plugged.notify("$/cancelRequest", {"id": request})
@@ -349,6 +350,7 @@ def test_stubborn_cancelled_tool_is_answered(plugged: RawDaemon) -> None:
     assert b"a request goes on although it is cancelled: 'call_tool'" in plugged.read_stderr()
 
 
+@pytest.mark.slow
 def test_stubborn_tool_cancelled_over_mcp_stays_unanswered(plugged: RawDaemon) -> None:
     request = start_staying(plugged, "itself")
     plugged.notify("notifications/cancelled", {"requestId": request})

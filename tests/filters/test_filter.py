@@ -343,6 +343,7 @@ async def test_costly_search_of_long_line_is_stopped(
     wait_for(lambda: not helpers(), "the end of the process")
 
 
+@pytest.mark.slow
 async def test_a_large_pattern_finds_a_long_line(filters: Filters) -> None:
     words = "|".join(f"needle{number}[0-9]" for number in range(50))
     found = "a" * 8_000_000 + "needle377\n"

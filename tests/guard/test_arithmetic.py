@@ -38,6 +38,7 @@ ATOMS = st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @example("x?y:z", [("**", "--y"), ("**", "0")])
 @given(ATOMS, st.lists(st.tuples(st.sampled_from(OPERATORS), ATOMS), max_size=4))

@@ -47,6 +47,7 @@ def is_valid(script: str) -> bool:
     return check.returncode == 0 and not check.stderr
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(SCRIPTS)
 def test_substitution_ends_where_its_script_ends(script: str) -> None:

@@ -55,6 +55,7 @@ def test_a_look_can_pause_after_each_thread(family: subprocess.Popen[bytes]) -> 
     assert len(steps) > steps[-1].threads + len(steps[-1].pids)
 
 
+@pytest.mark.slow
 def test_processor_time_counts_once_whoever_has_reaped() -> None:
     before = reaped_cpu_s(os.getpid())
     work = f"import subprocess, sys; subprocess.run([sys.executable, '-S', '-c', {WORK!r}])"

@@ -56,6 +56,7 @@ async def test_wait_that_cannot_be_starts_nothing(
     assert failed(await call("BashOutput", bash_id="shell_1")) == before
 
 
+@pytest.mark.slow
 async def test_failed_wait_does_not_lose_the_shell(call: Tools) -> None:
     # The pattern takes far longer than a search may.
     wait = {"until": "match", "pattern": r"^(a+)+\1c$"}
