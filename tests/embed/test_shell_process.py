@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import AsyncIterator
 from itertools import product
 from pathlib import Path
 
@@ -20,17 +19,6 @@ from shelld.shells.options import ManagerOptions
 from shelld.shells.shell import Shell
 from shelld_protocol.errors import ErrorKind, RpcError
 from support import Gate, is_alive, wait_for
-
-
-@pytest.fixture(params=["asyncio", "trio"])
-def anyio_backend(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture
-async def manager() -> AsyncIterator[ShellManager]:
-    yield ShellManager()
-    await ShellManager.reset()
 
 
 def made_by_hand() -> ShellProcess:

@@ -1,0 +1,16 @@
+"""What the tests of keeper and runners share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from shelld.keeper.pool import RunnerPool
+
+
+@pytest.fixture
+def pool() -> Iterator[RunnerPool]:
+    pool = RunnerPool()
+    yield pool
+    pool.close()
