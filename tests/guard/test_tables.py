@@ -35,7 +35,7 @@ KINDS = {
     "file",
     "env",
 } | {"into", "default", "shell"}
-MARKS = {"assigns", "joins", "away", "all", "last", "rest", "appends", "bash", "shell"}
+MARKS = {"assigns", "joins", "leads", "away", "all", "last", "rest", "appends", "bash", "shell"}
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,16 @@ builtin eval -- 'rm -rf /'
 source -- /dev/stdin <<< 'rm -rf /'
 echo 'rm -rf /' > x.sh; . -- x.sh
 set -- x rm; shift -- 1; $1 -rf /
+su root -- -c 'rm -rf /'
+su --session-command='rm -rf /' root
+runuser --session-command 'rm -rf /' root
+setarch -R rm -rf /
+setarch x86_64 -R rm -rf /
+nix develop .#shell -c rm -rf /
+nix shell nixpkgs#a nixpkgs#b --command rm -rf /
+gcloud compute ssh host -- rm -rf /
+vagrant ssh web -- rm -rf /
+script -q log -- rm -rf /
 sudo -EHu root -- rm -rf /*
 sudo -nSEp '' rm -rf /
 sudo -Hnuroot chmod -R 777 /

@@ -15,6 +15,7 @@ take a value ("-": none). The other words are:
     idle:NAME       an option with which the program runs nothing and writes nothing
     sub:WORD        a subcommand that must come first
     +N              the number of operands before the program; +all: all operands
+    leads           these operands are missing if an option comes first
     assigns         NAME=VALUE may come before the program
     joins           the remaining arguments, joined, are a shell script
     bash            the remaining arguments are arguments of bash
@@ -212,7 +213,7 @@ WRAPPERS: Final[dict[str, str]] = {
     "nsenter": "tSG target= setuid= setgid= root= cd:wd shell",
     "chroot": "- userspec= groups= +1 shell",
     "prlimit": "p pid=",
-    "setarch": "- +1 shell",
+    "setarch": "- +1 leads shell",
     "linux64": "- shell",
     "linux32": "- shell",
     "systemd-run": "pEHMu unit= property= slice= uid= gid= setenv= cd:working-directory "
@@ -267,8 +268,9 @@ WRAPPERS: Final[dict[str, str]] = {
     "entr": "-",
     "flock": "wE timeout= conflict-exit-code= +1 script:c script:command",
     "script": "EIOBTmo +all script:c script:command shell",
-    "su": "gGsw group= shell= +all script:c script:command bash shell",
-    "runuser": "gGsw idle:u idle:user group= shell= +all script:c script:command bash shell; "
+    "su": "gGsw group= shell= +all script:c script:command script:session-command bash shell",
+    "runuser": "gGsw idle:u idle:user group= shell= +all script:c script:command "
+    "script:session-command bash shell; "
     "gGsuw user= +all script:c script:command",
     "newgrp": "- +1 shell",
     # The options are those of ast-grep, which has this name, too.
@@ -330,7 +332,8 @@ EVERYDAY_WRAPPERS: Final[dict[str, str]] = {
     "direnv": "- sub:exec +1",
     "mise": "C sub:exec; C sub:x",
     "asdf": "- sub:exec",
-    "nix": "- sub:develop argv:c argv:command shell; - sub:shell argv:c argv:command shell",
+    "nix": "- sub:develop argv:c argv:command +all shell; "
+    "- sub:shell argv:c argv:command +all shell",
     "aws-vault": "- sub:exec duration= +1",
     "doppler": "pc sub:run project= config=",
     "op": "- sub:run env-file=",

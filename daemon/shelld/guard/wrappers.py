@@ -83,7 +83,7 @@ class _Unwrapping:
             if "bash" in marks:
                 rest = rest[1:]
             elif not self._has_dashes:
-                rest = []
+                rest = rest[rest.index("--") + 1 :] if "--" in rest else []
         if not rest:
             return self._found(["bash"]) if self._starts_shell else None
         if "joins" in marks:
@@ -98,7 +98,8 @@ class _Unwrapping:
         """Read up to the program. Return whether a program can follow."""
         spec, rest = self._spec, self._rest
         subcommands = list(spec.options.get("sub", ()))
-        operands = spec.operands
+        leads = "leads" in spec.marks and rest[:1] and rest[0].startswith("-")
+        operands = 0 if leads else spec.operands
         while rest:
             argument = rest[0]
             if argument == "--":
@@ -125,7 +126,7 @@ class _Unwrapping:
                 if rest.pop(0) != subcommands.pop(0):
                     return False
             elif operands and not (operands == ALL_OPERANDS and not self._may_have_script()):
-                operands -= 1
+                operands -= operands != ALL_OPERANDS
                 rest.pop(0)
             else:
                 break
@@ -157,10 +158,11 @@ class _Unwrapping:
             self._first = value
 
     def _may_have_script(self) -> bool:
-        """Whether an option gives a script, so that the operands are not a program."""
+        """Whether an option gives the program, so that the operands do not."""
         if self._script is not None:
             return True
-        scripts = self._spec.options.get("script", ())
+        options = self._spec.options
+        scripts = (*options.get("script", ()), *options.get("argv", ()))
         return any(
             each[2:].partition("=")[0] in scripts or any(name in each[1:3] for name in scripts)
             for each in self._rest
