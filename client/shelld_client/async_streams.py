@@ -60,7 +60,8 @@ class AsyncBegin(Protocol):
 class _Items(Generic[T]):
     """An iterator. Only one task or thread at a time runs `_next`."""
 
-    # If `__init__` has failed, `__del__` finds the class attributes, here and below.
+    # `__del__` runs even if `__init__` has failed, so the attributes that it reads have defaults in
+    # their classes.
     _ongoing: AsyncOngoing | None = None
 
     def __init__(self) -> None:
@@ -109,7 +110,7 @@ class _Iteration(_Items[T]):
         self.end()
 
     def end(self) -> None:
-        """End the iteration, and what it has started. Leaving the block does this."""
+        """End the iteration, and the request that it has sent. Leaving the block does this."""
         self._is_over = True
         if self._ongoing is not None:
             self._ongoing.end()

@@ -72,7 +72,8 @@ class AnswerForm(Struct):
 
 class ElicitParams(Result, kw_only=True):
     message: str
-    # The base class leaves out a member that equals its default, and both members must be sent.
+    # The base class leaves out a member that equals its default. Both of these must be sent, so
+    # they have no default.
     mode: Literal["form"]
     requested_schema: AnswerForm = field(name="requestedSchema")
 

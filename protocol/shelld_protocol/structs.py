@@ -55,8 +55,8 @@ SignalName: TypeAlias = Literal["TERM", "INT", "HUP", "QUIT", "KILL", "USR1", "U
 EndReason: TypeAlias = Literal[
     "lost", "oom", "idle", "prompt", "memory", "processes", "cpu", "file_size"
 ]
-# The same for a read. "no_input": the read was to wait for a prompt, but the command takes no
-# input.
+# The reasons of a read: those above, and "no_input": the call asked to wait for a prompt, but the
+# command takes no input.
 ReadReason: TypeAlias = Literal[
     "lost", "oom", "idle", "prompt", "memory", "processes", "cpu", "file_size", "no_input"
 ]

@@ -43,7 +43,8 @@ class Restrictions(NamedTuple):
 
 
 class Program(NamedTuple):
-    """What to execute. `descriptors` become 0, 1, 2, ..., and are above these numbers.
+    """What to execute. `descriptors` become the descriptors 0, 1, 2, ... of the program. Before
+    that, they have higher numbers than all of these.
 
     `terminal`: the path of the terminal that becomes descriptor 0 and the controlling terminal.
     """

@@ -228,7 +228,7 @@ class SessionCgroups:
             write(f"{self.paths['pids']}/{_PIDS.limit}", b"%d" % (self._limits["pids"] + count))
 
     def is_crowded(self, waiting: int) -> bool:
-        """Whether there are more processes than the limit and `waiting` spare shells allow.
+        """Whether there are more processes than the limit plus the spare shells that wait.
 
         The kernel refuses a fork above the limit, but lets every process enter.
         """

@@ -50,8 +50,8 @@ _PIECE_BYTES: Final = 16 * 1024
 # If the program may have left more bytes than this in the terminal, ask the kernel for their
 # number. A terminal has room for twice as many.
 _UNTAKEN_BYTES: Final = 2_048
-# The maximum number of times that one write is judged. The last verdict counts, even if the program
-# has changed something again.
+# A write is judged again if the terminal or its line has changed during the judgement, but at most
+# this many times in all. The last verdict counts even if something has changed again.
 _MAX_JUDGEMENTS: Final = 3
 # After how many keys other requests get a turn.
 _TURN_KEYS: Final = 10_000

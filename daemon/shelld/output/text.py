@@ -134,8 +134,9 @@ def read_text(
     """Convert up to `max_bytes` from `start`, but not beyond `stop`, to text.
 
     Returns at least one unit if there is one, even if it exceeds `max_bytes`. Unless `final`, it
-    leaves an incomplete unit at `stop` for later. A read ends at the gap; the next read returns the
-    size of the gap. With `strip`, a read ends early where escape sequences are dense.
+    leaves an incomplete unit at `stop` for later. A read ends at the gap between the kept head and
+    tail; the next read returns the size of the gap. With `strip`, a read ends early where escape
+    sequences are dense.
 
     With `lines`, returns only whole lines, and no line that does not fit.
     """

@@ -12,9 +12,9 @@ from typing import Final
 
 from shelld.terminals.characters import is_mark
 
-# The ranges of the stand-ins, by their width: characters for private use, and characters that are
-# not assigned, but are wide. If a program writes a character of these ranges, that character gets a
-# stand-in, too.
+# The ranges of the stand-ins, by their width. Width 1: characters for private use. Width 2: wide
+# characters that are not assigned. If a program writes a character of these ranges, that character
+# gets a stand-in, too.
 _STAND_INS: Final = {1: range(0x100000, 0x10FFFE), 2: range(0x32400, 0x3FFFE)}
 # If a character has more marks than this, the others are dropped.
 _MAX_MARKS: Final = 16

@@ -115,7 +115,7 @@ def _variables(before: ShellState, after: ShellState) -> bytes | None:
         # `cd` has set OLDPWD.
         names.add(_OLDPWD)
     lines: list[bytes] = []
-    # In the order of the second script.
+    # A set has no order, and equal differences must give equal scripts.
     for name in sorted(names):
         old, new = _value(before, name), _value(after, name)
         value, declaration = new

@@ -65,7 +65,7 @@ class Life:
     # -- for others -------------------------------------------------------------------------
 
     def set_limits(self, request: StartRequest) -> None:
-        """Start the limits of a request."""
+        """Start to count the time limits of a request."""
         self.time_limits.begin(request)
         self.links.wake_at(self.deadlines.next)
 

@@ -250,7 +250,10 @@ class Manager:
     # -- forgetting -------------------------------------------------------------------------
 
     def forget_older_than(self, seconds: float) -> int:
-        """Forget the shells that became empty at least `seconds` ago. Return their number."""
+        """Forget the shells whose last process ended at least `seconds` ago.
+
+        Returns their number.
+        """
         expired = [
             shell
             for shell in self._shells.values()

@@ -62,7 +62,7 @@ class Outcome:
         """Note the end that the runner has reported."""
         self._wait_status, self._was_signalled = wait_status, was_signalled
         if was_signalled and self.member is not None and self.member.cgroups.has_met("memory"):
-            # The kernel may have been faster than the kill.
+            # The kernel may have killed bash at the memory limit before the runner did.
             shell.reason = shell.reason or "memory"
         if wait_status and not was_signalled:
             returncode = os.waitstatus_to_exitcode(wait_status)

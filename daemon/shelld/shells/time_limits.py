@@ -19,7 +19,7 @@ class TimeLimits:
         self._written = 0
 
     def begin(self, request: StartRequest) -> None:
-        """Start the limits of a request."""
+        """Start to count the time limits of a request."""
         if request.timeout is not None:
             self._policies[Event.TIMEOUT_DUE] = request.timeout
         if request.idle_timeout is not None:

@@ -130,7 +130,7 @@ async def ended(
 ) -> ToolResult:
     """Return the result of a command that has ended or moved to the background.
 
-    `command` and `description` are as in the call. The shell may have shortened them.
+    `command` and `description` are as in the call: `shell` may have shortened its own copies.
     """
     reads = await wait_and_read(shell, BashOutputParams(shell.id), readers)
     output = output_of(shell, reads["stdout"].text, reads["stderr"].text)
