@@ -298,6 +298,18 @@ def test_unreadable_blocks_are_dropped_and_counted(
     assert store.error == "EIO"
 
 
+def test_block_with_both_sides_of_the_gap_is_lost_last() -> None:
+    blocks = FaultyBlocks()
+    store = StreamStore(3 * BLOCK_BYTES + 100, blocks)
+    store.append(_PATTERN[: 4 * BLOCK_BYTES + 7])
+    store.drop(1)
+    # The whole head, and then the block in which the tail begins.
+    for lost, begin in ((1, 3 * BLOCK_BYTES + 101), (4, 4 * BLOCK_BYTES)):
+        blocks.lost.add(lost)
+        read_all_quietly(store)
+        assert read_all(store, 1000) == (_PATTERN[begin : 4 * BLOCK_BYTES + 7], begin)
+
+
 def test_ended_stream_holds_little_memory() -> None:
     blocks = MemoryBlocks()
     short, long = StreamStore(1 << 20, blocks), StreamStore(1 << 20, blocks)

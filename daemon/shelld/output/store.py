@@ -220,7 +220,8 @@ class StreamStore:
             # The tail begins after this block.
             self._gap_end = end
             self._oldest = number + 1
-        self._gap_start = number * BLOCK_BYTES
+        # A block with both sides of the gap may be lost after the head before it.
+        self._gap_start = min(self._gap_start, number * BLOCK_BYTES)
         self._gap_end = max(self._gap_end, end)
         self._free_gap()
 
