@@ -10,7 +10,7 @@ import anyio.lowlevel
 import pytest
 
 from shelld.limits import limiter as limiter_module
-from shelld.limits.cgroups import Cgroups, CommandCgroups, Kind
+from shelld.limits.cgroups import Cgroups, CommandCgroups, Kind, SessionCgroups
 from shelld.limits.limiter import Limiter
 from shelld.limits.members import LimitReason, Member
 from shelld.limits.usage import Usage
@@ -29,11 +29,11 @@ class FakeCommand:
         self.usage = Usage()
         self.usage.threads, self.usage.rss_bytes, self.usage.pids = threads, rss, [runner or 0]
         self.pss = pss
-        self.is_being_killed = False
+        self.is_killed_at_once = False
         self.ended: list[LimitReason] = []
 
     def exceed(self, reason: LimitReason) -> None:
-        self.is_being_killed = True
+        self.is_killed_at_once = True
         self.ended.append(reason)
 
 
@@ -114,7 +114,7 @@ async def test_largest_command_of_a_session_is_ended(machine: Machine) -> None:
         await looks(machine)
         assert machine.pss_looks == 0
         large, _ = begin(limiter, machine, limits, rss=70 * MIB, pss=70 * MIB)
-        while not large.is_being_killed:
+        while not large.is_killed_at_once:
             await anyio.lowlevel.checkpoint()
         # What it still uses counts no longer.
         await looks(machine, 2)
@@ -140,7 +140,7 @@ async def test_limit_holds_if_no_thread_can_start(
     async with running(machine) as limiter:
         limits = ResourceLimits(memory_bytes=100 * MIB)
         command, _ = begin(limiter, machine, limits, rss=101 * MIB, pss=101 * MIB)
-        while not command.is_being_killed:
+        while not command.is_killed_at_once:
             await anyio.lowlevel.checkpoint()
     assert command.ended == ["memory"]
 
@@ -164,7 +164,7 @@ async def test_processor_time_counts_from_the_first_look_that_succeeds(
             await anyio.lowlevel.checkpoint()
         assert (member.reaped_before_s, command.ended) == (7.0, [])
         command.usage.cpu_s = 99
-        while not command.is_being_killed:
+        while not command.is_killed_at_once:
             await anyio.lowlevel.checkpoint()
 
 
@@ -175,7 +175,7 @@ async def test_command_with_most_threads_is_ended(machine: Machine) -> None:
         many, _ = begin(limiter, machine, limits, threads=6)
         await looks(machine)
         many.usage.threads = 7
-        while not many.is_being_killed:
+        while not many.is_killed_at_once:
             await anyio.lowlevel.checkpoint()
     assert (few.ended, many.ended) == ([], ["processes"])
 
@@ -186,7 +186,7 @@ async def test_each_command_has_its_own_processor_time(machine: Machine) -> None
         idle, _ = begin(limiter, machine, limits)
         busy, _ = begin(limiter, machine, limits)
         idle.usage.cpu_s, busy.usage.cpu_s = 9.9, 10.1
-        while not busy.is_being_killed:
+        while not busy.is_killed_at_once:
             await anyio.lowlevel.checkpoint()
         await looks(machine)
     assert (idle.ended, busy.ended) == ([], ["cpu"])
@@ -273,10 +273,10 @@ async def test_command_that_ends_during_the_look_has_no_reason(
         def look(_runner: int, _before: float) -> Iterator[Usage]:
             command.usage.cpu_s = 99
             yield command.usage
-            command.is_being_killed = True
+            command.is_killed_at_once = True
 
         monkeypatch.setattr(limiter_module, "look", look)
-        while not command.is_being_killed:
+        while not command.is_killed_at_once:
             await anyio.lowlevel.checkpoint()
         limiter.end(member)
         while vars(limiter)["_is_watching"]:
@@ -304,13 +304,16 @@ async def test_limit_that_nothing_enforces_is_refused(
 
 
 class FakeCgroups(CommandCgroups):
-    """Has met the limits in `met`."""
+    """Has met the limits in `met`. `looks`: how often somebody has asked."""
 
     def __init__(self, kinds: set[Kind], met: set[Kind]) -> None:
-        self.kinds = kinds
+        self._before = dict.fromkeys(kinds, 0)
+        self._paths = {}
         self.met = met
+        self.looks = 0
 
     def has_met(self, kind: Kind) -> bool:
+        self.looks += 1
         return kind in self.met
 
 
@@ -345,11 +348,12 @@ async def test_kill_in_a_cgroup_ends_the_whole_command(machine: Machine) -> None
         command, member = begin(limiter, machine, ResourceLimits(memory_bytes=64 * MIB))
         other, _ = begin(limiter, machine, ResourceLimits(memory_bytes=64 * MIB))
         met: set[Kind] = set()
-        member.cgroups = FakeCgroups({"memory"}, met)
-        await anyio.sleep(0.01)
+        member.cgroups = cgroups = FakeCgroups({"memory"}, met)
+        while cgroups.looks < 3:
+            await anyio.lowlevel.checkpoint()
         assert command.ended == []
         met.add("memory")
-        while not command.is_being_killed:
+        while not command.is_killed_at_once:
             await anyio.lowlevel.checkpoint()
     assert (command.ended, other.ended) == (["memory"], [])
 
@@ -358,11 +362,39 @@ async def test_watch_judges_all_if_one_is_in_no_cgroup(machine: Machine) -> None
     async with running(machine) as limiter:
         limits = ResourceLimits(processes=10)
         inside, member = begin(limiter, machine, limits, threads=8)
-        member.cgroups = FakeCgroups({"pids"}, set())
-        await anyio.sleep(0.01)
+        member.cgroups = cgroups = FakeCgroups({"pids"}, set())
+        while cgroups.looks < 3:
+            await anyio.lowlevel.checkpoint()
         assert (machine.looks, member.enforced.processes) == (0, "cgroup")
         outside, member = begin(limiter, machine, limits, threads=3)
         assert member.enforced.processes == "watch"
-        while not inside.is_being_killed:
+        while not inside.is_killed_at_once:
             await anyio.lowlevel.checkpoint()
     assert (inside.ended, outside.ended) == (["processes"], [])
+
+
+async def test_youngest_command_of_a_crowded_cgroup_is_ended(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SessionCgroups, "is_crowded", lambda *_: True)
+    async with running(machine) as limiter:
+        limits = ResourceLimits(processes=2)
+        started: list[FakeCommand] = []
+        members: list[Member] = []
+        for _ in range(3):
+            command, member = begin(limiter, machine, limits)
+            member.cgroups = FakeCgroups({"pids"}, set())
+            started.append(command)
+            members.append(member)
+        while not started[2].ended:
+            await anyio.lowlevel.checkpoint()
+        # It still counts until it has ended, so no other is killed for it.
+        others = FakeCgroups({"pids"}, set())
+        members[0].cgroups = others
+        while others.looks < 3:
+            await anyio.lowlevel.checkpoint()
+        assert [command.ended for command in started] == [[], [], ["processes"]]
+        limiter.end(members[2])
+        while not started[1].ended:
+            await anyio.lowlevel.checkpoint()
+    assert [command.ended for command in started] == [[], ["processes"], ["processes"]]

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from shelld.keeper.tree import children_by_thread
+from shelld.limits import usage as usage_module
 from shelld.limits.usage import Usage, look, pss_bytes, reaped_cpu_s
 from support import wait_for
 
@@ -71,6 +73,20 @@ def test_processor_time_counts_once_whoever_has_reaped() -> None:
     reaped = used(before).cpu_s
     assert 0.3 <= lived <= reaped < 2 * lived
     assert used(reaped_cpu_s(os.getpid())).cpu_s == 0
+
+
+def test_children_listed_twice_count_once(
+    monkeypatch: pytest.MonkeyPatch, family: subprocess.Popen[bytes]
+) -> None:
+    def list_children(pid: int) -> Iterator[list[int]]:
+        # A thread has ended during the look.
+        for children in children_by_thread(pid):
+            yield children
+            yield children
+
+    monkeypatch.setattr(usage_module, "children_by_thread", list_children)
+    usage = used(0)
+    assert (usage.pids[0], len(usage.pids), usage.threads) == (family.pid, 2, 3)
 
 
 def test_process_that_is_gone_uses_nothing() -> None:

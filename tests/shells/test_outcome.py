@@ -31,6 +31,17 @@ def test_limit_of_a_leftover_is_the_reason(reason: LimitReason) -> None:
     assert (shell.status, shell.exit_code, shell.reason) == ("failed", 3, reason)
 
 
+def test_limit_replaces_the_reason_for_a_move() -> None:
+    shell, outcome = running()
+    # Silence has moved the command to the background.
+    shell.reason = "idle"
+    outcome.exceeds(shell, "memory")
+    outcome.kill_reason = ShellEvent.KILLED
+    outcome.bash_exited(shell, signal.SIGKILL, was_signalled=True)
+    outcome.settle(shell, None)
+    assert (shell.status, shell.reason) == ("killed", "memory")
+
+
 def test_kill_for_a_limit_that_came_too_late_is_no_reason() -> None:
     shell, outcome = running()
     outcome.exceeds(shell, "cpu")

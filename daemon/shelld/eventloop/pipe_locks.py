@@ -120,9 +120,9 @@ _closing: Final[dict[int, str]] = {}
 @contextlib.contextmanager
 def unlocked(descriptor: int) -> Generator[None]:
     """For the time of a system call on a pipe, stop the processes that may hold its lock."""
-    for process in _holders.get(descriptor, ()):
-        process.stop()
     try:
+        for process in _holders.get(descriptor, ()):
+            process.stop()
         yield
     finally:
         for process in reversed(_holders.get(descriptor, ())):
@@ -165,10 +165,12 @@ class PipeWatch:
         """Look regularly until no command runs."""
         self._has_work.set()
         if not self._is_started:
-            # If no thread can start now, the next command tries again.
-            with contextlib.suppress(RuntimeError, MemoryError):
+            self._is_started = True
+            try:
                 Thread(self._run).start()
-                self._is_started = True
+            except (RuntimeError, MemoryError):
+                # The next command tries again.
+                self._is_started = False
 
     def close(self) -> None:
         self._closing.set()
@@ -185,7 +187,7 @@ class PipeWatch:
                 while self._is_needed() and not self._closing.wait(interval_s):
                     self._look_safely()
                     interval_s = NEXT_INTERVAL_S if _holders else INTERVAL_S
-        except OSError:
+        except (OSError, MemoryError):
             # The next command tries again. Without /proc, it fails again.
             self._is_started = False
         finally:
@@ -213,17 +215,18 @@ class PipeWatch:
             return
         processes = _holders.setdefault(descriptor, [])
         known = {process.key for process in processes}
-        with self._room_for_a_descriptor():
-            for process in _processes_with(pipe, every_thread=self._was_in_vain):
-                if process.key not in known:
-                    processes.append(process)
-            for process in processes:
-                process.stop()
-        end_at = time.monotonic() + RELEASE_S
-        while (is_held := self._sleeping_in() is not None) and time.monotonic() < end_at:
-            time.sleep(_PAUSE_S)
-        self._was_in_vain = is_held
-        with self._room_for_a_descriptor():
+        try:
+            with self._room_for_a_descriptor():
+                for process in _processes_with(pipe, every_thread=self._was_in_vain):
+                    if process.key not in known:
+                        processes.append(process)
+                for process in processes:
+                    process.stop()
+            end_at = time.monotonic() + RELEASE_S
+            while (is_held := self._sleeping_in() is not None) and time.monotonic() < end_at:
+                time.sleep(_PAUSE_S)
+            self._was_in_vain = is_held
+        finally:
             for process in reversed(processes):
                 process.go_on()
 

@@ -69,7 +69,10 @@ def _is_limited(path: str) -> bool:
 
 
 def remove_stale(parent: str) -> None:
-    """Remove the directories in `parent` that belong to dead processes."""
+    """Remove the cgroups in `parent` that belong to dead processes."""
+    if not os.path.exists(f"{parent}/cgroup.procs"):
+        # The parent of the root is an ordinary directory.
+        return
     with contextlib.suppress(OSError):
         for name in os.listdir(parent):
             owner = _OWNER.match(name)

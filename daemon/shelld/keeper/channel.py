@@ -121,9 +121,9 @@ class Channel:
         ours.setblocking(False)
         limit = min(resource.getrlimit(resource.RLIMIT_NOFILE)[0], _MAX_FILES)
         with contextlib.suppress(OSError):
-            raised = fcntl.fcntl(ours, fcntl.F_DUPFD_CLOEXEC, limit // 2)
+            raised = _socket_at(fcntl.fcntl(ours, fcntl.F_DUPFD_CLOEXEC, limit // 2))
             ours.close()
-            ours = socket.socket(fileno=raised)
+            ours = raised
         return cls(ours), theirs
 
     @property
@@ -257,6 +257,15 @@ class Channel:
         self._socket.close()
         while self._descriptors:
             os.close(self._descriptors.pop())
+
+
+def _socket_at(descriptor: int) -> socket.socket:
+    """Return the socket object for a descriptor, which it owns from now on. Raises OSError."""
+    try:
+        return socket.socket(fileno=descriptor)
+    except OSError:
+        os.close(descriptor)
+        raise
 
 
 def _tuple(value: Any) -> Message:

@@ -86,27 +86,27 @@ def _spawn(program: Program) -> int:
 
 
 def _fork(program: Program, restrictions: Restrictions) -> tuple[int, tuple[int, ...]]:
-    read, write = os.pipe()
+    reader, writer = os.pipe()
     try:
         # Until the child has set up its signals, no handler of this process may run in it.
         before = signal.pthread_sigmask(signal.SIG_SETMASK, _DEFAULT_SIGNALS)
         try:
             pid = os.fork()
             if not pid:
-                _become(program, restrictions, write)
+                _become(program, restrictions, writer)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
     except BaseException:
-        os.close(read)
-        os.close(write)
+        os.close(reader)
+        os.close(writer)
         raise
     try:
-        os.close(write)
-        report = _read_to_the_end(read)
+        os.close(writer)
+        report = _read_to_the_end(reader)
     except OSError as error:
         raise StartUnknownError from error
     finally:
-        os.close(read)
+        os.close(reader)
     refused: tuple[int, ...] = ()
     for word, *numbers in map(bytes.split, report.splitlines()):
         if word == _FAILED:

@@ -19,7 +19,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from contextlib import suppress
 from typing import Final, Literal, NamedTuple
 
@@ -88,7 +88,9 @@ def _places(kind: Kind, own: list[OwnCgroup], *, under_systemd: bool) -> Iterato
                 yield Place(each.directory, is_v2=False)
         elif not each.controllers:
             for place in (each.directory, each.parent):
-                is_ours = not under_systemd or is_delegated(place)
+                # What is beside the cgroup of this process is not under its limits.
+                must_be_delegated = under_systemd or place != each.directory
+                is_ours = not must_be_delegated or is_delegated(place)
                 if is_ours and _is_writable(place) and _enable(kind, place):
                     yield Place(place, is_v2=True)
 
@@ -112,8 +114,7 @@ class CommandCgroups:
         self._paths: dict[Kind, str] = {
             kind: f"{path}/{name}" for kind, path in session.paths.items()
         }
-        # The limits that the kernel enforces for the command.
-        self.kinds: set[Kind] = set()
+        # What the kernel had counted before the command, by the limits that it enforces.
         self._before: dict[Kind, int] = {}
         for path in set(self._paths.values()):
             with suppress(OSError):
@@ -129,7 +130,17 @@ class CommandCgroups:
         for kind in self._paths:
             if (count := self._counted(kind)) is not None:
                 self._before[kind] = count
-        self.kinds = set(self._before)
+
+    def count_from_now(self) -> None:
+        """Forget what the kernel has counted while a spare shell waited for its command."""
+        self._before = {
+            kind: max(before, self._counted(kind) or 0) for kind, before in self._before.items()
+        }
+
+    @property
+    def kinds(self) -> Set[Kind]:
+        """The limits that the kernel enforces for the command."""
+        return self._before.keys()
 
     @property
     def directories(self) -> tuple[str, ...]:
@@ -138,7 +149,9 @@ class CommandCgroups:
 
     def refused(self, directory: str) -> None:
         """Learn that the command could not enter a cgroup."""
-        self.kinds = {kind for kind in self.kinds if self._paths[kind] != directory}
+        self._before = {
+            kind: count for kind, count in self._before.items() if self._paths[kind] != directory
+        }
 
     def has_met(self, kind: Kind) -> bool:
         """Whether the kernel has killed a process of the command, or refused one, at this limit."""

@@ -57,6 +57,8 @@ class Limiter:
         self._is_watching = False
         # The processor time that the looks have taken.
         self._cost_s = 0.0
+        # How much of it no pause has followed.
+        self._slice_s = 0.0
 
     # -- commands ---------------------------------------------------------------------------
 
@@ -73,10 +75,9 @@ class Limiter:
         group.members.add(member)
         if is_waiting:
             group.make_room()
-        is_unlimited = {"watch"}.isdisjoint(
-            (member.enforced.memory, member.enforced.processes, member.enforced.cpu)
-        )
-        if not (is_unlimited or proc_is_usable()):
+        enforced = member.enforced
+        needs_proc = "watch" in (enforced.memory, enforced.processes, enforced.cpu)
+        if needs_proc and not proc_is_usable():
             self.end(member)
             raise unavailable("limits", "/proc", _HINT)
         return member
@@ -98,13 +99,14 @@ class Limiter:
         member.began_at = time.monotonic()
         if member.is_waiting:
             member.is_waiting = False
+            member.cgroups.count_from_now()
             member.group.make_room()
         _note_reaped(member)
         if member.needs_watch:
             self._watched.add(member)
             if not self._is_watching:
-                self._is_watching = True
                 self._start_task(self._watch)
+                self._is_watching = True
 
     def end(self, member: Member) -> None:
         """Learn that no process of a command is left, or that it never ran."""
@@ -155,10 +157,7 @@ class Limiter:
 
     async def _look_at(self, group: Group) -> None:
         """Kill the commands of a group that are above a limit."""
-        for member in self._judged(group):
-            if member.cgroups.has_met("memory"):
-                self._end_by(member, "memory")
-        self._thin_out(group)
+        await self._look_at_cgroups(group)
         is_watched = any(map(group.is_watched, KINDS))
         if not is_watched and group.limits.cpu_seconds is None:
             return
@@ -182,6 +181,24 @@ class Limiter:
                 self._cost_s += cost
             self._judge(group, sizes, limits.memory_bytes, "memory")
 
+    async def _look_at_cgroups(self, group: Group) -> None:
+        for member in self._judged(group):
+            began = time.thread_time()
+            if member.cgroups.has_met("memory"):
+                self._end_by(member, "memory")
+            await self._count(time.thread_time() - began)
+        began = time.thread_time()
+        self._thin_out(group)
+        await self._count(time.thread_time() - began)
+
+    async def _count(self, cost_s: float) -> None:
+        """Add to the cost of the looks, and let others run if they have waited for long."""
+        self._cost_s += cost_s
+        self._slice_s += cost_s
+        if self._slice_s > _SLICE_S:
+            self._slice_s = 0.0
+            await anyio.sleep(_SLICE_PAUSE_S)
+
     def _thin_out(self, group: Group) -> None:
         """Kill the youngest command if the cgroup has let in too many."""
         judged = self._judged(group)
@@ -200,7 +217,7 @@ class Limiter:
             for member in group.members
             if member in self._watched
             and member.command is not None
-            and not member.command.is_being_killed
+            and not member.command.is_killed_at_once
         ]
 
     def _sum(self, group: Group, amounts: dict[Member, int]) -> int:
@@ -211,7 +228,10 @@ class Limiter:
     ) -> None:
         """If the members use more than the limit together, kill the one that uses most."""
         if self._sum(group, amounts) > limit:
-            largest = max(self._judged(group), key=lambda member: amounts.get(member, 0))
+            # Of equal ones, the youngest.
+            largest = max(
+                self._judged(group), key=lambda member: (amounts.get(member, 0), member.began_at)
+            )
             self._end_by(largest, reason)
 
     def _end_by(self, member: Member, reason: LimitReason) -> None:
@@ -227,14 +247,12 @@ class Limiter:
         with suppress(OSError, ValueError, IndexError):
             began = time.thread_time()
             for usage in look(runner, member.reaped_before_s or 0.0):  # noqa: B007 - the last one
-                if (took := time.thread_time() - began) > _SLICE_S:
-                    self._cost_s += took
-                    await anyio.sleep(_SLICE_PAUSE_S)
-                    began = time.thread_time()
+                await self._count(time.thread_time() - began)
+                began = time.thread_time()
                 if member not in self._watched:
                     # The runner may have another command by now.
                     return Usage()
-            self._cost_s += time.thread_time() - began
+            await self._count(time.thread_time() - began)
         return usage
 
 

@@ -50,8 +50,8 @@ class Command(Protocol):
     def runner(self) -> int | None: ...
 
     @property
-    def is_being_killed(self) -> bool:
-        """Whether its processes are killed without any grace."""
+    def is_killed_at_once(self) -> bool:
+        """Whether somebody kills it without any grace."""
         ...
 
     def exceed(self, reason: LimitReason) -> None:

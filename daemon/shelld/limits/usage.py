@@ -71,8 +71,13 @@ def look(runner: int, reaped_before_s: float) -> Iterator[Usage]:
     for children in list_children(runner):
         waiting += children
     yield usage
+    seen = {runner}
     while waiting and len(usage.pids) < _MAX_PROCESSES:
         pid = waiting.pop()
+        # If a thread ends, its children become children of another thread, which lists them again.
+        if pid in seen:
+            continue
+        seen.add(pid)
         # The process may end during the look, or be hidden.
         with suppress(OSError, ValueError, IndexError):
             found = _process(pid)

@@ -60,6 +60,8 @@ class Life:
         self._is_to_be_released = False
         # Signal and grace (ms) of the last kill that somebody has asked for.
         self._kill: tuple[int | None, int] = (signal.SIGKILL, 0)
+        # Whether somebody has asked for a kill without any grace. A later kill does not undo that.
+        self.is_killed_at_once = False
         self.deadlines.set(Event.START_DUE, START_TIMEOUT_S)
 
     # -- for others -------------------------------------------------------------------------
@@ -78,12 +80,6 @@ class Life:
     def is_being_ended(self) -> bool:
         """Whether somebody has asked for a kill."""
         return self._outcome.kill_reason is not None
-
-    @property
-    def is_being_killed(self) -> bool:
-        """Whether somebody has asked for a kill without any grace."""
-        number, grace_ms = self._kill
-        return self.is_being_ended and (number == signal.SIGKILL or not grace_ms)
 
     @property
     def member(self) -> Member | None:
@@ -118,6 +114,7 @@ class Life:
             if reason is not None and not self._outcome.is_known:
                 self.shell.reason = reason
         self._kill = number, grace_ms
+        self.is_killed_at_once |= number == signal.SIGKILL or not grace_ms
         self.take(Event.KILL_ASKED)
 
     def discard(self) -> None:

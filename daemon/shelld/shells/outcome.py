@@ -69,12 +69,15 @@ class Outcome:
             if self.member is not None:
                 self._limit = self.member.reason_of_end(returncode)
             died = returncode in _SIGKILLED
-            if died and self._oom_kills.count() > self._oom_kills_before:
-                shell.reason = "oom"
+            is_oom = died and self._oom_kills.count() > self._oom_kills_before
+            if is_oom and self._limit != "memory":
+                shell.reason, self._limit = "oom", None
 
     def exceeds(self, shell: Shell, reason: LimitReason) -> None:
         """Note that the command, or what it has left, is killed because of a limit."""
-        if shell.reason is None:
+        # A command that went on in the background may still have the reason for that.
+        has_moved = self.kill_reason is None and not self.is_known
+        if shell.reason is None or has_moved:
             shell.reason = reason
             if self.is_known:
                 self._limit = reason
