@@ -6,7 +6,6 @@ import time
 from functools import partial
 
 import anyio
-import anyio.to_thread
 import pytest
 
 from shelld.embed import ShellManager, ShellProcess

@@ -12,7 +12,6 @@ import threading
 from pathlib import Path
 
 import anyio
-import anyio.to_thread
 import pytest
 
 from shelld.embed import ShellManager, ShellProcess, ShellStatus

@@ -6,6 +6,7 @@ import os
 import resource
 import select
 import signal
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -111,8 +112,10 @@ def test_terminal_becomes_the_controlling_terminal() -> None:
 
 def test_no_handler_of_this_process_runs_in_the_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
     read, write = os.pipe()
-    before = signal.signal(signal.SIGUSR1, lambda *_: os.write(write, b"x"))
     fork = os.fork
+
+    def handle(_number: int, _frame: FrameType | None) -> None:
+        os.write(write, b"x")
 
     def fork_and_signal() -> int:
         if not (pid := fork()):
@@ -120,6 +123,7 @@ def test_no_handler_of_this_process_runs_in_the_new_one(monkeypatch: pytest.Monk
         return pid
 
     monkeypatch.setattr(os, "fork", fork_and_signal)
+    before = signal.signal(signal.SIGUSR1, handle)
     try:
         # The signal waits until it has its default action.
         assert seen(b"echo here", Restrictions())[:2] == ("", -signal.SIGUSR1)

@@ -376,7 +376,10 @@ async def test_watch_judges_all_if_one_is_in_no_cgroup(machine: Machine) -> None
 async def test_youngest_command_of_a_crowded_cgroup_is_ended(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(SessionCgroups, "is_crowded", lambda *_: True)
+    def is_crowded(_cgroups: SessionCgroups, _waiting: int) -> bool:
+        return True
+
+    monkeypatch.setattr(SessionCgroups, "is_crowded", is_crowded)
     async with running(machine) as limiter:
         limits = ResourceLimits(processes=2)
         started: list[FakeCommand] = []

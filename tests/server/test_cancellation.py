@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 
 import anyio
-import anyio.lowlevel
 import pytest
 
 from served import (
