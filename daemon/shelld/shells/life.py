@@ -86,11 +86,6 @@ class Life:
         """The command's membership in a group with limits."""
         return self._outcome.member
 
-    def join(self, member: Member | None) -> None:
-        """Put the command under limits, before it runs."""
-        self._outcome.member = member
-        self.shell.limits = None if member is None else member.enforced
-
     @property
     def runner(self) -> int | None:
         """The pid of the runner, while it owns the processes of the command."""

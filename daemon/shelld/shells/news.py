@@ -40,7 +40,7 @@ def note(message: Message, shell: Shell, outcome: Outcome) -> Event | None:
         shell.pid = message[1]
         if outcome.member is not None:
             outcome.member.refused(message[2])
-            shell.limits = outcome.member.enforced
+            outcome.show_limits(shell)
     elif kind == EXITED:
         return _note_exit(message, shell, outcome)
     elif kind == FAILED:

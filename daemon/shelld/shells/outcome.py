@@ -38,9 +38,9 @@ class Outcome:
     group with limits, if it has any.
     """
 
-    def __init__(self, oom_kills: OomKills) -> None:
+    def __init__(self, oom_kills: OomKills, member: Member | None = None) -> None:
         self.kill_reason: ShellEvent | None = None
-        self.member: Member | None = None
+        self.member = member
         # The limit because of which the command has failed, or what it has left is killed, if bash
         # has ended by itself.
         self._limit: LimitReason | None = None
@@ -54,6 +54,10 @@ class Outcome:
     @property
     def is_known(self) -> bool:
         return self._wait_status is not None
+
+    def show_limits(self, shell: Shell) -> None:
+        """Show how the limits of the command are enforced."""
+        shell.limits = None if self.member is None else self.member.enforced
 
     def command_starts(self) -> None:
         self._oom_kills_before = self._oom_kills.count()

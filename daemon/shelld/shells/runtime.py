@@ -275,11 +275,11 @@ class Runtime:
             if isinstance(launch.input, TerminalInput):
                 self.screens.watch(launch.input, shell.stdout.store)
             links = Links(channel, launch, shell, pollers=self._pollers, pool=self.pool)
-            outcome = Outcome(self._oom_kills)
+            outcome = Outcome(self._oom_kills, member)
+            outcome.show_limits(shell)
             life = Life(
                 shell, launch, links, outcome=outcome, clock=self._clock, listen=self._listen
             )
-            life.join(member)
             supervisor = Supervisor(life, self.pool)
             try:
                 launch.hand_over(channel)
