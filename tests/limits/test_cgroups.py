@@ -177,6 +177,28 @@ def test_kernel_limits_and_counts(places: dict[Kind, Place], cgroups: Cgroups) -
     assert session.remove()
 
 
+def test_kill_without_a_shortage_of_the_session_is_no_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write(_path: str, _content: bytes) -> bool:
+        return True
+
+    monkeypatch.setattr(cgroups_module, "write", write)
+    place = Place(str(folder(tmp_path, "own", cgroup__subtree_control="memory\n")), True)
+    folder(tmp_path, "own/new/command-1", memory__events="oom_kill 4\n")
+    session = SessionCgroups("new", {"memory": place}, {})
+    session.paths["memory"] = f"{place.directory}/new"
+    command = session.open()
+    assert command.kinds == {"memory"}
+    folder(tmp_path, "own/new/command-1", memory__events="oom_kill 5\n")
+    # The machine was short of memory.
+    assert not command.has_met("memory")
+    folder(tmp_path, "own/new", memory__events="low 9\noom 1\noom_kill 9\n")
+    assert command.has_met("memory")
+    command.count_from_now()
+    assert not command.has_met("memory")
+
+
 def test_room_is_made_above_the_limit(places: dict[Kind, Place], cgroups: Cgroups) -> None:
     session = cgroups.open({"pids": 5})
     limit = Path(session.paths["pids"], "pids.max")

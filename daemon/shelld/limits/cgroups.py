@@ -45,6 +45,9 @@ class _Files(NamedTuple):
 
 
 _OOM_KILLS: Final = re.compile(rb"^oom_kill (\d+)$", re.MULTILINE)
+# How often a cgroup has met its own limit. `_OOM_KILLS` also counts kills because the machine was
+# short of memory, or a cgroup above.
+_OOMS: Final = re.compile(rb"^oom (\d+)$", re.MULTILINE)
 _REFUSED_FORKS: Final = re.compile(rb"^max (\d+)$", re.MULTILINE)
 _PIDS: Final = _Files("pids.max", {}, "pids.events", _REFUSED_FORKS)
 _FILES: Final[Mapping[tuple[Kind, bool], _Files]] = {
@@ -116,6 +119,7 @@ class CommandCgroups:
         }
         # What the kernel had counted before the command, by the limits that it enforces.
         self._before: dict[Kind, int] = {}
+        self._shortages_before = 0
         for path in set(self._paths.values()):
             with suppress(OSError):
                 os.mkdir(path)
@@ -126,6 +130,7 @@ class CommandCgroups:
 
     def begin(self) -> None:
         """Note what the kernel has counted before the next command."""
+        self._shortages_before = self._session.count_shortages()
         self._before = {}
         for kind in self._paths:
             if (count := self._counted(kind)) is not None:
@@ -133,6 +138,7 @@ class CommandCgroups:
 
     def count_from_now(self) -> None:
         """Forget what the kernel has counted while a spare shell waited for its command."""
+        self._shortages_before = self._session.count_shortages()
         self._before = {
             kind: max(before, self._counted(kind) or 0) for kind, before in self._before.items()
         }
@@ -155,9 +161,12 @@ class CommandCgroups:
 
     def has_met(self, kind: Kind) -> bool:
         """Whether the kernel has killed a process of the command, or refused one, at this limit."""
-        if kind not in self.kinds:
+        if kind not in self.kinds or (self._counted(kind) or 0) <= self._before[kind]:
             return False
-        return (self._counted(kind) or 0) > self._before[kind]
+        if kind != "memory" or not self._session.is_v2(kind):
+            # Nothing tells why cgroup v1 has killed: since Linux 6.13, not even `memory.failcnt`.
+            return True
+        return self._session.count_shortages() > self._shortages_before
 
     def give_back(self) -> bool:
         """Let another command have the cgroups.
@@ -226,6 +235,13 @@ class SessionCgroups:
         files = _FILES[kind, self.is_v2(kind)]
         found = files.line.search(_read(f"{path}/{files.counter}").encode())
         return None if found is None else int(found[1])
+
+    def count_shortages(self) -> int:
+        """Return how often the session has met its limit of memory. Only cgroup v2 counts this."""
+        if "memory" not in self.paths or not self.is_v2("memory"):
+            return 0
+        found = _OOMS.search(_read(f"{self.paths['memory']}/memory.events").encode())
+        return 0 if found is None else int(found[1])
 
     def open(self) -> CommandCgroups:
         """Return cgroups for a command. Those that cannot be made are left out."""
