@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import select
 import signal
 import subprocess
@@ -14,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from shelld.eventloop import pipe_locks
+from shelld.eventloop.pipe_locks import PipeWatch
 from support import DEADLINE_S, Gate, RawDaemon, descendants, is_alive, raw_daemon, wait_for
 
 pytestmark = pytest.mark.skipif(
@@ -251,3 +254,47 @@ def test_thread_that_outlives_its_leader_stops_no_daemon(
     bash_id = start(daemon, LEADERLESS, tmp_path)
     assert read_until(daemon, bash_id, "begin;") == "begin;"
     assert daemon.bash("echo meanwhile")["stdout"] == "meanwhile\n"
+
+
+class FakeProcess:
+    """A process that has a pipe open."""
+
+    key = "fake"
+
+    def __init__(self) -> None:
+        self.is_stopped = self.was_stopped = False
+
+    def stop(self) -> None:
+        self.is_stopped = self.was_stopped = True
+
+    def go_on(self) -> None:
+        self.is_stopped = False
+
+
+def test_failed_look_leaves_no_process_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, writer = os.pipe()
+    process = FakeProcess()
+    asleep = re.compile(rb"(\d+) (\S+)").match(b"0 0x%x" % reader)
+    answers = [asleep, asleep]
+
+    def sleeping_in(_watch: PipeWatch) -> re.Match[bytes] | None:
+        if not answers:
+            raise MemoryError
+        return answers.pop()
+
+    def processes_with(_pipe: str, *, every_thread: bool) -> list[FakeProcess]:
+        return [process]
+
+    monkeypatch.setattr(PipeWatch, "_sleeping_in", sleeping_in)
+    monkeypatch.setattr(pipe_locks, "_processes_with", processes_with)
+    look = vars(PipeWatch)["_look"]
+    watch = PipeWatch(lambda: True)
+    look(watch)
+    with pytest.raises(MemoryError):
+        look(watch)
+    assert (process.was_stopped, process.is_stopped) == (True, False)
+    pipe_locks.close_pipe(reader)
+    os.close(writer)
+    # The watch keeps a descriptor in reserve.
+    for descriptor in vars(watch)["_files"]:
+        os.close(descriptor)
