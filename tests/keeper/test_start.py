@@ -19,7 +19,9 @@ NOFILE, FSIZE = resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE
 # What a program can see of the way in which it was started. Signals 32 and 33 belong to the C
 # library, whose posix_spawn ignores them.
 LOOK = (
-    b"ulimit -Sa; ulimit -Ha; grep -E '^(SigBlk|SigCgt|ShdPnd)' /proc/$$/status; ls /proc/$$/fd;"
+    # While bash starts and reaps a child, its signals change. So bash itself reads them, first.
+    b"while read -r name value; do [[ $name =~ ^(SigBlk|SigCgt|ShdPnd) ]] && echo $name $value;"
+    b"done < /proc/$$/status; ulimit -Sa; ulimit -Ha; ls /proc/$$/fd;"
     b"read -r _ ignored < <(grep SigIgn /proc/$$/status); echo $((16#$ignored & ~(3 << 31)));"
     b"read -r _ _ _ _ group session terminal _ < /proc/$$/stat;"
     b"echo $((group == $$)) $((session == $$)) $terminal $PWD; env; trap; trap '' INT; exit 3"
