@@ -115,8 +115,8 @@ ERRORS = {
     ErrorKind.RESOURCE_EXHAUSTED: (
         "The daemon or the system is short of something. A retry may succeed.",
         "`limit`: `max_shells`, `max_in_flight`, `filters`, `subscriptions`, `processes`, `files`, "
-        "`memory`, `disk`, `ptys`, `stdin` (the program does not read), `screen` (its output "
-        "takes too long to show)",
+        "`threads`, `memory`, `disk`, `ptys`, `stdin` (the program does not read), `screen` (its "
+        "output takes too long to show)",
     ),
     ErrorKind.SHUTTING_DOWN: ("The daemon is ending.", ""),
     ErrorKind.SESSION_NOT_FOUND: ("The session has not run a command.", "`session`"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Final
 
 from shelld.limits.members import LimitReason, Member
@@ -23,13 +23,15 @@ logger = Log("shelld.shells")
 # last, bash exits with 128 + SIGKILL.
 _SIGKILLED: Final = (-signal.SIGKILL, 128 + signal.SIGKILL)
 
-# Reasons that hold only if our kill ended the shell, with the event of that kill.
-_KILLS: Final[Mapping[EndReason | None, ShellEvent]] = {
-    "idle": ShellEvent.TIMED_OUT,
-    "prompt": ShellEvent.KILLED,
-    "memory": ShellEvent.KILLED,
-    "processes": ShellEvent.KILLED,
-    "cpu": ShellEvent.KILLED,
+# Reasons that hold only if our kill ended the shell, with the possible events of that kill. A limit
+# may be met in the grace after a timeout.
+_BY_LIMIT: Final = frozenset({ShellEvent.KILLED, ShellEvent.TIMED_OUT})
+_KILLS: Final[Mapping[EndReason | None, Set[ShellEvent]]] = {
+    "idle": frozenset({ShellEvent.TIMED_OUT}),
+    "prompt": frozenset({ShellEvent.KILLED}),
+    "memory": _BY_LIMIT,
+    "processes": _BY_LIMIT,
+    "cpu": _BY_LIMIT,
 }
 
 
@@ -95,7 +97,7 @@ class Outcome:
         assert self._wait_status is not None
         event = (self.kill_reason or ShellEvent.KILLED) if self._was_signalled else None
         expected = _KILLS.get(shell.reason)
-        if expected is not None and event is not expected:
+        if expected is not None and event not in expected:
             # The command went on in the background, or has ended by itself before the kill.
             shell.reason = None
         if event is None and self._limit is not None:
