@@ -14,6 +14,7 @@ import pytest
 from shelld.cli.explain import explain
 from shelld.cli.parser import SUBCOMMANDS, option_parser, parse_options
 from shelld_protocol import ResourceLimits
+from shelld_protocol.structs import MAX_RESOURCE
 from support import DAEMON_COMMAND
 
 # Each numeric option, with a number within its bounds.
@@ -204,16 +205,21 @@ def test_limits_are_parsed() -> None:
     ("limit", "message"),
     [
         ("disk_bytes=1", "no such limit: disk_bytes; one of memory_bytes, processes, "),
-        ("memory_bytes=16777215", "memory_bytes takes a number of at least 16777216, not 16777215"),
-        ("processes", "processes takes a number of at least 2, not nothing"),
-        ("processes=1", "processes takes a number of at least 2, not 1"),
-        ("processes=1K", "processes takes a number of at least 2, not 1K"),
-        ("cpu_seconds=0", "cpu_seconds takes a number of at least 1, not 0"),
-        ("open_files=15", "open_files takes a number of at least 16, not 15"),
-        ("file_bytes=-1", "file_bytes takes a number of at least 0, not -1"),
+        (
+            "memory_bytes=16777215",
+            "memory_bytes takes a number from 16777216 to MAX, not 16777215",
+        ),
+        ("processes", "processes takes a number from 2 to MAX, not nothing"),
+        ("processes=1", "processes takes a number from 2 to MAX, not 1"),
+        ("processes=1K", "processes takes a number from 2 to MAX, not 1K"),
+        ("cpu_seconds=0", "cpu_seconds takes a number from 1 to MAX, not 0"),
+        ("open_files=15", "open_files takes a number from 16 to MAX, not 15"),
+        ("file_bytes=-1", "file_bytes takes a number from 0 to MAX, not -1"),
+        (f"file_bytes={2**53}", f"file_bytes takes a number from 0 to MAX, not {2**53}"),
     ],
 )
 def test_wrong_limit_is_refused(limit: str, message: str) -> None:
     ended = run_daemon("--limit", limit)
     assert ended.returncode == 2
-    assert f"argument --limit: {message}" in ended.stderr
+    expected = message.replace("MAX", str(MAX_RESOURCE))
+    assert f"argument --limit: {expected}" in ended.stderr

@@ -24,6 +24,14 @@ nix shell nixpkgs#a nixpkgs#b --command rm -rf /
 gcloud compute ssh host -- rm -rf /
 vagrant ssh web -- rm -rf /
 script -q log -- rm -rf /
+set -- a /; shift 5; rm -rf $2
+set -- /; shift -1; rm -rf $1
+mise exec node@20 -- rm -rf /
+mise x -c 'rm -rf /'
+nix --extra-experimental-features 'nix-command flakes' develop -c rm -rf /
+x86_64 rm -rf /
+setarch -v -R x86_64 rm -rf /
+su root -- -ec 'rm -rf /'
 sudo -EHu root -- rm -rf /*
 sudo -nSEp '' rm -rf /
 sudo -Hnuroot chmod -R 777 /

@@ -10,11 +10,13 @@ import pytest
 
 from shelld.limits.cgroups import Cgroups
 from shelld.limits.limiter import Limiter
-from shelld.limits.members import Member
+from shelld.limits.members import Command, Member
+from shelld.sessions.session import Session
 from shelld.shells.launch import StartRequest
 from shelld.shells.manager import Manager
 from shelld.shells.options import ManagerOptions
 from shelld.shells.shell import Shell
+from shelld.shells.spare import SpareLaunch
 from shelld_protocol import ResourceLimits
 from support import wait_for
 
@@ -55,6 +57,30 @@ async def test_command_that_cannot_enter_its_cgroup_is_watched(
         after = await run(manager, "true")
         assert after.limits is not None
         assert after.limits.processes == "cgroup"
+
+
+async def test_spare_shell_counts_before_it_gets_its_command(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begin, run_command = Limiter.begin, SpareLaunch.run
+    order: list[str] = []
+
+    def begin_noted(limiter: Limiter, member: Member, command: Command) -> None:
+        order.append("counts")
+        begin(limiter, member, command)
+
+    def run_noted(launch: SpareLaunch, session: Session, request: StartRequest) -> None:
+        order.append("runs")
+        run_command(launch, session, request)
+
+    monkeypatch.setattr(Limiter, "begin", begin_noted)
+    monkeypatch.setattr(SpareLaunch, "run", run_noted)
+    async with Manager(ManagerOptions(limits=ResourceLimits(processes=10))) as manager:
+        with anyio.fail_after(20):
+            while "runs" not in order:
+                order.clear()
+                await run(manager, "true")
+    assert order == ["counts", "runs"]
 
 
 async def test_manager_leaves_no_cgroups() -> None:

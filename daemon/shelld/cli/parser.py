@@ -117,7 +117,8 @@ def _limit(text: str) -> tuple[str, int]:
     try:
         return name, parse(_LIMITS[name], MAX_RESOURCE)(value)
     except ValueError:
-        problem = f"{name} takes a number of at least {_LIMITS[name]}, not {value or 'nothing'}"
+        span = f"from {_LIMITS[name]} to {MAX_RESOURCE}"
+        problem = f"{name} takes a number {span}, not {value or 'nothing'}"
         raise argparse.ArgumentTypeError(problem) from None
 
 

@@ -112,8 +112,13 @@ def _set(shell: Shell, arguments: Sequence[str], _stdin: str) -> str:
 
 def _shift(shell: Shell, arguments: Sequence[str], _stdin: str) -> str:
     operands = _operands(arguments)
-    count = int(operands[0]) if operands and operands[0].isdecimal() else 1
-    shell.positional = shell.positional[count:]
+    if not operands or UNKNOWN in operands[0]:
+        count = 1
+    else:
+        count = int(operands[0]) if operands[0].isdecimal() else 0
+    # A number that is too large changes nothing.
+    if count <= len(shell.positional):
+        shell.positional = shell.positional[count:]
     return ""
 
 

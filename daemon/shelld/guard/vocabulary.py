@@ -216,6 +216,9 @@ WRAPPERS: Final[dict[str, str]] = {
     "setarch": "- +1 leads shell",
     "linux64": "- shell",
     "linux32": "- shell",
+    "uname26": "- shell",
+    "i386": "- shell",
+    "x86_64": "- shell",
     "systemd-run": "pEHMu unit= property= slice= uid= gid= setenv= cd:working-directory "
     "shell:S shell:shell",
     "systemd-inhibit": "- what= who= why= mode=",
@@ -330,10 +333,11 @@ EVERYDAY_WRAPPERS: Final[dict[str, str]] = {
     "mamba": "np name= prefix= sub:run",
     "micromamba": "np name= prefix= sub:run",
     "direnv": "- sub:exec +1",
-    "mise": "C sub:exec; C sub:x",
+    "mise": "C sub:exec script:c script:command +all shell; "
+    "C sub:x script:c script:command +all shell",
     "asdf": "- sub:exec",
-    "nix": "- sub:develop argv:c argv:command +all shell; "
-    "- sub:shell argv:c argv:command +all shell",
+    "nix": "- extra-experimental-features= sub:develop argv:c argv:command +all shell; "
+    "- extra-experimental-features= sub:shell argv:c argv:command +all shell",
     "aws-vault": "- sub:exec duration= +1",
     "doppler": "pc sub:run project= config=",
     "op": "- sub:run env-file=",

@@ -6,6 +6,7 @@ its command to a shell as one string, `Inner.script` is that string.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import pairwise
@@ -43,6 +44,8 @@ def unwrapped(program: str, arguments: Sequence[str]) -> Inner | None:
     return None
 
 
+# Options of a shell in one word, the last of which takes a script.
+_C_OPTION: Final = re.compile(r"-[a-z]*c")
 # The programs that take "-" as an option.
 _TAKE_DASH: Final = ("env", "su", "runuser", "newgrp", "sg")
 _ALL: Final = {**EVERYDAY_WRAPPERS, **WRAPPERS}
@@ -137,8 +140,8 @@ class _Unwrapping:
         if operands != ALL_OPERANDS:
             del self._rest[:operands]
             return
-        # ``su -- me -c SCRIPT`` passes the option on to a shell.
-        scripts = (value for option, value in pairwise(self._rest) if option == "-c")
+        # ``su -- me -c SCRIPT`` passes the option on to a shell, as does ``-ec``.
+        scripts = (value for option, value in pairwise(self._rest) if _C_OPTION.fullmatch(option))
         self._script = self._script or next(scripts, None)
 
     def _take_assignments(self) -> None:

@@ -194,6 +194,9 @@ class Runtime:
                 life.discard()
                 return False
             working_dir = session.resolve(request.cwd)
+            if life.member is not None:
+                # Before the command can start a process: the shell counts from now on.
+                self.limiter.begin(life.member, life)
             launch.run(session, request)
         except BlockingIOError:
             # The pipe of the spare shell has too little room for the lines.
@@ -207,8 +210,6 @@ class Runtime:
         # The command runs already.
         shell.assign(self._ids.next(), request, working_dir)
         life.command_runs(request)
-        if life.member is not None:
-            self.limiter.begin(life.member, life)
         self.spares.note_use(succeeded=True)
         self._enter(life)
         return True
