@@ -298,3 +298,20 @@ def test_failed_look_leaves_no_process_stopped(monkeypatch: pytest.MonkeyPatch) 
     # The watch keeps a descriptor in reserve.
     for descriptor in vars(watch)["_files"]:
         os.close(descriptor)
+
+
+def process_state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
+
+
+def test_process_goes_on_when_the_last_thread_lets_it() -> None:
+    with subprocess.Popen(["sleep", "300"]) as sleep:
+        started = vars(pipe_locks)["_stat"](sleep.pid).started
+        process = vars(pipe_locks)["_Process"](sleep.pid, started)
+        process.stop()
+        process.stop()
+        process.go_on()
+        assert process_state(sleep.pid) == "T"
+        process.go_on()
+        wait_for(lambda: process_state(sleep.pid) == "S")
+        sleep.kill()

@@ -26,6 +26,7 @@ vagrant ssh web -- rm -rf /
 script -q log -- rm -rf /
 set -- a /; shift 5; rm -rf $2
 set -- /; shift -1; rm -rf $1
+set -- a /; shift " +1"; rm -rf $1
 mise exec node@20 -- rm -rf /
 mise x -c 'rm -rf /'
 nix --extra-experimental-features 'nix-command flakes' develop -c rm -rf /

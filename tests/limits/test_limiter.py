@@ -401,3 +401,26 @@ async def test_youngest_command_of_a_crowded_cgroup_is_ended(
         while not started[1].ended:
             await anyio.lowlevel.checkpoint()
     assert [command.ended for command in started] == [[], ["processes"], ["processes"]]
+
+
+async def test_spare_shell_gets_room_once_it_runs(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room: list[int] = []
+
+    def make_room(_cgroups: SessionCgroups, count: int) -> None:
+        room.append(count)
+
+    monkeypatch.setattr(SessionCgroups, "make_room", make_room)
+    async with running(machine) as limiter:
+        limits = ResourceLimits(processes=2)
+        spare = limiter.admit("main", limits, is_waiting=True)
+        # A command could take the room before the spare shell enters.
+        assert room == []
+        limiter.spare_runs(spare)
+        other = limiter.admit("main", limits, is_waiting=True)
+        limiter.spare_runs(other)
+        limiter.begin(spare, FakeCommand(None))
+        limiter.end(other)
+        assert room == [1, 2, 1, 0]
+        limiter.end(spare)

@@ -33,7 +33,7 @@ import re
 import signal
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -70,11 +70,16 @@ class _Stat(NamedTuple):
 
 
 class _Process:
-    """A process that may hold the lock of a pipe. Raises no OSError."""
+    """A process that may hold the lock of a pipe. Raises no OSError.
+
+    Both threads stop it. It goes on when the last of them lets it.
+    """
 
     def __init__(self, pid: int, started: bytes) -> None:
         self.pid = pid
         self._started = started
+        self._lock = threading.Lock()
+        self._stops = 0
         self._is_stopped_by_us = False
 
     @property
@@ -85,21 +90,26 @@ class _Process:
         """Stop the process, and wait until it has stopped. A stopped process is left alone."""
         # A process that has ended, or that has gained privileges, cannot be signalled.
         with contextlib.suppress(OSError):
-            if self._state() not in b"Tt":
-                os.kill(self.pid, signal.SIGSTOP)
-                self._is_stopped_by_us = True
-                end_at = time.monotonic() + STOP_S
-                # In state D, it stops only after its system call. It stays in state Z if its first
-                # thread has ended.
-                while self._state() not in b"TtDZ" and time.monotonic() < end_at:
-                    time.sleep(_PAUSE_S)
+            with self._lock:
+                self._stops += 1
+                if not self._is_stopped_by_us and self._state() not in b"Tt":
+                    os.kill(self.pid, signal.SIGSTOP)
+                    self._is_stopped_by_us = True
+            end_at = time.monotonic() + STOP_S
+            # In state D, it stops only after its system call. It stays in state Z if its first
+            # thread has ended.
+            while self._state() not in b"TtDZ" and time.monotonic() < end_at:
+                time.sleep(_PAUSE_S)
 
     def go_on(self) -> None:
-        if self._is_stopped_by_us:
-            self._is_stopped_by_us = False
-            # Do not look first whether it is the same process: that needs a free descriptor.
-            with contextlib.suppress(OSError):
-                os.kill(self.pid, signal.SIGCONT)
+        """Take back one `stop`."""
+        with self._lock:
+            self._stops -= 1
+            if self._is_stopped_by_us and not self._stops:
+                self._is_stopped_by_us = False
+                # Do not look first whether it is the same process: that needs a free descriptor.
+                with contextlib.suppress(OSError):
+                    os.kill(self.pid, signal.SIGCONT)
 
     def _state(self) -> bytes:
         """Return the state as a letter. Raises OSError if the process has ended."""
@@ -120,12 +130,20 @@ _closing: Final[dict[int, str]] = {}
 @contextlib.contextmanager
 def unlocked(descriptor: int) -> Generator[None]:
     """For the time of a system call on a pipe, stop the processes that may hold its lock."""
+    with _stopped(_holders.get(descriptor, ())):
+        yield
+
+
+@contextlib.contextmanager
+def _stopped(processes: Iterable[_Process]) -> Generator[None]:
+    stopped: list[_Process] = []
     try:
-        for process in _holders.get(descriptor, ()):
+        for process in tuple(processes):
+            stopped.append(process)
             process.stop()
         yield
     finally:
-        for process in reversed(_holders.get(descriptor, ())):
+        for process in reversed(stopped):
             process.go_on()
 
 
@@ -215,20 +233,17 @@ class PipeWatch:
             return
         processes = _holders.setdefault(descriptor, [])
         known = {process.key for process in processes}
-        try:
+        with self._room_for_a_descriptor():
+            for process in _processes_with(pipe, every_thread=self._was_in_vain):
+                if process.key not in known:
+                    processes.append(process)
+        with contextlib.ExitStack() as stack:
             with self._room_for_a_descriptor():
-                for process in _processes_with(pipe, every_thread=self._was_in_vain):
-                    if process.key not in known:
-                        processes.append(process)
-                for process in processes:
-                    process.stop()
+                stack.enter_context(_stopped(processes))
             end_at = time.monotonic() + RELEASE_S
             while (is_held := self._sleeping_in() is not None) and time.monotonic() < end_at:
                 time.sleep(_PAUSE_S)
             self._was_in_vain = is_held
-        finally:
-            for process in reversed(processes):
-                process.go_on()
 
     @contextlib.contextmanager
     def _room_for_a_descriptor(self) -> Generator[None]:

@@ -115,7 +115,8 @@ def _shift(shell: Shell, arguments: Sequence[str], _stdin: str) -> str:
     if not operands or UNKNOWN in operands[0]:
         count = 1
     else:
-        count = int(operands[0]) if operands[0].isdecimal() else 0
+        number = re.fullmatch(r"\s*\+?(\d+)\s*", operands[0])
+        count = int(number[1]) if number is not None else 0
     # A number that is too large changes nothing.
     if count <= len(shell.positional):
         shell.positional = shell.positional[count:]

@@ -73,8 +73,6 @@ class Limiter:
         group = self._group_of(session, limits)
         member = Member(group, group.cgroups.open(), is_waiting=is_waiting)
         group.members.add(member)
-        if is_waiting:
-            group.make_room()
         enforced = member.enforced
         needs_proc = "watch" in (enforced.memory, enforced.processes, enforced.cpu)
         if needs_proc and not proc_is_usable():
@@ -93,12 +91,17 @@ class Limiter:
             self._groups[session] = group
         return group
 
+    def spare_runs(self, member: Member) -> None:
+        """Learn that a spare shell runs, and waits for its command."""
+        member.has_entered = member.is_waiting
+        member.group.make_room()
+
     def begin(self, member: Member, command: Command) -> None:
         """Learn that a command runs."""
         member.command = command
         member.began_at = time.monotonic()
         if member.is_waiting:
-            member.is_waiting = False
+            member.is_waiting = member.has_entered = False
             member.cgroups.count_from_now()
             member.group.make_room()
         _note_reaped(member)

@@ -77,12 +77,16 @@ class Group:
 
     @property
     def waiting(self) -> int:
-        """How many members are spare shells that wait."""
+        """How many members are spare shells that wait, or are about to."""
         return sum(member.is_waiting for member in self.members)
 
     def make_room(self) -> None:
-        """Let spare shells that wait take nothing from the limit of processes."""
-        self.cgroups.make_room(self.waiting)
+        """Let spare shells that wait take nothing from the limit of processes.
+
+        The kernel lets a spare shell enter without room. So there is room for it only from then on:
+        before, a command could take it.
+        """
+        self.cgroups.make_room(sum(member.has_entered for member in self.members))
 
     def is_watched(self, kind: Kind) -> bool:
         """Whether no cgroup enforces this limit for all members."""
@@ -97,6 +101,8 @@ class Member:
         self.group = group
         self.cgroups = cgroups
         self.is_waiting = is_waiting
+        # Whether it is a waiting spare shell that is known to run.
+        self.has_entered = False
         self.command: Command | None = None
         # When the command began (time.monotonic()).
         self.began_at = 0.0

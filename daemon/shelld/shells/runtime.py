@@ -322,6 +322,8 @@ class Runtime:
                 self._starting.release()
                 if life.member is not None:
                     self.limiter.begin(life.member, life)
+            elif life.member is not None:
+                self.limiter.spare_runs(life.member)
         else:
             try:
                 if life.member is not None:
