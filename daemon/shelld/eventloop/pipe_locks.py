@@ -130,8 +130,12 @@ _closing: Final[dict[int, str]] = {}
 @contextlib.contextmanager
 def unlocked(descriptor: int) -> Generator[None]:
     """For the time of a system call on a pipe, stop the processes that may hold its lock."""
-    with _stopped(_holders.get(descriptor, ())):
+    processes = _holders.get(descriptor)
+    if processes is None:
         yield
+    else:
+        with _stopped(processes):
+            yield
 
 
 @contextlib.contextmanager
