@@ -59,10 +59,10 @@ sync: $(READY) ## Make the methods of `Client` from those of `AsyncClient`
 # The tests start hundreds of daemons and several workers: let Python keep its compiled modules.
 export PYTHONDONTWRITEBYTECODE :=
 
-# What pytest runs: everything, or a path (T=tests/guard, T=tests/e2e/test_bash.py::test_name).
+# What pytest runs: most tests, or all of a path (T=tests/guard, T=tests/e2e/test_bash.py::test_name).
 T ?=
 
-test: $(READY) ## Run the tests, or all tests of a path: make test T=tests/guard
+test: $(READY) ## Run most tests, or all tests of a path: make test T=tests/guard
 	$(BIN)/python -m pytest $(if $(T),-m 'not long' $(T),-n $(WORKERS) --dist worksteal)
 
 test-slow: $(READY) ## Run the tests that take seconds each

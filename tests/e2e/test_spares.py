@@ -8,6 +8,7 @@ import os
 import resource
 import signal
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -276,18 +277,23 @@ def test_dying_spare_shell_costs_at_most_its_command(
         daemon.call("close_session", {"session": session})
 
 
+def next_spares(daemon: RawDaemon) -> list[int]:
+    """Return the next spare shells, or nothing if none comes for so long that none will come."""
+    give_up_at = time.monotonic() + 5
+    while not (found := spares_of(daemon)) and time.monotonic() < give_up_at:
+        time.sleep(0.01)
+    return found
+
+
 def test_repeated_deaths_end_spare_shells(daemon: RawDaemon) -> None:
     daemon.bash("true")
     daemon.wait_for_spare()
-    quiet = 0
-    # How many deaths the daemon has counted cannot be seen: it may not know yet of a spare shell
-    # that is killed very early.
-    while quiet < 5:
-        assert daemon.bash("echo on")["stdout"] == "on\n"
-        spares = spares_of(daemon)
-        quiet = 0 if spares else quiet + 1
+    # How many deaths the daemon has counted cannot be seen. This loop would not end if it never
+    # stopped.
+    while spares := next_spares(daemon):
         for pid in spares:
             kill(pid)
+        assert daemon.bash("echo on")["stdout"] == "on\n"
     before = used(daemon)
     for _ in range(3):
         assert daemon.bash("echo on")["stdout"] == "on\n"

@@ -308,10 +308,15 @@ def test_process_goes_on_when_the_last_thread_lets_it() -> None:
     with subprocess.Popen(["sleep", "300"]) as sleep:
         started = vars(pipe_locks)["_stat"](sleep.pid).started
         process = vars(pipe_locks)["_Process"](sleep.pid, started)
-        process.stop()
-        process.stop()
-        process.go_on()
-        assert process_state(sleep.pid) == "T"
-        process.go_on()
-        wait_for(lambda: process_state(sleep.pid) == "S")
-        sleep.kill()
+        try:
+            process.stop()
+            # Somebody else continues it.
+            sleep.send_signal(signal.SIGCONT)
+            process.stop()
+            assert process_state(sleep.pid) == "T"
+            process.go_on()
+            assert process_state(sleep.pid) == "T"
+            process.go_on()
+            wait_for(lambda: process_state(sleep.pid) == "S")
+        finally:
+            sleep.kill()

@@ -92,7 +92,8 @@ class _Process:
         with contextlib.suppress(OSError):
             with self._lock:
                 self._stops += 1
-                if not self._is_stopped_by_us and self._state() not in b"Tt":
+                # Somebody else may have continued it since the other thread stopped it.
+                if self._state() not in b"Tt":
                     os.kill(self.pid, signal.SIGSTOP)
                     self._is_stopped_by_us = True
             end_at = time.monotonic() + STOP_S
@@ -242,6 +243,8 @@ class PipeWatch:
                 if process.key not in known:
                     processes.append(process)
         with contextlib.ExitStack() as stack:
+            # To look whether a process has stopped needs a descriptor; to wait for the event loop,
+            # or to let the processes go on, does not.
             with self._room_for_a_descriptor():
                 stack.enter_context(_stopped(processes))
             end_at = time.monotonic() + RELEASE_S
