@@ -18,7 +18,7 @@ from mcp_tasks import (
     check_result,
 )
 from shared_daemon import SharedDaemon
-from support import Gate, Json, RawDaemon, raw_daemon, running_below, wait_for
+from support import Gate, Json, RawDaemon, is_alive, raw_daemon, running_below, wait_for
 
 METHODS: dict[str, Json] = {
     "tasks/get": {"taskId": "shell_1"},
@@ -545,4 +545,4 @@ def test_the_end_of_the_daemon_ends_tasks_and_listeners(end: str) -> None:
         check_result("subscriptions/listen", answer["result"])
         assert answer["result"]["_meta"][SUBSCRIPTION_KEY] == request_id
         assert daemon.wait() == 0
-        wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in processes))
+        wait_for(lambda: not any(map(is_alive, processes)))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from records import check_all, expected, read, records, wait_for_end
-from support import Gate, RawDaemon, raw_daemon, running_below, wait_for
+from support import Gate, RawDaemon, is_alive, raw_daemon, running_below, wait_for
 
 
 def resident_bytes(pid: int) -> int:
@@ -238,4 +238,4 @@ def test_killed_daemon_ends_its_filter_process(new_daemon: RawDaemon) -> None:
     )
     (pid,) = wait_for(lambda: running_below(new_daemon.pid, "filters/main.py"), "the process")
     new_daemon.process.send_signal(signal.SIGKILL)
-    wait_for(lambda: not Path(f"/proc/{pid}").exists(), "its end")
+    wait_for(lambda: not is_alive(pid), "its end")

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from shelld.eventloop.memory import GIVE_BACK_S
-from support import Json, RawDaemon, children, descendants, spares_of, wait_for
+from support import Json, RawDaemon, children, descendants, is_alive, spares_of, wait_for
 
 # The kills from outside cause warnings.
 OPTIONS = ["--grace", "50", "--max-retained", "200", "--log-level", "error"]
@@ -230,7 +230,7 @@ class Soak:
         self.daemon.close()
         if self.daemon.stderr:
             self.problems.append(self.daemon.stderr.decode()[-2000:])
-        wait_for(lambda: not any(map(_is_there, family)), "the end of the daemon's helpers")
+        wait_for(lambda: not any(map(is_alive, family)), "the end of the daemon's helpers")
         self._reader.join(10)
         self._directory.cleanup()
 
@@ -281,10 +281,6 @@ def check_growth(samples: list[Sample]) -> None:
     assert last.descriptors <= settled.descriptors + 8 + SPARE_DESCRIPTORS, (settled, last)
     assert last.threads <= settled.threads + 2, (settled, last)
     assert last.files <= settled.files, (settled, last)
-
-
-def _is_there(pid: int) -> bool:
-    return Path(f"/proc/{pid}").exists()
 
 
 def main() -> None:
