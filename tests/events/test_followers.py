@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from shelld.eventloop.turns import Turns
 from shelld.events import followers
@@ -55,6 +56,37 @@ async def test_ports_are_looked_for_when_sockets_change(
     await PortFollower(Turns(), feed).run()
     assert looked == expected
     assert [[each.port for each in found] for found in told] == [[80], [80, 81], [81]]
+
+
+async def test_prompt_of_a_program_with_a_clock_is_not_withdrawn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shell = Shell("shell_a")
+    shell.started()
+    readable, writable = os.pipe()
+    shell.input = PipeInput(writable)
+    asked = Prompt("proved", False, None, None, os.getpid(), "top", 200, "Key?")
+    # The program has just drawn its clock, so it has been silent for a moment only.
+    drawn = replace(asked, since_ms=1)
+    looks = [asked, drawn, asked, drawn, None]
+    told: list[Prompt | None] = []
+
+    async def tell(_name: str, _type: type, *, prompt: Prompt | None) -> None:
+        told.append(prompt)
+
+    def prompt_of(_shell: Shell) -> Prompt | None:
+        found = looks.pop(0)
+        if not looks:
+            shell.end(0, None)
+        return found
+
+    monkeypatch.setattr(followers, "settled_prompt_of", prompt_of)
+    monkeypatch.setattr(followers, "prompt_of", prompt_of)
+    feed: Any = SimpleNamespace(shell=shell, send_fact=tell)
+    await PromptFollower(Turns(), feed).run()
+    for descriptor in (readable, writable):
+        os.close(descriptor)
+    assert told == [asked, None]
 
 
 async def test_prompt_ends_if_the_input_is_closed_while_it_is_told(
