@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import signal
@@ -115,8 +116,10 @@ def test_spool_file_has_no_name(tmp_path: Path) -> None:
 def spool_of(daemon: RawDaemon) -> Path:
     """Return the path of the daemon's unnamed spool file."""
     for entry in Path(f"/proc/{daemon.pid}/fd").iterdir():
-        if os.readlink(entry).endswith("(deleted)"):
-            return entry
+        # The daemon may close another descriptor at any time.
+        with contextlib.suppress(FileNotFoundError):
+            if os.readlink(entry).endswith("(deleted)"):
+                return entry
     raise AssertionError("no spool")
 
 

@@ -199,7 +199,15 @@ def test_command_enters_replaced_directory(daemon: RawDaemon, tmp_path: Path) ->
 def reading_spare(daemon: RawDaemon) -> int:
     """Return the pid of a spare shell that has opened the pipe on which it waits."""
     waiting = daemon.wait_for_spare()
-    wait_for(lambda: "pipe:" in os.path.realpath(f"/proc/{waiting}/fd/3"), "its wait")
+
+    def has_opened_the_pipe() -> bool:
+        # Bash first has its startup file at this descriptor, and closes it.
+        try:
+            return "pipe:" in os.readlink(f"/proc/{waiting}/fd/3")
+        except FileNotFoundError:
+            return False
+
+    wait_for(has_opened_the_pipe, "its wait")
     return waiting
 
 
