@@ -47,7 +47,12 @@ def altered_daemon(constants: Mapping[str, float | str]) -> list[str]:
 
 # The time to stop is practically unlimited, so the daemon always answers and kills everything.
 PATIENT_DAEMON = altered_daemon(
-    {"shelld.app.DRAIN_S": 60, "shelld.app.STOP_KILL_S": 60, "shelld.app.STOP_S": 60}
+    {
+        "shelld.app.DRAIN_S": 60,
+        "shelld.app.STOP_KILL_S": 60,
+        "shelld.app.STOP_S": 60,
+        "shelld.app.THREADS_S": 60,
+    }
 )
 
 
