@@ -17,6 +17,7 @@ Exit codes:
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import signal
@@ -46,11 +47,22 @@ _INTERRUPTED: Final = 128 + signal.SIGINT
 def main() -> int:
     # Garbage collection during the imports would take a tenth of the start-up time.
     gc.disable()
+    _forget_working_directory()
     try:
         return _run()
     except KeyboardInterrupt:
         # Only a subcommand comes here: the daemon has its own handler of SIGINT.
         return _INTERRUPTED
+
+
+def _forget_working_directory() -> None:
+    """Let no later import find a module that a command has put into the working directory.
+
+    `python -m shelld` without -P adds that directory to the path of modules.
+    """
+    with contextlib.suppress(OSError):
+        if not sys.flags.safe_path and sys.path[:1] == [os.getcwd()]:
+            del sys.path[0]
 
 
 def _run() -> int:

@@ -8,6 +8,7 @@ import os
 import re
 import select
 import subprocess
+import sys
 from collections.abc import Callable, Generator
 from pathlib import Path
 
@@ -267,3 +268,14 @@ def test_daemon_without_descriptors_reports_it(limit: int) -> None:
     done = subprocess.run(limited, input=PING, capture_output=True, timeout=DEADLINE_S, check=False)
     assert (done.returncode, done.stdout) == (2, b"")
     assert re.fullmatch(rb"shelld: cannot [a-z ]+: Too many open files\n", done.stderr)
+
+
+def test_module_of_the_working_directory_is_not_imported(tmp_path: Path) -> None:
+    # Without -P, Python looks there first. The daemon imports `re2` for the first filter that needs
+    # it.
+    command = [sys.executable, "-m", "shelld"]
+    with raw_daemon(cwd=str(tmp_path), command=command) as daemon:
+        bash_id = daemon.bash('echo \'open("imported", "w")\' > re2.py; echo line')["bash_id"]
+        read = {"bash_id": bash_id, "filter": "l[a-i]ne", "stdout_offset": 0}
+        assert daemon.call("bash_output", read)["stdout"] == "line\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["re2.py"]

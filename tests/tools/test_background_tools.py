@@ -220,6 +220,13 @@ async def test_waiting_takes_no_longer_than_the_context_allows(call: Tools) -> N
     assert ok(result).startswith("(no new output)\n[Status: running.")
 
 
+async def test_reason_of_the_end_is_told(call: Tools) -> None:
+    bash_id = await background(call, "kill -9 $PPID; sleep 300")
+    result = await ended(call, bash_id)
+    assert result.metadata["reason"] == "lost"
+    assert "[Status: killed by SIGKILL. Its helper process was killed, and" in ok(result)
+
+
 async def test_killing_ends_a_shell(call: Tools) -> None:
     bash_id = await background(call, "echo last words; setsid sleep 300 & sleep 300")
     await call("BashOutput", bash_id=bash_id, wait=10_000)

@@ -344,12 +344,12 @@ class StreamReader:
     async def _size_of_lines(
         self, start: int, stop: int, room: int, *, final: bool, may_cut: bool
     ) -> int:
-        """Return the size in bytes of the whole lines at `start`, or after a gap there.
+        """Return the size in bytes of the whole lines that begin at `start`.
 
-        Returns 0 if the first line has not ended, or does not fit. With `may_cut`, a line that does
-        not fit counts up to `room`. With `final`, the last line needs no line end. Searches for
-        line ends only where no earlier look has searched, so a long line costs little while it
-        grows.
+        If output was dropped there, the lines begin after the gap. Returns 0 if the first line has
+        not ended, or does not fit. With `may_cut`, a line that does not fit counts up to `room`.
+        With `final`, the last line needs no line end. Searches for line ends only where no earlier
+        look has searched, so a long line costs little while it grows.
         """
         store = self._store
         position = max(start, self._searched)

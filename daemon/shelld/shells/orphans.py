@@ -1,7 +1,7 @@
 """Kills a command's leftover processes if its runner is gone and the keeper cannot kill them.
 
-A shortage may hide the remaining processes. Then this module names only bash as a survivor, or no
-survivor if bash has ended.
+If memory or descriptors are short, this module may be unable to list the remaining processes. Then
+it names only bash as a survivor, or no survivor if bash has ended.
 """
 
 from __future__ import annotations

@@ -27,7 +27,14 @@ from shelld.tools.text import (
 from shelld.waits.prompts import sentence_of
 from shelld.waits.until import Waiting, preparing
 from shelld_protocol.shell_methods import BashOutputParams, BashOutputResult
-from shelld_protocol.structs import MAX_READ_BYTES, MAX_WAIT_MS, Listener, Prompt, UntilName
+from shelld_protocol.structs import (
+    MAX_READ_BYTES,
+    MAX_WAIT_MS,
+    EndReason,
+    Listener,
+    Prompt,
+    UntilName,
+)
 from shelld_protocol.tools import ExecutionContext, ToolResult
 
 NO_NEW_OUTPUT: Final = "(no new output)"
@@ -46,6 +53,18 @@ _CONDITIONS: Final[Mapping[UntilName, str]] = {
     "match": "[No line matched the pattern within {}ms]",
     "quiet": "[It went on writing for {}ms]",
     "listening": "[Nothing listened within {}ms]",
+}
+
+# Why a command has ended, as a sentence.
+REASONS: Final[Mapping[EndReason, str]] = {
+    "oom": "There was not enough memory for it.",
+    "lost": "Its helper process was killed, and the command with it.",
+    "idle": "It had written nothing for too long.",
+    "prompt": "It waited for input.",
+    "memory": "It used more memory than its limit.",
+    "processes": "It started more processes than its limit.",
+    "cpu": "It used more processor time than its limit.",
+    "file_size": "It wrote a larger file than its limit.",
 }
 
 _DESCRIPTION: Final = f"""\
@@ -243,6 +262,9 @@ def status_lines(result: BashOutputResult) -> list[str]:
         status += f", exit code {result.exit_code}"
     elif result.signal is not None:
         status += f" by {result.signal}"
+    # A wait that cannot be met has a reason, too.
+    if result.reason is not None and result.reason != "no_input":
+        status += f". {REASONS[result.reason].removesuffix('.')}"
     lines = [f"[Status: {status}. Duration: {result.duration_ms}ms]"]
     return lines if result.prompt is None else [*lines, waits_line(result.prompt)]
 

@@ -18,23 +18,12 @@ from shelld.output.retention import StreamName
 from shelld.sessions.text import beginning, shown
 from shelld.shells.lifecycle import ShellStatus
 from shelld.shells.shell import Shell
-from shelld.tools.bash_output import output_result, waits_line
+from shelld.tools.bash_output import REASONS, output_result, waits_line
 from shelld.tools.text import NO_OUTPUT, dropped_notice, excerpt_readers, output_of, with_lines
 from shelld.waits.prompts import state_of
 from shelld_protocol.shell_methods import BashOutputParams
-from shelld_protocol.structs import EndReason, Unkept
+from shelld_protocol.structs import Unkept
 from shelld_protocol.tools import ToolResult
-
-_REASONS: Final[Mapping[EndReason, str]] = {
-    "oom": "There was not enough memory for it.",
-    "lost": "Its helper process was killed, and the command with it.",
-    "idle": "It had written nothing for too long.",
-    "prompt": "It waited for input.",
-    "memory": "It used more memory than its limit.",
-    "processes": "It started more processes than its limit.",
-    "cpu": "It used more processor time than its limit.",
-    "file_size": "It wrote a larger file than its limit.",
-}
 
 _HINT: Final = "BashOutput reads what it writes, KillShell ends it"
 _TERMINAL_HINT: Final = (
@@ -194,7 +183,7 @@ def _failure(shell: Shell) -> str:
         # A trap of the command may exit with any code, even 0.
         sentence = f"Command was killed, and exited with code {shell.exit_code}"
     if shell.reason is not None:
-        sentence = f"{sentence}. {_REASONS[shell.reason]}"
+        sentence = f"{sentence}. {REASONS[shell.reason]}"
     return sentence
 
 

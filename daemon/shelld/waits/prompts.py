@@ -23,8 +23,8 @@ _MAX_TEXT: Final = 500
 # How long a terminal may take to pass on its input. During this time, a program that has been
 # answered still seems to wait.
 _DELIVERY_S: Final = 0.05
-# How long a program must be silent before its wait counts as a wait for the user, if it also waits
-# for time to pass. Before that, the program may wait for an answer of its terminal.
+# A program that waits with a time limit counts as waiting for the user once it has been silent for
+# this long. Before that, the program may wait for an answer of its terminal.
 _TIMER_MS: Final = 100
 # A look that costs more than this is expensive. Other results reuse it for `_REUSED` times its
 # cost, but at most for `_LONGEST_REUSE_S`.
