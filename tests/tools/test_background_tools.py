@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -10,7 +11,7 @@ import anyio.lowlevel
 import pytest
 
 from shelld.tools import BashOutputTool, ExecutionContext
-from support import is_alive
+from support import Gate, is_alive
 from tool_results import background, ended, failed, ok
 from tool_samples import Tools
 
@@ -220,8 +221,11 @@ async def test_waiting_takes_no_longer_than_the_context_allows(call: Tools) -> N
     assert ok(result).startswith("(no new output)\n[Status: running.")
 
 
-async def test_reason_of_the_end_is_told(call: Tools) -> None:
-    bash_id = await background(call, "kill -9 $PPID; sleep 300")
+async def test_reason_of_the_end_is_told(call: Tools, tmp_path: Path) -> None:
+    gate = Gate(tmp_path / "gate")
+    # Without its runner, a command that has just begun counts as not started.
+    bash_id = await background(call, f"{gate.wait}; kill -9 $PPID; sleep 300")
+    gate.open()
     result = await ended(call, bash_id)
     assert result.metadata["reason"] == "lost"
     assert "[Status: killed by SIGKILL. Its helper process was killed, and" in ok(result)
