@@ -18,7 +18,8 @@ from shelld_client import AsyncClient, Client, DaemonExited, ProtocolError, Spaw
 from shelld_client.pump import Pump
 from support import is_alive, wait_for
 
-# How long a peer may take. On a busy machine, the start of its process may take a good part of it.
+# How many seconds a client waits for a peer. That is enough for the start of its process, even on a
+# busy machine.
 PATIENCE_S = 2
 
 
@@ -37,10 +38,14 @@ async def test_silent_peer_is_protocol_error(spawn: Spawn) -> None:
         await enter(spawn, "exec sleep 300", start_timeout=PATIENCE_S)
 
 
-async def test_peer_not_reading_is_protocol_error(spawn: Spawn) -> None:
+async def test_peer_not_reading_is_protocol_error(
+    spawn: Spawn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Otherwise, the client may find first that the peer has closed its input.
+    for module in ("pump", "transport"):
+        monkeypatch.setattr(f"shelld_client.{module}.POST_MORTEM_S", 20)
     with pytest.raises(ProtocolError, match="did not answer"):
-        # Later, the client would learn that the peer has closed its input.
-        await enter(spawn, "exec sleep 300 <&-", start_timeout=0.5)
+        await enter(spawn, "exec sleep 300 <&-", start_timeout=PATIENCE_S)
 
 
 async def test_a_failed_start_ends_and_reaps_the_peer(

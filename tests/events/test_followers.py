@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -58,13 +59,21 @@ async def test_ports_are_looked_for_when_sockets_change(
     assert [[each.port for each in found] for found in told] == [[80], [80, 81], [81]]
 
 
-async def test_prompt_of_a_program_with_a_clock_is_not_withdrawn(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.fixture
+def shell() -> Iterator[Shell]:
+    """A running shell that takes input."""
     shell = Shell("shell_a")
     shell.started()
     readable, writable = os.pipe()
     shell.input = PipeInput(writable)
+    yield shell
+    shell.input.end()
+    os.close(readable)
+
+
+async def test_prompt_of_a_program_with_a_clock_is_not_withdrawn(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked = Prompt("proved", False, None, None, os.getpid(), "top", 200, "Key?")
     # The program has just drawn its clock, so it has been silent for a moment only.
     drawn = replace(asked, since_ms=1)
@@ -84,24 +93,19 @@ async def test_prompt_of_a_program_with_a_clock_is_not_withdrawn(
     monkeypatch.setattr(followers, "prompt_of", prompt_of)
     feed: Any = SimpleNamespace(shell=shell, send_fact=tell)
     await PromptFollower(Turns(), feed).run()
-    for descriptor in (readable, writable):
-        os.close(descriptor)
     assert told == [asked, None]
 
 
 async def test_prompt_ends_if_the_input_is_closed_while_it_is_told(
-    monkeypatch: pytest.MonkeyPatch,
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shell = Shell("shell_a")
-    shell.started()
-    readable, writable = os.pipe()
-    shell.input = target = PipeInput(writable)
     asked = Prompt("proved", True, None, None, os.getpid(), "bash", 0, "Name?")
     told: list[Prompt | None] = []
 
     async def tell(_name: str, _type: type, *, prompt: Prompt | None) -> None:
         told.append(prompt)
-        target.end()
+        assert isinstance(shell.input, PipeInput)
+        shell.input.end()
 
     def prompt_of(_shell: Shell) -> Prompt:
         return asked
@@ -109,6 +113,5 @@ async def test_prompt_ends_if_the_input_is_closed_while_it_is_told(
     monkeypatch.setattr(followers, "settled_prompt_of", prompt_of)
     feed: Any = SimpleNamespace(shell=shell, send_fact=tell)
     await PromptFollower(Turns(), feed).run()
-    os.close(readable)
     assert not shell.has_ended
     assert told == [asked, None]

@@ -33,6 +33,8 @@ nix --extra-experimental-features 'nix-command flakes' develop -c rm -rf /
 x86_64 rm -rf /
 setarch -v -R x86_64 rm -rf /
 su root -- -ec 'rm -rf /'
+su root -- -ce 'rm -rf /'
+su root -- -Ec 'rm -rf /'
 sudo -EHu root -- rm -rf /*
 sudo -nSEp '' rm -rf /
 sudo -Hnuroot chmod -R 777 /

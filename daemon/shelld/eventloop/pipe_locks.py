@@ -72,7 +72,7 @@ class _Stat(NamedTuple):
 class _Process:
     """A process that may hold the lock of a pipe. Raises no OSError.
 
-    Both threads stop it. It goes on when the last of them lets it.
+    Both threads may stop it. It goes on once neither wants it stopped any more.
     """
 
     def __init__(self, pid: int, started: bytes) -> None:

@@ -44,8 +44,8 @@ def unwrapped(program: str, arguments: Sequence[str]) -> Inner | None:
     return None
 
 
-# Options of a shell in one word, the last of which takes a script.
-_C_OPTION: Final = re.compile(r"-[a-z]*c")
+# Options of a shell in one word, one of which is -c. The script is the next word.
+_C_OPTION: Final = re.compile(r"-[A-Za-z]*c[A-Za-z]*")
 # The programs that take "-" as an option.
 _TAKE_DASH: Final = ("env", "su", "runuser", "newgrp", "sg")
 _ALL: Final = {**EVERYDAY_WRAPPERS, **WRAPPERS}

@@ -262,10 +262,12 @@ def status_lines(result: BashOutputResult) -> list[str]:
         status += f", exit code {result.exit_code}"
     elif result.signal is not None:
         status += f" by {result.signal}"
-    # A wait that cannot be met has a reason, too.
+    # "no_input" is the reason of a wait, not of an end.
     if result.reason is not None and result.reason != "no_input":
-        status += f". {REASONS[result.reason].removesuffix('.')}"
-    lines = [f"[Status: {status}. Duration: {result.duration_ms}ms]"]
+        sentences = f"{status}. {REASONS[result.reason]}"
+    else:
+        sentences = f"{status}."
+    lines = [f"[Status: {sentences} Duration: {result.duration_ms}ms]"]
     return lines if result.prompt is None else [*lines, waits_line(result.prompt)]
 
 
