@@ -9,6 +9,7 @@ import pytest
 import guard_classes
 import guard_further_classes
 import guard_more_classes
+import guard_shell_classes
 from guard_lines import HERE
 from shelld.guard.judgement import judge
 from shelld.guard.quick import is_plainly_harmless
@@ -26,7 +27,7 @@ def by_class(lines: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     return classes
 
 
-CORPORA = (guard_classes, guard_more_classes, guard_further_classes)
+CORPORA = (guard_classes, guard_more_classes, guard_further_classes, guard_shell_classes)
 DANGEROUS = by_class(each for corpus in CORPORA for each in corpus.DANGEROUS)
 HARMLESS = by_class(each for corpus in CORPORA for each in corpus.HARMLESS)
 
@@ -75,3 +76,44 @@ def test_continued_line_is_one_command() -> None:
     assert is_blocked("rm \\\n\\\n -rf \\\n/")
     assert not is_blocked("echo \\\nrm -rf /")
     assert not is_blocked("echo 'a\n\\rm -rf /'")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "mkdir b && cat > b/y.sh <<'EOF' && bash b/y.sh\nrm -rf /\nEOF",
+        "D=/ && bash <<EOF\nrm -rf $D\nEOF",
+        "ls && cat <<EOF | sh\nrm -rf /\nEOF",
+        "ls || cat <<EOF > x && bash x\nrm -rf /\nEOF",
+        "false && cat <<EOF || rm -rf /\nls\nEOF",
+        "ls | cat <<EOF && D=/dev/sda\nls\nEOF\necho x > $D",
+        "ls | bash <<EOF\nrm -rf /\nEOF",
+    ],
+)
+def test_here_document_belongs_to_last_member_of_list(line: str) -> None:
+    assert is_blocked(line)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "false && bash <<EOF\nrm -rf /\nEOF",
+        "bash | cat <<EOF\nrm -rf /\nEOF",
+        "false && cat <<EOF | sh\nrm -rf /\nEOF",
+    ],
+)
+def test_here_document_is_not_read_by_first_member_of_list(line: str) -> None:
+    assert not is_blocked(line)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ls /dev/sd* | xargs wipefs -a",
+        "for d in $(ls /dev/sd*); do wipefs -a $d; done",
+        "lsblk -no path | while read d; do dd if=/dev/zero of=$d; done",
+        "dd if=x of=/dev/$(lsblk -no name | head -1)",
+    ],
+)
+def test_unknown_disk_is_unresolved(line: str) -> None:
+    assert judge(line, HERE).verdict == "unresolved"

@@ -13,6 +13,8 @@ import re
 from bisect import bisect_left
 from typing import Final
 
+from shelld.guard.globs import simplified
+
 _NO_UNIT: Final = re.compile(r"[^()\\'\"`$<>]+")
 _NO_METACHARACTER: Final = re.compile(r"[^ \t\n;&|()<>\\'\"`$]+")
 _SEPARATOR: Final = re.compile(r";;&|;[;&]|[;&|]")
@@ -163,8 +165,8 @@ class Ends:
         Replaces ``coproc NAME`` before a compound command by ``: |``. Removes the reserved word
         ``time``, and ``!`` before a compound command. Escapes a ``#`` right behind
         an array or a pattern, because it begins no comment there. Inserts a semicolon into
-        ``for x do``, and a space between the delimiter of a here-document and a separator. Leaves
-        the content of substitutions as it is.
+        ``for x do``, and a space between the delimiter of a here-document and a separator. Replaces
+        extended globs by other globs. Leaves the content of substitutions as it is.
         """
         walk = _Walk(self, self._text, 0, is_whole=True)
         walk.end()
@@ -351,6 +353,8 @@ class _Walk:
         self._at = self._ends.of_word(start)
         self._starts = False
         self._remove_prefix(is_negated=False)
+        if self._text.startswith("(", self._at) and self._text[self._at - 1] in "?*+@!":
+            self._replaces(self._text[start : self._at])
         if operator in ("<<", "<<-") and start < self._at:
             delimiter = _QUOTE.sub("", self._text[start : self._at])
             self._heredocs.append((delimiter, operator == "<<-"))
@@ -373,15 +377,27 @@ class _Walk:
                 return
             begins_function = self._text.startswith("(", _end_of(_BLANKS, self._text, self._at))
             self._remove_prefix(is_negated=word not in _NOT_NEGATED and not begins_function)
-        if self._text.startswith("(", self._at) and word != "!" and word[-1] in "?*+@!=":
+        if self._text.startswith("(", self._at) and word[-1] in "?*+@!=":
             # An array, or a pattern such as ``@(a|b)``.
-            self._open.append(_WORDS)
-            self._at += 1
             self._starts = False
+            if word[-1] == "=" or not self._replaces(word):
+                self._open.append(_WORDS)
+                self._at += 1
         elif self._top in (_SUBJECT, _IN, _PATTERN):
             self._read_word_of_case(word)
         elif self._starts:
             self._read_first_word(word, start)
+
+    def _replaces(self, word: str) -> bool:
+        """Replace an extended glob, whose first character ends `word`, by what matches as much."""
+        end = self._ends.of_pair(self._at)
+        content = self._text[self._at + 1 : end - 1]
+        if not content or self._text[end - 1] != ")" or self._top not in (_COMMANDS, _BODY):
+            return False
+        new = simplified(word[-1], content, is_assigned="=" in word)
+        self.edits.append((self._at - 1, end, new))
+        self._at = end
+        return True
 
     def _is_prefix(self, word: str, start: int) -> bool:
         """Whether a word comes before a command and only times or negates it. Note its place."""

@@ -38,6 +38,9 @@ _WITHOUT_ARGUMENTS: Final = frozenset(
     ("variable_assignment", "declaration_command", "unset_command", "test_command")
 )
 
+# Statements whose last member gets the redirections behind them.
+_WITH_MEMBERS: Final = frozenset(("list", "pipeline", "negated_command"))
+
 Node = Any
 
 
@@ -207,8 +210,9 @@ class Evaluation(Compounds):
                         # Overwriting every file below a directory is like removing the directory.
                         place = Place(self.cwd, self.home)
                         self.report(rules.check("rm", ["-r", "--", path], place))
-                    self._truncate(node, operator, path)
-                    target = path
+                    if parse.is_of_stdout(node):
+                        self._truncate(node, operator, path)
+                        target = path
         return stdin, target
 
     def _heredoc(self, node: Node) -> str:
@@ -232,42 +236,64 @@ class Evaluation(Compounds):
     def _truncate(self, node: Node, operator: str, path: str) -> None:
         """Forget the content of a file that is certainly truncated."""
         is_here = self.scripts == 1 and not self.budget.active
-        if operator in (">", ">|", "&>") and is_here and parse.is_always_reached(node.parent):
+        statement = node.parent
+        if statement.named_children[0].type in _WITH_MEMBERS:
+            return
+        if operator in (">", ">|", "&>") and is_here and parse.is_always_reached(statement):
             self.files.pop(path, None)
 
     def _redirected(self, node: Node, stdin: str) -> str:
+        """Follow a statement with redirections.
+
+        In ``a && b | c > x``, the redirection belongs to ``c``. The parser puts it outside of the
+        whole list.
+        """
         redirects = [each for each in node.named_children if each.type.endswith("_redirect")]
         bodies = [each for each in node.named_children if each not in redirects]
-        if [each.type for each in bodies] == ["function_definition"]:
-            return self._function(bodies[0], stdin, redirects)
-        self.has_unset = False
-        try:
-            given, target = self._redirect(redirects, stdin)
-        except ExpansionError:
-            return ""
-        inner, tails, more = parse.heredoc_tails(redirects)
-        more += [word for each in redirects for word in parse.words_behind(each)]
+        inner, tails, words = parse.heredoc_tails(redirects)
+        words += [word for each in redirects for word in parse.words_behind(each)]
         if bodies and redirects:
-            more[:0] = parse.words_between(bodies[-1], redirects[0])
-        if inner:
-            _, target = self._redirect(inner, stdin)
-        output = ""
-        for body in bodies:
-            if body.type == "command":
-                if more and parse.text_of(body).isdecimal():
-                    # ``0<<EOF bash``: the number is a descriptor.
-                    output += self._execute_words(more, given, parse.text_of(node))
-                else:
-                    output += self._command(body, given, more)
+            words[:0] = parse.words_between(bodies[-1], redirects[0])
+        shell, given, output, runs = self, stdin, self._run_all(bodies[:-1], stdin), True
+        body = bodies[-1] if bodies else None
+        while body is not None and body.type in _WITH_MEMBERS and body.named_children:
+            *before, last = body.named_children
+            if body.type == "pipeline":
+                given, shell = shell._pipe(before, given), shell.copy()
             else:
-                output += self._run(body, given)
-        output = self._written(target, output)
+                output += shell._run_all(before, given)
+                if len(before) == 1 and self._status(before) is (body.children[1].type == "||"):
+                    runs = False
+                    break
+            body = last
+        if body is not None and body.type == "function_definition":
+            return output + shell._function(body, given, redirects)
+        part = ""
+        if runs:
+            shell.has_unset = False
+            try:
+                given, target = shell._redirect(redirects, given)
+                target = shell._redirect(inner, given)[1] or target
+            except ExpansionError:
+                return output
+            part = shell._written(target, shell._run_body(node, body, given, words))
         for tail in tails:
-            if tail.type == "pipeline":
-                output = self._pipe(tail.named_children, output)
-            else:
-                output += self._run(tail, stdin)
-        return output
+            if tail.type != "pipeline":
+                part += self._run(tail, stdin)
+            elif runs:
+                part = shell._pipe(tail.named_children, part)
+        return output + part
+
+    def _run_body(self, node: Node, body: Node | None, stdin: str, words: Sequence[str]) -> str:
+        """Run the body of a redirected statement. `words` are those behind its redirections."""
+        if body is None:
+            return ""
+        if body.type != "command":
+            return self._run(body, stdin)
+        if words and parse.text_of(body).isdecimal():
+            # ``0<<EOF bash``: the number is a descriptor.
+            return self._execute_words(words, stdin, parse.text_of(node))
+        return self._command(body, stdin, words)
 
     def _execute_words(self, words: Sequence[str], stdin: str, segment: str) -> str:
         self.segment = segment

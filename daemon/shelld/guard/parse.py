@@ -238,6 +238,7 @@ def calls_of(body: Node) -> list[tuple[str, bool]]:
     return [(name, spawned and counts[name] > 1) for name, spawned in found]
 
 
+_GROUPS: Final = frozenset({"subshell", "compound_statement"})
 _FRAME: Final = frozenset({"do", "done", "{", "}", "comment", "\n"})
 
 
@@ -253,7 +254,7 @@ def only_starts(body: Node) -> bool:
             continue
         statements += 1
         following = children[index + 1].type if index + 1 < len(children) else ""
-        if following != "&" and not (child.type == "subshell" and only_starts(child)):
+        if following != "&" and not (child.type in _GROUPS and only_starts(child)):
             return False
     return statements > 0
 
@@ -288,6 +289,12 @@ def redirection(node: Node) -> tuple[str, str | None]:
         elif child.is_named and word is None:
             word = text_of(child)
     return operator, word
+
+
+def is_of_stdout(node: Node) -> bool:
+    """Whether an output redirection redirects stdout, perhaps among other descriptors."""
+    descriptor = node.children[0]
+    return descriptor.type != "file_descriptor" or text_of(descriptor) == "1"
 
 
 def is_herestring(node: Node) -> bool:

@@ -62,14 +62,15 @@ def _matches_whole(value: str, pattern: str) -> bool | None:
 
 
 # Quoted globs, extended globs, and classes such as ``[[:alpha:]]``.
-_UNSUPPORTED: Final = re.compile(rf"[*?\[]|[{ANY}{ONE}+@!]\(|{SET}[^]{SET}]*+:")
+_EXTENDED: Final = re.compile(rf"[{ANY}{ONE}+@!]\(")
+_UNSUPPORTED: Final = re.compile(rf"[*?\[]|{_EXTENDED.pattern}|{SET}[^]{SET}]*+:")
 _ACTIVE: Final = re.compile(f"[{ANY}{ONE}{SET}]")
 
 
 def trimmed(value: str, pattern: str, *, at_start: bool, greedy: bool) -> str:
     """Return the result of ``${name#pattern}`` and the like for a value."""
     matcher = linear_regex(f"(?s:{_regex(pattern)})")
-    if matcher is None or len(value) > MAX_MATCHED:
+    if matcher is None or len(value) > MAX_MATCHED or _EXTENDED.search(pattern):
         return UNKNOWN
     ends = range(len(value) + 1)
     if at_start:
@@ -89,7 +90,7 @@ def replaced(value: str, pattern: str, new: str, *, every: bool) -> str:
     expression = _regex(pattern[len(anchor) :])
     expression = {"#": rf"\A{expression}", "%": rf"{expression}\z"}.get(anchor, expression)
     matcher = linear_regex(f"(?s:{expression})")
-    if matcher is None or len(value) > MAX_MATCHED:
+    if matcher is None or len(value) > MAX_MATCHED or _EXTENDED.search(pattern):
         return UNKNOWN
 
     def substitute(_match: object) -> str:

@@ -17,7 +17,7 @@ from shelld.guard.markers import ANY, ONE, SET, UNKNOWN
 from shelld.guard.options import all_options
 from shelld.guard.specification import specification
 from shelld.guard.verdict import Finding
-from shelld.guard.vocabulary import JUDGED, MKFS, OPTIONS, WRITERS
+from shelld.guard.vocabulary import DISK_TOOLS, JUDGED, MAKERS, MKFS, OPTIONS, WRITERS
 
 
 class Place(NamedTuple):
@@ -46,9 +46,12 @@ _SYSTEM_OWNED: Final = SYSTEM_DIRECTORIES - {"/home", "/root", "/var"}
 
 _DISK: Final = re.compile(
     rf"/dev/(?:(?:sd|hd|vd|xvd)[a-zA-Z{ANY}{ONE}{SET}{UNKNOWN}].*"
-    rf"|nvme\d.*|mmcblk\d.*|r?disk\d.*|mapper/.+|dm-\d.*|md\d.*|nbd\d.*|pmem\d.*"
+    rf"|nvme\d.*|mmcblk\d.*|r?disk\d.*|mapper/.+|dm-\d.*|md\d.*|md/.+|nbd\d.*|pmem\d.*"
+    rf"|zd\d.*|d?rbd\d.*|bcache\d.*|dasd[a-z].*|mtd(?:block)?\d.*|ubi\d.*"
     rf"|disk/.+|(?:sd|hd|vd|xvd|nvme|mmcblk)[{ANY}{ONE}{SET}{UNKNOWN}].*|[{ANY}{ONE}].*)"
 )
+# Another path of the root directory.
+_OWN_ROOT: Final = re.compile(r"\A(?:/proc/(?:self|thread-self|1)/root)+(?=/|\Z)")
 _BRACKETS: Final = re.compile(rf"{SET}[^\]]*\]")
 
 
@@ -70,7 +73,7 @@ def normalized(field: str, cwd: str) -> str:
                 steps.pop()
         elif step not in ("", "."):
             steps.append(step)
-    return "/" + "/".join(steps)
+    return _OWN_ROOT.sub("", "/" + "/".join(steps)) or "/"
 
 
 def is_everything(path: str) -> bool:
@@ -104,6 +107,11 @@ def may_be_everything(path: str) -> bool:
 
 def is_disk(path: str) -> bool:
     return _DISK.fullmatch(path) is not None
+
+
+def _may_be_disk(path: str) -> bool:
+    """Whether a partly unknown path could be that of a disk."""
+    return path.startswith((UNKNOWN, f"/dev/{UNKNOWN}", f"{UNKNOWN}/"))
 
 
 def _is_directory_or_its_content(path: str, directories: Collection[str]) -> bool:
@@ -252,7 +260,7 @@ def _mkfs(program: str, arguments: Sequence[str], place: Place) -> Finding | Non
 
 def _maker(program: str, arguments: Sequence[str]) -> list[str] | None:
     """Return the operands of a program such as mkfs.ext4, None if it makes no file system."""
-    kind = "ext2" if program == "mke2fs" else program.removeprefix("mkfs.")
+    kind = MAKERS.get(program) or program.removeprefix("mkfs.")
     spec = specification(MKFS.get(kind, MKFS[""]))
     options, operands = all_options(arguments, spec.letters, spec.names)
     idle = ("help", "version", *spec.options.get("idle", ()))
@@ -324,11 +332,14 @@ def check(program: str, arguments: Sequence[str], place: Place) -> Finding | Non
         return _mkfs(program, arguments, place)
     if kind is not None and (finding := _CHECKS[kind](arguments, place)) is not None:
         return finding
+    possible: Finding | None = None
     for target in targets_of(program, arguments, place.stdin):
         rule = "dd-disk" if program in _COPIERS else "redirect-disk"
         if (finding := overwrites(target, place, rule)) is not None:
             return finding
-    return None
+        if program in DISK_TOOLS and _may_be_disk(normalized(target, place.cwd)):
+            possible = Finding(rule, "what it overwrites is not known before it runs", False)
+    return possible
 
 
 def destroyed_by(program: str, arguments: Sequence[str]) -> list[str]:

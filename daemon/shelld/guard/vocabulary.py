@@ -50,6 +50,7 @@ SHELLS: Final = frozenset(
         "ash",
         "bash",
         "bash-static",
+        "csh",
         "dash",
         "fish",
         "ksh",
@@ -62,6 +63,7 @@ SHELLS: Final = frozenset(
         "posh",
         "rbash",
         "sh",
+        "tcsh",
         "yash",
         "zsh",
         "zsh-static",
@@ -79,6 +81,12 @@ JUDGED: Final = {
     "rsync": "rsync",
     "mkfs": "mkfs",
     "mke2fs": "mkfs",
+    "mkdosfs": "mkfs",
+    "mkfatfs": "mkfs",
+    "mkntfs": "mkfs",
+    "mkexfatfs": "mkfs",
+    "mkreiserfs": "mkfs",
+    "mkudffs": "mkfs",
 }
 
 # The options that take a value, for some programs in `JUDGED` and for programs in several tables.
@@ -122,6 +130,17 @@ MKFS: Final = {
     "": "- idle:V",
 }
 
+# The programs that make file systems and are not named after mkfs, and the suffix of each.
+MAKERS: Final = {
+    "mke2fs": "ext2",
+    "mkdosfs": "dos",
+    "mkfatfs": "fat",
+    "mkntfs": "ntfs",
+    "mkexfatfs": "exfat",
+    "mkreiserfs": "reiserfs",
+    "mkudffs": "udf",
+}
+
 # Programs that destroy a tree if they run on each of its files.
 DESTROYERS: Final = frozenset({"shred", "truncate", "unlink", "cp", "mv", "install", "dd", "tee"})
 
@@ -162,6 +181,7 @@ WRITERS: Final = {
     "write-sector= user-master=",
     "nvme": "alnst rest if:format if:sanitize",
     "mdadm": "- all if:zero-superblock",
+    "bcachefs": "L all if:format",
     "e2image": "boO last",
     "xfs_copy": "bL rest",
     "flashcp": "- last",
@@ -184,6 +204,15 @@ WRITERS: Final = {
     "partclone.dd": "sOoLCN to:o to:O to:output",
     "partclone": "sOoLCN to:o to:O to:output if:r if:restore if:b if:dev-to-dev",
 }
+
+# Writers that are mostly run on disks: if their target is unknown, it may be a disk.
+DISK_TOOLS: Final = frozenset(
+    {
+        *("dd", "dcfldd", "dc3dd", "ddpt", "dd_rescue", "ddrescue", "nwipe", "blkdiscard"),
+        *("wipefs", "badblocks", "sfdisk", "fdisk", "gdisk", "cfdisk", "parted", "sgdisk"),
+        *("mdadm", "cryptsetup", "bcachefs"),
+    }
+)
 
 _CONTAINER: Final = "cd:w cd:workdir user= env= namespace= container= index= +1 away"
 _RUNS: Final = "with= package= python= extra= env-file= from="
@@ -212,6 +241,7 @@ WRAPPERS: Final[dict[str, str]] = {
     "unshare": "SGR map-user= map-group= root= setuid= setgid= cd:w cd:wd shell",
     "nsenter": "tSG target= setuid= setgid= root= cd:wd shell",
     "chroot": "- userspec= groups= +1 shell",
+    "proot": "rbmqwkpRS rootfs= bind= mount= qemu= cd:cwd cd:pwd kernel-release=",
     "prlimit": "p pid=",
     "setarch": "- +1 leads shell",
     "linux64": "- shell",
