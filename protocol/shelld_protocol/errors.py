@@ -149,6 +149,8 @@ _EXHAUSTED: Final = {
     "ENOMEM": "memory",
     "EMFILE": "files",
     "ENFILE": "files",
+    # Too many descriptors on their way through the sockets of one user.
+    "ETOOMANYREFS": "files",
     "ENOSPC": "disk",
     "EDQUOT": "disk",
     # RLIMIT_FSIZE.

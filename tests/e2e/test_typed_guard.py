@@ -116,6 +116,13 @@ def test_forbidden_line_is_not_typed_into_a_shell(typing: Session, lines: list[s
         [*text("forbidden"), keys("C-z"), keys("Enter")],
         [*text("forbidden"), keys("C-\\"), keys("Enter")],
         [*text("forbidden"), keys("C-v", "C-c"), keys("Enter")],
+        # Readline drops only the first byte if more text follows the interrupt at once.
+        [*text("xforbidden"), keys("C-c", "Enter")],
+        [*text("xforb"), keys("C-c", *"idden", "Enter")],
+        [*text("forbidden\x01"), keys("C-c", "x", "Enter")],
+        [*text("xforbidden"), keys("C-c", "C-c", "Enter")],
+        text("\x03xforbidden\n"),
+        [*text("xforbidden"), keys("C-c", ";"), keys("Enter")],
         [*text("x\x01" * 1_000 + "forbidden\n")],
         # M-r drops the line, and with it the open quote.
         text("echo '" + "".join(f"\x1br{each}" for each in range(200)) + "\x1brforbidden\x07;\n"),
@@ -274,6 +281,23 @@ def test_refused_write_leaves_the_judgement_unchanged(guarded: RawDaemon) -> Non
     too_long = base64.b64encode(b"\x03" + lines[1:]).decode()
     assert typing.refused(base64=too_long, eof=True)["code"] == 1005
     assert typing.refused("$x now\n")["code"] == 1002
+
+
+def test_dropped_line_does_not_stay_with_the_shell(typing: Session) -> None:
+    typing.write("xforbidden")
+    typing.write(keys=["C-c"])
+
+    def is_allowed() -> bool:
+        # Until bash has certainly handled the interrupt, it may keep the line.
+        try:
+            typing.write("\n")
+        except AssertionError:
+            return False
+        return True
+
+    wait_for(is_allowed, "a line that is not refused")
+    typing.write("echo still $((40 + 2))\n")
+    typing.until("still 42\r\n")
 
 
 def test_shell_that_ignores_interrupts_keeps_its_line(guarded: RawDaemon) -> None:

@@ -320,3 +320,23 @@ def test_process_goes_on_when_the_last_thread_lets_it() -> None:
             wait_for(lambda: process_state(sleep.pid) == "S")
         finally:
             sleep.kill()
+
+
+@pytest.mark.parametrize(
+    "function", ["shelld.eventloop.pipe_locks.os.fstat", "shelld.eventloop.pipe_locks.unlocked"]
+)
+def test_pipe_is_closed_even_if_that_fails_early(
+    monkeypatch: pytest.MonkeyPatch, function: str
+) -> None:
+    reader, writer = os.pipe()
+
+    def fail(_descriptor: int) -> None:
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(function, fail)
+        with pytest.raises(ZeroDivisionError):
+            pipe_locks.close_pipe(reader)
+    with pytest.raises(BrokenPipeError):
+        os.write(writer, b"x")
+    os.close(writer)

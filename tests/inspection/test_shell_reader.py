@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,11 @@ from typing import Any
 import pytest
 
 from shelld.inspection import members, shell_reader
-from shelld.inspection.shell_reader import directories_of_readers, interrupt_is_ignored
+from shelld.inspection.shell_reader import (
+    directories_of_readers,
+    interrupt_is_ignored,
+    is_handling_interrupt,
+)
 from shelld.keeper.tree import children_of
 from shelld.terminals.pty import Size, open_pty
 from shelld.terminals.source import Source, file_of
@@ -162,3 +167,27 @@ def test_shell_on_a_terminal_with_the_same_number_as_ours_may_read(tmp_path: Pat
             top.kill()
             for descriptor in pty:
                 os.close(descriptor)
+
+
+def test_shell_that_runs_or_has_a_signal_may_be_handling_an_interrupt() -> None:
+    with subprocess.Popen(["bash"], stdin=subprocess.PIPE) as top:
+        try:
+            assert top.stdin is not None
+            source = Source(None, file_of(f"/proc/{top.pid}/fd/0"))
+
+            def is_handling() -> bool:
+                return is_handling_interrupt(top.pid, source)
+
+            wait_for(lambda: not is_handling(), "the read of the shell")
+            # A stopped process gets its signals only when it continues.
+            top.send_signal(signal.SIGSTOP)
+            top.send_signal(signal.SIGINT)
+            wait_for(is_handling, "the signal")
+        finally:
+            top.kill()
+    with subprocess.Popen(["bash", "-c", "while :; do :; done"], stdin=subprocess.PIPE) as top:
+        try:
+            source = Source(None, file_of(f"/proc/{top.pid}/fd/0"))
+            wait_for(lambda: is_handling_interrupt(top.pid, source), "a shell that runs")
+        finally:
+            top.kill()

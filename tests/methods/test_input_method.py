@@ -18,6 +18,7 @@ from shelld.guard.policy import BlockRule, Policy
 from shelld.methods.bash import bash
 from shelld.methods.context import Daemon, RequestContext
 from shelld.methods.input import write_stdin
+from shelld.methods.typed_lines import RunningReaders
 from shelld.process.options import Options
 from shelld.shells.launch import StartRequest
 from shelld.shells.manager import Manager
@@ -178,6 +179,32 @@ async def test_line_for_a_shell_that_has_not_started_is_judged(before: str | Non
         with pytest.raises(RpcError) as refused:
             await write_stdin(context, WriteStdinParams(shell.id, text="forbidden line\n"))
         assert refused.value.data["kind"] == "blocked"
+
+
+@pytest.mark.parametrize(
+    ("delivery_s", "handles", "is_refused"),
+    [(1_000.0, False, True), (0.0, True, True), (0.0, False, False)],
+)
+async def test_next_write_may_continue_a_line_that_an_interrupt_should_drop(
+    monkeypatch: pytest.MonkeyPatch, delivery_s: float, handles: bool, is_refused: bool
+) -> None:
+    monkeypatch.setattr("shelld.methods.input._DELIVERY_S", delivery_s)
+    monkeypatch.setattr(RunningReaders, "handle_interrupt", lambda _self: handles)
+    policy = Policy(block=[BlockRule("no", "forbidden")])
+    async with Manager() as manager:
+        context = RequestContext(Daemon(Options(), manager, policy=policy))
+        command = "PS1='ready> ' bash --norc --noprofile -i"
+        shell, _ = await started(context, command, tty=True)
+        await shell.wait_until(lambda: output_of(shell).endswith(b"ready> "))
+        await write_stdin(context, WriteStdinParams(shell.id, text="xforbidden"))
+        await write_stdin(context, WriteStdinParams(shell.id, keys=["C-c"]))
+        enter = WriteStdinParams(shell.id, keys=["Enter"])
+        if is_refused:
+            with pytest.raises(RpcError) as refused:
+                await write_stdin(context, enter)
+            assert refused.value.data["kind"] == "blocked"
+        else:
+            await write_stdin(context, enter)
 
 
 @pytest.mark.parametrize(

@@ -154,12 +154,17 @@ def _stopped(processes: Iterable[_Process]) -> Generator[None]:
 
 def close_pipe(descriptor: int) -> None:
     """Close a descriptor, which may be a pipe. Call this on the event loop."""
+    is_open = True
     try:
         with contextlib.suppress(OSError):
             _closing[descriptor] = f"pipe:[{os.fstat(descriptor).st_ino}]"
         with unlocked(descriptor):
+            # The descriptor is free after close(2), even if that fails.
+            is_open = False
             os.close(descriptor)
     finally:
+        if is_open:
+            os.close(descriptor)
         _closing.pop(descriptor, None)
         _holders.pop(descriptor, None)
 

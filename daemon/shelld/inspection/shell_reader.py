@@ -19,8 +19,8 @@ from shelld.inspection.kernel import Process, name_of, process
 from shelld.inspection.members import members
 from shelld.terminals.source import OWN_TERMINAL, Source, file_of
 
-# The guard does not judge busybox, csh and tcsh as shells, but they may read lines, too.
-SHELLS: Final = vocabulary.SHELLS | {"busybox", "csh", "tcsh"}
+# The guard does not judge busybox as a shell, but it may read lines, too.
+SHELLS: Final = vocabulary.SHELLS | {"busybox"}
 
 # Looking at all these processes takes about 15 ms. A process beyond this number may be a shell that
 # reads the input.
@@ -31,6 +31,8 @@ _WAITS: Final = {
     "x86_64": frozenset(["61", "247", "130"]),
     "aarch64": frozenset(["260", "95", "133"]),
 }.get(platform.machine())
+# Signals that the kernel has not delivered yet, to the thread and to the process.
+_PENDING: Final = re.compile(rb"^(?:SigPnd|ShdPnd):\s*([0-9a-f]+)", re.MULTILINE)
 _IGNORED: Final = re.compile(rb"^SigIgn:\s*([0-9a-f]+)", re.MULTILINE)
 
 
@@ -70,6 +72,11 @@ def interrupt_is_ignored(top: int, source: Source) -> bool:
     return any(
         shell.pid is None or _ignores_interrupt(shell.pid) for shell in _shells(top, source, {})
     )
+
+
+def is_handling_interrupt(top: int, source: Source) -> bool:
+    """Whether a shell that can read the input runs, or has a SIGINT to handle."""
+    return any(shell.pid is None or _is_busy(shell.pid) for shell in _shells(top, source, {}))
 
 
 def _shells(top: int, source: Source, children: dict[int, list[int]]) -> Iterator[_Shell]:
@@ -141,7 +148,23 @@ def _ignores_interrupt(pid: int) -> bool:
             found = _IGNORED.search(file.read())
     except OSError:
         return False
-    return found is not None and bool(int(found[1], 16) >> (signal.SIGINT - 1) & 1)
+    return found is not None and _has_interrupt(found[1])
+
+
+def _is_busy(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/syscall", "rb") as file:
+            # A process that runs has no system call here. It may sleep for other reasons: -1.
+            runs = not file.read(1).isdigit()
+        with open(f"/proc/{pid}/status", "rb") as file:
+            pending = _PENDING.findall(file.read())
+    except OSError:
+        return True
+    return runs or any(map(_has_interrupt, pending))
+
+
+def _has_interrupt(signals: bytes) -> bool:
+    return bool(int(signals, 16) >> (signal.SIGINT - 1) & 1)
 
 
 def _program(pid: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 from typing import Final, NamedTuple
@@ -16,7 +17,13 @@ from shelld.methods.bash_output import preparing_read, result_of
 from shelld.methods.context import RequestContext
 from shelld.methods.guard import admit, may_run_stdin
 from shelld.methods.shells import shell_named_by
-from shelld.methods.typed_lines import FirstReaders, RunningReaders, TypedLines, without_secret
+from shelld.methods.typed_lines import (
+    FirstReaders,
+    Readers,
+    RunningReaders,
+    TypedLines,
+    without_secret,
+)
 from shelld.sessions.text import check_input, to_bytes
 from shelld.shells.shell import Shell
 from shelld.terminals.dialogue import pasted
@@ -53,6 +60,8 @@ _UNTAKEN_BYTES: Final = 2_048
 # A write is judged again if the terminal or its line has changed during the judgement, but at most
 # this many times in all. The last verdict counts even if something has changed again.
 _MAX_JUDGEMENTS: Final = 3
+# After this time, the kernel has made a signal of an interrupt key.
+_DELIVERY_S: Final = 0.2
 # After how many keys other requests get a turn.
 _TURN_KEYS: Final = 10_000
 
@@ -198,11 +207,12 @@ async def _type(
     before: TypedLine, modes: Modes, data: bytes, lines: TypedLines, parameter: str, *, eof: bool
 ) -> _Typing:
     """`parameter`: the one that has the data. Raises `RpcError`."""
+    before = _without_dropped(before, lines.readers)
     is_ignored = modes.intr in data and lines.readers.ignore_interrupts()
     keeps_line = is_ignored or (modes.line_mode and not modes.flushes)
     interrupt = b"" if keeps_line else modes.intr
     rest, line = before.keys, before.kernel_line_under(modes)
-    starts = _starts(before, data)
+    starts, dropped = _starts(before, data), before.dropped
     for piece in _pieces(data):
         content = received(piece, modes, is_quoting=line.is_quoting)
         edited = edit(line, content, modes, ignores_interrupt=is_ignored)
@@ -214,12 +224,14 @@ async def _type(
             interrupt=interrupt,
             lnext=modes.lnext,
             swallowed=modes.start + modes.stop,
+            dropped=dropped,
         )
         await lines.judge(found.readable, edited.texts)
         await lines.judge_parts(found.parts)
+        await lines.judge_kept(found.kept)
         await lines.judge_suffixes(found.first, starts)
         starts = _later(starts, found, len(rest) + len(content))
-        rest, line = found.rest, edited.line
+        rest, line, dropped = found.rest, edited.line, found.dropped
         await checkpoint()
     if eof:
         # A quoted end-of-input key is text. After a part of a line, the first key only passes that
@@ -233,7 +245,25 @@ async def _type(
     is_edited = modes.line_mode or not modes.echo
     is_collected = not rest or (is_edited and lines.readers.read_now())
     scripts = await lines.finish()
-    return _Typing(data, TypedLine(rest, starts, is_collected, *scripts, line, modes.line_mode))
+    now = TypedLine(rest, starts, is_collected, *scripts, line, modes.line_mode)
+    if dropped:
+        has_interrupt = bool(interrupt) and interrupt in data
+        at = time.monotonic() if has_interrupt else before.interrupted_at
+        now = now._replace(dropped=dropped, interrupted_at=at)
+    return _Typing(data, now)
+
+
+def _without_dropped(line: TypedLine, readers: Readers) -> TypedLine:
+    """Return the line. Forget what an interrupt dropped before it if no shell can have kept that.
+
+    A shell keeps it only if more text comes before it has handled the interrupt.
+    """
+    if not line.dropped or line.keys:
+        return line
+    is_delivered = time.monotonic() - line.interrupted_at > _DELIVERY_S
+    if is_delivered and not readers.handle_interrupt():
+        return line._replace(dropped=())
+    return line
 
 
 def _check_modes(

@@ -7,7 +7,11 @@ from typing import Final, Protocol
 
 from anyio.lowlevel import checkpoint
 
-from shelld.inspection.shell_reader import directories_of_readers, interrupt_is_ignored
+from shelld.inspection.shell_reader import (
+    directories_of_readers,
+    interrupt_is_ignored,
+    is_handling_interrupt,
+)
 from shelld.methods.context import RequestContext
 from shelld.methods.guard import MAX_PARSING_S, admit
 from shelld.shells.shell import Shell
@@ -48,6 +52,10 @@ class Readers(Protocol):
         """Whether one of them ignores SIGINT, and so keeps the line."""
         ...
 
+    def handle_interrupt(self) -> bool:
+        """Whether one of them may still be handling a SIGINT."""
+        ...
+
 
 class RunningReaders:
     """Those of a command that runs, or is about to."""
@@ -73,6 +81,10 @@ class RunningReaders:
         pid = self._shell.pid
         return pid is not None and interrupt_is_ignored(pid, self._target.source())
 
+    def handle_interrupt(self) -> bool:
+        pid = self._shell.pid
+        return pid is None or is_handling_interrupt(pid, self._target.source())
+
 
 class FirstReaders:
     """Those of a command that is being judged. `may_run_stdin`: whether there may be any."""
@@ -90,6 +102,9 @@ class FirstReaders:
 
     def ignore_interrupts(self) -> bool:
         return False
+
+    def handle_interrupt(self) -> bool:
+        return True
 
 
 class _Lines:
@@ -153,6 +168,12 @@ class TypedLines:
         for part in parts:
             for text in readings(part) if self._directories() else ():
                 await self._admit(text, self._typed)
+
+    async def judge_kept(self, lines: Iterable[bytes]) -> None:
+        """Judge lines of which bash may run all but the first byte."""
+        for line in lines:
+            for text in readings(line) if self._directories() else ():
+                await self._admit_alone(text.encode()[1:].decode("utf-8", "replace"))
 
     async def judge_suffixes(self, line: bytes | None, starts: Iterable[int]) -> None:
         """Judge the rest of a line from each start on: a program may have read the part before."""

@@ -43,6 +43,9 @@ class TypedLine(NamedTuple):
     `kernel_line`: the line as the kernel's line editor holds it. `was_in_line_mode`: whether the
     terminal collected lines when input was last typed. `has_secret`: whether a part of the line, or
     of the lines before it, was typed as a secret.
+
+    `dropped`: what an interrupt has dropped right before this line, if readline may keep it: see
+    `Typed.kept`. `interrupted_at`: when the interrupt was typed, by time.monotonic().
     """
 
     keys: bytes = b""
@@ -53,13 +56,15 @@ class TypedLine(NamedTuple):
     kernel_line: Line = Line()
     was_in_line_mode: bool = True
     has_secret: bool = False
+    dropped: tuple[bytes, ...] = ()
+    interrupted_at: float = 0.0
 
     @property
     def is_begun(self) -> bool:
         """Whether the next input continues a line, or a shell command, that was typed in part."""
         line = self.kernel_line
         scripts = self.script or self.edited_script
-        return bool(self.keys or scripts or line.passed or line.text)
+        return bool(self.keys or scripts or line.passed or line.text or any(self.dropped))
 
     def followed_by(self, answer: bytes) -> TypedLine:
         """Return the line with an answer of the terminal behind its keys."""
@@ -87,12 +92,18 @@ class Typed(NamedTuple):
     newline. Readline adds a pasted or quoted newline to its line, but another program may end its
     line there. If the rest has such newlines, `parts` also has the rest up to the last of them. If
     the rest is too long and loses its beginning, `parts` also has the whole rest.
+
+    `kept`: lines of which bash may run all but the first byte. If more text comes while bash
+    handles an interrupt, readline keeps its line and only drops the first byte. `dropped`: what the
+    first of the next `kept` may begin with. It is empty unless an interrupt comes before the rest.
     """
 
     lines: list[bytes | None]
     rest: bytes
     is_passed_on: bool
     parts: list[bytes]
+    kept: tuple[bytes, ...] = ()
+    dropped: tuple[bytes, ...] = ()
 
     @property
     def first(self) -> bytes | None:
@@ -112,17 +123,19 @@ def typed(
     interrupt: bytes = b"",
     lnext: bytes = b"",
     swallowed: bytes = b"",
+    dropped: tuple[bytes, ...] = (),
 ) -> Typed:
     """Return the result of typing `data` after `before`.
 
     `interrupt`: a key that makes the program drop the line, unless `lnext` or a quoting key of
-    readline comes before it. `swallowed`: keys that the terminal does not pass on.
+    readline comes before it. `swallowed`: keys that the terminal does not pass on. `dropped`: what
+    an interrupt has dropped right before `before`.
     """
     quotes = (QUOTES.encode() + lnext).translate(None, swallowed)
     ends = rb"\r\n?|\n|\x1b\[20[01]~"
     if interrupt:
         ends += b"|" + re.escape(interrupt)
-    lines, parts = list[bytes | None](), list[bytes]()
+    lines, parts, kept = list[bytes | None](), list[bytes](), list[bytes]()
     is_pasting = before.rfind(PASTE_START) > before.rfind(PASTE_END)
     start, part = 0, 1 + max(before.rfind(b"\n"), before.rfind(b"\r"))
     whole = before + data
@@ -139,7 +152,16 @@ def typed(
             parts.append(whole[part:at])
             part = match.end()
         else:
-            lines.append(None if found == interrupt else whole[start:at])
+            line = whole[start:at]
+            if found == interrupt:
+                lines.append(None)
+                # The terminal may also drop what came in the same write as the interrupt.
+                early = dropped[:1] or (before[start:],)
+                dropped = (*early, (b"".join(dropped[1:]) + line)[-MAX_KEPT:])
+            else:
+                lines.append(line)
+                kept += dict.fromkeys(each + line for each in dropped)
+                dropped = ()
             start = part = match.end()
             is_pasting = False
     if part > start:
@@ -147,7 +169,10 @@ def typed(
     rest = whole[start:]
     if len(rest) > MAX_KEPT:
         parts.append(rest)
-    return Typed(lines, rest[-MAX_KEPT:], bool(_PASSING_ON.search(data)), parts)
+    is_passed_on = bool(_PASSING_ON.search(data))
+    if is_passed_on:
+        kept += dict.fromkeys(each + rest for each in dropped)
+    return Typed(lines, rest[-MAX_KEPT:], is_passed_on, parts, tuple(kept), dropped)
 
 
 def readings(line: bytes) -> Iterator[str]:
