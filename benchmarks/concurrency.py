@@ -13,16 +13,14 @@ import argparse
 import asyncio
 import contextlib
 import itertools
-import os
 import statistics
 import subprocess
-import sys
 import time
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from measure import family_of, proportional_mb, report
+from measure import busy_loops, family_of, proportional_mb, report
 from shelld_client import AsyncClient
 
 TRUE: Final = "true"
@@ -137,17 +135,6 @@ async def memory() -> None:
         report(f"{SESSIONS} sessions", daemon_mb=family[0], family_mb=sum(family))
 
 
-@contextlib.contextmanager
-def busy_loops(count: int) -> Generator[None]:
-    loops = [subprocess.Popen([sys.executable, "-c", "while 1: pass"]) for _ in range(count)]
-    try:
-        yield
-    finally:
-        for loop in loops:
-            loop.kill()
-            loop.wait()
-
-
 async def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=7)
@@ -155,7 +142,7 @@ async def main() -> None:
     parser.add_argument("--only", default="")
     parser.add_argument("--busy", action="store_true")
     options = parser.parse_args()
-    with busy_loops((os.cpu_count() or 1) if options.busy else 0):
+    with busy_loops() if options.busy else contextlib.nullcontext():
         async with AsyncClient.spawn() as shell:
             await compare(shell, options.only, options.rounds, options.commands)
             counters = (await shell.server_info()).counters

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import re
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from pathlib import Path
 
 DAEMON = [sys.executable, "-m", "shelld"]
@@ -71,6 +73,19 @@ def family_of(pid: int) -> list[int]:
         for task in Path(f"/proc/{member}/task").iterdir():
             family += [int(child) for child in (task / "children").read_text().split()]
     return family
+
+
+@contextlib.contextmanager
+def busy_loops() -> Generator[None]:
+    """Run one busy loop per processor beside everything."""
+    command = [sys.executable, "-c", "while 1: pass"]
+    loops = [subprocess.Popen(command) for _ in range(os.cpu_count() or 1)]
+    try:
+        yield
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
 
 
 class RawDaemon:

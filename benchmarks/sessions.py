@@ -1,9 +1,10 @@
 """Commands in sessions: their duration, cost and throughput.
 
 The baseline is plain `subprocess.run` in the same run, interleaved. Figures are medians and ratios;
-absolute times depend on the machine. A gap is a sleep before each command.
+absolute times depend on the machine. A gap is a sleep before each command. With `--busy`, one busy
+loop per processor runs beside everything.
 
-Usage: python benchmarks/sessions.py [--rounds N]
+Usage: python benchmarks/sessions.py [--rounds N] [--busy]
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
-from measure import family_of, milliseconds, proportional_mb, report
+from measure import busy_loops, family_of, milliseconds, proportional_mb, report
 from shelld_client import Client
 
 BASH_TRUE = ["/bin/bash", "-c", "true"]
@@ -169,15 +170,17 @@ def throughput(rounds: int, seconds: float = 2.0) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=200)
+    parser.add_argument("--busy", action="store_true")
     parser.add_argument("--loop", choices=("plain", "shelld"), help=argparse.SUPPRESS)
     parser.add_argument("--seconds", type=float, default=2.0, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.loop:
         loop(options.loop, options.seconds)
         return
-    latency(options.rounds)
-    cpu_time(options.rounds * 2)
-    throughput(3)
+    with busy_loops() if options.busy else nullcontext():
+        latency(options.rounds)
+        cpu_time(options.rounds * 2)
+        throughput(3)
 
 
 if __name__ == "__main__":

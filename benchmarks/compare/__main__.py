@@ -2,7 +2,9 @@
 
 With ``--only``, other rows of the file stay as they are.
 
-Usage: python -m compare [--peers] [--rounds PERCENT] [--only FIGURE]... [--output FILE]
+With ``--busy``, one busy loop per processor runs beside everything.
+
+Usage: python -m compare [--peers] [--busy] [--rounds PERCENT] [--only FIGURE]... [--output FILE]
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from compare.questions import QUESTIONS, P, Question, Samples
 from compare.results import Cell, Column, Results, Row, cell_of, merged, write
 from compare.table import as_text
 from compare.terminal_questions import TERMINAL_QUESTIONS
+from measure import busy_loops
 
 # A contestant that takes longer than this is asked only once.
 SLOW_S = 10.0
@@ -136,6 +139,7 @@ def ask_all(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--peers", action="store_true", help="also others, from PyPI and npm")
+    parser.add_argument("--busy", action="store_true")
     parser.add_argument("--rounds", type=int, default=100, metavar="PERCENT")
     parser.add_argument("--only", action="append", choices=FIGURES, metavar="FIGURE")
     parser.add_argument("--output", type=Path, metavar="FILE", help="where to write JSON")
@@ -151,8 +155,9 @@ def main() -> None:
 
     commands = {**BASELINES, **(PEERS if options.peers else {})}
     terminals = {**TERMINAL_BASELINES, **(TERMINAL_PEERS if options.peers else {})}
-    ask_all(results, chosen(QUESTIONS), commands, percent=options.rounds)
-    ask_all(results, chosen(TERMINAL_QUESTIONS), terminals, percent=options.rounds)
+    with busy_loops() if options.busy else contextlib.nullcontext():
+        ask_all(results, chosen(QUESTIONS), commands, percent=options.rounds)
+        ask_all(results, chosen(TERMINAL_QUESTIONS), terminals, percent=options.rounds)
     print(as_text(results))
     if options.output is not None:
         write(merged(results, options.output) if options.only else results, options.output)

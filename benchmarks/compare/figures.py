@@ -21,6 +21,8 @@ COMMAND_FIGURES = {
     "beside": Figure("`true`, while `sleep 1` runs", "ms"),
     "fifty": Figure("50 `sleep 1` at once", "s"),
     "thousand": Figure("1,000 `sleep 1` at once", "s"),
+    "true_64": Figure("64 `true` at once", "ms"),
+    "true_256": Figure("256 `true` at once", "ms"),
     "output_100": Figure("100 MB of output", "s"),
     "output_100_memory": Figure("memory for 100 MB of output", "MB"),
     "output_1000": Figure("1 GB of output", "s"),

@@ -88,6 +88,13 @@ def _at_once(figure: str, count: int) -> Callable[[Contestant], Samples]:
     return ask
 
 
+def _true_at_once(figure: str, count: int) -> Callable[[Contestant], Samples]:
+    def ask(contestant: Contestant) -> Samples:
+        return {figure: [milliseconds(lambda: contestant.run_all(["true"] * count))]}
+
+    return ask
+
+
 def _output(figure: str, megabytes: int) -> Callable[[Contestant], Samples]:
     def ask(contestant: Contestant) -> Samples:
         contestant.open()
@@ -201,6 +208,8 @@ QUESTIONS: tuple[Question[Contestant], ...] = (
     Question(("beside",), 15, _beside),
     Question(("fifty",), 3, _at_once("fifty", 50)),
     Question(("thousand",), 3, _at_once("thousand", 1000)),
+    Question(("true_64",), 15, _true_at_once("true_64", 64)),
+    Question(("true_256",), 9, _true_at_once("true_256", 256)),
     Question(("output_100", "output_100_memory"), 5, _output("output_100", 100), fresh=True),
     Question(("output_1000", "output_1000_memory"), 3, _output("output_1000", 1000), fresh=True),
     Question(("leftover",), 3, _leftover),

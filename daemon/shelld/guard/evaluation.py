@@ -13,15 +13,15 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Final
 
-from shelld.guard import parse, rules
+from shelld.guard import parse
 from shelld.guard.builtins import nounset_after
-from shelld.guard.compounds import Compounds
 from shelld.guard.fallback import simple_commands, without_heredocs
 from shelld.guard.markers import UNKNOWN, plain
 from shelld.guard.names import Names
+from shelld.guard.redirections import Redirections
 from shelld.guard.rules import Place, normalized, overwrites
 from shelld.guard.units import ExpansionError, joined_lines, rewritten
-from shelld.guard.words import expand_heredoc, expand_text
+from shelld.guard.words import expand_text
 
 # The guard follows no script or alias below this depth. Statements count towards the depth too.
 MAX_SCRIPT_DEPTH: Final = 24
@@ -38,13 +38,10 @@ _WITHOUT_ARGUMENTS: Final = frozenset(
     ("variable_assignment", "declaration_command", "unset_command", "test_command")
 )
 
-# Statements whose last member gets the redirections behind them.
-_WITH_MEMBERS: Final = frozenset(("list", "pipeline", "negated_command"))
-
 Node = Any
 
 
-class Evaluation(Compounds):
+class Evaluation(Redirections):
     """The entry point is `run_script`."""
 
     # -- statements -------------------------------------------------------------------------
@@ -185,116 +182,6 @@ class Evaluation(Compounds):
                 else:
                     self.variables[name] = value
 
-    # -- redirections -----------------------------------------------------------------------
-
-    def _redirect(self, redirects: Sequence[Node], stdin: str) -> tuple[str, str | None]:
-        """Return stdin, and the file to which the output goes (None: stdout)."""
-        target: str | None = None
-        for node in redirects:
-            if node.type == "herestring_redirect":
-                stdin = expand_text(parse.text_of(node.named_children[-1]), self) + "\n"
-            elif node.type == "heredoc_redirect":
-                stdin = self._heredoc(node)
-            else:
-                operator, word = parse.redirection(node)
-                if word is None:
-                    continue
-                path = normalized(expand_text(word, self), self.cwd)
-                if operator == "<" and parse.is_herestring(node):
-                    stdin = expand_text(word, self) + "\n"
-                elif operator.startswith("<") and operator != "<>":
-                    stdin = "" if path == "/dev/null" else self.files.get(path, UNKNOWN)
-                elif not operator.endswith("&") or not plain(path).rpartition("/")[2].isdecimal():
-                    self.report(overwrites(path, Place(self.cwd, None)), parse.text_of(node))
-                    if self.is_for_each:
-                        # Overwriting every file below a directory is like removing the directory.
-                        place = Place(self.cwd, self.home)
-                        self.report(rules.check("rm", ["-r", "--", path], place))
-                    if parse.is_of_stdout(node):
-                        self._truncate(node, operator, path)
-                        target = path
-        return stdin, target
-
-    def _heredoc(self, node: Node) -> str:
-        text = parse.heredoc_body(node)
-        if text is None:
-            return ""
-        start = next(each for each in node.children if each.type == "heredoc_start")
-        if re.search(r"['\"\\]", parse.text_of(start)):
-            return text
-        try:
-            return expand_heredoc(text, self)
-        except ExpansionError:
-            return UNKNOWN
-
-    def _written(self, target: str | None, output: str) -> str:
-        if target is None:
-            return output
-        self.files[target] = self.files.get(target, "") + output
-        return ""
-
-    def _truncate(self, node: Node, operator: str, path: str) -> None:
-        """Forget the content of a file that is certainly truncated."""
-        is_here = self.scripts == 1 and not self.budget.active
-        statement = node.parent
-        if statement.named_children[0].type in _WITH_MEMBERS:
-            return
-        if operator in (">", ">|", "&>") and is_here and parse.is_always_reached(statement):
-            self.files.pop(path, None)
-
-    def _redirected(self, node: Node, stdin: str) -> str:
-        """Follow a statement with redirections.
-
-        In ``a && b | c > x``, the redirection belongs to ``c``. The parser puts it outside of the
-        whole list.
-        """
-        redirects = [each for each in node.named_children if each.type.endswith("_redirect")]
-        bodies = [each for each in node.named_children if each not in redirects]
-        inner, tails, words = parse.heredoc_tails(redirects)
-        words += [word for each in redirects for word in parse.words_behind(each)]
-        if bodies and redirects:
-            words[:0] = parse.words_between(bodies[-1], redirects[0])
-        shell, given, output, runs = self, stdin, self._run_all(bodies[:-1], stdin), True
-        body = bodies[-1] if bodies else None
-        while body is not None and body.type in _WITH_MEMBERS and body.named_children:
-            *before, last = body.named_children
-            if body.type == "pipeline":
-                given, shell = shell._pipe(before, given), shell.copy()
-            else:
-                output += shell._run_all(before, given)
-                if len(before) == 1 and self._status(before) is (body.children[1].type == "||"):
-                    runs = False
-                    break
-            body = last
-        if body is not None and body.type == "function_definition":
-            return output + shell._function(body, given, redirects)
-        part = ""
-        if runs:
-            shell.has_unset = False
-            try:
-                given, target = shell._redirect(redirects, given)
-                target = shell._redirect(inner, given)[1] or target
-            except ExpansionError:
-                return output
-            part = shell._written(target, shell._run_body(node, body, given, words))
-        for tail in tails:
-            if tail.type != "pipeline":
-                part += self._run(tail, stdin)
-            elif runs:
-                part = shell._pipe(tail.named_children, part)
-        return output + part
-
-    def _run_body(self, node: Node, body: Node | None, stdin: str, words: Sequence[str]) -> str:
-        """Run the body of a redirected statement. `words` are those behind its redirections."""
-        if body is None:
-            return ""
-        if body.type != "command":
-            return self._run(body, stdin)
-        if words and parse.text_of(body).isdecimal():
-            # ``0<<EOF bash``: the number is a descriptor.
-            return self._execute_words(words, stdin, parse.text_of(node))
-        return self._command(body, stdin, words)
-
     def _execute_words(self, words: Sequence[str], stdin: str, segment: str) -> str:
         self.segment = segment
         return self.execute(self.expanded(words), stdin)
@@ -315,18 +202,18 @@ class Evaluation(Compounds):
 
     _STATEMENTS: ClassVar[dict[str, Callable[[Evaluation, Node, str], str]]] = {
         "command": _command,
-        "redirected_statement": _redirected,
+        "redirected_statement": Redirections._redirected,
         "pipeline": _pipeline,
         "subshell": _subshell,
-        "if_statement": Compounds._if,
-        "elif_clause": Compounds._if,
-        "list": Compounds._list,
-        "for_statement": Compounds._for,
-        "while_statement": Compounds._while,
-        "c_style_for_statement": Compounds._while,
-        "case_statement": Compounds._case,
-        "function_definition": Compounds._function,
-        "compound_statement": Compounds._group,
+        "if_statement": Redirections._if,
+        "elif_clause": Redirections._if,
+        "list": Redirections._list,
+        "for_statement": Redirections._for,
+        "while_statement": Redirections._while,
+        "c_style_for_statement": Redirections._while,
+        "case_statement": Redirections._case,
+        "function_definition": Redirections._function,
+        "compound_statement": Redirections._group,
         "test_command": Names.test,
         "variable_assignment": Names.assignment,
         "declaration_command": Names.declaration,

@@ -1,0 +1,158 @@
+"""Follows redirections: the files that they overwrite, and the input and output of commands.
+
+Decides to which command a redirection belongs, because the parser puts a redirection outside of the
+whole list or pipeline, and the end of a list inside a here-document.
+"""
+
+from __future__ import annotations
+
+import abc
+import re
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from shelld.guard import parse, rules
+from shelld.guard.compounds import Compounds
+from shelld.guard.markers import UNKNOWN, plain
+from shelld.guard.rules import Place, normalized, overwrites
+from shelld.guard.units import ExpansionError
+from shelld.guard.words import expand_heredoc, expand_text
+
+# Statements whose last member gets the redirections behind them.
+_WITH_MEMBERS: Final = frozenset(("list", "pipeline", "negated_command"))
+
+Node = Any
+
+
+class _LastMember(NamedTuple):
+    """The last member of a list or pipeline, to which the redirections behind it belong.
+
+    In ``a && b | c > x``, this is ``c``: the parser puts the redirection outside of the whole list.
+    `body` is None if there is no command. `shell`: the shell that runs it. `stdin`: its input.
+    `output`: the output of the members before it. `runs`: False if it certainly does not run.
+    """
+
+    shell: Redirections
+    body: Node | None
+    stdin: str
+    output: str
+    runs: bool
+
+
+class Redirections(Compounds):
+    @abc.abstractmethod
+    def _command(self, node: Node, stdin: str, more: Sequence[str] = ()) -> str: ...
+
+    @abc.abstractmethod
+    def _execute_words(self, words: Sequence[str], stdin: str, segment: str) -> str: ...
+
+    @abc.abstractmethod
+    def _pipe(self, members: Sequence[Node], stdin: str) -> str: ...
+
+    def _redirect(self, redirects: Sequence[Node], stdin: str) -> tuple[str, str | None]:
+        """Return stdin, and the file to which the output goes (None: stdout)."""
+        target: str | None = None
+        for node in redirects:
+            if node.type == "herestring_redirect":
+                stdin = expand_text(parse.text_of(node.named_children[-1]), self) + "\n"
+            elif node.type == "heredoc_redirect":
+                stdin = self._heredoc(node)
+            else:
+                operator, word = parse.redirection(node)
+                if word is None:
+                    continue
+                path = normalized(expand_text(word, self), self.cwd)
+                if operator == "<" and parse.is_herestring(node):
+                    stdin = expand_text(word, self) + "\n"
+                elif operator.startswith("<") and operator != "<>":
+                    stdin = "" if path == "/dev/null" else self.files.get(path, UNKNOWN)
+                elif not operator.endswith("&") or not plain(path).rpartition("/")[2].isdecimal():
+                    self.report(overwrites(path, Place(self.cwd, None)), parse.text_of(node))
+                    if self.is_for_each:
+                        # Overwriting every file below a directory is like removing the directory.
+                        place = Place(self.cwd, self.home)
+                        self.report(rules.check("rm", ["-r", "--", path], place))
+                    if parse.is_of_stdout(node):
+                        self._truncate(node, operator, path)
+                        target = path
+        return stdin, target
+
+    def _heredoc(self, node: Node) -> str:
+        text = parse.heredoc_body(node)
+        if text is None:
+            return ""
+        start = next(each for each in node.children if each.type == "heredoc_start")
+        if re.search(r"['\"\\]", parse.text_of(start)):
+            return text
+        try:
+            return expand_heredoc(text, self)
+        except ExpansionError:
+            return UNKNOWN
+
+    def _written(self, target: str | None, output: str) -> str:
+        if target is None:
+            return output
+        self.files[target] = self.files.get(target, "") + output
+        return ""
+
+    def _truncate(self, node: Node, operator: str, path: str) -> None:
+        """Forget the content of a file that is certainly truncated."""
+        is_here = self.scripts == 1 and not self.budget.active
+        statement = node.parent
+        if statement.named_children[0].type in _WITH_MEMBERS:
+            return
+        if operator in (">", ">|", "&>") and is_here and parse.is_always_reached(statement):
+            self.files.pop(path, None)
+
+    def _redirected(self, node: Node, stdin: str) -> str:
+        """Follow a statement with redirections."""
+        redirects = [each for each in node.named_children if each.type.endswith("_redirect")]
+        bodies = [each for each in node.named_children if each not in redirects]
+        inner, tails, words = parse.heredoc_tails(redirects)
+        words += [word for each in redirects for word in parse.words_behind(each)]
+        if bodies and redirects:
+            words[:0] = parse.words_between(bodies[-1], redirects[0])
+        output = self._run_all(bodies[:-1], stdin)
+        last = self._last_member(bodies[-1] if bodies else None, stdin)
+        output, part, shell = output + last.output, "", last.shell
+        if last.body is not None and last.body.type == "function_definition":
+            return output + shell._function(last.body, stdin, redirects)
+        if last.runs:
+            shell.has_unset = False
+            try:
+                given, target = shell._redirect(redirects, last.stdin)
+                target = shell._redirect(inner, given)[1] or target
+            except ExpansionError:
+                return output
+            part = shell._written(target, shell._run_body(node, last.body, given, words))
+        for tail in tails:
+            if tail.type != "pipeline":
+                part += self._run(tail, stdin)
+            elif last.runs:
+                part = shell._pipe(tail.named_children, part)
+        return output + part
+
+    def _last_member(self, body: Node | None, stdin: str) -> _LastMember:
+        """Follow all members of a list or pipeline but the last."""
+        shell, given, output = self, stdin, ""
+        while body is not None and body.type in _WITH_MEMBERS and body.named_children:
+            *before, last = body.named_children
+            if body.type == "pipeline":
+                given, shell = shell._pipe(before, given), shell.copy()
+            else:
+                output += shell._run_all(before, given)
+                if len(before) == 1 and self._status(before) is (body.children[1].type == "||"):
+                    return _LastMember(shell, last, given, output, runs=False)
+            body = last
+        return _LastMember(shell, body, given, output, runs=True)
+
+    def _run_body(self, node: Node, body: Node | None, stdin: str, words: Sequence[str]) -> str:
+        """Run the body of a redirected statement. `words` are those behind its redirections."""
+        if body is None:
+            return ""
+        if body.type != "command":
+            return self._run(body, stdin)
+        if words and parse.text_of(body).isdecimal():
+            # ``0<<EOF bash``: the number is a descriptor.
+            return self._execute_words(words, stdin, parse.text_of(node))
+        return self._command(body, stdin, words)
