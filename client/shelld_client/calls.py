@@ -44,6 +44,7 @@ from shelld_protocol.shell_methods import (
     BashOutputResult,
     BashResult,
     DryRunResult,
+    Encoding,
     HandOverResult,
     KillShellResult,
     ListShellsResult,
@@ -74,8 +75,10 @@ class BashOptions(TypedDict, total=False):
 
     `idle_timeout` is the longest time without output, in milliseconds, 1,000 to 3,600,000. `env` is
     applied on top of the session's environment; None removes a variable. `stdin` is the command's
-    input; by default the command reads end of file. `session=None` runs the command outside all
-    sessions. `tty` runs it in a terminal of `rows` and `cols`; `open_stdin` leaves its input open.
+    input, as text or bytes; by default the command reads end of file. `session=None` runs the
+    command outside all sessions. `tty` runs it in a terminal of `rows` and `cols`; `open_stdin`
+    leaves its input open. `merge` gives it one pipe for both streams, so that `stdout` has all its
+    output in the order in which it was written.
     """
 
     description: str | None
@@ -84,12 +87,13 @@ class BashOptions(TypedDict, total=False):
     cwd: str | PathLike[str] | None
     env: Mapping[str, str | None] | None
     session: str | None
-    stdin: str | None
+    stdin: str | bytes | None
     strip_ansi: bool
     tty: bool
     rows: int
     cols: int
     open_stdin: bool
+    merge: bool
 
 
 class StreamOptions(BashOptions, total=False):
@@ -164,7 +168,9 @@ class OutputOptions(TypedDict, total=False):
     process of the command listens on a TCP port, or on `port`).
 
     If an offset is given, only streams with an offset are read, and the position of plain reads
-    does not move. `max_bytes` is per stream; `filter` is an RE2 pattern for lines.
+    does not move. `max_bytes` is per stream; `filter` is an RE2 pattern for lines. With
+    `encoding="base64"`, `stdout_data` and `stderr_data` of the result are exactly the bytes that
+    the command wrote: `strip_ansi` does nothing, and a `filter` is refused.
     """
 
     filter: str | None
@@ -177,6 +183,7 @@ class OutputOptions(TypedDict, total=False):
     stderr_offset: int | None
     max_bytes: int
     strip_ansi: bool
+    encoding: Encoding
 
 
 class KillOptions(TypedDict, total=False):
@@ -207,6 +214,8 @@ def bash(command: str, options: Mapping[str, Any]) -> Call[AnyBashResult]:
             params[name] = value
     if "env" in params:
         params["env"] = _members("env", params["env"])
+    if isinstance(params.get("stdin"), bytes):
+        params["stdin_base64"] = base64.b64encode(params.pop("stdin")).decode()
 
     def decode(result: bytes) -> AnyBashResult:
         if options.get("dry_run"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from msgspec import Meta
@@ -57,6 +58,16 @@ from shelld_protocol.structs import (
     Usage,
     Wait,
 )
+
+# How many bytes of the output in a result are not UTF-8. Each invalid sequence is one U+FFFD there.
+InvalidBytes: TypeAlias = Annotated[
+    int | None,
+    Meta(
+        description="Bytes of the returned output, of both streams, that are not UTF-8. Left out "
+        "if there are none."
+    ),
+]
+Encoding: TypeAlias = Literal["utf-8", "base64"]
 
 # -- bash -------------------------------------------------------------------------------------
 
@@ -168,6 +179,16 @@ class BashParams(Params):
         ]
         | None
     ) = None
+    merge: Annotated[
+        bool,
+        Meta(
+            description="Give the command one pipe for both streams, so that the order of its "
+            "output stays. All of it is stdout. A terminal always has one stream."
+        ),
+    ] = False
+    stdin_base64: (
+        Annotated[str, Meta(description="As stdin, for any bytes. Not together with stdin.")] | None
+    ) = None
 
 
 class BashResult(Result):
@@ -214,6 +235,7 @@ class BashResult(Result):
     subscription: Annotated[
         str | None, Meta(description="The name of the subscription that notify has begun.")
     ] = None
+    invalid_bytes: InvalidBytes = None
 
 
 class BackgroundResult(Result):
@@ -275,6 +297,13 @@ class BashOutputParams(Params):
     pattern: Pattern | None = None
     quiet_ms: QuietMs = DEFAULT_QUIET_MS
     port: Port | None = None
+    encoding: Annotated[
+        Encoding,
+        Meta(
+            description="How to return output: as text, or all its bytes in base64, without "
+            "strip_ansi. A filter needs text."
+        ),
+    ] = "utf-8"
 
 
 class OutputRange(Result):
@@ -327,6 +356,23 @@ class BashOutputResult(Result):
         FilterEngine | None, Meta(description="The engine that matched the filter.")
     ] = None
     spool_error: SpoolError = None
+    invalid_bytes: InvalidBytes = None
+    encoding: Annotated[
+        Encoding | None, Meta(description="base64 if the request asked for it. Left out otherwise.")
+    ] = None
+
+    @property
+    def stdout_data(self) -> bytes:
+        """Stdout as bytes: with `encoding` base64 as the command wrote it, otherwise as UTF-8."""
+        return self._data(self.stdout)
+
+    @property
+    def stderr_data(self) -> bytes:
+        """Stderr as bytes: with `encoding` base64 as the command wrote it, otherwise as UTF-8."""
+        return self._data(self.stderr)
+
+    def _data(self, text: str) -> bytes:
+        return base64.b64decode(text) if self.encoding == "base64" else text.encode()
 
 
 # -- background, kill_shell, list_shells ------------------------------------------------------

@@ -84,3 +84,20 @@ async def test_secret_needs_a_hidden_prompt(spawn: Spawn) -> None:
         job = await shell.bash("cat", tty=True, run_in_background=True)
         with pytest.raises(NotPossible):
             await shell.write_stdin(job.bash_id, "swordfish\n", secret=True)
+
+
+async def test_bytes_go_in_and_come_out_unchanged(spawn: Spawn) -> None:
+    data = bytes(range(256))
+    async with spawn() as shell:
+        result = await shell.bash("cat", stdin=data)
+        assert (result.stdout_bytes, result.invalid_bytes) == (256, 128)
+        read = await shell.bash_output(result.bash_id, stdout_offset=0, encoding="base64")
+        assert (read.stdout_data, read.stderr_data) == (data, b"")
+        text = await shell.bash_output(result.bash_id, stdout_offset=97, max_bytes=3)
+        assert text.stdout_data == b"abc"
+
+
+async def test_merged_streams_keep_their_order(spawn: Spawn) -> None:
+    async with spawn() as shell:
+        result = await shell.bash("echo one; echo two >&2; echo three", merge=True)
+        assert (result.stdout, result.stderr) == ("one\ntwo\nthree\n", "")

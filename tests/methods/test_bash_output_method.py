@@ -168,25 +168,25 @@ def small_reader(data: bytes, line_filter: LineFilter | None = None) -> StreamRe
 async def test_a_wait_goes_on_while_there_is_unread_output(shell: Shell) -> None:
     reader = small_reader(b"1234\n" * 100 + b"last\n", OnlyLastPasses())
     reads = await wait_and_read(shell, LONG_WAIT, {"stdout": reader})
-    assert reads["stdout"] == ("last\n", 0, 505, 0, False)
+    assert reads["stdout"][:5] == ("last\n", 0, 505, 0, False)
 
 
 async def test_a_wait_goes_on_after_output_without_text() -> None:
     reader = small_reader(b"\x1b[31m" * 100 + b"text")
     reads = await wait_and_read(RUNNING, LONG_WAIT, {"stdout": reader})
-    assert reads["stdout"] == ("text", 0, 504, 0, False)
+    assert reads["stdout"][:5] == ("text", 0, 504, 0, False)
 
 
 async def test_a_wait_returns_nothing_once_all_output_of_an_ended_shell_is_read() -> None:
     reader = small_reader(b"1234\n" * 100, OnlyLastPasses())
     reads = await wait_and_read(ENDED, LONG_WAIT, {"stdout": reader})
-    assert reads["stdout"] == ("", 0, 500, 0, False)
+    assert reads["stdout"][:5] == ("", 0, 500, 0, False)
 
 
 async def test_a_read_without_wait_looks_once() -> None:
     reader = small_reader(b"1234\n" * 100, OnlyLastPasses())
     reads = await wait_and_read(ENDED, PARAMS, {"stdout": reader})
-    assert reads["stdout"] == ("", 0, 5, 0, True)
+    assert reads["stdout"][:5] == ("", 0, 5, 0, True)
 
 
 async def test_other_requests_run_while_a_wait_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -313,9 +313,9 @@ async def test_output_of_a_leftover_process_during_a_read_is_announced(
 
     do_in_first_look(monkeypatch, write)
     reads = await wait_and_read(shell, PARAMS, readers)
-    assert reads["stdout"] == ("one\n", 0, 4, 0, True)
+    assert reads["stdout"][:5] == ("one\n", 0, 4, 0, True)
     reads = await wait_and_read(shell, PARAMS, excerpt_readers(shell, 100))
-    assert reads["stdout"] == ("late\n", 4, 9, 0, False)
+    assert reads["stdout"][:5] == ("late\n", 4, 9, 0, False)
 
 
 async def test_line_that_a_leftover_process_ends_during_a_read_is_announced(
@@ -333,9 +333,9 @@ async def test_line_that_a_leftover_process_ends_during_a_read_is_announced(
 
     do_in_first_look(monkeypatch, end_leftover)
     reads = await wait_and_read(shell, PARAMS, {"stdout": reader()})
-    assert reads["stdout"] == ("one\n", 0, 4, 0, True)
+    assert reads["stdout"][:5] == ("one\n", 0, 4, 0, True)
     reads = await wait_and_read(shell, PARAMS, {"stdout": reader()})
-    assert reads["stdout"] == ("two", 4, 7, 0, False)
+    assert reads["stdout"][:5] == ("two", 4, 7, 0, False)
 
 
 @pytest.mark.parametrize("is_cancelled", [False, True])

@@ -189,7 +189,11 @@ async def test_next_write_may_continue_a_line_that_an_interrupt_should_drop(
     monkeypatch: pytest.MonkeyPatch, delivery_s: float, handles: bool, is_refused: bool
 ) -> None:
     monkeypatch.setattr("shelld.methods.input._DELIVERY_S", delivery_s)
-    monkeypatch.setattr(RunningReaders, "handle_interrupt", lambda _self: handles)
+
+    def handle_interrupt(_readers: RunningReaders) -> bool:
+        return handles
+
+    monkeypatch.setattr(RunningReaders, "handle_interrupt", handle_interrupt)
     policy = Policy(block=[BlockRule("no", "forbidden")])
     async with Manager() as manager:
         context = RequestContext(Daemon(Options(), manager, policy=policy))

@@ -49,6 +49,8 @@ def test_defaults_match_the_specification() -> None:
         "open_stdin": False,
         "on_prompt": "wait",
         "notify": None,
+        "merge": False,
+        "stdin_base64": None,
     }
 
 

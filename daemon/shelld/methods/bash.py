@@ -4,6 +4,7 @@ kills the command: without the answer, nobody would know of the command.
 
 from __future__ import annotations
 
+import base64
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -20,10 +21,10 @@ from shelld.methods.context import RequestContext
 from shelld.methods.events import notifying
 from shelld.methods.guard import admit
 from shelld.methods.input import typed_first
-from shelld.output.reader import STEP_BYTES, read_head
+from shelld.output.reader import STEP_BYTES, Head, read_head
 from shelld.output.retention import OutputStream
 from shelld.process.logs import Log
-from shelld.sessions.text import check_text, shown
+from shelld.sessions.text import check_text, shown, to_text
 from shelld.shells.launch import StartRequest, TimeoutPolicy
 from shelld.shells.lifecycle import ShellStatus
 from shelld.shells.shell import Shell
@@ -32,7 +33,7 @@ from shelld.terminals.pty import Size
 from shelld.terminals.typed import NOTHING_TYPED, TypedLine
 from shelld.waits.prompts import state_of
 from shelld.waits.watch import watch
-from shelld_protocol.errors import ErrorKind, RpcError, timed_out
+from shelld_protocol.errors import ErrorKind, RpcError, invalid_params, timed_out
 from shelld_protocol.shell_methods import (
     BackgroundResult,
     BashParams,
@@ -54,9 +55,24 @@ MAX_RESULT_BYTES = 1024 * 1024
 async def bash(
     context: RequestContext, params: BashParams
 ) -> BashResult | BackgroundResult | DryRunResult:
+    params = _with_text_stdin(params)
     if params.dry_run:
         return await dry_run(context, params)
     return await run_for_answer(context, params, partial(_result, context, params))
+
+
+def _with_text_stdin(params: BashParams) -> BashParams:
+    """Return the params with `stdin` instead of `stdin_base64`. Raises `RpcError`."""
+    if params.stdin_base64 is None:
+        return params
+    if params.stdin is not None:
+        raise invalid_params("Give stdin or stdin_base64, not both", "stdin_base64")
+    try:
+        data = base64.b64decode(params.stdin_base64, validate=True)
+    except ValueError:
+        sentence = "Invalid value for stdin_base64: not in base64"
+        raise invalid_params(sentence, "stdin_base64") from None
+    return msgspec.structs.replace(params, stdin=to_text(data), stdin_base64=None)
 
 
 async def run_for_answer(
@@ -86,6 +102,7 @@ async def run_for_answer(
         typed=typed,
         terminal=Size(params.rows, params.cols) if params.tty else None,
         open_stdin=params.open_stdin,
+        merge=params.merge,
         timeout=_timeout_policy(context, params, timeout_ms),
         idle_timeout=_idle_policy(context, params),
         in_foreground=not params.run_in_background,
@@ -225,15 +242,15 @@ async def _foreground_result(
             raise
     final, strip = shell.output_is_complete, params.strip_ansi
 
-    async def head(stream: OutputStream) -> tuple[str, bool]:
+    async def head(stream: OutputStream) -> Head:
         head = await read_head(stream.store, MAX_RESULT_BYTES, strip=strip, final=final)
         # The output in the answer counts as read. bash_output continues after it.
         stream.read_position = max(stream.read_position, head.end)
-        return head.text, head.is_cut
+        return head
 
-    nothing = "", False
-    stdout, stdout_cut = await head(shell.stdout) if shell.stdout.store.written else nothing
-    stderr, stderr_cut = await head(shell.stderr) if shell.stderr.store.written else nothing
+    nothing = Head("", 0, is_cut=False)
+    stdout = await head(shell.stdout) if shell.stdout.store.written else nothing
+    stderr = await head(shell.stderr) if shell.stderr.store.written else nothing
     session_cwd: str | None = None
     if shell.session is not None:
         session_cwd = shown(context.daemon.manager.sessions.look_at(shell.session).resolve(None))
@@ -241,13 +258,13 @@ async def _foreground_result(
     return BashResult(
         bash_id=shell.id,
         command=params.command,
-        stdout=stdout,
-        stderr=stderr,
+        stdout=stdout.text,
+        stderr=stderr.text,
         exit_code=shell.exit_code,
         signal=shell.signal,
         status=shell.status.value,
         duration_ms=shell.elapsed_ms,
-        truncated=stdout_cut or stderr_cut,
+        truncated=stdout.is_cut or stderr.is_cut,
         stdout_bytes=shell.stdout.store.written,
         stderr_bytes=shell.stderr.store.written,
         cwd=shown(shell.working_dir),
@@ -262,6 +279,7 @@ async def _foreground_result(
         limits=shell.limits,
         spool_error=shell.output.error,
         subscription=context.subscription,
+        invalid_bytes=(stdout.invalid + stderr.invalid) or None,
     )
 
 

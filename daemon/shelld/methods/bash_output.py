@@ -17,6 +17,7 @@ from shelld.output.retention import OutputStream, StreamName
 from shelld.shells.shell import Shell
 from shelld.waits.prompts import state_of
 from shelld.waits.until import Reached, Waiting, preparing
+from shelld_protocol.errors import invalid_params
 from shelld_protocol.shell_methods import BashOutputParams, BashOutputResult, OutputRange
 
 _NOT_REACHED: Final = Reached()
@@ -38,6 +39,8 @@ async def preparing_read(
 
     The caller must retain the shell with `Manager.reading`. Raises `RpcError`.
     """
+    if params.filter is not None and params.encoding == "base64":
+        raise invalid_params("Invalid value for filter: output in base64 has no lines", "filter")
     manager = context.daemon.manager
     async with (
         preparing(params, manager) as waiting,
@@ -49,6 +52,8 @@ async def preparing_read(
             reads, reached = await wait_then_read(shell, params, readers, waiting, context)
             # No await comes between the read and this line, so the state fits the output.
             result = result_of(shell, reads, reached)
+            if params.encoding == "base64":
+                result.encoding = params.encoding
             if line_filter is not None:
                 result.filter_engine = line_filter.engine
             return result
@@ -67,6 +72,7 @@ def _readers(
             max_bytes=params.max_bytes,
             strip=params.strip_ansi,
             line_filter=line_filter,
+            in_base64=params.encoding == "base64",
         )
         for name, stream, offset in _streams(shell, params)
         if offset is not None or not explicit
@@ -220,6 +226,7 @@ def result_of(
         reason=reached.reason or shell.reason,
         limits=shell.limits,
         spool_error=shell.output.error,
+        invalid_bytes=(stdout.invalid + stderr.invalid) or None,
     )
 
 

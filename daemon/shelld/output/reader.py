@@ -10,6 +10,7 @@ Large reads happen in steps. Other requests run between the steps.
 
 from __future__ import annotations
 
+import base64
 from typing import Final, NamedTuple
 
 from anyio.lowlevel import checkpoint
@@ -32,17 +33,22 @@ TRUNCATED_SUFFIX: Final = "... (truncated)"
 
 # About a millisecond of work: `read_text` shortens steps with many escape sequences.
 STEP_BYTES: Final = 256 * 1024
+# The same for base64. A multiple of three, so that the texts of two steps can be joined.
+_BASE64_STEP_BYTES: Final = 3 * STEP_BYTES // 4
 
 
 # -- the head ---------------------------------------------------------------------------------
 
 
 class Head(NamedTuple):
-    """`text` covers the bytes up to `end`. If `is_cut`, the text ends with the suffix."""
+    """`text` covers the bytes up to `end`, of which `invalid` are not UTF-8. If `is_cut`, the text
+    ends with the suffix.
+    """
 
     text: str
     end: int
     is_cut: bool
+    invalid: int = 0
 
 
 async def read_head(store: StreamStore, max_text_bytes: int, *, strip: bool, final: bool) -> Head:
@@ -79,9 +85,17 @@ class _Gathered:
     """The text so far. The last line is separate, because later output may overwrite it."""
 
     def __init__(
-        self, end: int, lines: tuple[str, ...] = (), line: str = "", size: int = 0, *, strip: bool
+        self,
+        end: int,
+        lines: tuple[str, ...] = (),
+        line: str = "",
+        size: int = 0,
+        invalid: int = 0,
+        *,
+        strip: bool,
     ) -> None:
         self.end = end
+        self._invalid = invalid
         self._strip = strip
         self.size = size
         self._lines = lines
@@ -94,7 +108,8 @@ class _Gathered:
         cut = text.rfind("\n") + 1
         size = self.size - _utf8_size(self._line) + _utf8_size(text)
         lines = (*self._lines, text[:cut]) if cut else self._lines
-        return _Gathered(piece.end, lines, text[cut:], size, strip=self._strip)
+        invalid = self._invalid + piece.invalid
+        return _Gathered(piece.end, lines, text[cut:], size, invalid, strip=self._strip)
 
     def head(self, *, is_cut: bool) -> Head:
         line = self._line
@@ -102,7 +117,7 @@ class _Gathered:
             line += TRUNCATED_SUFFIX
         elif self._strip:
             line = line.rstrip("\r")
-        return Head("".join((*self._lines, line)), self.end, is_cut)
+        return Head("".join((*self._lines, line)), self.end, is_cut, self._invalid)
 
 
 def _fitting(
@@ -155,7 +170,7 @@ async def read_in_steps(
     is_gap = store.read(start, 0).start > start
     continues = not is_gap and begins_within_line(store, start)
     text = JoinedText(strip=strip, continues=continues)
-    position, dropped = start, 0
+    position, dropped, invalid = start, 0, 0
     while room > 0:
         if position > start:
             await checkpoint()
@@ -167,9 +182,35 @@ async def read_in_steps(
             break
         text.add(piece.text)
         dropped += piece.dropped
+        invalid += piece.invalid
         room -= size
         position = piece.end
-    return Piece(text.joined(is_end=final and position == stop), position, dropped)
+    return Piece(text.joined(is_end=final and position == stop), position, dropped, invalid)
+
+
+async def read_in_base64(store: StreamStore, start: int, stop: int, room: int) -> Piece:
+    """Return up to `room` bytes from `start`, but not beyond `stop`, in base64.
+
+    A read ends at the gap between the kept head and tail. Other requests run between the steps.
+    """
+    texts: list[str] = []
+    position, dropped = start, 0
+    while room > 0 and position < stop:
+        if position > start:
+            await checkpoint()
+        kept = store.read(position, min(room, stop - position, _BASE64_STEP_BYTES))
+        gap = min(kept.start, stop) - position
+        if gap and position > start:
+            break
+        data = kept.data[: stop - kept.start] if kept.start < stop else b""
+        texts.append(base64.b64encode(data).decode())
+        dropped += gap
+        room -= len(data)
+        position += gap + len(data)
+        if len(data) % 3:
+            # The next step would begin in the middle of a group of base64.
+            break
+    return Piece("".join(texts), position, dropped)
 
 
 # -- new output -------------------------------------------------------------------------------
@@ -183,12 +224,13 @@ class Read(NamedTuple):
     end: int
     dropped: int
     more: bool
+    invalid: int = 0
 
 
 class StreamReader:
     """One call's view of one stream. Without `offset`, it reads from the shared position and moves
     that position. With `stops_at_match`, a look ends soon after the first line that the filter
-    matches.
+    matches. With `in_base64`, the texts of its reads are bytes in base64; then there is no filter.
     """
 
     def __init__(
@@ -200,8 +242,10 @@ class StreamReader:
         strip: bool,
         line_filter: LineFilter | None,
         stops_at_match: bool = False,
+        in_base64: bool = False,
     ) -> None:
         self._stops_at_match = stops_at_match
+        self._in_base64 = in_base64
         self._stream = stream
         self._store = stream.store
         self._offset = offset
@@ -210,7 +254,7 @@ class StreamReader:
         self._filter = line_filter
         # Where this call's read begins, and where the next look begins.
         self._start = self._position = stream.read_position if offset is None else offset
-        self._dropped = 0
+        self._dropped = self._invalid = 0
         # How many bytes had been written at the time of the last look.
         self._seen = self._position
         # Whether the next look can go on at once, with bytes that the last look left.
@@ -256,10 +300,12 @@ class StreamReader:
         """
         if self.was_overtaken:
             self._start = self._position = self._stream.read_position
-            self._dropped = 0
+            self._dropped = self._invalid = 0
         self._goes_on = False
         self._searched = self._searched_for_good
         self._seen = stop = self._store.written
+        if self._in_base64:
+            return await self._look_at_bytes(stop)
         if self._filter is None:
             return await self._look_at_all(stop, final=final)
         return await self._look_at_lines(self._filter, stop, final=final)
@@ -282,7 +328,7 @@ class StreamReader:
     def skip(self, read: Read) -> None:
         """Pass over `read`, which has nothing for the caller. The next look begins after it."""
         self._goes_on = self.goes_on_after(read)
-        self._position, self._dropped = read.end, read.dropped
+        self._position, self._dropped, self._invalid = read.end, read.dropped, read.invalid
         self._searched_for_good = self._searched
 
     def take(self, read: Read) -> None:
@@ -293,8 +339,13 @@ class StreamReader:
     async def _look_at_all(self, stop: int, *, final: bool) -> Read:
         piece = await self._text(self._position, stop, self._max_bytes, final=final)
         more = has_text(self._store, piece.end, stop, strip=self._strip, final=final)
+        dropped, invalid = self._dropped + piece.dropped, self._invalid + piece.invalid
+        return Read(piece.text, self._start, piece.end, dropped, more, invalid)
+
+    async def _look_at_bytes(self, stop: int) -> Read:
+        piece = await read_in_base64(self._store, self._position, stop, self._max_bytes)
         dropped = self._dropped + piece.dropped
-        return Read(piece.text, self._start, piece.end, dropped, more)
+        return Read(piece.text, self._start, piece.end, dropped, more=piece.end < stop)
 
     async def _text(self, start: int, stop: int, room: int, *, final: bool) -> Piece:
         store, strip = self._store, self._strip
@@ -303,6 +354,7 @@ class StreamReader:
     async def _look_at_lines(self, line_filter: LineFilter, stop: int, *, final: bool) -> Read:
         found: list[str] = []
         position, dropped, room = self._position, self._dropped, self._max_bytes
+        invalid = self._invalid
         # The time limit of a filter applies to one look: a call may wait for many minutes.
         line_filter.renew()
         while room > 0:
@@ -315,6 +367,7 @@ class StreamReader:
             for text in portions(piece.text, STEP_BYTES):
                 found.append(await line_filter.lines(text))
             dropped += piece.dropped
+            invalid += piece.invalid
             room -= piece.end - position - piece.dropped
             position = piece.end
             if self._stops_at_match and any(found):
@@ -323,7 +376,7 @@ class StreamReader:
         more = is_gone or await self._size_of_lines(
             position, stop, self._max_bytes, final=final, may_cut=True
         )
-        return Read("".join(found), self._start, position, dropped, bool(more))
+        return Read("".join(found), self._start, position, dropped, bool(more), invalid)
 
     async def _next_lines(
         self, start: int, stop: int, room: int, *, final: bool, may_cut: bool

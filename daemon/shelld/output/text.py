@@ -27,6 +27,8 @@ _OVERWRITTEN = re.compile(r"(?m)^[^\n]*\r(?=[^\r\n])")
 # Every overwritten line contains this pattern, which is found much faster than the pattern above.
 _RETURN_BEFORE_TEXT = re.compile(r"\r[^\r\n]")
 
+# Stands for bytes that are not UTF-8.
+_REPLACEMENT: Final = "\ufffd"
 # Carriage returns to compare at once: `str.rstrip` looks at one character after the other.
 _RETURNS: Final = "\r" * 65_536
 
@@ -40,20 +42,36 @@ _STRINGS: Final = 1_000
 
 
 class Piece(NamedTuple):
-    """`text` covers the bytes up to the offset `end`, of which `dropped` were not kept."""
+    """`text` covers the bytes up to the offset `end`, of which `dropped` were not kept. `invalid`
+    of the others are not UTF-8.
+    """
 
     text: str
     end: int
     dropped: int
+    invalid: int = 0
 
 
 def plain_text(data: bytes, *, strip: bool, is_end: bool) -> str:
     """Decode whole units, replacing invalid UTF-8. With `strip`, remove escape sequences."""
-    if not strip:
-        return data.decode("utf-8", "replace")
+    return _decoded(data, strip=strip, is_end=is_end)[0]
+
+
+def _decoded(data: bytes, *, strip: bool, is_end: bool) -> tuple[str, int]:
+    """Return the text of whole units, and how many of their bytes are not UTF-8."""
     # Decode separately: bytes on both sides of a sequence never form a character.
-    pieces = without_escapes(data, is_end=is_end)
-    return "".join([piece.decode("utf-8", "replace") for piece in pieces])
+    pieces = list(without_escapes(data, is_end=is_end)) if strip else [data]
+    texts = [piece.decode("utf-8", "replace") for piece in pieces]
+    text = "".join(texts)
+    if _REPLACEMENT not in text:
+        return text, 0
+    return text, sum(map(_invalid_bytes, pieces, texts))
+
+
+def _invalid_bytes(data: bytes, text: str) -> int:
+    """Return how many bytes of `data` the replacement characters in its text stand for."""
+    replaced = text.count(_REPLACEMENT) - data.count(_REPLACEMENT.encode())
+    return len(data) - len(text.encode()) + len(_REPLACEMENT.encode()) * replaced
 
 
 def last_states(text: str, *, continues: bool = False) -> str:
@@ -159,13 +177,13 @@ def read_text(
     if open_end:
         # Only the next byte tells what a carriage return means.
         data = data.rstrip(b"\r")
-    text = plain_text(data, strip=strip, is_end=is_end)
+    text, invalid = _decoded(data, strip=strip, is_end=is_end)
     if not data or (open_end and text and not text.strip("\r")):
         return Piece("", start, 0)
     if strip and "\r" in text:
         continues = not kept.dropped and begins_within_line(store, start)
         text = last_states(without_final_returns(text) if is_end else text, continues=continues)
-    return Piece(text, kept.start + len(data), kept.dropped)
+    return Piece(text, kept.start + len(data), kept.dropped, invalid)
 
 
 def _introducers(data: bytes) -> int:

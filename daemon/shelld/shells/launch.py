@@ -67,7 +67,8 @@ class StartRequest(Struct, frozen=True):
     `verdict` is the guard's. `warning`: why the guard would have blocked the command.
     `in_foreground`: the session keeps the command's state. `terminal`: the size of its terminal;
     None: no terminal. `open_stdin`: more input may follow `stdin`; a terminal implies this.
-    `typed`: what is known of the line that `stdin` leaves unfinished.
+    `typed`: what is known of the line that `stdin` leaves unfinished. `merge`: one pipe for both
+    output streams.
     """
 
     command: str
@@ -84,13 +85,14 @@ class StartRequest(Struct, frozen=True):
     idle_timeout: TimeoutPolicy | None = None
     verdict: str = "unresolved"
     warning: str | None = None
+    merge: bool = False
 
 
 class Launch:
     """A bash that is about to start. `stdout` and `stderr` are the read ends of its pipes.
 
-    With a terminal, `stdout` is its descriptor and `stderr` is None. `restrictions`: what bash must
-    start with.
+    With a terminal, `stdout` is its descriptor and `stderr` is None. `stderr` is also None if there
+    is one pipe for both streams. `restrictions`: what bash must start with.
 
     The read ends never block. The supervisor owns them after `hand_over`. Raises OSError if a
     resource is short.
@@ -122,7 +124,7 @@ class Launch:
     def hand_over(self, channel: Channel) -> None:
         """Give the command to a runner. If that fails, the channel is closed too."""
         descriptors = tuple(self._descriptors)
-        count, has_terminal = len(descriptors), self.stderr is None
+        count, has_terminal = len(descriptors), isinstance(self.input, TerminalInput)
         what = (self._program, self._argv, self._env, self._cwd, count, has_terminal)
         restrictions = self._restrictions and tuple(self._restrictions)
         try:
@@ -159,12 +161,19 @@ class Launch:
         if self._theirs or self._ours:
             self.close()
 
-    def _open_streams(self, stdin: str | None) -> None:
+    def _open_streams(self, stdin: str | None, *, merge: bool = False) -> None:
         if stdin is None:
             self._give(os.open(os.devnull, os.O_RDONLY))
         else:
             self._add_file(to_bytes(stdin))
-        self.stdout, self.stderr = self._add_output(), self._add_output()
+        self._open_outputs(merge=merge)
+
+    def _open_outputs(self, *, merge: bool) -> None:
+        self.stdout = self._add_output()
+        if merge:
+            self._descriptors.append(self._descriptors[-1])
+        else:
+            self.stderr = self._add_output()
 
     def _open_terminal(self, size: Size) -> None:
         self.stdout, slave = open_pty(size)
@@ -173,14 +182,14 @@ class Launch:
         self._descriptors += [slave] * 3
         self.input = TerminalInput(self.stdout, size, os.fstat(slave).st_rdev)
 
-    def _open_input(self) -> None:
+    def _open_input(self, *, merge: bool) -> None:
         self._theirs += os.pipe()
         read, write = self._theirs[-2:]
         self._descriptors.append(read)
         os.set_blocking(write, False)
         self.input = PipeInput(write)
         self._theirs.remove(write)
-        self.stdout, self.stderr = self._add_output(), self._add_output()
+        self._open_outputs(merge=merge)
 
     def _add_output(self) -> int:
         read, write = os.pipe()
@@ -263,9 +272,9 @@ class CommandLaunch(Launch):
         if request.terminal is not None:
             self._open_terminal(request.terminal)
         elif request.open_stdin:
-            self._open_input()
+            self._open_input(merge=request.merge)
         else:
-            self._open_streams(request.stdin)
+            self._open_streams(request.stdin, merge=request.merge)
         if self.input is not None and request.stdin:
             self.input.typed = request.typed
             self.input.write(to_bytes(request.stdin))

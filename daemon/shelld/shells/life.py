@@ -276,7 +276,7 @@ class Life:
         A terminal stays open until bash ends. A program may close it and open it again. We must not
         hang up on the program in between, nor while it exits.
         """
-        if self.launch.stderr is not None:
+        if not self.shell.has_terminal:
             self.launch.close()
 
     def _await_output(self) -> None:

@@ -54,16 +54,14 @@ class Links:
         self._shortages = 0
         # The open pipes, by descriptor.
         self._pipes: dict[int, Pipe]
-        if launch.stderr is None:
+        if isinstance(launch.input, TerminalInput):
             terminal = Terminal(launch.stdout, shell.output, shell.stdout)
-            if isinstance(launch.input, TerminalInput):
-                terminal.listen = launch.input.see
+            terminal.listen = launch.input.see
             self._pipes = {launch.stdout: terminal}
         else:
-            self._pipes = {
-                launch.stdout: Pipe(launch.stdout, shell.output, shell.stdout),
-                launch.stderr: Pipe(launch.stderr, shell.output, shell.stderr),
-            }
+            self._pipes = {launch.stdout: Pipe(launch.stdout, shell.output, shell.stdout)}
+            if launch.stderr is not None:
+                self._pipes[launch.stderr] = Pipe(launch.stderr, shell.output, shell.stderr)
         self._input = launch.input
         self._pollers = pollers
         self._has_channel = True

@@ -183,6 +183,7 @@ class SpareLaunch(Launch):
             and request.stdin is None
             and request.terminal is None
             and not request.open_stdin
+            and not request.merge
             and (request.cwd is None or request.cwd == session.cwd)
             and len(to_bytes(request.command)) <= MAX_COMMAND_BYTES
             # A new bash would read such a command as options.
