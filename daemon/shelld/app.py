@@ -22,6 +22,7 @@ import anyio
 
 from shelld import __version__
 from shelld.audit import AuditLog, AuditRecord
+from shelld.eventloop.loop import EventLoop
 from shelld.eventloop.memory import collect_rarely, give_back_regularly
 from shelld.eventloop.signals import received
 from shelld.eventloop.threads import wait_for_work
@@ -85,8 +86,8 @@ def run(
     """
     try:
         _try_descriptors()
-        start = with_room_for_frames(anyio.run)
-        exit_code: int = start(_run, options, streams, pool, audit, policy)
+        start = with_room_for_frames(_start)
+        exit_code: int = start(options, streams, pool, audit, policy)
         _ignore_signals()
     except OSError as error:
         # Only the start of the event loop raises a bare OSError. Tasks raise exception groups, or
@@ -109,6 +110,17 @@ def run(
         logger.info("the daemon ends although threads of it are busy")
         _end_process(pool, exit_code)
     return exit_code
+
+
+def _start(
+    options: Options,
+    streams: tuple[int, int],
+    pool: RunnerPool,
+    audit: AuditLog | None,
+    policy: Policy,
+) -> int:
+    with_loop = {"loop_factory": EventLoop}
+    return anyio.run(_run, options, streams, pool, audit, policy, backend_options=with_loop)
 
 
 def _try_descriptors() -> None:

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from mount_namespace import run_after
-from shelld.inspection import input_reader
+from shelld.inspection import input_reader, kernel
 from shelld.inspection.input_reader import Found, InputState, look
-from shelld.inspection.kernel import Wait, name_of, process
+from shelld.inspection.kernel import Wait, name_of, process, waits
 from shelld.inspection.sockets import Socket, listening
 from shelld.terminals.pty import NEW_MODES, Modes, Size, open_pty
-from shelld.terminals.source import Source
+from shelld.terminals.source import Source, file_of
 from support import children, wait_for
 
 LINES = NEW_MODES
@@ -251,3 +253,177 @@ def test_look_ends_with_its_budget(monkeypatch: pytest.MonkeyPatch) -> None:
         wait_for(lambda: find(pid, source, LINES, SHORT_S) is not None, "cat to wait for input")
         monkeypatch.setattr(input_reader, "MAX_LOOK_S", 0.0)
         assert find(pid, source, LINES, SHORT_S) is None
+
+
+# Copies what is typed to the terminal of a child. Another process copies what the child writes.
+RELAY_IN_TWO_PROCESSES = """
+import os, pty, sys
+pid, master = pty.fork()
+if not pid:
+    os.execvp(sys.argv[1], sys.argv[1:])
+source, target = (0, master) if os.fork() else (master, 1)
+while data := os.read(source, 4096):
+    os.write(target, data)
+"""
+# The first process has the terminal. The second has that of a child, and both share a socket.
+CLIENT_AND_SERVER = """
+import os, pty, select, socket, sys
+ours, theirs = socket.socketpair()
+if os.fork():
+    select.select([0, ours], [], [])
+pid, master = pty.fork()
+if not pid:
+    os.execvp(sys.argv[1], sys.argv[1:])
+os.close(0)
+select.select([master, theirs], [], [])
+"""
+
+
+def names_below(pid: int) -> set[str]:
+    below = children(pid)
+    return {name_of(each) for each in below}.union(*map(names_below, below))
+
+
+@pytest.mark.parametrize("inner", ["cat", "sleep"])
+def test_reader_behind_two_processes_that_relay_is_found(inner: str) -> None:
+    command = [sys.executable, "-c", RELAY_IN_TWO_PROCESSES, inner, *["300"] * (inner == "sleep")]
+    with on_terminal(*command) as (pid, source):
+        wait_for(lambda: inner in names_below(pid), "the program behind the relay")
+
+        def both_relay() -> bool:
+            relays = [pid, *(each for each in children(pid) if name_of(each) != inner)]
+            waiting = [wait for each in relays for wait in waits(each) if wait.is_read]
+            return len(waiting) == 2
+
+        wait_for(both_relay, "the relay to wait")
+        if inner == "sleep":
+            assert find(pid, source, KEYS, LONG_S) is None
+        else:
+
+            def program() -> str | None:
+                found = find(pid, source, KEYS, LONG_S)
+                return None if found is None else found.program
+
+            wait_for(lambda: program() == "cat", "the program to wait for input")
+
+
+def test_reader_that_holds_the_terminal_of_a_child_is_proved() -> None:
+    # As with pexpect: nobody reads what the child writes while the parent asks something.
+    code = "import os, pty\nif pty.fork()[0]: os.read(0, 1)\nelse: os.execvp('cat', ['cat'])"
+    with on_terminal(sys.executable, "-c", code) as (pid, source):
+        wait_for(lambda: find(pid, source, LINES, SHORT_S) is not None, "the parent to wait")
+        found = find(pid, source, LINES, SHORT_S)
+        assert found is not None
+        assert (found.pid, found.is_proved, found.is_blocking) == (pid, True, True)
+
+
+def test_client_whose_server_has_a_terminal_is_likely_at_best() -> None:
+    command = [sys.executable, "-c", CLIENT_AND_SERVER, "sleep", "300"]
+    with on_terminal(*command) as (pid, source):
+        wait_for(lambda: "sleep" in names_below(pid), "the program behind the server")
+        wait_for(lambda: find(pid, source, KEYS, LONG_S) is not None, "the client to wait")
+        found = find(pid, source, KEYS, LONG_S)
+        assert found is not None
+        assert (found.pid, found.is_proved, found.is_blocking) == (pid, False, False)
+        assert find(pid, source, KEYS, SHORT_S) is None
+
+
+def test_relay_whose_terminal_is_not_found_is_likely_at_best(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(kernel, "_MAX_DESCRIPTORS", 3)
+    code = "import os, select; spare = [os.dup(2) for _ in range(5)]; select.select([0], [], [])"
+    with on_terminal(sys.executable, "-c", code) as (pid, source):
+        wait_for(lambda: find(pid, source, KEYS, LONG_S) is not None, "the program to wait")
+        found = find(pid, source, KEYS, LONG_S)
+        assert found is not None
+        assert (found.is_proved, found.is_blocking) == (False, False)
+
+
+@pytest.mark.parametrize(
+    ("code", "is_found"),
+    [
+        # The set keeps the pipe, although its number means the terminal now.
+        ("r, w = os.pipe(); a = os.dup(r); p.register(r, 1); os.dup2(0, r); p.poll()", False),
+        # The number also means the terminal, and the set has both.
+        (
+            "r, w = os.pipe(); a = os.dup(r); p.register(r, 1); os.dup2(0, r); p.register(r, 1);"
+            " p.poll()",
+            True,
+        ),
+        ("p.register(0, 1); p.poll()", True),
+        ("q = select.epoll(); q.register(0, 1); p.register(q.fileno(), 1); p.poll()", True),
+        (
+            "r, w = os.pipe(); a = os.dup(r); q = select.epoll(); q.register(r, 1);"
+            " os.dup2(0, r); p.register(q.fileno(), 1); p.poll()",
+            False,
+        ),
+    ],
+)
+def test_epoll_set_waits_for_the_file_that_was_registered(code: str, is_found: bool) -> None:
+    code = f"import os, select; p = select.epoll(); {code}"
+    with on_terminal(sys.executable, "-c", code) as (pid, source):
+        wait_for(partial(waits_for_something, pid), "the system call")
+        assert (find(pid, source, KEYS, LONG_S) is not None) is is_found
+
+
+def waits_for_something(pid: int) -> bool:
+    return any(each.descriptors for each in waits(pid))
+
+
+def test_write_end_of_the_input_is_not_read() -> None:
+    read, write = os.pipe()
+    code = "import os, select; p = select.poll(); p.register(int(os.sys.argv[1]), 1); p.poll()"
+    source = Source(None, file_of(read))
+    for descriptor, is_found in ((read, True), (write, False)):
+        command = [sys.executable, "-c", code, str(descriptor)]
+        with subprocess.Popen(command, pass_fds=(read, write)) as child:
+            try:
+                pid = child.pid
+                wait_for(partial(waits_for_something, pid), "the call")
+                found = look(pid, InputState(source, None), LONG_S).reader
+                assert (found is not None) is is_found
+            finally:
+                child.kill()
+    os.close(read)
+    os.close(write)
+
+
+def is_stopped(pid: int, source: Source) -> bool:
+    return look(pid, InputState(source, LINES), SHORT_S).is_stopped
+
+
+def test_program_is_stopped_although_its_first_thread_has_ended() -> None:
+    code = """
+import ctypes, os, threading
+threading.Thread(target=lambda: os.read(0, 1)).start()
+ctypes.CDLL(None).syscall(60 if os.uname().machine == "x86_64" else 93, 0)
+"""
+    with on_terminal(sys.executable, "-c", code) as (pid, source):
+        wait_for(lambda: find(pid, source, LINES, SHORT_S) is not None, "the thread to wait")
+        os.kill(pid, signal.SIGSTOP)
+        wait_for(lambda: is_stopped(pid, source), "the stop")
+        assert find(pid, source, LINES, LONG_S) is None
+
+
+@pytest.mark.parametrize(
+    ("then", "is_stopped_then"),
+    [("while :; do :; done", False), ("read -p 'Name? ' x", False), ("wait", True)],
+)
+def test_stopped_child_counts_only_if_its_parent_waits(then: str, is_stopped_then: bool) -> None:
+    command = f"sleep 300 & kill -STOP $!; {then}"
+    with on_terminal("bash", "-c", command) as (pid, source):
+
+        def child_is_stopped() -> bool:
+            return any(process(each).is_stopped for each in children(pid))
+
+        wait_for(child_is_stopped, "the stop of the child")
+        try:
+            if is_stopped_then:
+                wait_for(lambda: is_stopped(pid, source), "the stop of the command")
+            else:
+                expected = "R" if then.startswith("while") else "S"
+                wait_for(lambda: process(pid).state == expected, "the shell to go on")
+                assert not is_stopped(pid, source)
+        finally:
+            os.kill(children(pid)[0], signal.SIGKILL)

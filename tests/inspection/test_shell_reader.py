@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from shelld.inspection import members, shell_reader
+from shelld.inspection.kernel import process
 from shelld.inspection.shell_reader import (
     directories_of_readers,
     interrupt_is_ignored,
@@ -181,6 +182,7 @@ def test_shell_that_runs_or_has_a_signal_may_be_handling_an_interrupt() -> None:
             wait_for(lambda: not is_handling(), "the read of the shell")
             # A stopped process gets its signals only when it continues.
             top.send_signal(signal.SIGSTOP)
+            wait_for(lambda: process(top.pid).is_stopped, "the stop")
             top.send_signal(signal.SIGINT)
             wait_for(is_handling, "the signal")
         finally:

@@ -17,14 +17,19 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from shelld.inspection.kernel import (
+    TERMINAL_MASTER,
     Process,
     Wait,
+    can_end,
     file_behind,
+    has_local_peer,
+    inner_terminal,
     inner_terminals,
     name_of,
     network_sockets,
     process,
     waits,
+    waits_for_child,
 )
 from shelld.inspection.members import members
 from shelld.inspection.sockets import listening
@@ -83,12 +88,12 @@ class InputState(NamedTuple):
 class _Member(NamedTuple):
     """A process of the command. A field is None if it cannot be seen.
 
-    `reads`: the files from which its threads wait to read, and how each thread waits.
+    `reads`: the files from which its threads wait to read, and for each the waits and descriptors.
     """
 
     pid: int
     process: Process | None
-    reads: dict[tuple[int, ...], Wait] | None
+    reads: dict[tuple[int, ...], list[tuple[Wait, int]]] | None
 
 
 class _Budget:
@@ -122,8 +127,8 @@ def look(top: int, target: InputState | None, silent_s: float) -> Seen:
 def _is_stopped(top: int, group: int | None, members: list[_Member]) -> bool:
     """Whether a signal has stopped the bash `top`, or all of a group.
 
-    A shell in the group waits for its children. So only the processes without children in the group
-    count: the group is stopped if all these processes are.
+    A process that waits for its children, such as a shell, does not count: the group is stopped if
+    all its other processes are.
     """
     with contextlib.suppress(OSError, ValueError):
         if process(top).is_stopped:
@@ -134,8 +139,10 @@ def _is_stopped(top: int, group: int | None, members: list[_Member]) -> bool:
         if about is not None and about.group == group and about.state not in "ZX"
     }
     parents = {about.parent for about in found.values()}
-    leaves = [about for pid, about in found.items() if pid not in parents]
-    return bool(leaves) and all(about.is_stopped for about in leaves)
+    return any(about.is_stopped for about in found.values()) and all(
+        about.is_stopped or (pid in parents and waits_for_child(pid))
+        for pid, about in found.items()
+    )
 
 
 def _found(
@@ -179,15 +186,17 @@ def _member(pid: int, budget: _Budget, *, with_reads: bool) -> _Member:
         return _Member(pid, about, None)
 
 
-def _reads(pid: int, about: Process, budget: _Budget) -> dict[tuple[int, ...], Wait]:
-    found: dict[tuple[int, ...], Wait] = {}
+def _reads(
+    pid: int, about: Process, budget: _Budget
+) -> dict[tuple[int, ...], list[tuple[Wait, int]]]:
+    found: dict[tuple[int, ...], list[tuple[Wait, int]]] = {}
     for wait in waits(pid, lambda: budget.is_spent):
         for descriptor in wait.descriptors:
             if budget.is_spent:
                 return found
             with contextlib.suppress(OSError):
                 file = file_behind(wait.place, descriptor, about.terminal)
-                found.setdefault(file, wait)
+                found.setdefault(file, []).append((wait, descriptor))
     return found
 
 
@@ -207,17 +216,56 @@ def _reader(members: list[_Member], target: InputState, budget: _Budget) -> Foun
             is_only_read = wait.is_read and member.process.threads == 1
             if budget.is_spent and not is_only_read:
                 return None
-            inner = [] if is_only_read else _inner(member.pid)
+            inner, is_known = _inner(member.pid)
+            if is_only_read:
+                # What this thread reads can only be passed on if another process reads the answers.
+                inner = [each for each in inner if _is_read_by_another(member, each, members)]
             wanted += [each for each in inner if each not in seen]
             seen.update(inner)
             if not inner:
                 program = name_of(member.pid)
                 is_timed = wait.is_read and target.read_has_limit and source == target.source
-                has_else = not is_only_read and _has_far_end(member, budget)
+                may_pass_on = not is_only_read and (
+                    not is_known or _has_relay_beside(member, wait, members, seen, budget)
+                )
+                has_else = may_pass_on or (not is_only_read and _has_far_end(member, budget))
                 is_blocking = not (wait.has_limit or is_timed or has_else)
-                is_proved = is_only_read or program not in _REMOTE
+                is_proved = is_only_read or not (may_pass_on or program in _REMOTE)
                 return Found(member.pid, program, is_blocking, is_proved)
     return None
+
+
+def _is_read_by_another(reader: _Member, inner: Source, members: list[_Member]) -> bool:
+    """Whether another process waits for what the programs on an inner terminal write.
+
+    Such a pair of processes, of which the other one reads our terminal, passes input on. A program
+    that only holds the terminal of a child, as with pexpect, does not.
+    """
+    for member in members:
+        if member.pid != reader.pid:
+            for wait, descriptor in (member.reads or {}).get((TERMINAL_MASTER,), ()):
+                with contextlib.suppress(OSError):
+                    if (inner_terminal(wait.place, descriptor),) == inner.file:
+                        return True
+    return False
+
+
+def _has_relay_beside(
+    reader: _Member, wait: Wait, members: list[_Member], seen: set[Source], budget: _Budget
+) -> bool:
+    """Whether a process may pass its input on through a Unix socket, to a process with a terminal.
+
+    Terminals that were `seen` before do not count, because the input comes from them. Returns True
+    if there is no time to find out.
+    """
+    if not has_local_peer(wait):
+        return False
+    for member in members:
+        if budget.is_spent:
+            return True
+        if member.pid != reader.pid and not seen.issuperset(_inner(member.pid)[0]):
+            return True
+    return False
 
 
 def _has_far_end(member: _Member, budget: _Budget) -> bool:
@@ -227,7 +275,7 @@ def _has_far_end(member: _Member, budget: _Budget) -> bool:
     True if there is no time to find out.
     """
     place, found = "", set[int]()
-    for wait in set((member.reads or {}).values()):
+    for wait in {wait for reads in (member.reads or {}).values() for wait, _ in reads}:
         if budget.is_spent:
             return True
         place = wait.place
@@ -250,20 +298,25 @@ def _wait_for(member: _Member, source: Source) -> Wait | None:
         if about.group != group:
             # The terminal would stop a process in the background.
             return None
-    return (member.reads or {}).get(source.file)
+    for wait, descriptor in (member.reads or {}).get(source.file, ()):
+        with contextlib.suppress(OSError):
+            if can_end(wait, descriptor):
+                return wait
+    return None
 
 
-def _inner(pid: int) -> list[Source]:
-    """Return the terminals to which a process passes input on.
+def _inner(pid: int) -> tuple[list[Source], bool]:
+    """Return the terminals to which a process may pass input on, and whether these are all.
 
     The results have no group, because each process tells which group is in the foreground of its
     own terminal. So the results differ from the source of our terminal, even if a terminal in a
     container has the same number.
     """
     try:
-        return [Source(None, (device,)) for device in inner_terminals(pid)]
+        devices, is_known = inner_terminals(pid)
     except OSError:
-        return []
+        return [], False
+    return [Source(None, (device,)) for device in devices], is_known
 
 
 def _hidden_reader(members: list[_Member], source: Source) -> Found | None:

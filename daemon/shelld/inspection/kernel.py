@@ -19,13 +19,14 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Final, NamedTuple
 
-from shelld.keeper.tree import read_file, stat_fields
+from shelld.keeper.tree import fields_of, read_file, stat_fields
 from shelld.terminals.source import OWN_TERMINAL, file_of
 
-# Threads of a process, and descriptors of one set, beyond these numbers are ignored. The main
-# thread is listed first.
-_MAX_THREADS: Final = 256
+# Descriptors of one process or set beyond this number are ignored.
 _MAX_DESCRIPTORS: Final = 1_024
+# How many threads of a process count for what the process has written. The main thread is listed
+# first.
+_MAX_WRITERS: Final = 256
 # Epoll sets can be members of other sets. The maximum depth to which they are followed.
 _MAX_DEPTH: Final = 2
 # At each depth, the maximum number of descriptors that are examined to find epoll sets. Examining a
@@ -35,14 +36,23 @@ _MAX_EXAMINED: Final = 64
 _MAX_INNER_SETS: Final = 8
 # How much of the list of an epoll set is read. A descriptor takes about 50 bytes.
 _EPOLL_BYTES: Final = 64 * 1024
-# A 64-bit process has its stack above this address.
+# The stack of a 32-bit program is below this address. That of a 64-bit program is so very seldom.
 _32_BITS: Final = 1 << 32
+# The fifth byte of a program tells its class. This is the class of 32-bit programs (elf(5)).
+_ELF_CLASS: Final = 4
+_ELF_32: Final = 1
+
+# The system calls in which a program waits for a child: wait4, waitid and rt_sigsuspend.
+_WAITS_FOR_CHILD: Final = {
+    "x86_64": frozenset([b"61", b"247", b"130"]),
+    "aarch64": frozenset([b"260", b"95", b"133"]),
+}.get(platform.machine())
 
 _POLLFD: Final = struct.Struct("ihh")
 # POLLIN and POLLRDNORM; EPOLLIN and EPOLLRDNORM have the same values.
 _READABLE: Final = 0x41
 # The device that makes terminals.
-_TERMINAL_MASTER: Final = os.makedev(5, 2)
+TERMINAL_MASTER: Final = os.makedev(5, 2)
 # The first of the major numbers of pseudo-terminals.
 _PTS_MAJOR: Final = 136
 # The indexes of these members in the result of termios.tcgetattr.
@@ -52,13 +62,17 @@ _EPOLL_FILE: Final = "anon_inode:[eventpoll]"
 # The values of /proc/PID/wchan for a thread that may be waiting for room in a pipe. Before Linux
 # 5.8, "pipe_wait" can also be a wait for data. "0" means that the kernel does not tell.
 _MAY_WRITE: Final = frozenset([b"pipe_wait_writable", b"pipe_wait", b"0"])
-_EPOLL_ENTRY: Final = re.compile(rb"^tfd:\s*(\d+)\s+events:\s*([0-9a-f]+)", re.MULTILINE)
+_EPOLL_ENTRY: Final = re.compile(
+    rb"^tfd:\s*(\d+)\s+events:\s*([0-9a-f]+)(?:.*\sino:([0-9a-f]+))?", re.MULTILINE
+)
+_FLAGS: Final = re.compile(rb"^flags:\s*([0-7]+)", re.MULTILINE)
 _WRITTEN: Final = re.compile(rb"^wchar:\s*(\d+)", re.MULTILINE)
 _MASTER_INDEX: Final = re.compile(r"^tty-index:\s*(\d+)", re.MULTILINE)
 
 
 class Process(NamedTuple):
-    """A line of /proc/PID/stat. `terminal`: the device of its controlling terminal, or 0.
+    """A line of /proc/PID/stat. `state`: that of another thread if the first thread has ended.
+    `terminal`: the device of its controlling terminal, or 0.
 
     `terminal_group`: the process group in the foreground of that terminal. `threads`: the number of
     threads.
@@ -77,8 +91,7 @@ class Process(NamedTuple):
 
     @property
     def is_dead(self) -> bool:
-        # In state Z, more than one thread means that only the first thread has ended.
-        return self.state == "X" or (self.state == "Z" and self.threads <= 1)
+        return self.state in "XZ"
 
     @property
     def is_in_foreground(self) -> bool:
@@ -90,12 +103,16 @@ class Wait(NamedTuple):
 
     `place`: the thread's directory in /proc. `has_limit`: whether its system call has a time limit.
     `is_read`: the thread waits in read(2) or a similar call, so it can do nothing else.
+
+    `inodes`: the files of those descriptors that an epoll set names, as pairs of descriptor and
+    inode. The set keeps a file even if its number means another file by now.
     """
 
     place: str
     descriptors: frozenset[int]
     has_limit: bool
     is_read: bool = False
+    inodes: frozenset[tuple[int, int]] = frozenset()
 
 
 def process(pid: int) -> Process:
@@ -106,8 +123,21 @@ def process(pid: int) -> Process:
     fields = stat_fields(pid)
     if len(fields) < 18:
         raise ValueError
+    state, threads = fields[0], int(fields[17])
     parent, group, _, terminal, terminal_group = map(int, fields[1:6])
-    return Process(fields[0].decode(), parent, group, terminal, terminal_group, int(fields[17]))
+    if state == b"Z" and threads > 1:
+        state = _state_of_another_thread(pid)
+    return Process(state.decode(), parent, group, terminal, terminal_group, threads)
+
+
+def _state_of_another_thread(pid: int) -> bytes:
+    """Return the state of a thread that has not ended. Raises OSError or ValueError."""
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            state = fields_of(read_file(f"/proc/{pid}/task/{thread}/stat"))[0]
+            if state not in b"ZX":
+                return state
+    raise ValueError
 
 
 def waits(pid: int, is_spent: Callable[[], bool] = lambda: False) -> Iterator[Wait]:
@@ -118,7 +148,7 @@ def waits(pid: int, is_spent: Callable[[], bool] = lambda: False) -> Iterator[Wa
     """
     failure: OSError | None = None
     has_seen = False
-    for thread in os.listdir(f"/proc/{pid}/task")[:_MAX_THREADS]:
+    for thread in os.listdir(f"/proc/{pid}/task"):
         if is_spent():
             return
         place = f"/proc/{pid}/task/{thread}"
@@ -133,7 +163,7 @@ def waits(pid: int, is_spent: Callable[[], bool] = lambda: False) -> Iterator[Wa
         if len(words) < 9 or (look := _LOOKS.get(int(words[0]))) is None:
             continue
         arguments = tuple(int(word, 16) for word in words[1:8])
-        if arguments[6] < _32_BITS:
+        if arguments[6] < _32_BITS and _is_32_bit(place):
             # A 32-bit program has other numbers for its calls.
             continue
         # Another thread may unmap memory or close a descriptor. An address may be invalid.
@@ -141,6 +171,35 @@ def waits(pid: int, is_spent: Callable[[], bool] = lambda: False) -> Iterator[Wa
             yield look(place, arguments)
     if failure is not None and not has_seen:
         raise failure
+
+
+def waits_for_child(pid: int) -> bool:
+    """Whether a process waits for a child, as far as can be seen."""
+    try:
+        number = read_file(f"/proc/{pid}/syscall").split(b" ", 1)[0]
+    except OSError:
+        return True
+    return _WAITS_FOR_CHILD is None or number in _WAITS_FOR_CHILD
+
+
+def _is_32_bit(place: str) -> bool:
+    try:
+        with open(f"{place}/exe", "rb", buffering=0) as file:
+            return file.read(_ELF_CLASS + 1)[_ELF_CLASS:] == bytes([_ELF_32])
+    except OSError:
+        return True
+
+
+def can_end(wait: Wait, descriptor: int) -> bool:
+    """Whether input for a descriptor of a wait can end the wait. Raises OSError.
+
+    Input never arrives at the write end of a pipe.
+    """
+    inodes = {inode for number, inode in wait.inodes if number == descriptor}
+    if inodes and os.stat(f"{wait.place}/fd/{descriptor}").st_ino not in inodes:
+        return False
+    flags = _FLAGS.search(read_file(f"{wait.place}/fdinfo/{descriptor}"))
+    return flags is None or int(flags[1], 8) & os.O_ACCMODE != os.O_WRONLY
 
 
 def read_has_limit(terminal: int) -> bool:
@@ -177,21 +236,44 @@ def network_sockets(wait: Wait) -> set[int]:
     return found
 
 
-def inner_terminals(pid: int) -> Iterator[int]:
-    """Yield the devices of the terminals whose master side a process holds. Raises OSError."""
-    for name in os.listdir(f"/proc/{pid}/fd")[:_MAX_DESCRIPTORS]:
-        with contextlib.suppress(FileNotFoundError):
-            if os.stat(f"/proc/{pid}/fd/{name}").st_rdev == _TERMINAL_MASTER:
-                index = _MASTER_INDEX.search(read_file(f"/proc/{pid}/fdinfo/{name}").decode())
-                if index is not None:
-                    yield os.makedev(_PTS_MAJOR, int(index[1]))
+def has_local_peer(wait: Wait) -> bool:
+    """Whether a thread also waits to read from a Unix socket."""
+    for descriptor in wait.descriptors:
+        with contextlib.suppress(OSError):
+            path = f"{wait.place}/fd/{descriptor}"
+            if os.getxattr(path, "system.sockprotoname").startswith(b"UNIX"):
+                return True
+    return False
+
+
+def inner_terminals(pid: int) -> tuple[list[int], bool]:
+    """Return the devices of the terminals whose master side a process holds, and whether all its
+    descriptors were examined. Raises OSError.
+    """
+    names = os.listdir(f"/proc/{pid}/fd")
+    found = [inner_terminal(f"/proc/{pid}", int(name)) for name in names[:_MAX_DESCRIPTORS]]
+    devices = [device for device in found if device is not None]
+    return devices, len(names) <= _MAX_DESCRIPTORS
+
+
+def inner_terminal(place: str, descriptor: int) -> int | None:
+    """Return the device of the terminal whose master side a descriptor is; None for other files.
+
+    `place`: the directory of a process or thread in /proc. Raises OSError.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        if os.stat(f"{place}/fd/{descriptor}").st_rdev == TERMINAL_MASTER:
+            index = _MASTER_INDEX.search(read_file(f"{place}/fdinfo/{descriptor}").decode())
+            if index is not None:
+                return os.makedev(_PTS_MAJOR, int(index[1]))
+    return None
 
 
 def written_by(pid: int) -> int:
     """Return how many bytes the threads of a process have written; -1 if that cannot be seen."""
     count = 0
     try:
-        for thread in os.listdir(f"/proc/{pid}/task")[:_MAX_THREADS]:
+        for thread in os.listdir(f"/proc/{pid}/task")[:_MAX_WRITERS]:
             found = _WRITTEN.search(read_file(f"/proc/{pid}/task/{thread}/io"))
             count += 0 if found is None else int(found[1])
     except OSError:
@@ -240,22 +322,22 @@ def _from_sendfile(place: str, arguments: _Arguments) -> Wait:
 
 def _from_poll(place: str, arguments: _Arguments) -> Wait:
     # The timeout is a C int: negative means none.
-    return Wait(place, _polled(place, arguments), has_limit=not arguments[2] & 0x80000000)
+    has_limit = not arguments[2] & 0x80000000
+    return _with_inner_sets(Wait(place, _polled(place, arguments), has_limit))
 
 
 def _from_ppoll(place: str, arguments: _Arguments) -> Wait:
-    return Wait(place, _polled(place, arguments), has_limit=arguments[2] != 0)
+    return _with_inner_sets(Wait(place, _polled(place, arguments), has_limit=arguments[2] != 0))
 
 
 def _polled(place: str, arguments: _Arguments) -> frozenset[int]:
     count = min(arguments[1], _MAX_DESCRIPTORS)
     entries = _memory(place, arguments[0], count * _POLLFD.size)
-    polled = frozenset(
+    return frozenset(
         descriptor
         for descriptor, events, _ in _POLLFD.iter_unpack(entries)
         if descriptor >= 0 and events & _READABLE
     )
-    return _with_inner_sets(place, polled)
 
 
 def _from_select(place: str, arguments: _Arguments) -> Wait:
@@ -264,40 +346,49 @@ def _from_select(place: str, arguments: _Arguments) -> Wait:
     words = _memory(place, arguments[1], (count + 63) // 64 * 8) if arguments[1] else b""
     bits = int.from_bytes(words, "little")
     chosen = frozenset(number for number in range(count) if bits >> number & 1)
-    return Wait(place, _with_inner_sets(place, chosen), has_limit=arguments[4] != 0)
+    return _with_inner_sets(Wait(place, chosen, has_limit=arguments[4] != 0))
 
 
 def _from_epoll_wait(place: str, arguments: _Arguments) -> Wait:
-    return Wait(place, _in_epoll(place, arguments), has_limit=not arguments[3] & 0x80000000)
+    return _in_epoll(place, arguments, has_limit=not arguments[3] & 0x80000000)
 
 
 def _from_epoll_pwait2(place: str, arguments: _Arguments) -> Wait:
-    return Wait(place, _in_epoll(place, arguments), has_limit=arguments[3] != 0)
+    return _in_epoll(place, arguments, has_limit=arguments[3] != 0)
 
 
-def _in_epoll(place: str, arguments: _Arguments) -> frozenset[int]:
-    return _with_inner_sets(place, _registered(place, arguments[0]))
+def _in_epoll(place: str, arguments: _Arguments, *, has_limit: bool) -> Wait:
+    descriptors, inodes = _registered(place, arguments[0])
+    return _with_inner_sets(Wait(place, descriptors, has_limit, inodes=inodes))
 
 
-def _registered(place: str, epoll: int) -> frozenset[int]:
+def _registered(place: str, epoll: int) -> tuple[frozenset[int], frozenset[tuple[int, int]]]:
+    """Return the descriptors that an epoll set watches for input, and their inodes, if known."""
     with open(f"{place}/fdinfo/{epoll}", "rb", buffering=0) as file:
         entries = _EPOLL_ENTRY.findall(file.read(_EPOLL_BYTES))
-    return frozenset(
-        int(descriptor)
-        for descriptor, events in entries[:_MAX_DESCRIPTORS]
+    watched = [
+        (int(descriptor), inode)
+        for descriptor, events, inode in entries[:_MAX_DESCRIPTORS]
         if int(events, 16) & _READABLE
-    )
+    ]
+    inodes = frozenset((descriptor, int(inode, 16)) for descriptor, inode in watched if inode)
+    return frozenset(descriptor for descriptor, _ in watched), inodes
 
 
-def _with_inner_sets(place: str, descriptors: frozenset[int]) -> frozenset[int]:
-    """Add the members of the epoll sets among `descriptors`."""
-    found = added = descriptors
+def _with_inner_sets(wait: Wait) -> Wait:
+    """Add the members of the epoll sets among the descriptors of a wait."""
+    place, found, inodes = wait.place, wait.descriptors, wait.inodes
+    added = found
     for _ in range(_MAX_DEPTH):
         examined = sorted(added)[:_MAX_EXAMINED]
         inner = islice((each for each in examined if _is_epoll(place, each)), _MAX_INNER_SETS)
-        added = frozenset[int]().union(*(_registered(place, each) for each in inner)) - found
+        added = frozenset[int]()
+        for descriptors, more in [_registered(place, each) for each in inner]:
+            # The call itself waits for the descriptors that were known before.
+            added |= descriptors - found
+            inodes |= {pair for pair in more if pair[0] not in found}
         found |= added
-    return found
+    return wait._replace(descriptors=found, inodes=inodes)
 
 
 def _is_epoll(place: str, descriptor: int) -> bool:

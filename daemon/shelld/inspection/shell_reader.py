@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import platform
 import re
 import signal
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from shelld.guard import vocabulary
-from shelld.inspection.kernel import Process, name_of, process
+from shelld.inspection.kernel import Process, name_of, process, waits_for_child
 from shelld.inspection.members import members
 from shelld.terminals.source import OWN_TERMINAL, Source, file_of
 
@@ -26,11 +25,6 @@ SHELLS: Final = vocabulary.SHELLS | {"busybox"}
 # reads the input.
 _MAX_PROCESSES: Final = 500
 
-# The system calls in which a shell waits for a child: wait4, waitid and rt_sigsuspend.
-_WAITS: Final = {
-    "x86_64": frozenset(["61", "247", "130"]),
-    "aarch64": frozenset(["260", "95", "133"]),
-}.get(platform.machine())
 # Signals that the kernel has not delivered yet, to the thread and to the process.
 _PENDING: Final = re.compile(rb"^(?:SigPnd|ShdPnd):\s*([0-9a-f]+)", re.MULTILINE)
 _IGNORED: Final = re.compile(rb"^SigIgn:\s*([0-9a-f]+)", re.MULTILINE)
@@ -94,7 +88,7 @@ def _shells(top: int, source: Source, children: dict[int, list[int]]) -> Iterato
             is_shell = _program(pid) in SHELLS
             # Check this now, before `members` lists the children: a waiting shell starts no new
             # child, so the list is then complete.
-            waits = is_shell and _waits(pid)
+            waits = is_shell and waits_for_child(pid)
             about = process(pid)
             if about.is_dead:
                 continue
@@ -130,16 +124,6 @@ def _may_read(pid: int, source: Source) -> bool:
         # A program of another user, such as sudo.
         return True
     return found == source.file or (source.group is not None and found == (OWN_TERMINAL,))
-
-
-def _waits(pid: int) -> bool:
-    """Whether a shell waits for a child, as far as can be seen."""
-    try:
-        with open(f"/proc/{pid}/syscall", "rb") as file:
-            number = file.read().split(b" ", 1)[0].decode()
-    except OSError:
-        return True
-    return _WAITS is None or number in _WAITS
 
 
 def _ignores_interrupt(pid: int) -> bool:

@@ -1,0 +1,64 @@
+"""The event loop goes on although there is no memory to report a failed callback."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from shelld.eventloop.loop import EventLoop
+
+
+def fail() -> None:
+    raise MemoryError
+
+
+def run(main: Callable[[], object], *, loop: asyncio.AbstractEventLoop) -> None:
+    async def call() -> None:
+        main()
+        # The callbacks that were added later still run, in their order.
+        await asyncio.sleep(0.01)
+
+    try:
+        loop.run_until_complete(call())
+    finally:
+        loop.close()
+
+
+def test_shortage_while_a_failure_is_reported_ends_no_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[int] = []
+    loop = EventLoop()
+
+    def add_callbacks() -> None:
+        for number in range(3):
+            loop.call_soon(fail)
+            loop.call_soon(seen.append, number)
+
+    # Asyncio describes a callback that has failed before it calls the exception handler.
+    monkeypatch.setattr(
+        "asyncio.format_helpers._format_callback_source", lambda *_arguments: fail()
+    )
+    run(add_callbacks, loop=loop)
+    assert seen == [0, 1, 2]
+
+
+def test_asyncio_loop_ends_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "asyncio.format_helpers._format_callback_source", lambda *_arguments: fail()
+    )
+    loop = asyncio.SelectorEventLoop()
+    with pytest.raises(MemoryError):
+        run(lambda: loop.call_soon(fail), loop=loop)
+
+
+def test_other_failures_leave_the_loop() -> None:
+    loop = EventLoop()
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(lambda: loop.call_soon(interrupt), loop=loop)
