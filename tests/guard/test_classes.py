@@ -113,7 +113,23 @@ def test_here_document_is_not_read_by_first_member_of_list(line: str) -> None:
         "for d in $(ls /dev/sd*); do wipefs -a $d; done",
         "lsblk -no path | while read d; do dd if=/dev/zero of=$d; done",
         "dd if=x of=/dev/$(lsblk -no name | head -1)",
+        "dd if=x of=/$(cat f)/sda",
+        'cd "$(cat f)" && dd if=x of=sda',
+        "sgdisk -Z $(cat f)",
+        "cryptsetup luksFormat $(cat f)",
     ],
 )
 def test_unknown_disk_is_unresolved(line: str) -> None:
     assert judge(line, HERE).verdict == "unresolved"
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["dd if=/dev/zero of=$(mktemp) count=1", 'cd "$(mktemp -d)" && dd of=test.img', "dd of=x"],
+)
+def test_known_file_is_no_disk(line: str) -> None:
+    assert judge(line, HERE).verdict == "allow"
+
+
+def test_certain_disk_counts_more_than_an_unknown_one() -> None:
+    assert is_blocked("wipefs -a $(cat f) /dev/sda")

@@ -171,9 +171,9 @@ def test_harmless_directories_are_allowed(cwd: str, command: str, directory: str
 @pytest.mark.parametrize(
     "command",
     [
-        'cd "$(mktemp -d)"; rm -rf "$PWD"',
-        'cd "$(mktemp -d)"; cd /tmp; rm -rf "$OLDPWD"/*',
-        'pushd "$(mktemp -d)"; pushd /tmp; popd; rm -rf *',
+        'cd "$(cat f)"; rm -rf "$PWD"',
+        'cd "$(cat f)"; cd /tmp; rm -rf "$OLDPWD"/*',
+        'pushd "$(cat f)"; pushd /tmp; popd; rm -rf *',
         "cd $somewhere; rm -rf *",
         "pushd $somewhere; rm -rf *",
         "unset OLDPWD; cd -; rm -rf *",

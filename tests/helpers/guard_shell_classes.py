@@ -39,6 +39,11 @@ D=/dev/sda && > $D
 echo 'rm -rf /' 2> err | bash
 echo 'rm -rf /' > x.sh 2> err; bash x.sh
 echo 'rm -rf /' 2>&1 > x.sh; bash x.sh
+{ echo 'rm -rf /' >&2; } 2> x.sh; bash x.sh
+echo 'rm -rf /' 3> x.sh >&3; bash x.sh
+bash -c 'echo "rm -rf /" >&2' 2> x.sh; bash x.sh
+ls | { D=/; rm -rf $D; } > log
+D=/; ls | D=x > log; rm -rf $D
 """,
         r"""
 cd /dev && cd /tmp && cat img > sda
@@ -55,6 +60,7 @@ D=/dev/sda | echo x > $D.img
 cd /etc && cat hosts > /tmp/hosts
 cat < /dev/sda > disk.img
 ls && ls > log || ls >> log
+x=a; ls | x=/ > log; rm -rf $x/b
 echo a | D=/dev/sda && echo x > $D
 echo 'rm -rf /' 2> x.sh; bash x.sh
 """,
@@ -122,6 +128,27 @@ echo !(a) $(rm -rf /)
 echo !($(rm -rf /))
 mv /@(etc|var) /tmp
 cat x > /dev/@(sda)
+f+( ) { rm -rf /; }; f+
+f@(	) { rm -rf /; }; f@
+rm -rf /+(e|t|c)
+rm -rf /*(e|t|c)
+cat img > /dev/+(s|d|a)
+rm -rf /@([e|x]tc)
+x=/!($(echo proc)); rm -rf $x
+x=/@(etc|usr); rm -rf $x
+rm -rf /tmp/!($(echo a))/../../etc
+rm -rf /!(`echo proc`)
+rm -rf /!("$(echo proc)")
+a=(/!(proc)); rm -rf "${a[@]}"
+a=(x /@(etc|usr)); rm -rf ${a[@]}
+rm -rf /@("etc"|tmp)
+rm -rf /@('etc')
+rm -rf /?(etc)/..
+cat x > /dev/drbd0
+cat x > /dev/bcache0
+cat x > /dev/mtdblock0
+cat x > /dev/ubi0
+rm -rf /proc/thread-self/root/etc
 """,
         r"""
 rm -rf !(keep)
@@ -141,6 +168,13 @@ f() { ls; }; a+=(b c); a=(x @(y|z))
 echo rm -rf '/!(proc)'
 if ! (true); then ls; fi
 let x=3*(2+1); echo $((3*(2+1)))
+rm -rf ~/@("old things"|tmp)
+rm -rf "$HOME"/@('x y')
+rm -rf x/@(a|b)
+rm -rf /proc/self/rootkit
+rm -f +(*.o|*.a)
+f+() { ls; }; f+
+a=(!(x)) && echo "${a[@]}"
 """,
     ),
 }

@@ -163,10 +163,11 @@ def close_pipe(descriptor: int) -> None:
             is_open = False
             os.close(descriptor)
     finally:
-        if is_open:
-            os.close(descriptor)
         _closing.pop(descriptor, None)
         _holders.pop(descriptor, None)
+        if is_open:
+            # The processes may not have been stopped, so this may have to wait for them.
+            os.close(descriptor)
 
 
 class PipeWatch:

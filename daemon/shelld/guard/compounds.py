@@ -166,9 +166,12 @@ class Compounds(Programs):
             return self._run_children(node, stdin)
         left, right = node.named_children
         output = self._run(left, stdin)
-        if self._status([left]) is (node.children[1].type == "||"):
-            return output
-        return output + self._run(right, stdin)
+        return output if self._skips_right(node) else output + self._run(right, stdin)
+
+    def _skips_right(self, node: Node) -> bool:
+        """Whether the last member of a list certainly does not run."""
+        members = node.named_children
+        return len(members) == 2 and self._status(members[:1]) is (node.children[1].type == "||")
 
     def _if(self, node: Node, stdin: str) -> str:
         """Follow every reachable branch."""

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
+from collections.abc import Iterator
 from typing import Final
 
-from shelld.guard.globs import simplified
+from shelld.guard.extended_globs import simplified
 
 _NO_UNIT: Final = re.compile(r"[^()\\'\"`$<>]+")
 _NO_METACHARACTER: Final = re.compile(r"[^ \t\n;&|()<>\\'\"`$]+")
@@ -212,9 +213,9 @@ _NAMING: Final = frozenset({"for", "select", "function", "coproc"})
 _COMPOUND: Final = frozenset({"{", "if", "while", "until", "for", "select", "case", "[["})
 # The commands before which the parser does not know ``!``.
 _NOT_NEGATED: Final = (_COMPOUND | _NAMING) - {"[["}
-# The constructs that can be open in a script: parentheses around commands or around words, and the
-# parts of ``case``.
-_COMMANDS, _WORDS, _SUBJECT, _IN, _PATTERN, _BODY = range(6)
+# The constructs that can be open in a script: parentheses around commands, around the words of a
+# pattern or around those of an array, and the parts of ``case``.
+_COMMANDS, _WORDS, _ARRAY, _SUBJECT, _IN, _PATTERN, _BODY = range(7)
 _CASE: Final = frozenset({_SUBJECT, _IN, _PATTERN, _BODY})
 
 
@@ -281,7 +282,7 @@ class _Walk:
 
     def _begin(self) -> None:
         self._loops = False
-        self._starts = self._top != _WORDS
+        self._starts = self._top not in (_WORDS, _ARRAY)
         self._names = False
         self._coprocess = None
         self._timing.clear()
@@ -323,7 +324,8 @@ class _Walk:
             if text.startswith(")", end):
                 self._at = end + 1
                 return
-        self._open.append(_WORDS if self._top in (_PATTERN, _WORDS) else _COMMANDS)
+        is_in_words = self._top in (_PATTERN, _WORDS, _ARRAY)
+        self._open.append(_WORDS if is_in_words else _COMMANDS)
 
     def _closes(self) -> bool:
         """Read a closing parenthesis. Return whether it ends the script."""
@@ -340,7 +342,7 @@ class _Walk:
         closed = self._open.pop()
         self._begin()
         self._starts = closed == _COMMANDS
-        if closed == _WORDS and self._text.startswith("#", self._at):
+        if closed != _COMMANDS and self._text.startswith("#", self._at):
             # The word goes on. After any other parenthesis, ``#`` would begin a comment.
             self.edits.append((self._at, self._at + 1, r"\#"))
             self._at += 1
@@ -354,7 +356,7 @@ class _Walk:
         self._starts = False
         self._remove_prefix(is_negated=False)
         if self._text.startswith("(", self._at) and self._text[self._at - 1] in "?*+@!":
-            self._replaces(self._text[start : self._at])
+            self._replace_glob(self._text[start : self._at])
         if operator in ("<<", "<<-") and start < self._at:
             delimiter = _QUOTE.sub("", self._text[start : self._at])
             self._heredocs.append((delimiter, operator == "<<-"))
@@ -380,24 +382,40 @@ class _Walk:
         if self._text.startswith("(", self._at) and word[-1] in "?*+@!=":
             # An array, or a pattern such as ``@(a|b)``.
             self._starts = False
-            if word[-1] == "=" or not self._replaces(word):
-                self._open.append(_WORDS)
+            if word[-1] == "=" or not self._replace_glob(word):
+                self._open.append(_ARRAY if word[-1] == "=" else _WORDS)
                 self._at += 1
         elif self._top in (_SUBJECT, _IN, _PATTERN):
             self._read_word_of_case(word)
         elif self._starts:
             self._read_first_word(word, start)
 
-    def _replaces(self, word: str) -> bool:
-        """Replace an extended glob, whose first character ends `word`, by what matches as much."""
-        end = self._ends.of_pair(self._at)
-        content = self._text[self._at + 1 : end - 1]
-        if not content or self._text[end - 1] != ")" or self._top not in (_COMMANDS, _BODY):
+    def _replace_glob(self, word: str) -> bool:
+        """Replace an extended glob, whose first character ends `word`, by other globs.
+
+        Returns whether it was replaced. ``f+( )`` defines a function.
+        """
+        start, end = self._at + 1, self._ends.of_pair(self._at) - 1
+        content = self._text[start:end]
+        is_pattern = self._text[end : end + 1] == ")" and content.strip() != ""
+        if not is_pattern or self._top not in (_COMMANDS, _BODY, _ARRAY):
             return False
-        new = simplified(word[-1], content, is_assigned="=" in word)
-        self.edits.append((self._at - 1, end, new))
-        self._at = end
+        substitutions = "".join(self._substitutions(start, end))
+        new = simplified(word[-1], content, substitutions, is_assigned="=" in word)
+        self.edits.append((start - 2, end + 1, new))
+        self._at = end + 1
         return True
+
+    def _substitutions(self, start: int, end: int) -> Iterator[str]:
+        """Yield the substitutions in a part of the text, also those in double quotes."""
+        position = start
+        while position < end:
+            stop = position + 1
+            if self._text[position] != '"':
+                stop = self._ends.of_unit(position)
+            if self._text.startswith(("$(", "`", "<(", ">("), position):
+                yield self._text[position:stop]
+            position = stop
 
     def _is_prefix(self, word: str, start: int) -> bool:
         """Whether a word comes before a command and only times or negates it. Note its place."""

@@ -191,12 +191,6 @@ class Evaluation(Redirections):
     def _pipeline(self, node: Node, stdin: str) -> str:
         return self._pipe(node.named_children, stdin)
 
-    def _pipe(self, members: Sequence[Node], stdin: str) -> str:
-        for member in members:
-            part = self.copy()
-            stdin = part._run(member, stdin)
-        return stdin
-
     def _subshell(self, node: Node, stdin: str) -> str:
         return self.copy()._run_children(node, stdin)
 

@@ -1,7 +1,4 @@
-"""Matches bash patterns against paths, and simplifies extended globs.
-
-Pure. Takes time linear in the length of the path.
-"""
+"""Matches bash patterns against paths. Pure; takes time linear in the length of the path."""
 
 from __future__ import annotations
 
@@ -60,25 +57,3 @@ def matches_most_letters(step: str) -> bool:
         return True
     letters = string.ascii_lowercase
     return sum(matcher.match(letter) is not None for letter in letters) * 2 > len(letters)
-
-
-_ALTERNATIVES: Final = re.compile(r"[\w.*?|\[\]/:@%^+-]+")
-_SUBSTITUTION: Final = re.compile(r"[$<>]\(|`")
-
-
-def simplified(kind: str, content: str, *, is_assigned: bool) -> str:
-    """Return globs and braces for ``kind(content)``, an extended glob of bash.
-
-    They match everything that the extended glob matches.
-    """
-    if _SUBSTITUTION.search(content):
-        # The substitution stays, as a word of its own.
-        return f"* {content}"
-    if kind == "!" or is_assigned or not _ALTERNATIVES.fullmatch(content):
-        return "*"
-    names = content.split("|")
-    if kind in "+*":
-        names = [f"{each}*" if "[" in each or "?" in each else each for each in names]
-    if kind in "?*":
-        names.insert(0, "")
-    return names[0] if len(names) == 1 else f"{{{','.join(names)}}}"

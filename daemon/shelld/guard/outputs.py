@@ -118,6 +118,11 @@ def _tee(_arguments: Sequence[str], inputs: Inputs) -> str | None:
     return inputs.stdin
 
 
+def _mktemp(arguments: Sequence[str], _inputs: Inputs) -> str | None:
+    # Options such as ``-p`` name another directory.
+    return f"/tmp/{UNKNOWN}\n" if {*arguments} <= {"-d", "--directory", "-q"} else None
+
+
 def _lines(change: Callable[[list[str]], list[str]]) -> Callable[[str], str]:
     return lambda text: "".join(line + "\n" for line in change(text.splitlines()))
 
@@ -358,6 +363,7 @@ _OUTPUTS: Final[dict[str, Output]] = {
     "printf": _printf,
     "cat": _cat,
     "tee": _tee,
+    "mktemp": _mktemp,
     "rev": _filter(_lines(lambda lines: [line[::-1] for line in lines])),
     "tac": _filter(_lines(lambda lines: lines[::-1])),
     "sort": _filter(_lines(sorted)),

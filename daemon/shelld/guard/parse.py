@@ -291,10 +291,11 @@ def redirection(node: Node) -> tuple[str, str | None]:
     return operator, word
 
 
-def is_of_stdout(node: Node) -> bool:
-    """Whether an output redirection redirects stdout, perhaps among other descriptors."""
+def may_be_of_stdout(node: Node) -> bool:
+    """Whether an output redirection may redirect stdout, or what is sent there with ``>&N``."""
     descriptor = node.children[0]
-    return descriptor.type != "file_descriptor" or text_of(descriptor) == "1"
+    is_other = descriptor.type == "file_descriptor" and text_of(descriptor) != "1"
+    return not is_other or b">&" in node.parent.text
 
 
 def is_herestring(node: Node) -> bool:

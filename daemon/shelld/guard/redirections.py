@@ -1,7 +1,7 @@
 """Follows redirections: the files that they overwrite, and the input and output of commands.
 
-Decides to which command a redirection belongs, because the parser puts a redirection outside of the
-whole list or pipeline, and the end of a list inside a here-document.
+Decides to which command a redirection belongs. The parser attaches a redirection to the whole list
+or pipeline. It puts what follows a here-document inside the here-document.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from shelld.guard.units import ExpansionError
 from shelld.guard.words import expand_heredoc, expand_text
 
 # Statements whose last member gets the redirections behind them.
-_WITH_MEMBERS: Final = frozenset(("list", "pipeline", "negated_command"))
+_WITH_MEMBERS: Final = frozenset(("list", "pipeline"))
 
 Node = Any
 
@@ -40,14 +40,13 @@ class _LastMember(NamedTuple):
 
 
 class Redirections(Compounds):
+    """The statements that have redirections, and pipelines."""
+
     @abc.abstractmethod
     def _command(self, node: Node, stdin: str, more: Sequence[str] = ()) -> str: ...
 
     @abc.abstractmethod
     def _execute_words(self, words: Sequence[str], stdin: str, segment: str) -> str: ...
-
-    @abc.abstractmethod
-    def _pipe(self, members: Sequence[Node], stdin: str) -> str: ...
 
     def _redirect(self, redirects: Sequence[Node], stdin: str) -> tuple[str, str | None]:
         """Return stdin, and the file to which the output goes (None: stdout)."""
@@ -72,7 +71,7 @@ class Redirections(Compounds):
                         # Overwriting every file below a directory is like removing the directory.
                         place = Place(self.cwd, self.home)
                         self.report(rules.check("rm", ["-r", "--", path], place))
-                    if parse.is_of_stdout(node):
+                    if parse.may_be_of_stdout(node):
                         self._truncate(node, operator, path)
                         target = path
         return stdin, target
@@ -141,10 +140,16 @@ class Redirections(Compounds):
                 given, shell = shell._pipe(before, given), shell.copy()
             else:
                 output += shell._run_all(before, given)
-                if len(before) == 1 and self._status(before) is (body.children[1].type == "||"):
+                if self._skips_right(body):
                     return _LastMember(shell, last, given, output, runs=False)
             body = last
         return _LastMember(shell, body, given, output, runs=True)
+
+    def _pipe(self, members: Sequence[Node], stdin: str) -> str:
+        for member in members:
+            part = self.copy()
+            stdin = part._run(member, stdin)
+        return stdin
 
     def _run_body(self, node: Node, body: Node | None, stdin: str, words: Sequence[str]) -> str:
         """Run the body of a redirected statement. `words` are those behind its redirections."""

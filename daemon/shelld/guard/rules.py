@@ -111,7 +111,7 @@ def is_disk(path: str) -> bool:
 
 def _may_be_disk(path: str) -> bool:
     """Whether a partly unknown path could be that of a disk."""
-    return path.startswith((UNKNOWN, f"/dev/{UNKNOWN}", f"{UNKNOWN}/"))
+    return path.startswith((UNKNOWN, f"/dev/{UNKNOWN}", f"/{UNKNOWN}/"))
 
 
 def _is_directory_or_its_content(path: str, directories: Collection[str]) -> bool:

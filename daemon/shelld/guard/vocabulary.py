@@ -71,6 +71,17 @@ SHELLS: Final = frozenset(
     ]
 )
 
+# The programs that make file systems and are not named after mkfs, and the suffix of each.
+MAKERS: Final = {
+    "mke2fs": "ext2",
+    "mkdosfs": "dos",
+    "mkfatfs": "fat",
+    "mkntfs": "ntfs",
+    "mkexfatfs": "exfat",
+    "mkreiserfs": "reiserfs",
+    "mkudffs": "udf",
+}
+
 # The programs that `rules` judges, and the program whose rules apply to each.
 JUDGED: Final = {
     "rm": "rm",
@@ -80,13 +91,7 @@ JUDGED: Final = {
     "mv": "mv",
     "rsync": "rsync",
     "mkfs": "mkfs",
-    "mke2fs": "mkfs",
-    "mkdosfs": "mkfs",
-    "mkfatfs": "mkfs",
-    "mkntfs": "mkfs",
-    "mkexfatfs": "mkfs",
-    "mkreiserfs": "mkfs",
-    "mkudffs": "mkfs",
+    **dict.fromkeys(MAKERS, "mkfs"),
 }
 
 # The options that take a value, for some programs in `JUDGED` and for programs in several tables.
@@ -128,17 +133,6 @@ MKFS: Final = {
     "bfs": "FNV idle:h",
     "reiserfs": "bBhjlostu label= idle:V",
     "": "- idle:V",
-}
-
-# The programs that make file systems and are not named after mkfs, and the suffix of each.
-MAKERS: Final = {
-    "mke2fs": "ext2",
-    "mkdosfs": "dos",
-    "mkfatfs": "fat",
-    "mkntfs": "ntfs",
-    "mkexfatfs": "exfat",
-    "mkreiserfs": "reiserfs",
-    "mkudffs": "udf",
 }
 
 # Programs that destroy a tree if they run on each of its files.

@@ -17,6 +17,7 @@ from typing import Final
 from shelld.guard.arithmetic import arithmetic
 from shelld.guard.ends import Ends, is_arithmetic
 from shelld.guard.escapes import ansi_c
+from shelld.guard.extended_globs import FOLLOWED
 from shelld.guard.fields import Piece, fields_of, separators_of
 from shelld.guard.markers import ACTIVE, BREAK, GLOBS, UNKNOWN, plain
 from shelld.guard.patterns import replaced, trimmed
@@ -357,7 +358,8 @@ def _defaulted(
     name: str, value: str | None, operator: str, word: str, scope: Scope, *, is_missing: bool
 ) -> str:
     if operator == "+":
-        return "" if is_missing else _nested(word, scope)
+        value = "" if is_missing and name != FOLLOWED else _nested(word, scope)
+        return "" if is_missing else value
     if not is_missing:
         return value or ""
     if operator == "?":

@@ -1,0 +1,40 @@
+"""Writes the extended globs of bash, such as ``!(a|b)``, as other globs and braces. Pure.
+
+The result matches at least what the extended glob matches, so that no dangerous path is missed.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+# In an expansion with this name, the guard follows the substitutions of an extended glob. The value
+# of the expansion is empty, because bash sets no such variable.
+FOLLOWED: Final = "__shelld_glob"
+
+_ALTERNATIVES: Final = re.compile(r"""(?:[\w.*?|\[\]/:@%^+-]|"[^"$`\\]*+"|'[^']*+')++""")
+_TOKEN: Final = re.compile(r"""\||"[^"]*+"|'[^']*+'|[^|"']++""")
+
+
+def simplified(kind: str, content: str, substitutions: str, *, is_assigned: bool) -> str:
+    """Return globs and braces for ``kind(content)``.
+
+    `substitutions`: the substitutions in the content, which bash always runs. `is_assigned`: the
+    glob is in an assignment, where braces are no braces.
+    """
+    if substitutions:
+        return f"*${{{FOLLOWED}+{substitutions}}}"
+    if kind in "!+*" or is_assigned or not _ALTERNATIVES.fullmatch(content):
+        return "*"
+    if "|" in content and "[" in content:
+        # In brackets, ``|`` separates no alternatives.
+        return "*"
+    names = [""]
+    for token in _TOKEN.findall(content):
+        if token == "|":
+            names.append("")
+        else:
+            names[-1] += token
+    if kind == "?":
+        names.insert(0, "")
+    return names[0] if len(names) == 1 else f"{{{','.join(names)}}}"
