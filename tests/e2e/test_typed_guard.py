@@ -123,6 +123,9 @@ def test_forbidden_line_is_not_typed_into_a_shell(typing: Session, lines: list[s
         [*text("xforbidden"), keys("C-c", "C-c", "Enter")],
         text("\x03xforbidden\n"),
         [*text("xforbidden"), keys("C-c", ";"), keys("Enter")],
+        [*text("xforb\\"), keys("C-c", "Enter"), *text("idden\n")],
+        [*text("xforb\\", "\x03\nidden\n")],
+        [*text("xfor x in forbidden; do"), keys("C-c", "Enter"), *text("$x now\n")],
         [*text("x\x01" * 1_000 + "forbidden\n")],
         # M-r drops the line, and with it the open quote.
         text("echo '" + "".join(f"\x1br{each}" for each in range(200)) + "\x1brforbidden\x07;\n"),

@@ -10,7 +10,7 @@ import pytest
 from shelld.eventloop.loop import EventLoop
 
 
-def fail() -> None:
+def fail(*_arguments: object) -> None:
     raise MemoryError
 
 
@@ -38,17 +38,13 @@ def test_shortage_while_a_failure_is_reported_ends_no_loop(
             loop.call_soon(seen.append, number)
 
     # Asyncio describes a callback that has failed before it calls the exception handler.
-    monkeypatch.setattr(
-        "asyncio.format_helpers._format_callback_source", lambda *_arguments: fail()
-    )
+    monkeypatch.setattr("asyncio.format_helpers._format_callback_source", fail)
     run(add_callbacks, loop=loop)
     assert seen == [0, 1, 2]
 
 
 def test_asyncio_loop_ends_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "asyncio.format_helpers._format_callback_source", lambda *_arguments: fail()
-    )
+    monkeypatch.setattr("asyncio.format_helpers._format_callback_source", fail)
     loop = asyncio.SelectorEventLoop()
     with pytest.raises(MemoryError):
         run(lambda: loop.call_soon(fail), loop=loop)

@@ -325,7 +325,7 @@ def test_process_goes_on_when_the_last_thread_lets_it() -> None:
 @pytest.mark.parametrize(
     "function", ["shelld.eventloop.pipe_locks.os.fstat", "shelld.eventloop.pipe_locks.unlocked"]
 )
-def test_pipe_is_closed_even_if_that_fails_early(
+def test_pipe_is_closed_although_a_step_before_close_fails(
     monkeypatch: pytest.MonkeyPatch, function: str
 ) -> None:
     reader, writer = os.pipe()

@@ -211,4 +211,4 @@ for _ in range(600):
 threading.Thread(target=os.read, args=(r, 1)).start()
 """
     with running(code) as (pid, read, _):
-        wait_for(lambda: any(wait.descriptors == {read} for wait in waits(pid)), "the last thread")
+        wait_for(lambda: any(read in wait.descriptors for wait in waits(pid)), "the last thread")

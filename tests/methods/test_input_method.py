@@ -182,13 +182,19 @@ async def test_line_for_a_shell_that_has_not_started_is_judged(before: str | Non
 
 
 @pytest.mark.parametrize(
-    ("delivery_s", "handles", "is_refused"),
-    [(1_000.0, False, True), (0.0, True, True), (0.0, False, False)],
+    ("times", "handles", "is_refused"),
+    [
+        ((1_000.0, 2_000.0), False, True),
+        ((0.0, 2_000.0), True, True),
+        ((0.0, 2_000.0), False, False),
+        ((0.0, 0.0), True, False),
+    ],
 )
 async def test_next_write_may_continue_a_line_that_an_interrupt_should_drop(
-    monkeypatch: pytest.MonkeyPatch, delivery_s: float, handles: bool, is_refused: bool
+    monkeypatch: pytest.MonkeyPatch, times: tuple[float, float], handles: bool, is_refused: bool
 ) -> None:
-    monkeypatch.setattr("shelld.methods.input._DELIVERY_S", delivery_s)
+    for name, seconds in zip(("_INTERRUPT_S", "_INTERRUPT_IS_OVER_S"), times, strict=True):
+        monkeypatch.setattr(f"shelld.methods.input.{name}", seconds)
 
     def handle_interrupt(_readers: RunningReaders) -> bool:
         return handles

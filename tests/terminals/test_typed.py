@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shelld.terminals.line_editor import MAX_KEPT
-from shelld.terminals.typed import Typed, readings, typed
+from shelld.terminals.typed import Dropped, Typed, readings, typed
 
 
 @pytest.mark.parametrize(
@@ -196,20 +196,20 @@ def test_pieces_give_the_same_lines(pieces: list[bytes]) -> None:
 
 def test_line_right_after_interrupt_may_keep_dropped_line() -> None:
     found = typed(b"xrm", b" -rf\x03a\rb\r", interrupt=b"\x03")
-    assert found.kept == (b"xrma", b"xrm -rfa")
-    assert (found.rest, found.dropped) == (b"", ())
+    assert found.kept == ((1, b"xrma"), (1, b"xrm -rfa"))
+    assert (found.rest, found.dropped) == (b"", None)
     # The next write may continue the line that the interrupt should have dropped.
     found = typed(b"xrm", b"\x03a", interrupt=b"\x03")
-    assert (found.kept, found.rest, found.dropped) == ((), b"a", (b"xrm", b"xrm"))
-    assert typed(found.rest, b"b\r", dropped=found.dropped).kept == (b"xrmab",)
+    assert (found.kept, found.rest, found.dropped) == ((), b"a", Dropped(b"xrm", b"xrm"))
+    assert typed(found.rest, b"b\r", dropped=found.dropped).kept == ((0, b"xrmab"),)
 
 
 def test_every_interrupt_may_keep_dropped_line() -> None:
     found = typed(b"xa", b"\x03b\x03c\r", interrupt=b"\x03")
-    assert found.kept == (b"xac", b"xabc")
-    assert typed(b"", b"\x03b\r", interrupt=b"\x03").kept == (b"b",)
+    assert found.kept == ((2, b"xac"), (2, b"xabc"))
+    assert typed(b"", b"\x03b\r", interrupt=b"\x03").kept == ((1, b"b"),)
 
 
 def test_line_that_is_passed_on_may_keep_dropped_line() -> None:
     found = typed(b"xa", b"\x03b\x0f", interrupt=b"\x03")
-    assert found.kept == (b"xab\x0f",)
+    assert found.kept == ((1, b"xab\x0f"),)

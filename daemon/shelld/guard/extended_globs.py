@@ -12,7 +12,7 @@ from typing import Final
 # of the expansion is empty, because bash sets no such variable.
 FOLLOWED: Final = "__shelld_glob"
 
-_ALTERNATIVES: Final = re.compile(r"""(?:[\w.*?|\[\]/:@%^+-]|"[^"$`\\]*+"|'[^']*+')++""")
+_ALTERNATIVES: Final = re.compile(r"""(?>(?:[\w.*?|\[\]/:@%^+-]|"[^"$`\\]*+"|'[^']*+')+)""")
 _TOKEN: Final = re.compile(r"""\||"[^"]*+"|'[^']*+'|[^|"']++""")
 
 

@@ -138,7 +138,8 @@ def _ignores_interrupt(pid: int) -> bool:
 def _is_busy(pid: int) -> bool:
     try:
         with open(f"/proc/{pid}/syscall", "rb") as file:
-            # A process that runs has no system call here. It may sleep for other reasons: -1.
+            # The file begins with a number only if the process is in a system call. It begins with
+            # "running" or "-1" otherwise.
             runs = not file.read(1).isdigit()
         with open(f"/proc/{pid}/status", "rb") as file:
             pending = _PENDING.findall(file.read())

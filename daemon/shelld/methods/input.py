@@ -60,8 +60,10 @@ _UNTAKEN_BYTES: Final = 2_048
 # A write is judged again if the terminal or its line has changed during the judgement, but at most
 # this many times in all. The last verdict counts even if something has changed again.
 _MAX_JUDGEMENTS: Final = 3
-# After this time, the kernel has made a signal of an interrupt key.
-_DELIVERY_S: Final = 0.2
+# The kernel turns an interrupt key into a signal within the first of these times. Within the second
+# time, a shell has handled the signal, even if its process cannot be looked at.
+_INTERRUPT_S: Final = 0.2
+_INTERRUPT_IS_OVER_S: Final = 5.0
 # After how many keys other requests get a turn.
 _TURN_KEYS: Final = 10_000
 
@@ -200,7 +202,7 @@ async def _send(before: TypedLine, data: bytes, lines: TypedLines, *, eof: bool)
         await lines.judge([rest], [rest])
         await lines.judge_suffixes(rest, starts)
     is_collected = not rest or lines.readers.read_now()
-    return _Typing(data, TypedLine(rest, starts, is_collected, *await lines.finish()))
+    return _Typing(data, await lines.finish(TypedLine(rest, starts, is_collected)))
 
 
 async def _type(
@@ -226,9 +228,8 @@ async def _type(
             swallowed=modes.start + modes.stop,
             dropped=dropped,
         )
-        await lines.judge(found.readable, edited.texts)
+        await lines.judge(found.readable, edited.texts, found.kept)
         await lines.judge_parts(found.parts)
-        await lines.judge_kept(found.kept)
         await lines.judge_suffixes(found.first, starts)
         starts = _later(starts, found, len(rest) + len(content))
         rest, line, dropped = found.rest, edited.line, found.dropped
@@ -244,25 +245,27 @@ async def _type(
     # A shell that edits its lines also shows them, so it turns the terminal's echo off.
     is_edited = modes.line_mode or not modes.echo
     is_collected = not rest or (is_edited and lines.readers.read_now())
-    scripts = await lines.finish()
-    now = TypedLine(rest, starts, is_collected, *scripts, line, modes.line_mode)
-    if dropped:
-        has_interrupt = bool(interrupt) and interrupt in data
-        at = time.monotonic() if has_interrupt else before.interrupted_at
-        now = now._replace(dropped=dropped, interrupted_at=at)
-    return _Typing(data, now)
+    now = await lines.finish(TypedLine(rest, starts, is_collected))
+    if dropped is not None and not dropped.at:
+        dropped = dropped._replace(at=time.monotonic())
+    return _Typing(
+        data,
+        now._replace(kernel_line=line, was_in_line_mode=modes.line_mode, dropped=dropped),
+    )
 
 
 def _without_dropped(line: TypedLine, readers: Readers) -> TypedLine:
-    """Return the line. Forget what an interrupt dropped before it if no shell can have kept that.
+    """Return the line. Clear `dropped` once no shell can still hold that text.
 
-    A shell keeps it only if more text comes before it has handled the interrupt.
+    A shell holds it only if more text comes before it has handled the interrupt. Then the text is a
+    part of the line until the line ends.
     """
-    if not line.dropped or line.keys:
+    if line.dropped is None or line.keys:
         return line
-    is_delivered = time.monotonic() - line.interrupted_at > _DELIVERY_S
-    if is_delivered and not readers.handle_interrupt():
-        return line._replace(dropped=())
+    age_s = time.monotonic() - line.dropped.at
+    is_handled = age_s > _INTERRUPT_S and not readers.handle_interrupt()
+    if is_handled or age_s > _INTERRUPT_IS_OVER_S:
+        return line._replace(dropped=None)
     return line
 
 

@@ -31,6 +31,8 @@ _MAX_SHORT_SCRIPT: Final = 1_000
 _MAX_COST: Final = 2 * 1024 * 1024
 _MAX_COST_ALONE: Final = 16 * 1024 * 1024
 _MIN_COST: Final = 200
+# How many incomplete commands to remember that readline may have kept after an interrupt.
+_MAX_KEPT_SCRIPTS: Final = 4
 # After how many characters other requests get a turn.
 _TURN_COST: Final = 16 * 1024
 
@@ -82,6 +84,9 @@ class RunningReaders:
         return pid is not None and interrupt_is_ignored(pid, self._target.source())
 
     def handle_interrupt(self) -> bool:
+        if self._target.pending_bytes:
+            # The interrupt may still be queued.
+            return True
         pid = self._shell.pid
         return pid is None or is_handling_interrupt(pid, self._target.source())
 
@@ -140,25 +145,34 @@ class TypedLines:
         # as these lines are the same.
         is_same = before.edited_script == before.script
         self._edited = self._typed if is_same else _Lines(before.edited_script)
+        self._kept_scripts = list(before.kept_scripts)
         self._cost = 0
         self._turn_ends_at = _TURN_COST
 
-    async def judge(self, lines: Sequence[bytes | None], edited: Sequence[bytes | None]) -> None:
+    async def judge(
+        self,
+        lines: Sequence[bytes | None],
+        edited: Sequence[bytes | None],
+        kept: Sequence[tuple[int, bytes]] = (),
+    ) -> None:
         """Judge the typed lines in two forms.
 
         `lines` still has all editing keys. `edited` is the text that the terminal's own line
-        editing leaves. `None` means an interrupt.
+        editing leaves. `None` means an interrupt. `kept`: see `Typed.kept`.
         """
         if not lines and not edited:
             return
         if not self._directories():
             # No shell reads the typed text now.
             self._typed.script = self._edited.script = ""
+            self._kept_scripts.clear()
             return
         if self._edited is self._typed and edited != lines:
             self._edited = self._typed.copy()
-        for line in lines:
+        for number, line in enumerate(lines):
+            await self._continue_kept(line)
             await self._judge_line(line, self._typed)
+            await self._judge_kept([text for index, text in kept if index == number])
         if self._edited is not self._typed:
             for line in edited:
                 await self._judge_line(line, self._edited)
@@ -169,11 +183,30 @@ class TypedLines:
             for text in readings(part) if self._directories() else ():
                 await self._admit(text, self._typed)
 
-    async def judge_kept(self, lines: Iterable[bytes]) -> None:
-        """Judge lines of which bash may run all but the first byte."""
+    async def _judge_kept(self, lines: Iterable[bytes]) -> None:
+        """Judge lines that bash may run without their first byte."""
         for line in lines:
-            for text in readings(line) if self._directories() else ():
-                await self._admit_alone(text.encode()[1:].decode("utf-8", "replace"))
+            for text in readings(line):
+                kept = text.encode()[1:].decode("utf-8", "replace")
+                await self._admit_alone(kept)
+                self._keep(kept)
+
+    async def _continue_kept(self, line: bytes | None) -> None:
+        """Judge a line behind the incomplete commands that readline may have kept."""
+        scripts, self._kept_scripts = self._kept_scripts, []
+        for script in scripts if line is not None else ():
+            for text in readings(line or b""):
+                await self._admit_alone(script + text)
+                self._keep(script + text)
+
+    def _keep(self, text: str) -> None:
+        """Note a command that the next line continues, if it is incomplete."""
+        is_new = f"{text}\n" not in self._kept_scripts
+        if is_new and len(self._kept_scripts) < _MAX_KEPT_SCRIPTS:
+            self._cost += _MIN_COST + len(text)
+            longest = _MAX_SCRIPT if self._cost <= _MAX_COST else _MAX_SHORT_SCRIPT
+            if _is_incomplete(text, longest):
+                self._kept_scripts.append(f"{text}\n")
 
     async def judge_suffixes(self, line: bytes | None, starts: Iterable[int]) -> None:
         """Judge the rest of a line from each start on: a program may have read the part before."""
@@ -183,11 +216,10 @@ class TypedLines:
             for text in readings(line[start:]):
                 await self._admit(text, self._typed)
 
-    async def finish(self) -> tuple[str, str]:
+    async def finish(self, line: TypedLine) -> TypedLine:
         """Judge the remaining lines.
 
-        Returns the incomplete command that the next write may continue: of the typed lines, and of
-        the lines that the terminal's own line editing leaves.
+        Returns the line with the incomplete commands that the next write may continue.
         """
         for lines in dict.fromkeys((self._typed, self._edited)):
             if lines.left:
@@ -195,7 +227,11 @@ class TypedLines:
             if len(lines.all) > 1:
                 # An earlier line may change what a later one does.
                 await self._admit_alone("\n".join(lines.all)[:_MAX_SCRIPT])
-        return self._typed.script, self._edited.script
+        return line._replace(
+            script=self._typed.script,
+            edited_script=self._edited.script,
+            kept_scripts=tuple(self._kept_scripts),
+        )
 
     def scripts(self) -> list[str]:
         """Return all judged lines, as readline and as the terminal's own editing leave them."""

@@ -31,6 +31,23 @@ _BEGINS_KEY: Final = [
 _MAX_WORK: Final = 1_000_000
 
 
+class Dropped(NamedTuple):
+    """Text that an interrupt has dropped right before the present line.
+
+    Readline may put it before the line: see `Typed.kept`. `whole`: all of the text. `early`: the
+    text without what came in the same write as the interrupt, which the terminal may drop. `at`:
+    when the interrupt was typed, by time.monotonic().
+    """
+
+    early: bytes
+    whole: bytes
+    at: float = 0.0
+
+    def before(self, line: bytes) -> list[bytes]:
+        """Return what readline may keep, with a line behind it."""
+        return list(dict.fromkeys(text + line for text in (self.early, self.whole)))
+
+
 class TypedLine(NamedTuple):
     """The line that is being typed into a command, as far as it is known.
 
@@ -44,8 +61,8 @@ class TypedLine(NamedTuple):
     terminal collected lines when input was last typed. `has_secret`: whether a part of the line, or
     of the lines before it, was typed as a secret.
 
-    `dropped`: what an interrupt has dropped right before this line, if readline may keep it: see
-    `Typed.kept`. `interrupted_at`: when the interrupt was typed, by time.monotonic().
+    `dropped`: None unless an interrupt comes right before this line. `kept_scripts`: incomplete
+    shell commands that this line may continue, if readline has kept what an interrupt dropped.
     """
 
     keys: bytes = b""
@@ -56,15 +73,16 @@ class TypedLine(NamedTuple):
     kernel_line: Line = Line()
     was_in_line_mode: bool = True
     has_secret: bool = False
-    dropped: tuple[bytes, ...] = ()
-    interrupted_at: float = 0.0
+    dropped: Dropped | None = None
+    kept_scripts: tuple[str, ...] = ()
 
     @property
     def is_begun(self) -> bool:
         """Whether the next input continues a line, or a shell command, that was typed in part."""
         line = self.kernel_line
-        scripts = self.script or self.edited_script
-        return bool(self.keys or scripts or line.passed or line.text or any(self.dropped))
+        scripts = self.script or self.edited_script or self.kept_scripts
+        dropped = self.dropped is not None and self.dropped.whole
+        return bool(self.keys or scripts or line.passed or line.text or dropped)
 
     def followed_by(self, answer: bytes) -> TypedLine:
         """Return the line with an answer of the terminal behind its keys."""
@@ -93,17 +111,18 @@ class Typed(NamedTuple):
     line there. If the rest has such newlines, `parts` also has the rest up to the last of them. If
     the rest is too long and loses its beginning, `parts` also has the whole rest.
 
-    `kept`: lines of which bash may run all but the first byte. If more text comes while bash
-    handles an interrupt, readline keeps its line and only drops the first byte. `dropped`: what the
-    first of the next `kept` may begin with. It is empty unless an interrupt comes before the rest.
+    `kept`: lines that bash may run without their first byte, each with the index in `readable` of
+    the line that it ends with. If more text comes while bash handles an interrupt, readline keeps
+    its line and only drops the first byte. `dropped`: None unless an interrupt comes right before
+    the rest.
     """
 
     lines: list[bytes | None]
     rest: bytes
     is_passed_on: bool
     parts: list[bytes]
-    kept: tuple[bytes, ...] = ()
-    dropped: tuple[bytes, ...] = ()
+    kept: tuple[tuple[int, bytes], ...] = ()
+    dropped: Dropped | None = None
 
     @property
     def first(self) -> bytes | None:
@@ -123,7 +142,7 @@ def typed(
     interrupt: bytes = b"",
     lnext: bytes = b"",
     swallowed: bytes = b"",
-    dropped: tuple[bytes, ...] = (),
+    dropped: Dropped | None = None,
 ) -> Typed:
     """Return the result of typing `data` after `before`.
 
@@ -135,7 +154,7 @@ def typed(
     ends = rb"\r\n?|\n|\x1b\[20[01]~"
     if interrupt:
         ends += b"|" + re.escape(interrupt)
-    lines, parts, kept = list[bytes | None](), list[bytes](), list[bytes]()
+    lines, parts, kept = list[bytes | None](), list[bytes](), list[tuple[int, bytes]]()
     is_pasting = before.rfind(PASTE_START) > before.rfind(PASTE_END)
     start, part = 0, 1 + max(before.rfind(b"\n"), before.rfind(b"\r"))
     whole = before + data
@@ -155,13 +174,13 @@ def typed(
             line = whole[start:at]
             if found == interrupt:
                 lines.append(None)
-                # The terminal may also drop what came in the same write as the interrupt.
-                early = dropped[:1] or (before[start:],)
-                dropped = (*early, (b"".join(dropped[1:]) + line)[-MAX_KEPT:])
+                earlier = Dropped(before[start:], b"") if dropped is None else dropped
+                dropped = Dropped(earlier.early, (earlier.whole + line)[-MAX_KEPT:])
             else:
+                if dropped is not None:
+                    kept += [(len(lines), each) for each in dropped.before(line)]
                 lines.append(line)
-                kept += dict.fromkeys(each + line for each in dropped)
-                dropped = ()
+                dropped = None
             start = part = match.end()
             is_pasting = False
     if part > start:
@@ -170,8 +189,8 @@ def typed(
     if len(rest) > MAX_KEPT:
         parts.append(rest)
     is_passed_on = bool(_PASSING_ON.search(data))
-    if is_passed_on:
-        kept += dict.fromkeys(each + rest for each in dropped)
+    if is_passed_on and dropped is not None:
+        kept += [(len(lines), each) for each in dropped.before(rest)]
     return Typed(lines, rest[-MAX_KEPT:], is_passed_on, parts, tuple(kept), dropped)
 
 
