@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from mount_namespace import run_after
-from shelld.inspection import input_reader, kernel
+from shelld.inspection import input_reader, kernel, member
 from shelld.inspection.input_reader import Found, InputState, look
 from shelld.inspection.kernel import Wait, name_of, process, waits
 from shelld.inspection.sockets import Socket, listening
@@ -81,7 +81,7 @@ def hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_pid: int, _is_spent: Callable[[], bool]) -> Iterator[Wait]:
         raise PermissionError
 
-    monkeypatch.setattr(input_reader, "waits", refuse)
+    monkeypatch.setattr(member, "waits", refuse)
 
 
 @pytest.mark.usefixtures("hidden")
@@ -427,3 +427,114 @@ def test_stopped_child_counts_only_if_its_parent_waits(then: str, is_stopped_the
                 assert not is_stopped(pid, source)
         finally:
             os.kill(children(pid)[0], signal.SIGKILL)
+
+
+def test_program_that_polls_is_found_again_after_a_stop() -> None:
+    code = "import select; p = select.poll(); p.register(0, 1); p.poll()"
+    with on_terminal(sys.executable, "-c", code) as (pid, source):
+        wait_for(lambda: find(pid, source, LINES, SHORT_S) is not None, "the program to wait")
+        os.kill(pid, signal.SIGSTOP)
+        wait_for(lambda: is_stopped(pid, source), "the stop")
+        os.kill(pid, signal.SIGCONT)
+        wait_for(lambda: find(pid, source, LINES, SHORT_S) is not None, "the program to wait")
+
+
+# The parent holds the terminal of a child, and asks something itself.
+WITH_A_CHILD = """
+import os, pty, select, threading
+pid, master = pty.fork()
+if not pid:
+    os.execvp(os.sys.argv[1], os.sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize(
+    "wait",
+    [
+        "os.read(0, 1)",
+        "select.select([0], [], [])",
+        "threading.Thread(target=threading.Event().wait, daemon=True).start(); os.read(0, 1)",
+    ],
+)
+@pytest.mark.parametrize("child", [["cat"], ["sleep", "300"]])
+def test_parent_that_does_not_read_its_childs_terminal_is_proved(
+    wait: str, child: list[str]
+) -> None:
+    with on_terminal(sys.executable, "-c", WITH_A_CHILD + wait, *child) as (pid, source):
+
+        def is_proved() -> bool:
+            found = find(pid, source, LINES, SHORT_S)
+            return found is not None and (found.pid, found.is_proved) == (pid, True)
+
+        wait_for(is_proved, "the parent to wait")
+
+
+def test_relay_whose_other_half_is_at_work_is_not_proved() -> None:
+    busy = ["bash", "-c", "while :; do echo x; done"]
+    with on_terminal(sys.executable, "-c", RELAY_IN_TWO_PROCESSES, *busy) as (pid, source):
+        wait_for(lambda: "bash" in names_below(pid), "the program behind the relay")
+        wait_for(partial(waits_for_something, pid), "the relay to wait")
+        # The other half fills our terminal, which nobody reads, and then waits for room there.
+        for _ in range(100):
+            found = find(pid, source, KEYS, SHORT_S)
+            assert found is None or not found.is_proved
+
+
+CLIENT_WITH_TWO_THREADS = CLIENT_AND_SERVER.replace(
+    "    select.select([0, ours], [], [])\n",
+    "    import threading\n"
+    "    threading.Thread(target=ours.recv, args=(1,), daemon=True).start()\n"
+    "    os.read(0, 1)\n",
+)
+
+
+def test_client_that_reads_in_another_thread_is_likely_at_best() -> None:
+    command = [sys.executable, "-c", CLIENT_WITH_TWO_THREADS, "sleep", "300"]
+    with on_terminal(*command) as (pid, source):
+        wait_for(lambda: "sleep" in names_below(pid), "the program behind the server")
+        wait_for(lambda: find(pid, source, KEYS, LONG_S) is not None, "the client to wait")
+        found = find(pid, source, KEYS, LONG_S)
+        assert found is not None
+        assert (found.pid, found.is_proved, found.is_blocking) == (pid, False, False)
+
+
+def test_reader_on_one_of_two_terminals_behind_a_relay_is_likely_at_best() -> None:
+    code = """
+import os, pty, select, sys
+masters = []
+for command in (["sleep", "300"], ["cat"]):
+    pid, master = pty.fork()
+    if not pid:
+        os.execvp(command[0], command)
+    masters.append(master)
+select.select([0, *masters], [], [])
+"""
+    with on_terminal(sys.executable, "-c", code) as (pid, source):
+        wait_for(lambda: names_below(pid) == {"sleep", "cat"}, "both programs")
+        wait_for(lambda: find(pid, source, KEYS, LONG_S) is not None, "cat to wait")
+        found = find(pid, source, KEYS, LONG_S)
+        assert found is not None
+        assert (found.program, found.is_proved, found.is_blocking) == ("cat", False, False)
+
+
+def test_relay_is_followed_although_its_first_thread_has_ended() -> None:
+    code = """
+import ctypes, os, pty, select, threading
+pid, master = pty.fork()
+if not pid:
+    os.execvp("sleep", ["sleep", "300"])
+threading.Thread(target=lambda: select.select([0, master], [], [])).start()
+ctypes.CDLL(None).syscall(60 if os.uname().machine == "x86_64" else 93, 0)
+"""
+    with on_terminal(sys.executable, "-c", code) as (pid, source):
+        wait_for(partial(waits_for_something, pid), "the relay to wait")
+        assert find(pid, source, KEYS, LONG_S) is None
+
+
+def test_command_is_stopped_if_a_child_in_another_group_is() -> None:
+    # timeout(1) makes a group of its own, and the terminal stops a background read.
+    with on_terminal("bash", "-c", "timeout 300 cat; :") as (pid, source):
+        wait_for(lambda: is_stopped(pid, source), "the stop")
+        for each in children(pid):
+            # A stopped process dies of this signal, too.
+            os.kill(each, signal.SIGKILL)

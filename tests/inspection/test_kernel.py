@@ -188,7 +188,7 @@ def test_stopped_process_is_told_apart() -> None:
 def test_master_leads_to_its_terminal() -> None:
     master, slave = os.openpty()
     try:
-        assert os.fstat(slave).st_rdev in inner_terminals(os.getpid())[0]
+        assert os.fstat(slave).st_rdev in inner_terminals("/proc/self")[0]
     finally:
         os.close(master)
         os.close(slave)

@@ -16,24 +16,12 @@ import time
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from shelld.inspection.kernel import (
-    TERMINAL_MASTER,
-    Process,
-    Wait,
-    can_end,
-    file_behind,
-    has_local_peer,
-    inner_terminal,
-    inner_terminals,
-    name_of,
-    network_sockets,
-    process,
-    waits,
-    waits_for_child,
-)
+from shelld.inspection.kernel import Process, Wait, can_end, name_of, network_sockets
+from shelld.inspection.member import Member, look_at
 from shelld.inspection.members import members
+from shelld.inspection.relays import passes_on
 from shelld.inspection.sockets import listening
-from shelld.keeper.tree import exists
+from shelld.inspection.stops import is_stopped
 from shelld.terminals.pty import Modes
 from shelld.terminals.source import Source
 
@@ -85,17 +73,6 @@ class InputState(NamedTuple):
     is_pending: bool = False
 
 
-class _Member(NamedTuple):
-    """A process of the command. A field is None if it cannot be seen.
-
-    `reads`: the files from which its threads wait to read, and for each the waits and descriptors.
-    """
-
-    pid: int
-    process: Process | None
-    reads: dict[tuple[int, ...], list[tuple[Wait, int]]] | None
-
-
 class _Budget:
     """The processor time of one look. Processes that are not examined in this time do not count."""
 
@@ -115,38 +92,17 @@ def look(top: int, target: InputState | None, silent_s: float) -> Seen:
     """
     budget = _Budget()
     if target is None:
-        return Seen(None, _is_stopped(top, None, []))
+        return Seen(None, is_stopped(top, None, []))
     group, can_wait = target.source.group, not target.is_pending
-    members: list[_Member] = []
+    members: list[Member] = []
     if group is not None or can_wait:
         members = list(_members(top, budget, with_reads=can_wait))
-    is_stopped = _is_stopped(top, None if budget.is_spent else group, members)
-    return Seen(_found(members, target, silent_s, budget) if can_wait else None, is_stopped)
-
-
-def _is_stopped(top: int, group: int | None, members: list[_Member]) -> bool:
-    """Whether a signal has stopped the bash `top`, or all of a group.
-
-    A process that waits for its children, such as a shell, does not count: the group is stopped if
-    all its other processes are.
-    """
-    with contextlib.suppress(OSError, ValueError):
-        if process(top).is_stopped:
-            return True
-    found = {
-        pid: about
-        for pid, about, _ in members
-        if about is not None and about.group == group and about.state not in "ZX"
-    }
-    parents = {about.parent for about in found.values()}
-    return any(about.is_stopped for about in found.values()) and all(
-        about.is_stopped or (pid in parents and waits_for_child(pid))
-        for pid, about in found.items()
-    )
+    stopped = is_stopped(top, None if budget.is_spent else group, members)
+    return Seen(_found(members, target, silent_s, budget) if can_wait else None, stopped)
 
 
 def _found(
-    members: list[_Member], target: InputState, silent_s: float, budget: _Budget
+    members: list[Member], target: InputState, silent_s: float, budget: _Budget
 ) -> Found | None:
     """Return the process that waits for the input; None if there is none."""
     source, modes, *_ = target
@@ -160,7 +116,7 @@ def _found(
     return found or (None if modes is None else _hidden_reader(members, source))
 
 
-def _members(top: int, budget: _Budget, *, with_reads: bool) -> Iterator[_Member]:
+def _members(top: int, budget: _Budget, *, with_reads: bool) -> Iterator[Member]:
     """Yield the living processes of a command, with the files that they wait to read.
 
     Without `with_reads`, these files are left out.
@@ -168,44 +124,19 @@ def _members(top: int, budget: _Budget, *, with_reads: bool) -> Iterator[_Member
     for pid in members(top):
         if pid is not None:
             with contextlib.suppress(OSError, ValueError):
-                yield _member(pid, budget, with_reads=with_reads)
+                yield look_at(pid, lambda: budget.is_spent, with_reads=with_reads)
         if budget.is_spent:
             return
 
 
-def _member(pid: int, budget: _Budget, *, with_reads: bool) -> _Member:
-    about = None
-    try:
-        about = process(pid)
-        # A stopped process waits for a signal first.
-        can_read = with_reads and not about.is_stopped
-        return _Member(pid, about, _reads(pid, about, budget) if can_read else {})
-    except (PermissionError, FileNotFoundError):
-        if not exists(pid):
-            raise
-        return _Member(pid, about, None)
-
-
-def _reads(
-    pid: int, about: Process, budget: _Budget
-) -> dict[tuple[int, ...], list[tuple[Wait, int]]]:
-    found: dict[tuple[int, ...], list[tuple[Wait, int]]] = {}
-    for wait in waits(pid, lambda: budget.is_spent):
-        for descriptor in wait.descriptors:
-            if budget.is_spent:
-                return found
-            with contextlib.suppress(OSError):
-                file = file_behind(wait.place, descriptor, about.terminal)
-                found.setdefault(file, []).append((wait, descriptor))
-    return found
-
-
-def _reader(members: list[_Member], target: InputState, budget: _Budget) -> Found | None:
+def _reader(members: list[Member], target: InputState, budget: _Budget) -> Found | None:
     """Return the process that reads the input; None if there is none.
 
     Another program may pass the input on to the process, through another terminal.
     """
     wanted, seen = [target.source], {target.source}
+    # Terminals that are not the only ones behind a relay: perhaps another one gets the input.
+    beside = set[Source]()
     while wanted:
         source = wanted.pop()
         for member in members:
@@ -216,59 +147,22 @@ def _reader(members: list[_Member], target: InputState, budget: _Budget) -> Foun
             is_only_read = wait.is_read and member.process.threads == 1
             if budget.is_spent and not is_only_read:
                 return None
-            inner, is_known = _inner(member.pid)
-            if is_only_read:
-                # What this thread reads can only be passed on if another process reads the answers.
-                inner = [each for each in inner if _is_read_by_another(member, each, members)]
-            wanted += [each for each in inner if each not in seen]
-            seen.update(inner)
-            if not inner:
+            passed = passes_on(member, wait, members, seen, lambda: budget.is_spent)
+            wanted += [each for each in passed.inner if each not in seen]
+            seen.update(passed.inner)
+            beside.update(passed.inner if len(passed.inner) > 1 else ())
+            if not passed.inner:
                 program = name_of(member.pid)
                 is_timed = wait.is_read and target.read_has_limit and source == target.source
-                may_pass_on = not is_only_read and (
-                    not is_known or _has_relay_beside(member, wait, members, seen, budget)
-                )
-                has_else = may_pass_on or (not is_only_read and _has_far_end(member, budget))
-                is_blocking = not (wait.has_limit or is_timed or has_else)
-                is_proved = is_only_read or not (may_pass_on or program in _REMOTE)
+                is_sure = not passed.is_uncertain and source not in beside
+                has_else = not is_only_read and _has_far_end(member, budget)
+                is_blocking = is_sure and not (wait.has_limit or is_timed or has_else)
+                is_proved = is_sure and (is_only_read or program not in _REMOTE)
                 return Found(member.pid, program, is_blocking, is_proved)
     return None
 
 
-def _is_read_by_another(reader: _Member, inner: Source, members: list[_Member]) -> bool:
-    """Whether another process waits for what the programs on an inner terminal write.
-
-    Such a pair of processes, of which the other one reads our terminal, passes input on. A program
-    that only holds the terminal of a child, as with pexpect, does not.
-    """
-    for member in members:
-        if member.pid != reader.pid:
-            for wait, descriptor in (member.reads or {}).get((TERMINAL_MASTER,), ()):
-                with contextlib.suppress(OSError):
-                    if (inner_terminal(wait.place, descriptor),) == inner.file:
-                        return True
-    return False
-
-
-def _has_relay_beside(
-    reader: _Member, wait: Wait, members: list[_Member], seen: set[Source], budget: _Budget
-) -> bool:
-    """Whether a process may pass its input on through a Unix socket, to a process with a terminal.
-
-    Terminals that were `seen` before do not count, because the input comes from them. Returns True
-    if there is no time to find out.
-    """
-    if not has_local_peer(wait):
-        return False
-    for member in members:
-        if budget.is_spent:
-            return True
-        if member.pid != reader.pid and not seen.issuperset(_inner(member.pid)[0]):
-            return True
-    return False
-
-
-def _has_far_end(member: _Member, budget: _Budget) -> bool:
+def _has_far_end(member: Member, budget: _Budget) -> bool:
     """Whether a process also waits for network data, as a program does that passes its input on.
 
     A listening socket does not count, because a server may also read keys from its user. Returns
@@ -288,7 +182,7 @@ def _has_far_end(member: _Member, budget: _Budget) -> bool:
         return True
 
 
-def _wait_for(member: _Member, source: Source) -> Wait | None:
+def _wait_for(member: Member, source: Source) -> Wait | None:
     """Return how a process waits until it can read from a source; None if it does not."""
     about = member.process
     if about is None:
@@ -305,21 +199,7 @@ def _wait_for(member: _Member, source: Source) -> Wait | None:
     return None
 
 
-def _inner(pid: int) -> tuple[list[Source], bool]:
-    """Return the terminals to which a process may pass input on, and whether these are all.
-
-    The results have no group, because each process tells which group is in the foreground of its
-    own terminal. So the results differ from the source of our terminal, even if a terminal in a
-    container has the same number.
-    """
-    try:
-        devices, is_known = inner_terminals(pid)
-    except OSError:
-        return [], False
-    return [Source(None, (device,)) for device in devices], is_known
-
-
-def _hidden_reader(members: list[_Member], source: Source) -> Found | None:
+def _hidden_reader(members: list[Member], source: Source) -> Found | None:
     """Return a process that cannot be inspected, and that may sleep in the foreground."""
     if _is_relayed(members, source):
         return None
@@ -329,7 +209,7 @@ def _hidden_reader(members: list[_Member], source: Source) -> Found | None:
     return None
 
 
-def _is_relayed(members: list[_Member], source: Source) -> bool:
+def _is_relayed(members: list[Member], source: Source) -> bool:
     """Whether a process that cannot be inspected has a child on another terminal.
 
     The process (often sudo) then probably passes its input on to that terminal. It sets the modes

@@ -24,8 +24,7 @@ from shelld.terminals.source import OWN_TERMINAL, file_of
 
 # Descriptors of one process or set beyond this number are ignored.
 _MAX_DESCRIPTORS: Final = 1_024
-# How many threads of a process count for what the process has written. The main thread is listed
-# first.
+# How many threads of a process count for what the process writes. The main thread is listed first.
 _MAX_WRITERS: Final = 256
 # Epoll sets can be members of other sets. The maximum depth to which they are followed.
 _MAX_DEPTH: Final = 2
@@ -87,6 +86,12 @@ class Process(NamedTuple):
 
     @property
     def is_stopped(self) -> bool:
+        """Whether a signal has stopped it. A tracer such as strace stops it at other times, too."""
+        return self.state == "T"
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it can do nothing, because of a signal or of a tracer."""
         return self.state in "Tt"
 
     @property
@@ -236,22 +241,37 @@ def network_sockets(wait: Wait) -> set[int]:
     return found
 
 
-def has_local_peer(wait: Wait) -> bool:
-    """Whether a thread also waits to read from a Unix socket."""
-    for descriptor in wait.descriptors:
+def has_local_socket(place: str) -> bool:
+    """Whether a thread has a Unix socket. Raises OSError."""
+    for name in os.listdir(f"{place}/fd")[:_MAX_DESCRIPTORS]:
         with contextlib.suppress(OSError):
-            path = f"{wait.place}/fd/{descriptor}"
-            if os.getxattr(path, "system.sockprotoname").startswith(b"UNIX"):
+            if os.getxattr(f"{place}/fd/{name}", "system.sockprotoname").startswith(b"UNIX"):
                 return True
     return False
 
 
-def inner_terminals(pid: int) -> tuple[list[int], bool]:
-    """Return the devices of the terminals whose master side a process holds, and whether all its
+def may_read(pid: int, but: str = "") -> bool:
+    """Whether a thread of a process runs or may be reading: all but waits for other events.
+
+    `but`: the directory of a thread that does not count. Returns True if a thread cannot be seen.
+    """
+    try:
+        for thread in os.listdir(f"/proc/{pid}/task")[:_MAX_WRITERS]:
+            place = f"/proc/{pid}/task/{thread}"
+            number = b"" if place == but else read_file(f"{place}/syscall").split(b" ", 1)[0]
+            if number and number.strip() not in _IDLE:
+                return True
+    except OSError:
+        return True
+    return False
+
+
+def inner_terminals(place: str) -> tuple[list[int], bool]:
+    """Return the devices of the terminals whose master side a thread holds, and whether all its
     descriptors were examined. Raises OSError.
     """
-    names = os.listdir(f"/proc/{pid}/fd")
-    found = [inner_terminal(f"/proc/{pid}", int(name)) for name in names[:_MAX_DESCRIPTORS]]
+    names = os.listdir(f"{place}/fd")
+    found = [inner_terminal(place, int(name)) for name in names[:_MAX_DESCRIPTORS]]
     devices = [device for device in found if device is not None]
     return devices, len(names) <= _MAX_DESCRIPTORS
 
@@ -324,6 +344,13 @@ def _from_poll(place: str, arguments: _Arguments) -> Wait:
     # The timeout is a C int: negative means none.
     has_limit = not arguments[2] & 0x80000000
     return _with_inner_sets(Wait(place, _polled(place, arguments), has_limit))
+
+
+def _from_restart(place: str, arguments: _Arguments) -> Wait:
+    # After a stop, the kernel restarts poll, and also sleeps, with the same arguments.
+    if b"poll" not in read_file(f"{place}/wchan"):
+        return Wait(place, frozenset(), has_limit=False)
+    return _from_poll(place, arguments)
 
 
 def _from_ppoll(place: str, arguments: _Arguments) -> Wait:
@@ -411,6 +438,7 @@ _BY_MACHINE: Final[dict[str, dict[int, _Look]]] = {
         276: _from_splice,  # tee
         40: _from_sendfile,
         7: _from_poll,
+        219: _from_restart,
         271: _from_ppoll,
         23: _from_select,
         270: _from_select,  # pselect6
@@ -428,9 +456,17 @@ _BY_MACHINE: Final[dict[str, dict[int, _Look]]] = {
         77: _from_splice,  # tee
         71: _from_sendfile,
         73: _from_ppoll,
+        128: _from_restart,
         72: _from_select,  # pselect6
         22: _from_epoll_wait,  # epoll_pwait
         441: _from_epoll_pwait2,
     },
 }
 _LOOKS: Final = _BY_MACHINE.get(platform.machine(), {})
+# The numbers of calls that wait, but never for input: for a child or a signal, futex, and sleeps.
+_IDLE: Final = frozenset(
+    {
+        "x86_64": [b"61", b"247", b"130", b"34", b"128", b"202", b"35", b"230"],
+        "aarch64": [b"260", b"95", b"133", b"137", b"98", b"101", b"115"],
+    }.get(platform.machine(), [])
+)

@@ -1,0 +1,51 @@
+"""One process of a command: what the kernel tells about it, and what its threads wait to read."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
+
+from shelld.inspection.kernel import Process, Wait, file_behind, process, waits
+from shelld.keeper.tree import exists
+
+# The files from which threads wait to read, and for each the waits and descriptors.
+Reads: TypeAlias = dict[tuple[int, ...], list[tuple[Wait, int]]]
+
+
+class Member(NamedTuple):
+    """A process of the command. A field is None if it cannot be seen."""
+
+    pid: int
+    process: Process | None
+    reads: Reads | None
+
+
+def look_at(pid: int, is_spent: Callable[[], bool], *, with_reads: bool) -> Member:
+    """Look at a process. `is_spent`: whether the time for it is over.
+
+    Without `with_reads`, leaves out the files that its threads wait to read. Raises OSError or
+    ValueError if the process is gone.
+    """
+    about = None
+    try:
+        about = process(pid)
+        # A stopped process waits for a signal first.
+        can_read = with_reads and not about.is_held
+        return Member(pid, about, _reads(pid, about, is_spent) if can_read else {})
+    except (PermissionError, FileNotFoundError):
+        if not exists(pid):
+            raise
+        return Member(pid, about, None)
+
+
+def _reads(pid: int, about: Process, is_spent: Callable[[], bool]) -> Reads:
+    found: Reads = {}
+    for wait in waits(pid, is_spent):
+        for descriptor in wait.descriptors:
+            if is_spent():
+                return found
+            with contextlib.suppress(OSError):
+                file = file_behind(wait.place, descriptor, about.terminal)
+                found.setdefault(file, []).append((wait, descriptor))
+    return found

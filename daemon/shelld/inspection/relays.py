@@ -1,0 +1,130 @@
+"""Finds out whether a process passes its input on to programs on another terminal.
+
+script(1), tmux and sudo do so. Such a relay holds the master side of the inner terminal, and waits
+to read what the programs on it write. A program that only holds the master side of a child's
+terminal, as with pexpect, passes nothing on while it asks something itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Collection, Sequence
+from typing import NamedTuple
+
+from shelld.inspection.kernel import (
+    TERMINAL_MASTER,
+    Wait,
+    has_local_socket,
+    inner_terminal,
+    inner_terminals,
+    may_read,
+)
+from shelld.inspection.member import Member
+from shelld.terminals.source import Source
+
+
+class Passed(NamedTuple):
+    """`inner`: the terminals to which a process passes its input on. `is_uncertain`: it may also
+    pass its input on in another way.
+
+    The sources have no group, because each process tells which group is in the foreground of its
+    own terminal. So they differ from the source of our terminal, even if a terminal in a container
+    has the same number.
+    """
+
+    inner: list[Source]
+    is_uncertain: bool
+
+
+def passes_on(
+    reader: Member,
+    wait: Wait,
+    members: Sequence[Member],
+    seen: Collection[Source],
+    is_spent: Callable[[], bool],
+) -> Passed:
+    """Return where a process passes on what it reads in `wait`.
+
+    `seen`: the terminals from which the input has come so far. If there is no time to find out
+    (`is_spent`), the answer is uncertain.
+    """
+    devices, is_known = _terminals_of(wait.place)
+    inner: list[Source] = []
+    is_uncertain = not is_known
+    for device in devices:
+        source = Source(None, (device,))
+        # A process may have inherited the terminal of a relay in front of it.
+        others = [] if source in seen else members
+        if _is_read(device, [reader, *others]):
+            inner.append(source)
+        elif source not in seen and _may_be_read(device, reader, wait, members, is_spent):
+            is_uncertain = True
+    if not (inner or is_uncertain):
+        is_uncertain = _has_relay_beside(reader, wait, members, seen, is_spent)
+    return Passed(inner, is_uncertain)
+
+
+def _terminals_of(place: str) -> tuple[list[int], bool]:
+    try:
+        return inner_terminals(place)
+    except OSError:
+        return [], False
+
+
+def _is_read(device: int, members: Sequence[Member]) -> bool:
+    """Whether a process waits for what the programs on a terminal write."""
+    for member in members:
+        for wait, descriptor in (member.reads or {}).get((TERMINAL_MASTER,), ()):
+            with contextlib.suppress(OSError):
+                if inner_terminal(wait.place, descriptor) == device:
+                    return True
+    return False
+
+
+def _may_be_read(
+    device: int,
+    reader: Member,
+    wait: Wait,
+    members: Sequence[Member],
+    is_spent: Callable[[], bool],
+) -> bool:
+    """Whether a thread that has a terminal's master side may be reading it, or about to.
+
+    Threads are looked at one after the other. So a thread that reads now may have been at work when
+    its waits were noted.
+    """
+    if may_read(reader.pid, but=wait.place):
+        return True
+    for member in members:
+        if is_spent():
+            return True
+        holds = member.pid != reader.pid and device in _terminals_of(f"/proc/{member.pid}")[0]
+        if holds and may_read(member.pid):
+            return True
+    return False
+
+
+def _has_relay_beside(
+    reader: Member,
+    wait: Wait,
+    members: Sequence[Member],
+    seen: Collection[Source],
+    is_spent: Callable[[], bool],
+) -> bool:
+    """Whether a process has a Unix socket, and another process the master side of a terminal.
+
+    The first may then pass its input on to the second, unless the input comes from that terminal.
+    """
+    try:
+        if not has_local_socket(wait.place):
+            return False
+    except OSError:
+        return False
+    for member in members:
+        if is_spent():
+            return True
+        if member.pid != reader.pid:
+            devices, _ = _terminals_of(f"/proc/{member.pid}")
+            if any(Source(None, (device,)) not in seen for device in devices):
+                return True
+    return False

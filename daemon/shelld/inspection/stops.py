@@ -1,0 +1,48 @@
+"""Finds out whether a signal has stopped a command. Reads /proc only."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+
+from shelld.inspection.kernel import process, waits_for_child
+from shelld.inspection.member import Member
+
+# How many processes that wait for each other are followed.
+_MAX_DEPTH = 64
+
+
+def is_stopped(top: int, group: int | None, members: Sequence[Member]) -> bool:
+    """Whether a signal has stopped the bash `top`, or all of a group.
+
+    A process that waits for its children, such as a shell, does not count: the group is stopped if
+    all its other processes are. Its children may be in another group, as those of timeout(1).
+    """
+    with contextlib.suppress(OSError, ValueError):
+        if process(top).is_stopped:
+            return True
+    living = [each for each in members if each.process and each.process.state not in "ZX"]
+    children: dict[int, list[Member]] = {}
+    for each in living:
+        if each.process is not None:
+            children.setdefault(each.process.parent, []).append(each)
+    found = [each for each in living if each.process and each.process.group == group]
+    return any(_has_stopped(each, children) for each in found) and all(
+        _has_stopped(each, children) or (each.pid in children and waits_for_child(each.pid))
+        for each in found
+    )
+
+
+def _has_stopped(
+    member: Member, children: Mapping[int, Sequence[Member]], depth: int = _MAX_DEPTH
+) -> bool:
+    """Whether a signal has stopped a process, or all the children for which it waits."""
+    if member.process is not None and member.process.is_stopped:
+        return True
+    own = children.get(member.pid, ())
+    return (
+        depth > 0
+        and len(own) > 0
+        and all(_has_stopped(each, children, depth - 1) for each in own)
+        and waits_for_child(member.pid)
+    )
