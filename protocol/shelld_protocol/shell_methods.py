@@ -59,12 +59,12 @@ from shelld_protocol.structs import (
     Wait,
 )
 
-# How many bytes of the output in a result are not UTF-8. Each invalid sequence is one U+FFFD there.
+# How many bytes are not UTF-8. Each invalid sequence is one U+FFFD in the text.
 InvalidBytes: TypeAlias = Annotated[
     int | None,
     Meta(
-        description="Bytes of the returned output, of both streams, that are not UTF-8. Left out "
-        "if there are none."
+        description="Bytes of both streams that are not UTF-8, in the output that the result covers. "
+        "Left out if there are none."
     ),
 ]
 Encoding: TypeAlias = Literal["utf-8", "base64"]

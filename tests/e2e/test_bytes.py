@@ -95,7 +95,7 @@ def test_terminal_has_one_stream_with_or_without_merge(daemon: RawDaemon) -> Non
 # -- input ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("size", [0, 1, 2, 3, 300_000])
+@pytest.mark.parametrize("size", [0, 1, 2, 3, 300_000, 1_000_001])
 def test_input_in_base64_arrives_byte_for_byte(daemon: RawDaemon, size: int) -> None:
     data = (EVERY_BYTE * (1 + size // 256))[:size]
     result = bash(daemon, "cat", stdin_base64=encoded(data))

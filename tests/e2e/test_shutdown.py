@@ -299,6 +299,19 @@ def test_unread_answers_are_reported_at_the_end() -> None:
     )
 
 
+def test_end_of_input_is_seen_although_there_is_no_room_for_answers() -> None:
+    with raw_daemon(stderr_is_silent=False) as daemon:
+        bash_id = daemon.call("bash", {"command": "head -c 16000000 /dev/zero"})["bash_id"]
+        read = {"bash_id": bash_id, "stdout_offset": 0, "max_bytes": 16_000_000}
+        # Nobody reads this answer, which is larger than what the daemon queues.
+        daemon.request("bash_output", {**read, "encoding": "base64"})
+        wait_for(lambda: select.select([daemon.process.stdout], [], [], 0)[0], "the answer")
+        for _ in range(100):
+            daemon.request("ping")
+        daemon.end_input()
+        assert daemon.wait() == STDOUT_FAILED
+
+
 @pytest.mark.parametrize("flag", ["--parent-pid", "--clientProcessId", "--clientProcessId="])
 def test_daemon_ends_with_watched_parent(flag: str) -> None:
     parent = subprocess.Popen(["sleep", "300"])

@@ -58,3 +58,17 @@ def test_other_failures_leave_the_loop() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         run(lambda: loop.call_soon(interrupt), loop=loop)
+
+
+def test_stop_is_not_forgotten_if_a_later_callback_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("asyncio.format_helpers._format_callback_source", fail)
+    loop = EventLoop()
+
+    async def main() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        # The callback that stops the loop comes before this one.
+        task.add_done_callback(fail)
+
+    loop.run_until_complete(main())
+    loop.close()

@@ -54,8 +54,7 @@ def passes_on(
     for device in devices:
         source = Source(None, (device,))
         # A process may have inherited the terminal of a relay in front of it.
-        others = [] if source in seen else members
-        if _is_read(device, [reader, *others]):
+        if _is_read(device, [reader] if source in seen else members):
             inner.append(source)
         elif source not in seen and _may_be_read(device, reader, wait, members, is_spent):
             is_uncertain = True

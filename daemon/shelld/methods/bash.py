@@ -15,6 +15,7 @@ import anyio.lowlevel
 import msgspec
 
 from shelld.audit import AuditRecord, timestamp
+from shelld.eventloop.threads import run_in_thread
 from shelld.guard.verdict import Verdict
 from shelld.limits.members import LIMIT_REASONS
 from shelld.methods.context import RequestContext
@@ -55,24 +56,36 @@ MAX_RESULT_BYTES = 1024 * 1024
 async def bash(
     context: RequestContext, params: BashParams
 ) -> BashResult | BackgroundResult | DryRunResult:
-    params = _with_text_stdin(params)
+    params = await _with_text_stdin(params)
     if params.dry_run:
         return await dry_run(context, params)
     return await run_for_answer(context, params, partial(_result, context, params))
 
 
-def _with_text_stdin(params: BashParams) -> BashParams:
-    """Return the params with `stdin` instead of `stdin_base64`. Raises `RpcError`."""
+async def _with_text_stdin(params: BashParams) -> BashParams:
+    """Return the params with `stdin` from `stdin_base64`. Raises `RpcError`."""
     if params.stdin_base64 is None:
         return params
     if params.stdin is not None:
         raise invalid_params("Give stdin or stdin_base64, not both", "stdin_base64")
+    decode = partial(_decoded, params.stdin_base64)
     try:
-        data = base64.b64decode(params.stdin_base64, validate=True)
+        is_long = len(params.stdin_base64) > STEP_BYTES
+        text = await run_in_thread(decode, abandon_on_cancel=True) if is_long else decode()
     except ValueError:
         sentence = "Invalid value for stdin_base64: not in base64"
         raise invalid_params(sentence, "stdin_base64") from None
-    return msgspec.structs.replace(params, stdin=to_text(data), stdin_base64=None)
+    return msgspec.structs.replace(params, stdin=text)
+
+
+def _decoded(text: str) -> str:
+    """Decode base64. Raises ValueError.
+
+    Decodes in steps, between which other threads can run. A character that two steps share becomes
+    surrogates, which stand for the same bytes.
+    """
+    parts = [text[start : start + STEP_BYTES] for start in range(0, len(text), STEP_BYTES)]
+    return "".join(to_text(base64.b64decode(part, validate=True)) for part in parts)
 
 
 async def run_for_answer(
@@ -319,7 +332,9 @@ async def _admitted(context: RequestContext, params: BashParams) -> tuple[Verdic
 
     Raises `RpcError` (invalid_params, blocked).
     """
-    check_text(params.command, params.cwd, params.env, params.stdin)
+    # Text from base64 is valid by construction.
+    stdin = params.stdin if params.stdin_base64 is None else None
+    check_text(params.command, params.cwd, params.env, stdin)
     await context.daemon.manager.sessions.look_at(params.session).settle_all()
     try:
         verdict = await admit(context, params)

@@ -78,6 +78,9 @@ READ_PAUSE_S: Final = 0.1
 MAX_READ_FAULTS: Final = 3
 MAX_READ_SHORTAGES: Final = 600
 
+# How often to check whether a client that does not read its answers has closed its end.
+HANG_UP_CHECK_S: Final = 0.25
+
 # How many messages and members of batches start in a row before other tasks get a turn.
 MAX_STARTED_IN_A_ROW: Final = 256
 
@@ -238,8 +241,8 @@ class Server:
         self._read_failures = self._read_faults = 0
         # Members of a batch that have not started yet.
         self._members: deque[tuple[Single, Deliver, BatchReply]] = deque()
-        # Whether the end of the stream was read.
-        self._at_end = False
+        # Whether the end of the stream was read, and whether it is known to follow what is unread.
+        self._at_end = self._is_hung_up = False
         self._in_flight: set[InFlight] = set()
         # The requests in flight by id, for cancellations. A client may use an id several times.
         self._by_id: dict[IdKey, set[InFlight]] = {}
@@ -282,7 +285,7 @@ class Server:
         # Process the bytes that a failed attempt has read.
         self._frame_received()
         while not (self._is_over or self._start_requests()):
-            await self._wait_for_room()
+            await self._wait_to_read()
         if self._at_end:
             self._read_failures = self._read_faults = 0
         if not self._is_over:
@@ -338,7 +341,21 @@ class Server:
     def _has_room(self) -> bool:
         """Whether to take another message: only if the client reads its answers."""
         # If the client is gone, there is no reason to wait.
-        return self._at_end or self._output.backlog < MAX_BACKLOG_BYTES
+        is_ending = self._at_end or self._is_hung_up
+        return is_ending or self._output.backlog < MAX_BACKLOG_BYTES
+
+    async def _wait_to_read(self) -> None:
+        """Wait until there is room, or until the client has closed its end of the stream.
+
+        In the second case, little is left to read, and the daemon must see the end of file.
+        """
+        while True:
+            with anyio.move_on_after(HANG_UP_CHECK_S):
+                await self._wait_for_room()
+                return
+            if self._source.is_hung_up():
+                self._is_hung_up = True
+                return
 
     async def _wait_for_room(self) -> None:
         """Let other tasks run, and wait until the client has read enough answers."""

@@ -83,6 +83,13 @@ class Input:
         while not on_readable():
             await anyio.lowlevel.checkpoint()
 
+    def is_hung_up(self) -> bool:
+        """Whether the client has closed its end of a pipe or socket. There may be unread bytes."""
+        poll = select.poll()
+        # POLLHUP is always reported.
+        poll.register(self._descriptor, select.POLLRDHUP)
+        return bool(self._can_wait and poll.poll(0))
+
     def read(self) -> bytes | None:
         """Return the next bytes, b"" at end of file or if the stream is broken, None for "later".
 
