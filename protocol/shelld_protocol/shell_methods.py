@@ -63,8 +63,8 @@ from shelld_protocol.structs import (
 InvalidBytes: TypeAlias = Annotated[
     int | None,
     Meta(
-        description="Bytes of both streams that are not UTF-8, in the output that the result covers. "
-        "Left out if there are none."
+        description="Bytes of both streams that are not UTF-8, in all the output that the result "
+        "covers. Left out if there are none."
     ),
 ]
 Encoding: TypeAlias = Literal["utf-8", "base64"]

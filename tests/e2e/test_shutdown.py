@@ -305,7 +305,9 @@ def test_end_of_input_is_seen_although_there_is_no_room_for_answers() -> None:
         read = {"bash_id": bash_id, "stdout_offset": 0, "max_bytes": 16_000_000}
         # Nobody reads this answer, which is larger than what the daemon queues.
         daemon.request("bash_output", {**read, "encoding": "base64"})
-        wait_for(lambda: select.select([daemon.process.stdout], [], [], 0)[0], "the answer")
+        stdout = daemon.process.stdout
+        assert stdout is not None
+        wait_for(lambda: select.select([stdout], [], [], 0)[0], "the answer")
         for _ in range(100):
             daemon.request("ping")
         daemon.end_input()

@@ -80,6 +80,8 @@ def assert_refused(typing: Session, writes: list[Json]) -> None:
         ["for x in forbidden; do\n", "$x now\n"],
         ["! {\n", "x=forbidden\n", "$x\n"],
         ["lx\x7fs; forbidden\n"],
+        ["forb\tidden\n"],
+        ["forb\ti\x7fidden\n"],
         ["\x1b[200~forbidden\x1b[201~\n"],
     ],
 )

@@ -133,3 +133,15 @@ def test_known_file_is_no_disk(line: str) -> None:
 
 def test_certain_disk_counts_more_than_an_unknown_one() -> None:
     assert is_blocked("wipefs -a $(cat f) /dev/sda")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "for x in {1..70} /; do rm -rf $x; done",
+        "echo {1..40} / | xargs rm -rf",
+        "parallel rm -rf ::: {1..40} /",
+    ],
+)
+def test_list_that_is_too_long_is_unresolved(line: str) -> None:
+    assert judge(line, HERE).verdict == "unresolved"

@@ -44,6 +44,22 @@ echo 'rm -rf /' 3> x.sh >&3; bash x.sh
 bash -c 'echo "rm -rf /" >&2' 2> x.sh; bash x.sh
 ls | { D=/; rm -rf $D; } > log
 D=/; ls | D=x > log; rm -rf $D
+<f >o rm -rf / 2>&1
+{fd}>o rm -rf /
+{fd}<f rm -rf /
+true && {fd}>o rm -rf /
+>a >b rm -rf / 2>&1
+<f >o sudo rm -rf / 2>&1
+for x in a b /; { rm -rf $x; }
+echo "'/'" | xargs rm -rf
+echo '"/"' | xargs rm -rf
+echo '\/' | xargs -I% rm -rf %
+find -O3 / -delete
+find -D tree / -delete
+find -- / -delete
+find / -writable -delete
+python3 -W ignore -c 'import os; os.system("rm -rf /")'
+python3 -X dev -c 'import os; os.system("rm -rf /")'
 """,
         r"""
 cd /dev && cd /tmp && cat img > sda

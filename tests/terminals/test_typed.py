@@ -145,7 +145,7 @@ def test_unfinished_line_is_readable_once_it_is_passed_on(
         (b"one\x1bOC\x1b[Dtwo", ["ontwoe", "onetwo", "one", "two"]),
         (b"one\x1bdtwo", ["onetwo", "one", "two"]),
         (b"\x1b[200~ls\x1b[201~", ["ls"]),
-        (b"a\tb", ["a\tb"]),
+        (b"a\tb", ["a\tb", "ab"]),
         (b"\xff", ["\ufffd"]),
         (b"\x1b[200~one\rtwo\x1b[201~\x01x", ["xone\ntwo", "one\ntwox", "one\ntwo", "x"]),
         (b"\x7f" * 5_000 + b"a", ["a"]),

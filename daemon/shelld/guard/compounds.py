@@ -70,6 +70,8 @@ class Compounds(Programs):
                     values.append(UNKNOWN)
         values = values if has_list else list(self.positional)
         output = ""
+        if len(values) > _MAX_ROUNDS:
+            self.unresolved("a loop in it is too long to be followed")
         # Follow the body even if the list appears to be empty.
         for value in values[:_MAX_ROUNDS] or [UNKNOWN]:
             self.assign(name, value)

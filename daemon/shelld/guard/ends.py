@@ -20,6 +20,7 @@ _NO_UNIT: Final = re.compile(r"[^()\\'\"`$<>]+")
 _NO_METACHARACTER: Final = re.compile(r"[^ \t\n;&|()<>\\'\"`$]+")
 _SEPARATOR: Final = re.compile(r";;&|;[;&]|[;&|]")
 _REDIRECT: Final = re.compile(r"<<<|<<-?|>>|<>|[<>]&|>\||[<>]")
+_DESCRIPTOR: Final = re.compile(r"\{[A-Za-z_]\w*\}")
 _BLANKS: Final = re.compile(r"[ \t]*")
 _QUOTE: Final = re.compile(r"['\"\\]")
 
@@ -368,6 +369,10 @@ class _Walk:
         start = self._at
         self._at = max(self._ends.of_word(start), start + 1)
         word = self._text[start : self._at]
+        if self._text.startswith(("<", ">"), self._at) and _DESCRIPTOR.fullmatch(word):
+            # ``{fd}>file``: bash puts a new descriptor into the variable.
+            self.edits.append((start, self._at, ""))
+            return
         if self._loops:
             self._loops = False
             if word == "do":

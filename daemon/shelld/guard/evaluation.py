@@ -98,7 +98,8 @@ class Evaluation(Redirections):
             path = normalized(expand_text(target, self), self.cwd)
             self.report(overwrites(path, Place(self.cwd, None)))
         if words[:1] == ["for"] and words[2:3] == ["in"]:
-            self.assign(words[1], "".join(self.expanded(words[3:4])))
+            # The loop cannot be parsed, so it cannot be followed round by round.
+            self.assign(words[1], " ".join(self.expanded(words[3:])))
             return
         while words and _ASSIGNMENT.match(words[0]):
             self.assign(*self.assigned(words.pop(0)))

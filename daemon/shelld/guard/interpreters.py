@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
+from itertools import islice
 from typing import Final, NamedTuple
 
 from shelld.guard.markers import plain
@@ -17,6 +18,13 @@ from shelld.guard.vocabulary import LANGUAGES, VERSION
 # How many characters of code to search, and how many calls to follow.
 _MAX_CODE: Final = 16 * 1024
 _MAX_CALLS: Final = 32
+
+
+# How many calls are looked at, how many characters of the arguments of each, and how many names in
+# them. Code beyond these limits counts as harmless, as does code that cannot be followed.
+_MAX_LOOKS: Final = 64
+_MAX_ARGUMENTS: Final = 4 * 1024
+_MAX_NAMES: Final = 16
 
 
 class Commands(NamedTuple):
@@ -54,6 +62,8 @@ def code_of(
                 del rest[:1]
             elif argument[1] in letters:
                 codes.append(argument[2:])
+            elif argument in ("-W", "-X") and language == "python":
+                del rest[:1]
             elif argument == "-m" and language == "python":
                 return ""
         elif language == "deno" and argument == "eval":
@@ -152,13 +162,15 @@ def _given(code: str, calls: str) -> Iterator[list[str]]:
     """Yield the known string arguments of each call, if there are any. `calls` is a pattern."""
     # Match literals first: text in quotes is not a call.
     pattern = _compiled(rf"{_LITERAL}|({calls})(?!\s*[:=])")
-    for match in pattern.finditer(code):
-        if match[1] is None:
-            continue
-        arguments = code[match.end() : _end_of_arguments(code, match.end())]
+    found = (match for match in pattern.finditer(code) if match[1] is not None)
+    # Calls can be nested, and looking at the arguments of each takes time.
+    for match in islice(found, _MAX_LOOKS):
+        end = _end_of_arguments(code, match.end())
+        arguments = code[match.end() : min(end, match.end() + _MAX_ARGUMENTS)]
         values = _values_in(arguments)
         if not values:
-            for name in _compiled(r"[A-Za-z_]\w*").findall(arguments):
+            names = dict.fromkeys(_compiled(r"[A-Za-z_]\w*").findall(arguments))
+            for name in islice(names, _MAX_NAMES):
                 assigned = _compiled(rf"\b{name}\s*=(?!=)\s*(.*)").search(code)
                 if assigned is not None:
                     end = _end_of_arguments(assigned[1], 0)

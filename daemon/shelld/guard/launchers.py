@@ -51,6 +51,11 @@ _WIDE_TESTS: Final = {
     "-prune": 0,
     "-delete": 0,
     "-quit": 0,
+    "-readable": 0,
+    "-writable": 0,
+    "-xtype": 1,
+    "-regextype": 1,
+    "-printf": 1,
     ",": 0,
 }
 
@@ -109,8 +114,8 @@ def _xargs(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
         items = [item for item in stdin.split(separator) if item]
     else:
         # `_find` always returns lines, even for ``-print0``.
-        items = stdin.splitlines() if replaced else stdin.split()
-    items = items[:_MAX_ITEMS]
+        items = [_unquoted(each) for each in (_LINE if replaced else _ITEM).findall(stdin)]
+    items = _followed(shell, items)
     child = shell.copy()
     # `_find` returns one `UNKNOWN` for all files that it finds below the start directories.
     child.is_for_each = UNKNOWN in items
@@ -118,6 +123,29 @@ def _xargs(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
         commands = [[word.replace(replaced, item) for word in command] for item in items]
         return "".join([child.copy().execute(each, "") for each in commands])
     return child.execute([*command, *items], "")
+
+
+# xargs(1) takes quotes and backslashes for itself.
+_QUOTED: Final = r"""\\.|'[^'\n]*+'|"[^"\n]*+\""""
+_ITEM: Final = re.compile(rf"(?>(?:{_QUOTED}|[^\s\\])+)", re.DOTALL)
+_LINE: Final = re.compile(rf"(?>(?:{_QUOTED}|[^\n\\])+)", re.DOTALL)
+
+
+def _unquoted(item: str) -> str:
+    if not re.search(r"""['"\\]""", item):
+        return item
+    return "".join(
+        each[1:] if each.startswith("\\") else each[1:-1] if each[0] in "'\"" else each
+        for each in re.findall(rf"{_QUOTED}|.", item, re.DOTALL)
+        if each not in ("'", '"')
+    )
+
+
+def _followed(shell: Shell, items: list[str]) -> list[str]:
+    """Return the items to follow. If there are more, the command is unresolved."""
+    if len(items) > _MAX_ITEMS:
+        shell.unresolved("it has too many items to be followed")
+    return items[:_MAX_ITEMS]
 
 
 def _parallel(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
@@ -156,7 +184,7 @@ def _parallel(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
         index = rest.index(":::")
         rest, items = rest[:index], [each for each in rest[index + 1 :] if each != ":::"]
     template = " ".join(rest)
-    for item in items[:_MAX_ITEMS]:
+    for item in _followed(shell, items):
         word = item if UNKNOWN in item else shlex.quote(plain(item))
         script = template.replace("{}", word) if "{}" in template else f"{template} {word}"
         shell.copy().run_script(script if template else item, "")
@@ -166,8 +194,9 @@ def _parallel(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
 def _find(shell: Shell, arguments: Sequence[str], _stdin: str) -> str:
     starts: list[str] = []
     rest = list(arguments)
-    while rest and rest[0] in ("-H", "-L", "-P"):
-        rest.pop(0)
+    while rest and (rest[0] in ("-H", "-L", "-P", "-D", "--") or rest[0].startswith("-O")):
+        if rest.pop(0) == "-D":
+            del rest[:1]
     while rest and not rest[0].startswith("-") and rest[0] not in ("(", "!", ")"):
         starts.append(rest.pop(0))
     starts = starts or ["."]

@@ -291,11 +291,10 @@ def redirection(node: Node) -> tuple[str, str | None]:
     return operator, word
 
 
-def may_be_of_stdout(node: Node) -> bool:
-    """Whether an output redirection may redirect stdout, or what is sent there with ``>&N``."""
+def is_of_stdout(node: Node) -> bool:
+    """Whether an output redirection redirects stdout, perhaps among other descriptors."""
     descriptor = node.children[0]
-    is_other = descriptor.type == "file_descriptor" and text_of(descriptor) != "1"
-    return not is_other or b">&" in node.parent.text
+    return descriptor.type != "file_descriptor" or text_of(descriptor) == "1"
 
 
 def is_herestring(node: Node) -> bool:

@@ -51,7 +51,13 @@ class Redirections(Compounds):
     def _redirect(self, redirects: Sequence[Node], stdin: str) -> tuple[str, str | None]:
         """Return stdin, and the file to which the output goes (None: stdout)."""
         target: str | None = None
+        statement = redirects[0].parent if redirects else None
+        # ``>&N`` may send stdout to where another descriptor goes.
+        has_copies = statement is not None and b">&" in statement.text
         for node in redirects:
+            if not self.budget.take():
+                self.unresolved("it is too much to be followed")
+                break
             if node.type == "herestring_redirect":
                 stdin = expand_text(parse.text_of(node.named_children[-1]), self) + "\n"
             elif node.type == "heredoc_redirect":
@@ -71,8 +77,8 @@ class Redirections(Compounds):
                         # Overwriting every file below a directory is like removing the directory.
                         place = Place(self.cwd, self.home)
                         self.report(rules.check("rm", ["-r", "--", path], place))
-                    if parse.may_be_of_stdout(node):
-                        self._truncate(node, operator, path)
+                    if has_copies or parse.is_of_stdout(node):
+                        self._truncate(statement, operator, path)
                         target = path
         return stdin, target
 
@@ -94,19 +100,20 @@ class Redirections(Compounds):
         self.files[target] = self.files.get(target, "") + output
         return ""
 
-    def _truncate(self, node: Node, operator: str, path: str) -> None:
+    def _truncate(self, statement: Node, operator: str, path: str) -> None:
         """Forget the content of a file that is certainly truncated."""
         is_here = self.scripts == 1 and not self.budget.active
-        statement = node.parent
-        if statement.named_children[0].type in _WITH_MEMBERS:
+        if path not in self.files or not is_here or operator not in (">", ">|", "&>"):
             return
-        if operator in (">", ">|", "&>") and is_here and parse.is_always_reached(statement):
+        has_members = statement.named_children[0].type in _WITH_MEMBERS
+        if not has_members and parse.is_always_reached(statement):
             self.files.pop(path, None)
 
     def _redirected(self, node: Node, stdin: str) -> str:
         """Follow a statement with redirections."""
-        redirects = [each for each in node.named_children if each.type.endswith("_redirect")]
-        bodies = [each for each in node.named_children if each not in redirects]
+        members = node.named_children
+        redirects = [each for each in members if each.type.endswith("_redirect")]
+        bodies = [each for each in members if not each.type.endswith("_redirect")]
         inner, tails, words = parse.heredoc_tails(redirects)
         words += [word for each in redirects for word in parse.words_behind(each)]
         if bodies and redirects:
@@ -154,7 +161,8 @@ class Redirections(Compounds):
     def _run_body(self, node: Node, body: Node | None, stdin: str, words: Sequence[str]) -> str:
         """Run the body of a redirected statement. `words` are those behind its redirections."""
         if body is None:
-            return ""
+            # The words of ``<a >b rm x`` are behind a redirection.
+            return self._execute_words(words, stdin, parse.text_of(node)) if words else ""
         if body.type != "command":
             return self._run(body, stdin)
         if words and parse.text_of(body).isdecimal():

@@ -161,7 +161,7 @@ def joined_lines(text: str) -> str:
 
 
 _UNKNOWN_SYNTAX: Final = re.compile(
-    r"coproc|\btime\b|![ \t]|[!@+?*]\(|\)#|\b(?:for|select)[ \t]++\w++[ \t]++do\b"
+    r"coproc|\btime\b|![ \t]|[!@+?*]\(|\{\w++\}[<>]|\)#|\b(?:for|select)[ \t]++\w++[ \t]++do\b"
     r"|<<-?[ \t]*+[^\s;&|<>()]++[;&]"
 )
 _CONTINUED: Final = re.compile(r"\\.|['\"#]", re.S)

@@ -208,6 +208,9 @@ def readings(line: bytes) -> Iterator[str]:
     # Usual lines must cost little.
     if len(pieces) == 1 and "\ufffd" not in shown and len(line) <= MAX_LINE_BYTES:
         yield shown
+        if "\t" in shown and (without := shown.replace("\t", "")):
+            # Readline completes a word at a tab, and may find nothing to add.
+            yield without
         return
     followed, between = list[str | None](), list[str]()
     variants = [pieces, *_with_fewer_quotes(shown), *_with_ends_of_keys(shown)]
@@ -224,6 +227,7 @@ def readings(line: bytes) -> Iterator[str]:
     if _TOGGLES_COMMENT in pieces:
         texts += [text.lstrip("# ") for text in texts]
     texts += _edited_by_kernel(line)
+    texts += [text.replace("\t", "") for text in texts if "\t" in text]
     first, *others = dict.fromkeys(texts)
     yield first
     yield from (text for text in others if text.strip())
