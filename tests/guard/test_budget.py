@@ -298,3 +298,19 @@ def test_escapes_in_substitution_of_sed_are_followed(command: str) -> None:
     assert judge(command, HERE).verdict == "block"
     harmless = command.replace("rm -rf", "ls -la").replace("r/ -rf a", "m/ -rf b")
     assert judge(harmless, HERE).verdict == "allow"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "true && : " + ">x " * 15_000,
+        ": " + "{a}>x " * 9_000,
+        "python3 -c '" + "os.system(" * 1_500 + "'",
+        "echo " + "@(" * 5_000 + ")" * 5_000,
+    ],
+    ids=["redirections", "descriptors", "nested calls", "extended globs"],
+)
+def test_long_repetition_is_bounded(command: str) -> None:
+    began = time.thread_time()
+    judge(command, HERE)
+    assert time.thread_time() - began < 2
