@@ -22,6 +22,8 @@ from oracles import Cgroup, Heartbeat, Witness
 from shapes import SHAPES, Shape, command_of
 from support import RawDaemon, children, is_alive, parent_of, spares_of, wait_for
 
+pytestmark = pytest.mark.slow
+
 
 class Scene(NamedTuple):
     daemon: RawDaemon

@@ -11,6 +11,8 @@ import pytest
 
 from support import RawDaemon, raw_daemon
 
+pytestmark = pytest.mark.slow
+
 Env = dict[str, str | None]
 PATH = os.environ["PATH"]
 

@@ -13,6 +13,8 @@ import pytest
 
 from support import DEADLINE_S, Json, altered_daemon, descendants, wait_for
 
+pytestmark = pytest.mark.slow
+
 CHECKS = [
     *("system", "open files", "processes", "spool", "guard", "ports"),
     *("bash", "sessions", "spare shells", "prompts", "containment", "cgroup", "limits"),

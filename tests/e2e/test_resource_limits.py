@@ -30,6 +30,8 @@ from support import (
     wait_for,
 )
 
+pytestmark = pytest.mark.slow
+
 MIB = 1024 * 1024
 PYTHON = f"{sys.executable} -S -c"
 # Takes 300 MiB, and keeps them for a while.
