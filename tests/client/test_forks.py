@@ -19,6 +19,8 @@ import pytest
 from both_clients import peer, spawn_of
 from shelld_client import AsyncClient, Client, DaemonExited, SpawnFailed
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def forks_with_threads() -> Iterator[None]:

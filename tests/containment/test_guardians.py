@@ -25,6 +25,8 @@ from support import (
     wait_for,
 )
 
+pytestmark = pytest.mark.slow
+
 # This daemon waits a shorter time for the keeper to fork a runner.
 HASTY_DAEMON = altered_daemon({"shelld.shells.life.START_TIMEOUT_S": 5})
 

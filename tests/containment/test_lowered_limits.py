@@ -13,6 +13,8 @@ import pytest
 
 from support import Gate, RawDaemon, children, is_alive, raw_daemon, running_below, wait_for
 
+pytestmark = pytest.mark.slow
+
 MECHANISMS = pytest.mark.parametrize("mechanism", ["cgroup", "subreaper", "process-group"])
 
 

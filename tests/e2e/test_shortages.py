@@ -14,6 +14,8 @@ import pytest
 
 from support import children, raw_daemon, wait_for
 
+pytestmark = pytest.mark.slow
+
 # This is less than the stack of one more thread needs.
 SPARE_ADDRESS_SPACE = 4 << 20
 # The guard judges this command in a thread, as it is long and not plain.
