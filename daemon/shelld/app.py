@@ -86,8 +86,9 @@ def run(
     """
     try:
         _try_descriptors()
-        start = with_room_for_frames(_start)
-        exit_code: int = start(options, streams, pool, audit, policy)
+        with_loop = {"loop_factory": EventLoop}
+        start = with_room_for_frames(partial(anyio.run, backend_options=with_loop))
+        exit_code: int = start(_run, options, streams, pool, audit, policy)
         _ignore_signals()
     except OSError as error:
         # Only the start of the event loop raises a bare OSError. Tasks raise exception groups, or
@@ -110,17 +111,6 @@ def run(
         logger.info("the daemon ends although threads of it are busy")
         _end_process(pool, exit_code)
     return exit_code
-
-
-def _start(
-    options: Options,
-    streams: tuple[int, int],
-    pool: RunnerPool,
-    audit: AuditLog | None,
-    policy: Policy,
-) -> int:
-    with_loop = {"loop_factory": EventLoop}
-    return anyio.run(_run, options, streams, pool, audit, policy, backend_options=with_loop)
 
 
 def _try_descriptors() -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from shelld.inspection.kernel import process, waits_for_child
 from shelld.inspection.member import Member
 
 # How many processes that wait for each other are followed.
-_MAX_DEPTH = 64
+_MAX_DEPTH: Final = 64
 
 
 def is_stopped(top: int, group: int | None, members: Sequence[Member]) -> bool:
@@ -21,12 +22,12 @@ def is_stopped(top: int, group: int | None, members: Sequence[Member]) -> bool:
     with contextlib.suppress(OSError, ValueError):
         if process(top).is_stopped:
             return True
-    living = [each for each in members if each.process and each.process.state not in "ZX"]
+    found: list[Member] = []
     children: dict[int, list[Member]] = {}
-    for each in living:
-        if each.process is not None:
+    for each in members:
+        if each.process is not None and not each.process.is_dead:
             children.setdefault(each.process.parent, []).append(each)
-    found = [each for each in living if each.process and each.process.group == group]
+            found += [each] if each.process.group == group else []
     return any(_has_stopped(each, children) for each in found) and all(
         _has_stopped(each, children) or (each.pid in children and waits_for_child(each.pid))
         for each in found
