@@ -25,6 +25,7 @@ from shelld.keeper.channel import EMPTY, EXITED, LOST, READY, STARTED, Channel
 from shelld.keeper.pool import SPARE, RunnerPool
 from shelld.shells import orphans, runtime, supervisor
 from shelld.shells.course import Event
+from shelld.shells.deadlines import Deadlines
 from shelld.shells.launch import StartRequest, TimeoutPolicy
 from shelld.shells.life import Life
 from shelld.shells.lifecycle import ShellEvent, ShellStatus
@@ -429,6 +430,28 @@ async def test_unread_exit_message_prevents_timeout(monkeypatch: pytest.MonkeyPa
             assert not shell.released
             # The message has been read here, so the waiting task sees none. Wake that task.
             life.links.wake_at(0)
+            await shell.wait_until(lambda: shell.is_empty)
+        assert shell.status is ShellStatus.COMPLETED
+
+
+@pytest.mark.parametrize(
+    ("name", "seconds"), [(Event.START_DUE, 15), (Event.KILL_DUE, 1.5), (Event.KEEPER_DUE, 1.5)]
+)
+async def test_others_get_their_whole_time_again_after_a_suspension(
+    monkeypatch: pytest.MonkeyPatch, name: Event, seconds: float
+) -> None:
+    async with Manager(ManagerOptions(spare_shells=0)) as manager:
+        with next_runner(monkeypatch) as runner, anyio.fail_after(20):
+            shell = await manager.start(StartRequest("true", in_foreground=True))
+            life = shell.owner
+            assert isinstance(life, Life)
+            life.deadlines = Deadlines(lambda: 1_000)
+            # This deadline passed two seconds ago.
+            life.deadlines.set(name, -2)
+            vars(Supervisor)["_meet_deadlines"](Supervisor(life, manager.runtime.pool))
+            assert life.deadlines.next - 1_000 >= seconds
+            runner.send((STARTED, os.getpid(), ()))
+            runner.send((EXITED, 0, 0, 0, 0, False, [], True))
             await shell.wait_until(lambda: shell.is_empty)
         assert shell.status is ShellStatus.COMPLETED
 

@@ -7,6 +7,7 @@ this task ends only this shell, as "lost".
 from __future__ import annotations
 
 import signal
+from collections.abc import Mapping
 from typing import Final
 
 import anyio
@@ -15,7 +16,7 @@ from shelld.keeper.channel import EMPTY, EXITED, FAILED, Message
 from shelld.keeper.pool import RunnerPool
 from shelld.process import faults
 from shelld.shells.course import Event
-from shelld.shells.deadlines import KILL_TIMEOUT_S, LAST_KILL_S
+from shelld.shells.deadlines import KILL_TIMEOUT_S, LAST_KILL_S, START_TIMEOUT_S
 from shelld.shells.life import Life
 from shelld.shells.links import SHORTAGE_PAUSE_S
 from shelld.shells.moments import Moment
@@ -24,8 +25,13 @@ from shelld.shells.orphans import kill_orphans
 # If the daemon notices a deadline later than this, the daemon itself was suspended.
 PAUSE_S: Final = 1.0
 
-# The deadlines that other processes must meet.
-_OF_OTHERS: Final = frozenset({Event.START_DUE, Event.KILL_DUE, Event.KEEPER_DUE})
+# The deadlines that other processes must meet, and the time (s) that they get after a suspension.
+# They may have been suspended, too, and a busy machine may resume them late.
+_OF_OTHERS: Final[Mapping[Event, float]] = {
+    Event.START_DUE: START_TIMEOUT_S,
+    Event.KILL_DUE: KILL_TIMEOUT_S,
+    Event.KEEPER_DUE: KILL_TIMEOUT_S,
+}
 
 _EMPTY: Final = frozenset({EMPTY, FAILED})
 
@@ -120,8 +126,7 @@ class Supervisor:
         while (passed := deadlines.passed()) is not None:
             name, late_by = passed
             if late_by > PAUSE_S and name in _OF_OTHERS:
-                # The other process may have been suspended, too. Give it more time.
-                deadlines.set(name, PAUSE_S)
+                deadlines.set(name, _OF_OTHERS[name])
                 continue
             # Output or a message that arrived in time may be unread, and may postpone the deadline.
             self._read()
