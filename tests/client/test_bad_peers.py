@@ -15,6 +15,8 @@ from both_clients import Shell, Spawn, peer
 from shelld_client import AnswerTooLarge, Client, DaemonExited, ProtocolError, ShellError
 from support import Gate, is_alive
 
+pytestmark = pytest.mark.slow
+
 PONG = '{"jsonrpc":"2.0","id":2,"result":{}}'
 
 

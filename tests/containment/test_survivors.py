@@ -19,6 +19,8 @@ import pytest
 from oracles import Cgroup, Freezer
 from support import RawDaemon, children, descendants, is_alive, raw_daemon, wait_for
 
+pytestmark = pytest.mark.slow
+
 
 def start_two_sleeps(daemon: RawDaemon, **params: Any) -> tuple[str, int]:
     """Return the id of the shell and the pid of one of the sleeps."""

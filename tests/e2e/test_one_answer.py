@@ -16,6 +16,8 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 from soak import run
 from support import RawDaemon
 
+pytestmark = pytest.mark.slow
+
 SHORT = ["true", "exit 3", "nope", "cd /tmp", "echo x; (sleep 0.05 &)", "kill -9 $$", "seq 5000"]
 LONG = ["sleep 300", "setsid sleep 300 & sleep 300", "trap '' TERM; sleep 300", "yes"]
 SESSIONS = ["main", "a", "b"]
