@@ -58,6 +58,8 @@ STOP_KILL_PER_SHELL_S: Final = 0.003
 # stop must take less than 2 s, because MCP hosts send SIGKILL after that time.
 FLUSH_S: Final = 0.3
 STOP_S: Final = 1.6
+# How much later than planned a busy machine may end the stages of the stop.
+LATENESS_S: Final = 1.0
 # Time for threads to end after the event loop has ended. Some, such as a search by RE2, cannot be
 # stopped.
 THREADS_S: Final = 0.3
@@ -185,14 +187,19 @@ async def _run(
             daemon.draining = True
             logger.info("stopping: %d shells are running", len(manager.list_running()))
             stop_at = anyio.current_time() + STOP_S
+            loop = asyncio.get_running_loop()
+            # A shortage of memory can swallow a cancellation. Then no stage of the stop would end.
+            last_resort = loop.call_at(
+                anyio.current_time() + _longest_stop_s(manager),
+                lambda: _end_although_tasks_run(manager, pool, _exit_code(server, output)),
+            )
             await _stop(server, daemon, output, second_signal, stop_at)
+            last_resort.cancel()
             output.close()
             exit_code = _exit_code(server, output)
             # asyncio waits for all tasks, and a task may ignore its cancellation. So end the
             # process at this time at the latest.
-            asyncio.get_running_loop().call_at(
-                _flush_until(stop_at), _end_although_tasks_run, manager, pool, exit_code
-            )
+            loop.call_at(_flush_until(stop_at), _end_although_tasks_run, manager, pool, exit_code)
             watchers.cancel_scope.cancel()
         requests.cancel_scope.cancel()
     return exit_code
@@ -218,6 +225,14 @@ def _flush_until(stop_at: float) -> float:
     return max(stop_at, anyio.current_time() + FLUSH_S)
 
 
+def _kill_s(manager: Manager) -> float:
+    return STOP_KILL_S + len(manager.list_running()) * STOP_KILL_PER_SHELL_S
+
+
+def _longest_stop_s(manager: Manager) -> float:
+    return max(STOP_S, DRAIN_S + _kill_s(manager) + FLUSH_S) + LATENESS_S
+
+
 async def _stop(
     server: Server, daemon: Daemon, output: Output, second_signal: anyio.Event, stop_at: float
 ) -> None:
@@ -236,8 +251,7 @@ async def _stop(
         server.refuse_in_flight()
 
     async def kill_all() -> None:
-        running = len(manager.list_running())
-        with anyio.move_on_after(STOP_KILL_S + running * STOP_KILL_PER_SHELL_S):
+        with anyio.move_on_after(_kill_s(manager)):
             await manager.kill_all(0 if second_signal.is_set() else STOP_GRACE_MS)
 
     async def flush() -> None:

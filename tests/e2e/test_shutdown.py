@@ -57,6 +57,39 @@ def test_stop_stages_fit_promised_time() -> None:
         assert app.DRAIN_S + kill_s + app.FLUSH_S < promised_s
 
 
+# In this daemon, asyncio can never describe a callback or a task, as if memory were short only
+# then. One callback fails.
+_SHORT_OF_MEMORY = """
+import asyncio, sys
+from asyncio import format_helpers
+from shelld import app
+from shelld.__main__ import main
+
+def fail(*arguments):
+    raise MemoryError
+
+def with_failure(watch):
+    async def watched(*arguments):
+        asyncio.get_running_loop().call_soon(fail)
+        await watch(*arguments)
+    return watched
+
+format_helpers._format_callback_source = fail
+app._watch_output = with_failure(app._watch_output)
+sys.exit(main())
+"""
+
+
+def test_shortage_in_the_event_loop_ends_neither_the_daemon_nor_its_stop() -> None:
+    with raw_daemon(command=[sys.executable, "-W", "error", "-c", _SHORT_OF_MEMORY]) as daemon:
+        assert daemon.bash("echo here")["stdout"] == "here\n"
+        daemon.background("sleep 300")
+        family = descendants(daemon.pid)
+        daemon.end_input()
+        assert daemon.wait() == 0
+        assert_all_gone(family)
+
+
 def test_end_of_input_ends_everything_before_the_daemon() -> None:
     with raw_daemon(command=PATIENT_DAEMON) as daemon:
         family = start_stubborn_family(daemon)

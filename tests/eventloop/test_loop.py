@@ -43,13 +43,6 @@ def test_shortage_while_a_failure_is_reported_ends_no_loop(
     assert seen == [0, 1, 2]
 
 
-def test_asyncio_loop_ends_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("asyncio.format_helpers._format_callback_source", fail)
-    loop = asyncio.SelectorEventLoop()
-    with pytest.raises(MemoryError):
-        run(lambda: loop.call_soon(fail), loop=loop)
-
-
 def test_other_failures_leave_the_loop() -> None:
     loop = EventLoop()
 
