@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -65,6 +66,9 @@ def test_packages_import_only_the_protocol() -> None:
     ours = {"shelld", "shelld_client", "shelld_protocol"}
     for path in SOURCES:
         allowed = {package_of(path), "shelld_protocol"}
+        if path.parent.name == "cli":
+            # These programs are clients of a daemon of their own.
+            allowed.add("shelld_client")
         found = {name.partition(".")[0] for name in imports(path)} & ours
         assert found <= allowed, path
 
@@ -101,6 +105,17 @@ def test_the_keeper_needs_nothing_but_the_standard_library(path: Path) -> None:
     for name in imports(path):
         package = name.partition(".")[0]
         assert package in sys.stdlib_module_names or name.startswith("shelld.keeper")
+
+
+def test_the_daemon_never_loads_the_client() -> None:
+    # Nor what only the subcommands need: its start would take longer.
+    code = "import sys, shelld.app, shelld.__main__; print(*sys.modules)"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(ended.stdout.split())
+    assert {name for name in loaded if name.startswith(("shelld_client", "shelld.cli."))} == {
+        *("shelld.cli.parser", "shelld.cli.show")
+    }
+    assert "argparse" not in loaded
 
 
 def test_one_file_imports_jsonrpcserver() -> None:

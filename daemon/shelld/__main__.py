@@ -1,7 +1,6 @@
 """``shelld`` and ``python -m shelld``.
 
-``shelld explain COMMAND ...``, ``shelld doctor`` and ``shelld mcp-config HOST`` are separate
-programs: see `explain`, `doctor` and `mcp_config`.
+The subcommands, such as ``shelld run``, are separate programs: see `shelld.cli`.
 
 Exit codes:
 
@@ -71,6 +70,10 @@ def _run() -> int:
             from shelld.cli.explain import explain  # noqa: PLC0415
 
             return explain(arguments)
+        case ["run", *arguments]:
+            from shelld.cli.run import run  # noqa: PLC0415
+
+            return run(arguments)
         case ["doctor", *arguments]:
             from shelld.cli.doctor import doctor  # noqa: PLC0415
 

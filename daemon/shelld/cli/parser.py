@@ -27,6 +27,7 @@ SUBCOMMANDS: Final = {
     "doctor": ("[--json] [-- OPTION ...]", "check what works on this machine"),
     "explain": ("[--guard-rules FILE] COMMAND ...", "show the guard's verdict on a command"),
     "mcp-config": ("[HOST] [-- OPTION ...]", "print the configuration of an MCP host"),
+    "run": ("[-q] [-t] [--timeout S] [OPTION ...] -- COMMAND ...", "run one command"),
 }
 
 _LIMITS: Final = {

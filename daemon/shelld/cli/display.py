@@ -1,0 +1,169 @@
+"""Shows a command's output, and what we say about it.
+
+Owns descriptors 1 and 2, and the place of the cursor if they are terminals. Output is written byte
+for byte. Progress appears only on a terminal, only at the beginning of a line, and is erased before
+anything else is written. Any thread may write.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Final, Literal
+
+StreamName = Literal["stdout", "stderr"]
+
+# How long a command must be silent until its progress is shown, and how often that is renewed.
+_SILENT_S: Final = 10.0
+_RENEWAL_MS: Final = 1_000
+# The longest wait that the daemon accepts.
+_LONGEST_WAIT_MS: Final = 600_000
+
+_DESCRIPTORS: Final[Mapping[StreamName, int]] = {"stdout": 1, "stderr": 2}
+_ERASE: Final = b"\r\x1b[K"
+_COLOURS: Final = {"plain": "2", "good": "32", "bad": "31"}
+Tone = Literal["plain", "good", "bad"]
+
+
+class OutputLost(Exception):
+    """Output cannot be written. `is_unread`: nobody reads it any more."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(f"cannot write to the output: {error.strerror}")
+        self.is_unread = error.errno == errno.EPIPE
+
+
+class Display:
+    """`clock` returns seconds."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._terminals = frozenset(fd for fd in (1, 2) if os.isatty(fd))
+        can_move = 2 in self._terminals and os.environ.get("TERM", "dumb") != "dumb"
+        self._has_progress = can_move
+        self._has_colours = can_move and not os.environ.get("NO_COLOR")
+        self._begun_at = self._written_at = clock()
+        self._is_mid_line = False
+        self._is_progress_shown = False
+
+    def begin(self) -> None:
+        """Count the time from now on: the command has started."""
+        self._begun_at = self._written_at = self._clock()
+
+    @property
+    def is_one_stream(self) -> bool:
+        """Whether stdout and stderr are the same file, so that the order of their output shows."""
+        return _is_open(1) and _is_open(2) and os.path.samestat(os.fstat(1), os.fstat(2))
+
+    @property
+    def patience_ms(self) -> int:
+        """How long to wait for output before `tick` is due."""
+        return _RENEWAL_MS if self._has_progress else _LONGEST_WAIT_MS
+
+    def write(self, stream: StreamName, data: bytes) -> None:
+        """Write output of the command. Raises `OutputLost`."""
+        with self._lock:
+            self._erase_progress()
+            self._written_at = self._clock()
+            fd = _DESCRIPTORS[stream]
+            try:
+                _write_all(fd, data)
+            except OSError as error:
+                # Without stderr, a program loses its messages and goes on.
+                if stream == "stdout":
+                    raise OutputLost(error) from None
+            if fd in self._terminals:
+                self._is_mid_line = not data.endswith(b"\n")
+
+    def tick(self) -> None:
+        """Show or renew the progress of a silent command."""
+        with self._lock:
+            now = self._clock()
+            if not self._has_progress or self._is_mid_line or now < self._written_at + _SILENT_S:
+                return
+            silent, running = (
+                duration(int(now - since)) for since in (self._written_at, self._begun_at)
+            )
+            self._erase_progress()
+            self._note(
+                self._painted(f"shelld: running for {running}, silent for {silent}", "plain")
+            )
+            self._is_progress_shown = True
+
+    def say(self, text: str, tone: Tone = "plain", *, end: str = "\n") -> None:
+        """Write a line of our own to stderr, if that is possible."""
+        with self._lock:
+            self._erase_progress()
+            begin = end if self._is_mid_line and 2 in self._terminals else ""
+            self._is_mid_line = False
+            self._note(f"{begin}{self._painted(text, tone)}{end}")
+
+    def clear(self) -> None:
+        """Erase the progress."""
+        with self._lock:
+            self._erase_progress()
+
+    def _painted(self, text: str, tone: Tone) -> str:
+        return f"\x1b[{_COLOURS[tone]}m{text}\x1b[0m" if self._has_colours else text
+
+    def _erase_progress(self) -> None:
+        if self._is_progress_shown:
+            self._is_progress_shown = False
+            self._note(_ERASE.decode())
+
+    @staticmethod
+    def _note(text: str) -> None:
+        try:
+            _write_all(2, text.encode("utf-8", "backslashreplace"))
+        except OSError:
+            # There is nowhere else to say it.
+            return
+
+
+def duration(seconds: float) -> str:
+    """Return a time for people: ``0.25 s``, ``12.3 s``, ``2 min 5 s``, ``1 h 2 min``."""
+    if isinstance(seconds, int) and seconds < 60:
+        return f"{seconds} s"
+    if seconds < 59.95:
+        return f"{seconds:.{2 if seconds < 9.995 else 1}f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"
+
+
+def size(count: int) -> str:
+    """Return a number of bytes for people: ``12 B``, ``3.4 MiB``."""
+    if count < 1024:
+        return f"{count} B"
+    value = float(count)
+    for unit in ("KiB", "MiB", "GiB"):
+        value /= 1024
+        if value < 1023.95 or unit == "GiB":
+            return f"{value:.1f} {unit}"
+    raise AssertionError("the last unit takes any size")
+
+
+def _is_open(fd: int) -> bool:
+    try:
+        os.fstat(fd)
+    except OSError:
+        return False
+    return True
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    """Write everything. The descriptor may be non-blocking, because others share it."""
+    view = memoryview(data)
+    while view:
+        try:
+            view = view[os.write(fd, view) :]
+        except BlockingIOError:
+            poll = select.poll()
+            poll.register(fd, select.POLLOUT)
+            poll.poll()

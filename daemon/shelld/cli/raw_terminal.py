@@ -1,0 +1,72 @@
+"""Our own terminal while a command has one: raw, so that every key reaches the command.
+
+Owns the settings of the terminal, and restores them. The command's terminal always has its size.
+"""
+
+from __future__ import annotations
+
+import os
+import termios
+import tty
+from contextlib import suppress
+from typing import Any, Final, Self
+
+from shelld_client import BashOptions, Client, ShellError
+
+# The largest terminal that the daemon makes.
+_MAX_SIDE: Final = 1_000
+
+
+class RawTerminal:
+    """Enter it for the time of the command. Needs a terminal as stdin and stdout."""
+
+    def __init__(self) -> None:
+        self._client: Client | None = None
+        self._bash_id = ""
+        self._settings: list[Any] | None = None
+
+    @staticmethod
+    def is_possible() -> bool:
+        return os.isatty(0) and os.isatty(1)
+
+    @property
+    def options(self) -> BashOptions:
+        """The options that give the command a terminal like ours."""
+        rows, cols = _size()
+        options = BashOptions(tty=True, rows=rows, cols=cols)
+        if "TERM" in os.environ:
+            options["env"] = {"TERM": os.environ["TERM"]}
+        return options
+
+    def attach(self, client: Client, bash_id: str) -> None:
+        """From now on, `resize` concerns this command."""
+        self._client, self._bash_id = client, bash_id
+
+    def resize(self) -> None:
+        """Give the command's terminal our size. Any thread may call this."""
+        # The command may have ended.
+        with suppress(ShellError):
+            if self._client is not None:
+                self._client.resize_shell(self._bash_id, *_size())
+
+    def __enter__(self) -> Self:
+        self._settings = termios.tcgetattr(0)
+        tty.setraw(0)
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.restore()
+
+    def restore(self) -> None:
+        """Restore the settings, if they have been changed."""
+        if self._settings is not None:
+            # The terminal may be gone.
+            with suppress(termios.error):
+                termios.tcsetattr(0, termios.TCSADRAIN, self._settings)
+            self._settings = None
+
+
+def _size() -> tuple[int, int]:
+    """Return rows and columns."""
+    cols, rows = os.get_terminal_size(1)
+    return min(max(rows, 1), _MAX_SIDE), min(max(cols, 1), _MAX_SIDE)

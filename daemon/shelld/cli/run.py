@@ -1,0 +1,253 @@
+"""``shelld run [OPTION ...] -- COMMAND``: run one command, and leave nothing behind.
+
+A client of a daemon of its own, which ends with the command. Output appears as it comes, byte for
+byte. Standard input is passed on. Ctrl-C, SIGTERM, SIGHUP and SIGQUIT end the command with all its
+processes. What the command has left running ends with it. A summary goes to stderr.
+
+Exit codes: that of the command, or 128 + the number of the signal that ended it. 124: it was ended
+at the time limit. 125: shelld has failed, or output was lost. 126: the guard has refused it. 2: bad
+arguments.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import shlex
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack, nullcontext
+from pathlib import Path
+from typing import Final
+
+from shelld.cli.display import Display, OutputLost, Tone, duration, size
+from shelld.cli.parser import parse_options
+from shelld.cli.raw_terminal import RawTerminal
+from shelld.cli.show import USAGE_ERROR
+from shelld.cli.stops import Stops
+from shelld.cli.typed import Typed
+from shelld_client import BashOptions, Client, CommandBlocked, ExitEvent, ShellError
+
+TIMED_OUT: Final = 124
+FAILED: Final = 125
+REFUSED: Final = 126
+
+# Options of the daemon that suit a single command. Output stays on disk until it is shown, and the
+# command may write faster than that. The user's options follow, and win.
+_OPTIONS: Final = ("--spare-shells=0", "--retain-bytes=4G", "--retain-total-bytes=4G")
+_READ_BYTES: Final = 4 * 2**20
+_MAX_TIMEOUT_S: Final = 10**9
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the command; return the exit code."""
+    # `main` has switched it off for the start of the daemon.
+    gc.enable()
+    parser = _parser()
+    arguments, words = _split(arguments, parser)
+    own, options = parser.parse_known_args(arguments)
+    # Find mistakes before the daemon starts.
+    parse_options(options)
+    command = words[0] if len(words) == 1 else shlex.join(words)
+    display = Display()
+    if sys.stdout is None:
+        display.say("shelld: cannot write to stdout: it is closed", "bad")
+        return FAILED
+    if own.tty and not RawTerminal.is_possible():
+        display.say("shelld: --tty needs a terminal as stdin and stdout", "bad")
+        return USAGE_ERROR
+    try:
+        with ExitStack() as stack:
+            return _Run(command, own, display, stack).run(options)
+    except CommandBlocked as error:
+        display.say(f"shelld: {error}", "bad")
+        return REFUSED
+    except ShellError as error:
+        display.say(f"shelld: {error}", "bad")
+        return FAILED
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="shelld run",
+        usage="%(prog)s [-h] [-q] [-t] [--cwd DIR] [--timeout S] [OPTION ...] -- COMMAND ...",
+        description="Run a command, show its output as it comes, and end with its exit code. No "
+        "process of the command outlives it.",
+        epilog="OPTION is any option of shelld. COMMAND is a command line as one argument, or a "
+        "program and its arguments. exit codes: that of the command, 128 + the signal that ended "
+        "it, 124 at the timeout, 125 if shelld failed, 126 if the guard refused the command",
+        allow_abbrev=False,
+    )
+    parser.add_argument("-q", "--quiet", action="store_true", help="print no summary")
+    parser.add_argument(
+        "-t", "--tty", action="store_true", help="give the command a terminal, and type into it"
+    )
+    parser.add_argument("--cwd", metavar="DIR", help="the directory of the command")
+    parser.add_argument(
+        "--timeout", type=_seconds, metavar="S", help="end the command after this time, in seconds"
+    )
+    return parser
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0 < value <= _MAX_TIMEOUT_S:
+        raise ValueError
+    return value
+
+
+_seconds.__name__ = "number of seconds"
+
+
+def _split(
+    arguments: Sequence[str], parser: argparse.ArgumentParser
+) -> tuple[Sequence[str], Sequence[str]]:
+    """Return the options, and the words of the command."""
+    if arguments and not arguments[0].startswith("-"):
+        return [], arguments
+    at = list(arguments).index("--") if "--" in arguments else len(arguments)
+    words = arguments[at + 1 :]
+    if not words and not {"-h", "--help"} & {*arguments[:at]}:
+        parser.error("the command is missing: put it behind --, as in: shelld run -q -- ls -l")
+    return arguments[:at], words
+
+
+class _Run:
+    """`stack` outlives the command: leaving it ends the daemon."""
+
+    def __init__(
+        self, command: str, own: argparse.Namespace, display: Display, stack: ExitStack
+    ) -> None:
+        self._command = command
+        self._own = own
+        self._display = display
+        self._stack = stack
+        self._terminal = RawTerminal() if own.tty else None
+        resize = None if self._terminal is None else self._terminal.resize
+        self._stops = Stops(own.timeout, resize)
+        self._refusal: ShellError | None = None
+        # Why output could not be written; and how many bytes were not kept until we took them.
+        self._unwritten: OutputLost | None = None
+        self._lost = 0
+
+    def run(self, options: Sequence[str]) -> int:
+        """Run the command; return the exit code. Raises `ShellError`."""
+        client = self._stack.enter_context(Client.spawn(args=[*_OPTIONS, *options]))
+        bash_id = client.bash(self._command, run_in_background=True, **self._options()).bash_id
+        self._stops.begin(client, bash_id)
+        self._display.begin()
+        end = self._stack.enter_context(client.events(bash_id=bash_id, events=["exit"]))
+        with self._terminal or nullcontext():
+            if self._terminal is not None:
+                self._terminal.attach(client, bash_id)
+            if sys.stdin is not None:
+                Typed(client, bash_id, self._refuse).start()
+            try:
+                self._follow(client, bash_id)
+            except OutputLost as error:
+                self._unwritten = error
+                client.kill_shell(bash_id)
+        self._display.clear()
+        exited = next(end)
+        assert isinstance(exited, ExitEvent)
+        if not self._own.quiet:
+            self._summarise(exited)
+        self._end_leftovers(client, exited)
+        return self._exit_code(exited)
+
+    def _options(self) -> BashOptions:
+        options = BashOptions(session=None, cwd=self._own.cwd)
+        if self._terminal is not None:
+            return {**options, **self._terminal.options}
+        options["open_stdin"] = sys.stdin is not None
+        options["merge"] = self._display.is_one_stream
+        return options
+
+    def _refuse(self, error: ShellError) -> None:
+        """Report input that was refused. On a terminal, the user can type something else."""
+        if self._terminal is not None:
+            self._display.say(f"shelld: {error}", "bad", end="\r\n")
+            return
+        self._refusal = error
+        self._stops.end_command("TERM")
+
+    def _follow(self, client: Client, bash_id: str) -> None:
+        """Show the output until the command ends. Raises `OutputLost`."""
+        # By offsets, because write_stdin also reads output, and moves the position of plain reads.
+        stdout = stderr = 0
+        while True:
+            read = client.bash_output(
+                bash_id,
+                wait=self._display.patience_ms,
+                stdout_offset=stdout,
+                stderr_offset=stderr,
+                max_bytes=_READ_BYTES,
+                encoding="base64",
+            )
+            stdout, stderr = read.stdout_range.end, read.stderr_range.end
+            self._lost += read.dropped_bytes
+            if read.stdout:
+                self._display.write("stdout", read.stdout_data)
+            if read.stderr:
+                self._display.write("stderr", read.stderr_data)
+            if not (read.is_running or read.more):
+                return
+            self._display.tick()
+
+    def _summarise(self, exited: ExitEvent) -> None:
+        if self._stops.is_timed_out:
+            how = f"ended at the timeout of {self._own.timeout:g} s"
+        elif exited.signal is not None:
+            how = f"ended by {exited.signal}"
+        else:
+            how = f"exit code {exited.exit_code}"
+        if exited.reason is not None:
+            how += f" ({exited.reason})"
+        took, peak = duration(exited.duration_ms / 1000), size(exited.usage.max_rss_bytes)
+        tone: Tone = "good" if exited.exit_code == 0 else "bad"
+        self._display.say(f"shelld: {how} after {took}, peak memory {peak}", tone)
+
+    def _end_leftovers(self, client: Client, exited: ExitEvent) -> None:
+        """End what the command has left running, and report it, even with --quiet."""
+        if exited.leftover:
+            names = ", ".join(map(_name_of, exited.leftover))
+            survivors = client.kill_shell(exited.bash_id).survivors
+            self._display.say(f"shelld: ended what the command had left running: {names}")
+            if survivors:
+                alive = ", ".join(map(_name_of, survivors))
+                self._display.say(f"shelld: could not end {alive}", "bad")
+        if self._refusal is not None:
+            self._display.say(f"shelld: {self._refusal}", "bad")
+        if self._unwritten is not None and not self._unwritten.is_unread:
+            self._display.say(f"shelld: {self._unwritten}", "bad")
+        if self._lost:
+            why = "the command was faster, and --retain-bytes was reached or the disk was full"
+            self._display.say(f"shelld: {size(self._lost)} of output are missing: {why}", "bad")
+
+    def _exit_code(self, exited: ExitEvent) -> int:
+        if self._stops.is_timed_out:
+            return TIMED_OUT
+        if self._refusal is not None:
+            return REFUSED
+        if self._unwritten is not None and self._unwritten.is_unread:
+            return 128 + signal.SIGPIPE
+        if self._unwritten is not None or self._lost:
+            return FAILED
+        if exited.exit_code is not None:
+            return exited.exit_code
+        return 128 + _number_of(exited.signal or "")
+
+
+def _name_of(pid: int) -> str:
+    """Return a pid with the name of its program."""
+    try:
+        return f"{pid} {Path(f'/proc/{pid}/comm').read_text(errors='replace').strip()}"
+    except OSError:
+        return str(pid)
+
+
+def _number_of(name: str) -> int:
+    """Return the number of a signal. Signals without a name are called ``SIG35``."""
+    named = getattr(signal, name, None)
+    return int(named) if named is not None else int(name.removeprefix("SIG") or 0)

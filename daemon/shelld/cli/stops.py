@@ -1,0 +1,85 @@
+"""Ends a command on Ctrl-C, on other signals, and at a time limit.
+
+Owns the signals that end `shelld run`: they are blocked in all threads, and one thread waits for
+them. So they interrupt nothing, and the command's last output is still shown. A signal that the
+parent has told us to ignore, as nohup does, stays ignored.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from shelld_client import Client, ShellError
+from shelld_protocol.structs import SignalName
+
+_ENDING: Final[dict[int, SignalName]] = {
+    signal.SIGINT: "INT",
+    signal.SIGTERM: "TERM",
+    signal.SIGHUP: "HUP",
+    signal.SIGQUIT: "QUIT",
+}
+
+
+class Stops:
+    """`limit_s`: seconds until the command is ended; None for no limit.
+
+    The first signal is passed on, with the daemon's usual grace. The second kills at once. The
+    third ends this process, and with it the daemon and all that it has started.
+    """
+
+    def __init__(self, limit_s: float | None, on_resize: Callable[[], None] | None = None) -> None:
+        self.is_timed_out = False
+        self._limit_s = limit_s
+        self._on_resize = on_resize
+        self._client: Client | None = None
+        self._bash_id = ""
+        self._kills = 0
+        ending = {each for each in _ENDING if signal.getsignal(each) is not signal.SIG_IGN}
+        self._waited_for = ending | ({signal.SIGWINCH} if on_resize is not None else set())
+        signal.pthread_sigmask(signal.SIG_BLOCK, self._waited_for)
+        _start(threading.Thread(target=self._watch))
+
+    def begin(self, client: Client, bash_id: str) -> None:
+        """From now on, end this command, and count its time. Before, a signal ends the process."""
+        self._bash_id = bash_id
+        self._client = client
+        if self._limit_s is not None:
+            _start(threading.Timer(self._limit_s, self._time_out))
+
+    def end_command(self, name: SignalName) -> None:
+        """Send a signal to the command; later, SIGKILL to all that is left. Does not wait."""
+        self._kills += 1
+        grace = None if self._kills == 1 else 0
+        _start(threading.Thread(target=self._kill, args=(name, grace)))
+
+    def _time_out(self) -> None:
+        self.is_timed_out = True
+        self.end_command("TERM")
+
+    def _watch(self) -> None:
+        while True:
+            number = signal.sigwait(self._waited_for)
+            if number == signal.SIGWINCH:
+                assert self._on_resize is not None
+                self._on_resize()
+            elif self._client is None or self._kills >= 2:
+                os._exit(128 + number)
+            else:
+                self.end_command(_ENDING[number])
+
+    def _kill(self, name: SignalName, grace: int | None) -> None:
+        # If the daemon is gone, so is the command.
+        with suppress(ShellError):
+            if self._client is not None:
+                self._client.kill_shell(self._bash_id, signal=name, grace=grace)
+
+
+def _start(thread: threading.Thread) -> None:
+    # The process does not wait for these threads at its end.
+    thread.daemon = True
+    thread.start()

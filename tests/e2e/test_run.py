@@ -1,0 +1,303 @@
+"""``shelld run``: the command's output and exit code, and nothing else of it, are left."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from shelld.cli.display import duration, size
+from shelld.cli.run import run as run_here
+from support import DEADLINE_S, altered_daemon, children, is_alive, wait_for
+from user_terminal import UserTerminal
+
+pytestmark = pytest.mark.slow
+
+PROGRAM = (sys.executable, "-W", "error", "-P", "-m", "shelld")
+# Shows progress after no silence at all, and renews it often.
+EAGER = altered_daemon({"shelld.cli.display._SILENT_S": 0.0, "shelld.cli.display._RENEWAL_MS": 20})
+ENVIRONMENT = {**os.environ, "TERM": "xterm-256color"}
+ENVIRONMENT.pop("NO_COLOR", None)
+
+
+def run(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    command = [*PROGRAM, "run", *arguments]
+    return subprocess.run(command, input=stdin, capture_output=True, timeout=50, check=False)
+
+
+@contextmanager
+def running(*arguments: str, program: Sequence[str] = PROGRAM) -> Iterator[subprocess.Popen[bytes]]:
+    """Run it for the block, with Ctrl-C as a terminal sends it."""
+    # A process that was started in the background may ignore SIGINT.
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        process = subprocess.Popen(
+            [*program, "run", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def first_line(process: subprocess.Popen[bytes]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().decode()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        *((0, "0 s"), (7, "7 s"), (0.254, "0.25 s"), (9.99, "9.99 s"), (9.996, "10.0 s")),
+        *((59.94, "59.9 s"), (59.96, "1 min 0 s"), (125, "2 min 5 s"), (3_720, "1 h 2 min")),
+    ],
+)
+def test_times_are_for_people(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1.0 KiB"),
+        (1_048_570, "1.0 MiB"),
+        (5 << 40, "5120.0 GiB"),
+    ],
+)
+def test_sizes_are_for_people(count: int, text: str) -> None:
+    assert size(count) == text
+
+
+def test_output_input_and_exit_code_pass_through() -> None:
+    binary = bytes(range(256)) * 1_000
+    ended = run("--", "cat; echo oops >&2; exit 3", stdin=binary)
+    assert (ended.returncode, ended.stdout) == (3, binary)
+    error, summary = ended.stderr.decode().splitlines()
+    assert error == "oops"
+    form = r"shelld: exit code 3 after \d+\.\d+ s, peak memory \d+\.\d MiB"
+    assert re.fullmatch(form, summary)
+
+
+def test_several_words_are_a_program_with_arguments(tmp_path: Path) -> None:
+    words = [
+        "-q",
+        "--cwd",
+        str(tmp_path),
+        "--guard",
+        "warn",
+        "--",
+        "sh",
+        "-c",
+        'pwd; echo "$1"; kill -9 $$',
+    ]
+    ended = run(*words, "x", "a  b")
+    assert (ended.returncode, ended.stdout.decode()) == (137, f"{tmp_path}\na  b\n")
+    assert ended.stderr == b""
+
+
+def test_what_the_command_leaves_is_ended_and_named() -> None:
+    ended = run("--", "setsid sleep 300 & echo $!")
+    pid = int(ended.stdout)
+    assert not is_alive(pid)
+    summary, left = ended.stderr.decode().splitlines()
+    assert summary.startswith("shelld: exit code 0 after ")
+    assert left == f"shelld: ended what the command had left running: {pid} sleep"
+
+
+def test_timeout_ends_the_command() -> None:
+    ended = run("--timeout", "0.2", "--grace", "50", "--", "trap '' TERM; echo $$; sleep 300")
+    assert ended.returncode == 124
+    assert not is_alive(int(ended.stdout))
+    assert b"shelld: ended at the timeout of 0.2 s after " in ended.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_signal_reaches_the_command_and_ends_its_tree(number: signal.Signals) -> None:
+    command = f"trap 'echo bye; exit 7' {number.name}; setsid sleep 300 & echo $!; wait"
+    with running("--", command) as process:
+        pid = int(first_line(process))
+        process.send_signal(number)
+        stdout, _ = process.communicate(timeout=DEADLINE_S)
+    assert (process.returncode, stdout) == (7, b"bye\n")
+    assert not is_alive(pid)
+
+
+def test_second_signal_kills_at_once() -> None:
+    command = "trap 'echo told' INT; echo ready; while :; do sleep 0.1; done"
+    with running("--grace", "60000", "--", command) as process:
+        assert first_line(process) == "ready\n"
+        process.send_signal(signal.SIGINT)
+        assert first_line(process) == "told\n"
+        process.send_signal(signal.SIGINT)
+        _, stderr = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == 128 + signal.SIGKILL
+    assert b"shelld: ended by SIGKILL after " in stderr
+
+
+def test_nothing_outlives_a_killed_run() -> None:
+    with running("--", "setsid sleep 300 & echo $!; wait") as process:
+        pid = int(first_line(process))
+        process.kill()
+        process.wait()
+        wait_for(lambda: not is_alive(pid))
+
+
+def test_end_of_the_daemon_is_reported() -> None:
+    with running("--", "echo ready; sleep 300") as process:
+        assert first_line(process) == "ready\n"
+        (daemon,) = children(process.pid)
+        os.kill(daemon, signal.SIGKILL)
+        _, stderr = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == 125
+    assert stderr == b"shelld: the daemon was killed by SIGKILL\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["--", "rm -rf /"], 126, "Command blocked: dangerous (rm-root): "),
+        (["--cwd", "/nowhere", "--", "ls"], 125, "working directory"),
+        (["--bash", "/nowhere", "--", "ls"], 125, "cannot run commands with /nowhere: "),
+    ],
+)
+def test_refusals_are_explained(arguments: list[str], code: int, message: str) -> None:
+    ended = run(*arguments)
+    assert (ended.returncode, ended.stdout) == (code, b"")
+    assert message in ended.stderr.decode()
+    assert b"Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["-t", "--", "ls"], "--tty needs a terminal as stdin and stdout"),
+        (["-q"], "error: the command is missing"),
+        (["-q", "--"], "error: the command is missing"),
+        ([], "error: the command is missing"),
+        (["--timeout", "0", "--", "ls"], "argument --timeout: invalid number of seconds"),
+        (["--timeout", "nan", "--", "ls"], "argument --timeout: invalid number of seconds"),
+        (["--nonsense", "--", "ls"], "unrecognized arguments: --nonsense"),
+    ],
+)
+def test_bad_arguments_are_refused_before_a_daemon_starts(
+    arguments: list[str], message: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        code: object = run_here(arguments)
+    except SystemExit as exited:
+        code = exited.code
+    assert code == 2
+    assert message in capfd.readouterr().err
+
+
+def test_guard_refuses_dangerous_input_of_a_shell() -> None:
+    ended = run("-q", "--", "bash", stdin=b"rm -rf /\n")
+    assert (ended.returncode, ended.stdout) == (126, b"")
+    assert ended.stderr.startswith(b"shelld: Command blocked: dangerous (rm-root): ")
+
+
+def test_one_file_for_both_streams_keeps_their_order(tmp_path: Path) -> None:
+    command = "for each in 1 3 5; do echo $each; echo $((each + 1)) >&2; done"
+    with (tmp_path / "log").open("wb") as log:
+        subprocess.run([*PROGRAM, "run", "-q", "--", command], stdout=log, stderr=log, check=True)
+    assert (tmp_path / "log").read_text() == "1\n2\n3\n4\n5\n6\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "message"),
+    [
+        ("{} -- yes | head -n 1", 141, ""),
+        ("{} -- yes >/dev/full", 125, "cannot write to the output: No space left on device"),
+        ("{} -- ls >&-", 125, "cannot write to stdout: it is closed"),
+        (
+            "{} --retain-bytes 4096 -- head -c 9999999 /dev/zero | wc -c",
+            125,
+            "MiB of output are missing",
+        ),
+        ("{} -- 'cat; echo $?' <&- 2>&-", 0, ""),
+    ],
+)
+def test_output_is_never_lost_in_silence(line: str, code: int, message: str) -> None:
+    program = " ".join([*PROGRAM, "run", "-q"])
+    script = f"set -o pipefail; {line.format(program)}"
+    ended = subprocess.run(
+        ["bash", "-c", script],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=50,
+        check=False,
+    )
+    assert ended.returncode == code, ended.stderr
+    assert message in ended.stderr.decode()
+    assert b"Traceback" not in ended.stderr
+
+
+def test_progress_is_shown_and_erased_on_a_terminal(tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    command = [*EAGER, "run", "--", f"read < {gate}; echo done"]
+    with UserTerminal(command, env=ENVIRONMENT) as terminal:
+        terminal.until("\x1b[2mshelld: running for ")
+        gate.write_text("\n")
+        code, shown = terminal.rest()
+    assert code == 0
+    assert "\r\x1b[Kdone\r\n" in shown
+    assert re.search(r"\x1b\[32mshelld: exit code 0 after .*\x1b\[0m\r\n$", shown)
+
+
+def test_no_color_is_respected_and_a_line_is_not_overwritten() -> None:
+    command = [*EAGER, "run", "--", "printf 'no newline'; sleep 0.2; exit 1"]
+    environment = {**ENVIRONMENT, "NO_COLOR": "1"}
+    with UserTerminal(command, env=environment) as terminal:
+        code, shown = terminal.rest()
+    assert code == 1
+    assert re.fullmatch(
+        r"(shelld: running for \d+ s, silent for \d+ s\r\x1b\[K)*"
+        r"no newline\r\nshelld: exit code 1 after .*\r\n",
+        shown,
+    )
+
+
+def test_tty_gives_the_command_a_terminal_of_our_size() -> None:
+    prompt = 'while read -rp "$(stty size)> " line; do echo "<$line>"; done; exit 5'
+    command = [*PROGRAM, "run", "-t", "--", prompt]
+    with UserTerminal(command, env=ENVIRONMENT, rows=33, cols=99) as terminal:
+        terminal.until("33 99> ")
+        terminal.resize(20, 50)
+        terminal.write("one\r")
+        assert terminal.until("> ") == "one\r\n<one>\r\n20 50> "
+        # Keys reach the command, and no signal reaches us.
+        terminal.write("\x04")
+        code, shown = terminal.rest()
+    assert code == 5
+    assert "shelld: exit code 5 after " in shown
+
+
+def test_terminal_passes_on_keys_and_refuses_dangerous_lines() -> None:
+    command = [*PROGRAM, "run", "-t", "-q", "--", "PS1='$ ' exec bash --norc -i"]
+    with UserTerminal(command, env=ENVIRONMENT) as terminal:
+        terminal.until("$ ")
+        terminal.write("rm -rf /\r")
+        terminal.until("shelld: Command blocked: dangerous (rm-root)")
+        terminal.write("\x15sleep 300\r")
+        terminal.until("sleep 300\r\n")
+        terminal.write("\x03")
+        terminal.until("^C")
+        terminal.until("$ ")
+        terminal.write("exit 9\r")
+        assert terminal.rest()[0] == 9

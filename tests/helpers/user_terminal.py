@@ -1,0 +1,83 @@
+"""A terminal with a program on it, and a person in front of it: the test."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import signal
+import struct
+import subprocess
+import termios
+import time
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Self
+
+from support import DEADLINE_S, is_readable
+
+
+class UserTerminal:
+    """Runs a program whose streams and controlling terminal are a new terminal."""
+
+    def __init__(
+        self, command: Sequence[str], *, env: Mapping[str, str], rows: int = 24, cols: int = 80
+    ) -> None:
+        self._main, inner = pty.openpty()
+        self._set_size(rows, cols)
+        self.process = subprocess.Popen(
+            ["setsid", "--ctty", *command], stdin=inner, stdout=inner, stderr=inner, env=env
+        )
+        os.close(inner)
+        # What is shown, beginning where the last `until` has ended.
+        self.shown = ""
+
+    def _set_size(self, rows: int, cols: int) -> None:
+        fcntl.ioctl(self._main, termios.TIOCSWINSZ, struct.pack("HHHH", rows, cols, 0, 0))
+
+    def resize(self, rows: int, cols: int) -> None:
+        self._set_size(rows, cols)
+        self.process.send_signal(signal.SIGWINCH)
+
+    def write(self, text: str) -> None:
+        os.write(self._main, text.encode())
+
+    def _read(self) -> bool:
+        """Read more; return whether there was any."""
+        assert is_readable(self._main), f"nothing came after {self.shown!r}"
+        try:
+            data = os.read(self._main, 65536)
+        except OSError:
+            # No process has the terminal any more.
+            return False
+        self.shown += data.decode(errors="replace")
+        return bool(data)
+
+    def until(self, text: str) -> str:
+        """Wait for `text`; return and forget what was shown up to its end."""
+        deadline = time.monotonic() + DEADLINE_S
+        while text not in self.shown:
+            assert self._read(), f"no {text!r} in {self.shown!r}"
+            assert time.monotonic() < deadline, f"no {text!r} in {self.shown!r}"
+        before, _, self.shown = self.shown.partition(text)
+        return before + text
+
+    def rest(self) -> tuple[int, str]:
+        """Wait for the end; return the exit code, and what is still shown."""
+        while self._read():
+            pass
+        return self.process.wait(DEADLINE_S), self.shown
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        os.close(self._main)
