@@ -25,6 +25,9 @@ class Variables:
     def list_of(self, name: str) -> list[str]:
         return ["7", "8", "9"] if name == "l" else []
 
+    def substituted(self, text: str) -> None:
+        pass
+
 
 OPERATORS = [
     *("+", "-", "*", "/", "%", "**", "<<", ">>", "<", "<=", ">", ">=", "==", "!=", "&", "|", "^"),

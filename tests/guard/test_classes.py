@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
+import guard_builtin_classes
 import guard_classes
 import guard_further_classes
 import guard_more_classes
@@ -27,7 +28,13 @@ def by_class(lines: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     return classes
 
 
-CORPORA = (guard_classes, guard_more_classes, guard_further_classes, guard_shell_classes)
+CORPORA = (
+    guard_classes,
+    guard_more_classes,
+    guard_further_classes,
+    guard_shell_classes,
+    guard_builtin_classes,
+)
 DANGEROUS = by_class(each for corpus in CORPORA for each in corpus.DANGEROUS)
 HARMLESS = by_class(each for corpus in CORPORA for each in corpus.HARMLESS)
 

@@ -48,7 +48,10 @@ class Names:
     def output_of(self, script: str) -> str:
         return script.removeprefix("echo ")
 
-    def file_of(self, script: str) -> str:
+    def file_of(self, script: str, *, is_read: bool) -> str:
+        raise AssertionError
+
+    def substituted(self, text: str) -> None:
         raise AssertionError
 
 

@@ -27,6 +27,8 @@ class Variables(Protocol):
 
     def list_of(self, name: str) -> list[str]: ...
 
+    def substituted(self, text: str) -> None: ...
+
 
 _TOKEN: Final = re.compile(
     r"\s*(\d+#\w+|0[xX][0-9a-fA-F]+|\d+|[A-Za-z_]\w*|\*\*|<<=|>>=|<<|>>|[<>=!]=|&&|\|\||\+\+|--"
@@ -81,6 +83,9 @@ _OR, _AND, _LOWEST = 3, 4, 3
 def arithmetic(text: str, variables: Variables, depth: int = 0) -> str:
     """Evaluate an expression, including its assignments. Return its value, or `UNKNOWN`."""
     text = plain(text.strip())
+    if "[" in text and depth <= _MAX_NESTED:
+        # The text is the value of a variable, and bash runs the substitutions in its subscripts.
+        variables.substituted(text)
     if UNKNOWN not in text and len(text) <= MAX_EXPRESSION and depth <= _MAX_NESTED:
         try:
             return str(_Expression(text, variables, depth).value())

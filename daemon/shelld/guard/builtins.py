@@ -14,10 +14,13 @@ from typing import TYPE_CHECKING, Final
 from shelld.guard import directories
 from shelld.guard.arithmetic import arithmetic
 from shelld.guard.markers import UNKNOWN
-from shelld.guard.options import all_options, leading_options
+from shelld.guard.names import function_entry
+from shelld.guard.options import leading_options
+from shelld.guard.reading import mapfile, read
 from shelld.guard.rules import normalized
+from shelld.guard.traps import trap
 from shelld.guard.units import ExpansionError
-from shelld.guard.words import calculated
+from shelld.guard.words import calculated, expand_text
 
 if TYPE_CHECKING:
     from shelld.guard.shell import Shell
@@ -47,16 +50,6 @@ def _source(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
         shell.unresolved("the content of a script is not known before it runs")
         return UNKNOWN
     return shell.run_script(text, stdin)
-
-
-def _trap(shell: Shell, arguments: Sequence[str], _stdin: str) -> str:
-    arguments = _operands(arguments)
-    if arguments and not arguments[0].startswith("-"):
-        shell.copy().run_script(arguments[0], "")
-        if arguments[1:] != ["EXIT"]:
-            # The trap can run at any time and change shell options.
-            shell.nounset = None
-    return ""
 
 
 def _alias(shell: Shell, arguments: Sequence[str], _stdin: str) -> str:
@@ -102,9 +95,13 @@ def _set(shell: Shell, arguments: Sequence[str], _stdin: str) -> str:
         shell.nounset = False
     rest = list(arguments)
     while rest and rest[0][:1] in "-+" and len(rest[0]) > 1:
-        if rest.pop(0) == "--":
+        option = rest.pop(0)
+        if option == "--":
             shell.positional = rest
             return ""
+        named = [rest.pop(0)] if option[-1] == "o" and rest else []
+        if "a" in option or named == ["allexport"]:
+            shell.switch("allexport", is_on=option[0] == "-")
     if rest:
         shell.positional = rest
     return ""
@@ -123,39 +120,6 @@ def _shift(shell: Shell, arguments: Sequence[str], _stdin: str) -> str:
     return ""
 
 
-def _read(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
-    options, names = all_options(arguments, "adiNnptu", ())
-    array = next((value for name, value in options if name == "a" and value), None)
-    for name in names:
-        if (match := _SUBSCRIPT.fullmatch(name)) is not None:
-            _evaluate(match[1], shell)
-    names = [each for each in names if re.fullmatch(r"[A-Za-z_]\w*", each)] or ["REPLY"]
-    known = stdin != UNKNOWN and stdin
-    line = stdin.split("\n", maxsplit=1)[0] if known else ""
-    separators = shell.value_of("IFS") or ""
-    # Several whitespace characters in a row count as one separator.
-    separator = None if not separators.strip() else re.compile(f"[{re.escape(separators)}]")
-    if array is not None:
-        members = line.split() if separator is None else separator.split(line)
-        shell.arrays[array] = members if known else [UNKNOWN]
-        return ""
-    count = len(names) - 1
-    if separator is None or not count:
-        fields = line.split(None, count)
-    else:
-        fields = separator.split(line, count)
-    for index, name in enumerate(names):
-        value = fields[index] if index < len(fields) else ("" if known else UNKNOWN)
-        shell.assign(name, value)
-    return ""
-
-
-def _mapfile(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
-    names = [each for each in arguments if re.fullmatch(r"[A-Za-z_]\w*", each)]
-    shell.arrays[names[-1] if names else "MAPFILE"] = stdin.splitlines()
-    return ""
-
-
 def _printf(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
     if len(arguments) > 2 and arguments[0] == "-v":
         shell.assign(arguments[1], shell.written_by(["printf", *arguments[2:]], stdin))
@@ -164,6 +128,8 @@ def _printf(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
 
 
 def _export(shell: Shell, arguments: Sequence[str], _stdin: str) -> str:
+    if any(each.startswith("-") and "f" in each for each in arguments):
+        arguments = [function_entry(each) for each in arguments]
     for each in arguments:
         name, equals, value = each.partition("=")
         if equals:
@@ -204,6 +170,35 @@ def _test(shell: Shell, arguments: Sequence[str], _stdin: str) -> str:
     return ""
 
 
+def _shopt(shell: Shell, arguments: Sequence[str], _stdin: str) -> str:
+    options, names = leading_options(arguments, "")
+    for option, _ in options:
+        if option in ("s", "u"):
+            for name in names:
+                shell.switch(name, is_on=option == "s")
+    return ""
+
+
+def _compgen(shell: Shell, arguments: Sequence[str], _stdin: str) -> str:
+    """Follow the commands that make completions. Return the completions, if known."""
+    options, operands = leading_options(arguments, "oAGWFCXPSV")
+    prefix = "".join(operands[:1])
+    words: list[str] = []
+    for name, value in options:
+        if name == "C" and value:
+            shell.copy().run_script(value, "")
+        elif name == "F" and value in shell.functions:
+            shell.copy().execute([value, "", prefix, ""], "")
+        elif name == "W" and value:
+            with suppress(ExpansionError):
+                words += expand_text(value, shell.copy()).split()
+        elif name == "c" or (name, value) == ("A", "command"):
+            # The shortest completion of a program's name is the name.
+            words += operands[:1]
+    found = [each for each in words if each.startswith(prefix)]
+    return "".join(f"{each}\n" for each in found) or UNKNOWN
+
+
 def _nothing(_shell: Shell, _arguments: Sequence[str], _stdin: str) -> str:
     return ""
 
@@ -216,14 +211,14 @@ BUILTINS: Final[dict[str, Handler]] = {
     "eval": _eval,
     "source": _source,
     ".": _source,
-    "trap": _trap,
+    "trap": trap,
     "alias": _alias,
     "hash": _hash,
     "set": _set,
     "shift": _shift,
-    "read": _read,
-    "mapfile": _mapfile,
-    "readarray": _mapfile,
+    "read": read,
+    "mapfile": mapfile,
+    "readarray": mapfile,
     "printf": _printf,
     "export": _export,
     "declare": _declare,
@@ -231,7 +226,9 @@ BUILTINS: Final[dict[str, Handler]] = {
     "local": _declare,
     "readonly": _declare,
     "let": _let,
+    "shopt": _shopt,
+    "compgen": _compgen,
     "test": _test,
     "[": _test,
-    **dict.fromkeys(("exit", "return", "wait", "shopt"), _nothing),
+    **dict.fromkeys(("exit", "return", "wait"), _nothing),
 }

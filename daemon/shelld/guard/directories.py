@@ -98,4 +98,7 @@ def _found(shell: Shell, operand: str) -> str:
             path = normalized(f"{entry or '.'}/{operand}", shell.cwd)
             if path in SYSTEM_DIRECTORIES or path == shell.home:
                 return path
+        if "cdable_vars" in shell.options and (value := shell.value_of(operand)):
+            # Nobody enters the directory of this name with this option.
+            return normalized(value, shell.cwd)
     return normalized(operand, shell.cwd) or shell.cwd

@@ -164,7 +164,7 @@ class Ends:
     def rewritten(self) -> str:
         """Return the text, with changes where the parser does not know the syntax of bash.
 
-        Replaces ``coproc NAME`` before a compound command by ``: |``. Removes the reserved word
+        Adds ``|`` to ``coproc NAME`` before a compound command. Removes the reserved word
         ``time``, and ``!`` before a compound command. Escapes a ``#`` right behind
         an array or a pattern, because it begins no comment there. Inserts a semicolon into
         ``for x do``, and a space between the delimiter of a here-document and a separator. Replaces
@@ -316,7 +316,7 @@ class _Walk:
         if self._top in (_SUBJECT, _IN):
             self._open.pop()
         if self._coprocess is not None:
-            self.edits.append((*self._coprocess, ": |"))
+            self._name_coprocess(*self._coprocess)
         self._remove_prefix(is_negated=text.startswith("((", start))
         is_command = self._starts and self._top != _PATTERN
         self._begin()
@@ -462,9 +462,15 @@ class _Walk:
                 self._open.pop()
                 self._starts = True
 
+    def _name_coprocess(self, start: int, end: int) -> None:
+        """Write ``coproc`` before a compound command as a member of a pipeline."""
+        words = self._text[start:end].split()
+        name = words[1] if len(words) > 1 else "COPROC"
+        self.edits.append((start, end, f"coproc {name} |"))
+
     def _read_first_word(self, word: str, start: int) -> None:
         if self._coprocess is not None and word in _COMPOUND:
-            self.edits.append((*self._coprocess, ": |"))
+            self._name_coprocess(*self._coprocess)
             self._coprocess = None
         elif self._names:
             # This word is the name. As above, ``coproc`` right before a compound command has no

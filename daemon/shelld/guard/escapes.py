@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from shelld.guard.markers import cleaned
+from shelld.guard.markers import UNKNOWN, cleaned
 
 _ESCAPES: Final = {
     "n": "\n",
@@ -27,6 +27,23 @@ _ESCAPE: Final = re.compile(
     r"|U([0-9A-Fa-f]{1,8})|c(.))",
     re.DOTALL,
 )
+
+
+# The escapes of a prompt whose text is known. ``\\[`` and ``\\]`` enclose what does not print.
+_PROMPT: Final = {"\\": "\\\\", "$": "$", "n": "\n", "r": "\r", "e": "\x1b", "[": "", "]": ""}
+_PROMPT_ESCAPE: Final = re.compile(r"\\(?:([0-7]{1,3})|(.))", re.DOTALL)
+
+
+def prompted(text: str) -> str:
+    """Return a prompt with its escapes replaced, as bash(1), PROMPTING does before expansions."""
+
+    def replaced(match: re.Match[str]) -> str:
+        octal, letter = match.groups()
+        if octal is not None:
+            return cleaned(chr(int(octal, 8) & 0xFF))
+        return _PROMPT.get(letter, UNKNOWN)
+
+    return _PROMPT_ESCAPE.sub(replaced, text)
 
 
 def ansi_c(text: str, *, octal_zero: bool = False) -> str:

@@ -20,6 +20,7 @@ from shelld.guard.markers import UNKNOWN, plain
 from shelld.guard.names import Names
 from shelld.guard.redirections import Redirections
 from shelld.guard.rules import Place, normalized, overwrites
+from shelld.guard.traps import run_traps
 from shelld.guard.units import ExpansionError, joined_lines, rewritten
 from shelld.guard.words import expand_text
 
@@ -75,6 +76,8 @@ class Evaluation(Redirections):
             output = self._run(root, stdin)
             if root.has_error:
                 self._run_fragments(text)
+            if self.traps and self.scripts == 1:
+                run_traps(self)
             return output
         finally:
             self.scripts -= 1
@@ -116,6 +119,8 @@ class Evaluation(Redirections):
             if method is None:
                 return shell._run_children(node, stdin)
             output = str(method(shell, node, stdin))
+            if shell is not self and shell.traps:
+                run_traps(shell)
             if node.type in _WITHOUT_ARGUMENTS:
                 shell.variables["_"] = UNKNOWN
             return output
@@ -142,9 +147,8 @@ class Evaluation(Redirections):
                 self.assignment(each, stdin)
             self.variables["_"] = UNKNOWN
             return ""
-        alias = self.aliases.get(words[0])
-        if alias is not None and self.budget.depth < MAX_SCRIPT_DEPTH:
-            return self.run_script(" ".join([alias, *words[1:]]), stdin)
+        if words[0] in self.aliases and self.budget.depth < MAX_SCRIPT_DEPTH:
+            return self.run_script(" ".join(self._without_aliases(words)), stdin)
         try:
             argv = self.expanded(words)
             stdin, target = self._redirect(redirects, stdin)
@@ -154,12 +158,30 @@ class Evaluation(Redirections):
             return ""
         if argv[:1] == ["set"] and self._surely_runs(node) and nounset_after(argv[1:]):
             self.nounset = True
+        if argv == ["exec"]:
+            self.input = stdin if self._opens_stdin(redirects) else self.input
+        elif self.input is not None and not self._opens_stdin(redirects):
+            stdin = self.input
         segment, self.segment = self.segment, parse.text_of(node)
         output = self._with_variables(local, argv, stdin)
         # The last argument, for the next command.
         self.variables["_"] = argv[-1] if argv else ""
         self.segment = segment
         return self._written(target, output)
+
+    def _without_aliases(self, words: Sequence[str]) -> list[str]:
+        """Replace the alias at the beginning. If it ends with a blank, replace the next word, too.
+
+        Bash(1), ALIASES.
+        """
+        rest = list(words)
+        found: list[str] = []
+        while rest and (alias := self.aliases.get(rest[0])) is not None:
+            found.append(alias)
+            del rest[0]
+            if alias[-1:] not in (" ", "\t"):
+                break
+        return [*found, *rest]
 
     def _surely_runs(self, node: Node) -> bool:
         """Whether this command certainly runs in this shell, before all later commands."""
@@ -193,7 +215,11 @@ class Evaluation(Redirections):
         return self._pipe(node.named_children, stdin)
 
     def _subshell(self, node: Node, stdin: str) -> str:
-        return self.copy()._run_children(node, stdin)
+        shell = self.copy()
+        output = shell._run_children(node, stdin)
+        if shell.traps:
+            run_traps(shell)
+        return output
 
     _STATEMENTS: ClassVar[dict[str, Callable[[Evaluation, Node, str], str]]] = {
         "command": _command,

@@ -16,6 +16,31 @@ _ALTERNATIVES: Final = re.compile(r"""(?>(?:[\w.*?|\[\]/:@%^+-]|"[^"$`\\]*+"|'[^
 _TOKEN: Final = re.compile(r"""\||"[^"]*+"|'[^']*+'|[^|"']++""")
 
 
+# An extended glob without another one in it, in a value.
+_IN_VALUE: Final = re.compile(r"([!@+*?])\(([^()\s]*+)\)")
+_MAX_ALTERNATIVES: Final = 64
+
+
+def alternatives(value: str) -> str:
+    """Return a value with its extended globs written as other globs, or as several words."""
+    return value if "(" not in value else re.sub(r"\S++", _as_words, value)
+
+
+def _as_words(match: re.Match[str]) -> str:
+    words = [""]
+    parts = _IN_VALUE.split(match[0])
+    for text, kind, content in zip(parts[::3], [*parts[1::3], ""], [*parts[2::3], ""], strict=True):
+        words = [word + text for word in words]
+        if kind in ("!", "+", "*"):
+            words = [f"{word}*" for word in words]
+        elif kind:
+            names = content.split("|") + [""] * (kind == "?")
+            words = [word + name for word in words for name in names]
+        if len(words) > _MAX_ALTERNATIVES:
+            return "*"
+    return " ".join(words)
+
+
 def simplified(kind: str, content: str, substitutions: str, *, is_assigned: bool) -> str:
     """Return globs and braces for ``kind(content)``.
 

@@ -9,6 +9,14 @@ from shelld.guard.verdict import Finding
 FORK_BOMB: Final = Finding("fork-bomb", "it starts itself again and again, without end")
 
 
+def is_fork_bomb_if_called(argv: list[str], calls: dict[str, list[tuple[str, bool]]]) -> bool:
+    """Whether a function that gets its own name starts itself by this argument, as in ``$1 $1``."""
+    name = argv[0]
+    own = {f"${{{index}}}" for index, each in enumerate(argv) if index and each == name}
+    own |= {each.replace("{", "").replace("}", "") for each in own}
+    return any(is_spawned and callee in own for callee, is_spawned in calls.get(name, ()))
+
+
 def is_fork_bomb(name: str, calls: dict[str, list[tuple[str, bool]]]) -> bool:
     """Whether a function calls itself, directly or indirectly, several times in parallel."""
     seen: set[str] = set()

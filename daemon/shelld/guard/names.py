@@ -1,12 +1,10 @@
-"""The state of a shell: variables, arrays, functions, aliases, the working directory, and the files
-that the command itself has written.
+"""The state of a shell: variables, arrays, functions, aliases, and the working directory.
 
 The guard runs no code to find out a value. An unknown value is `UNKNOWN`.
 """
 
 from __future__ import annotations
 
-import abc
 import re
 from collections.abc import Sequence
 from contextlib import suppress
@@ -17,6 +15,7 @@ from shelld.guard.budget import Blocked, Budget
 from shelld.guard.ends import Ends
 from shelld.guard.markers import UNKNOWN, plain
 from shelld.guard.rules import RULES, normalized
+from shelld.guard.streams import Streams
 from shelld.guard.units import ExpansionError
 from shelld.guard.verdict import Finding
 from shelld.guard.words import calculated, expand_text, expand_word
@@ -72,12 +71,24 @@ _SUBSCRIPT: Final = re.compile(r"-v\s++[\"']?+\w++\[([^]\s]*+)\]")
 _COMPARED: Final = re.compile(r"(?<!\S)(\S++)\s++-(?:eq|ne|lt|le|gt|ge)(?=\s++(\S++))")
 
 
-class Names(abc.ABC):
+# What matters in an operand: an assignment, or a variable whose value has a subscript.
+_EVALUATED: Final = re.compile(r"[=$A-Za-z_]")
+# The target of a nameref: a variable or the member of an array.
+_REFERENCE: Final = re.compile(r"[A-Za-z_]\w*+(?:\[.*\])?+", re.S)
+
+
+def function_entry(name: str) -> str:
+    """Return the name of the environment entry that exports a function."""
+    return f"BASH_FUNC_{name}%%"
+
+
+class Names(Streams):
     """Implements `scope.Scope`. `exported` names the `variables` that other programs see."""
 
     def __init__(
         self, budget: Budget, environment: dict[str, str], cwd: str, home: str | None
     ) -> None:
+        super().__init__()
         self.budget = budget
         self.variables = environment
         self.exported = frozenset(environment)
@@ -91,8 +102,6 @@ class Names(abc.ABC):
         self.aliases: dict[str, str] = {}
         # The programs that ``hash -p`` sets, by name.
         self.hashed: dict[str, str] = {}
-        # Contents of files that the command itself has written, by path.
-        self.files: dict[str, str] = {}
         self.positional: list[str] = []
         self.name = "bash"
         self.cwd = cwd
@@ -104,6 +113,14 @@ class Names(abc.ABC):
         self.has_unset = False
         # Whether bash stops at an unset variable; None: no longer known.
         self.nounset: bool | None = False
+        # Options of ``shopt`` and ``set`` that are on, of those that matter to the guard.
+        self.options: frozenset[str] = frozenset()
+        # The actions of ``trap``, by signal.
+        self.traps: dict[str, str] = {}
+        # Exported functions that a wrapper such as ``env`` passes on to a bash.
+        self.inherited: dict[str, Any] = {}
+        # Names with the attribute ``declare -i``.
+        self.integers: frozenset[str] = frozenset()
         # How deeply scripts are nested in this shell.
         self.scripts = 0
         # Whether programs run on every file below their operands, as with find.
@@ -121,18 +138,17 @@ class Names(abc.ABC):
         other.functions = dict(self.functions)
         other.aliases = dict(self.aliases)
         other.hashed = dict(self.hashed)
-        # All shells of the same command share `files` and `calls`.
-        other.files = self.files if budget is None else {}
+        other.take_streams(self, shares=budget is None)
+        # All shells of the same command share `calls`.
         other.calls = self.calls if budget is None else dict(self.calls)
         other.positional, other.name = self.positional, self.name
         other.pushed = self.pushed
+        other.options, other.integers = self.options, self.integers
+        other.inherited = self.inherited
         other.segment, other.has_unset = self.segment, self.has_unset
         other.is_for_each = self.is_for_each
         other.nounset = self.nounset
         return other
-
-    @abc.abstractmethod
-    def run_script(self, text: str, stdin: str) -> str: ...
 
     # -- values for words -------------------------------------------------------------------
 
@@ -184,11 +200,46 @@ class Names(abc.ABC):
 
     def assign(self, name: str, value: str) -> None:
         name = self._meant_by(name)
+        if "[" in name:
+            self.substituted(name)
+            self._enter_in_table(name.partition("[")[0], name.partition("[")[2][:-1], value)
+        if name in self.integers:
+            with suppress(ExpansionError):
+                value = calculated(value, self)
+        if "allexport" in self.options:
+            self.exported = self.exported | {name}
         self.arrays.pop(name, None)
         self.variables[name] = value if len(value) <= MAX_VALUE else UNKNOWN
         if name == "PS4":
             # Bash expands PS4 before each command that it traces.
             self.prompt(value)
+
+    def substituted(self, text: str) -> None:
+        """Follow the substitutions that bash runs when it evaluates a subscript in a text."""
+        if "$(" in text or "`" in text:
+            with suppress(ExpansionError):
+                expand_text(text, self.copy())
+
+    def _enter_in_table(self, name: str, key: str, value: str) -> None:
+        """Change a table of bash itself: the paths of programs, or the aliases."""
+        if name == "BASH_CMDS":
+            self.hashed[key] = value
+        elif name == "BASH_ALIASES":
+            self.aliases[key] = value
+
+    def switch(self, option: str, *, is_on: bool) -> None:
+        self.options = self.options | {option} if is_on else self.options - {option}
+
+    def exported_functions(self) -> dict[str, Any]:
+        """Return the functions that a bash below this shell has from the beginning."""
+        if "allexport" in self.options:
+            return {**self.inherited, **self.functions}
+        own = {
+            name: function
+            for name, function in self.functions.items()
+            if function_entry(name) in self.exported
+        }
+        return {**self.inherited, **own}
 
     def prompt(self, value: str) -> None:
         """Follow the substitutions in a prompt."""
@@ -201,12 +252,6 @@ class Names(abc.ABC):
             target = expand_text(script[word.end() :].strip(), self)
             return self.files.get(normalized(target, self.cwd), UNKNOWN).rstrip("\n")
         return plain(self.copy().run_script(script, "")).rstrip("\n")
-
-    def file_of(self, script: str) -> str:
-        output = self.copy().run_script(script, UNKNOWN)
-        path = f"/dev/fd/{63 - len(self.files)}"
-        self.files[path] = output
-        return path
 
     def expanded(self, words: Sequence[str]) -> list[str]:
         self.budget.spend(len(words) * _EXPANDING)
@@ -241,6 +286,7 @@ class Names(abc.ABC):
         if match is None:
             return field
         self.variables[f"{name}[{match[1]}]"] = match[2]
+        self._enter_in_table(name, match[1], match[2])
         return match[2]
 
     def assigned_by(self, node: Node) -> tuple[str, str]:
@@ -281,17 +327,24 @@ class Names(abc.ABC):
                 if "=" in text:
                     name, _, value = text.partition("=")
                     self.assign(name, plain(value))
+                self._declared(text.partition("=")[0], kinds)
             if is_export:
-                self.exported = self.exported | {text.partition("=")[0]}
+                name = text.partition("=")[0]
+                self.exported = self.exported | {function_entry(name) if "f" in kinds else name}
         return ""
 
     def _declared(self, name: str, kinds: str) -> None:
-        """Apply the attributes that change the value of a variable: ``-l``, ``-u`` and ``-n``."""
+        """Apply the attributes that change the value: ``-i``, ``-l``, ``-u`` and ``-n``."""
         value = self.variables.get(name)
+        if "i" in kinds:
+            self.integers = self.integers | {name}
         if value is None:
             return
-        if "n" in kinds and value.isidentifier() and value != name:
+        if "i" in kinds:
+            self.assign(name, value)
+        if "n" in kinds and value != name and _REFERENCE.fullmatch(value):
             self.references[name] = value
+            self.substituted(value)
         elif "l" in kinds:
             self.variables[name] = value.lower()
         elif "u" in kinds:
@@ -300,6 +353,8 @@ class Names(abc.ABC):
     def unset(self, node: Node, _stdin: str) -> str:
         for child in node.named_children:
             name = parse.text_of(child)
+            if "[" in name:
+                self.substituted(name.strip("'\""))
             self.variables.pop(name, None)
             self.arrays.pop(name, None)
             self.functions.pop(name, None)
@@ -320,10 +375,13 @@ class Names(abc.ABC):
         text = parse.text_of(node)
         evaluated = [match[1] for match in _SUBSCRIPT.finditer(text)]
         for match in _COMPARED.finditer(text):
-            evaluated += [side for side in match.groups() if "=" in side]
+            evaluated += match.groups()
+        before = self.has_unset
         for expression in evaluated:
-            with suppress(ExpansionError):
-                calculated(expression, self)
+            if _EVALUATED.search(expression):
+                with suppress(ExpansionError):
+                    calculated(expression.strip("\"'"), self)
+        self.has_unset = before
         return ""
 
     # -- reports ----------------------------------------------------------------------------

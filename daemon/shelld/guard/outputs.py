@@ -46,7 +46,7 @@ class Inputs:
 
 def output_of(argv: Sequence[str], inputs: Inputs) -> str | None:
     """Return what a program writes to stdout, None if unknown."""
-    function = _OUTPUTS.get(argv[0].rpartition("/")[2])
+    function = OUTPUTS.get(argv[0].rpartition("/")[2])
     if function is None:
         return None
     try:
@@ -358,7 +358,7 @@ def _awk(arguments: Sequence[str], _inputs: Inputs) -> str | None:
 
 Output = Callable[[Sequence[str], Inputs], str | None]
 
-_OUTPUTS: Final[dict[str, Output]] = {
+OUTPUTS: Final[dict[str, Output]] = {
     "echo": _echo,
     "printf": _printf,
     "cat": _cat,

@@ -198,15 +198,42 @@ def substitutions_of(node: Node) -> list[str]:
     return scripts
 
 
+_PARALLEL: Final = frozenset({"pipeline", "process_substitution"})
 _CONDITIONAL: Final = frozenset({"if_statement", "case_statement", "list", "function_definition"})
 
 
 def _started(node: Node, name: str) -> str:
     """Return the name of the program that a command starts, skipping ``exec`` and the like."""
     words = [text_of(each) for each in node.named_children if each.type in _WORDS]
-    while name in ("exec", "command", "builtin", "eval", "nohup", "sudo") and words:
+    while name in ("exec", "command", "builtin", "eval", "nohup", "sudo", "coproc") and words:
         name = words.pop(0)
     return name.strip("\"'")
+
+
+_SHELLS: Final = frozenset({"bash", "sh"})
+# Seconds to parse the text of ``eval`` in the body of a function.
+_NESTED_SECONDS: Final = 0.005
+
+
+def _script_of(node: Node) -> Node | None:
+    """Return the parsed text that ``eval`` or ``bash -c`` runs, None if there is none."""
+    words = [text_of(each) for each in node.named_children if each.type != "command_name"]
+    name = text_of(node.named_children[0]) if node.named_children else ""
+    if name in _SHELLS and words[:1] == ["-c"]:
+        words = words[1:2]
+    elif name != "eval":
+        return None
+    try:
+        return parse(" ".join(each.strip("\"'") for each in words), _NESTED_SECONDS)
+    except TooSlow:
+        return None
+
+
+def _is_always_true(node: Node) -> bool:
+    """Whether a statement is ``if true`` without ``else``."""
+    members = node.named_children
+    has_others = any(each.type in ("elif_clause", "else_clause") for each in members)
+    return node.type == "if_statement" and not has_others and text_of(members[0]) in ("true", ":")
 
 
 _LOOPS: Final = frozenset({"for_statement", "while_statement", "c_style_for_statement"})
@@ -227,13 +254,16 @@ def calls_of(body: Node) -> list[tuple[str, bool]]:
             if name is not None:
                 found.append((_started(node, text_of(name)), spawned))
                 counts[found[-1][0]] += times
-        if node.type in _CONDITIONAL:
+            if (script := _script_of(node)) is not None:
+                todo.append((script, spawned, times))
+        if node.type in _CONDITIONAL and not _is_always_true(node):
             continue
         times = 2 if node.type in _LOOPS else times
         members = list(node.children)
         for index, child in enumerate(members):
             following = members[index + 1].type if index + 1 < len(members) else ""
-            beside = spawned or node.type == "pipeline" or following == "&"
+            beside = spawned or node.type in _PARALLEL or following == "&"
+            beside = beside or (child.type == "command" and child.text.startswith(b"coproc"))
             todo.append((child, beside, times))
     return [(name, spawned and counts[name] > 1) for name, spawned in found]
 
@@ -282,7 +312,7 @@ def is_always_reached(node: Node) -> bool:
 def redirection(node: Node) -> tuple[str, str | None]:
     operator, word = "", None
     for child in node.children:
-        if child.type == "file_descriptor":
+        if child.type in ("file_descriptor", "ERROR"):
             continue
         if not operator and not child.is_named:
             operator = child.type
@@ -300,7 +330,14 @@ def is_of_stdout(node: Node) -> bool:
 def is_herestring(node: Node) -> bool:
     """Whether a redirection is the end of a ``<<<`` that the parser did not recognize."""
     before = node.prev_sibling
-    return before is not None and before.type == "ERROR" and text_of(before) == "<<"
+    errors = [each for each in (before, *node.children) if each is not None]
+    return any(each.type == "ERROR" and text_of(each) == "<<" for each in errors)
+
+
+def descriptor(node: Node) -> str:
+    """Return the number of the descriptor that a redirection for reading opens."""
+    first = node.children[0]
+    return text_of(first) if first.type == "file_descriptor" else "0"
 
 
 def words_behind(node: Node) -> list[str]:

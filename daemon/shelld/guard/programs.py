@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import abc
+import re
+import shlex
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, Final
 
 from shelld.guard import rules
 from shelld.guard.builtins import BUILTINS
-from shelld.guard.fork_bomb import FORK_BOMB
+from shelld.guard.fork_bomb import FORK_BOMB, is_fork_bomb_if_called
 from shelld.guard.globs import has_glob, matches
 from shelld.guard.interpreters import code_of, commands_in, language_of
 from shelld.guard.launchers import HANDLERS
-from shelld.guard.markers import UNKNOWN
-from shelld.guard.outputs import Inputs, output_of
+from shelld.guard.markers import UNKNOWN, plain
+from shelld.guard.outputs import OUTPUTS, Inputs, output_of
 from shelld.guard.rules import Place, normalized, parse_arguments
 from shelld.guard.shell import Shell
 from shelld.guard.speakers import directories_of, scripts_of
@@ -40,6 +42,11 @@ _LOADERS: Final = ("ld-linux", "ld-musl", "ld64.so", "ld.so")
 _COPIERS: Final = frozenset({"cp", "mv", "ln", "install", "dd"})
 # The variables that an interactive shell expands. Other shells expand only the first, PS4.
 _PROMPTS: Final = ("PS4", "PS0", "PS1", "PS2", "ENV")
+# The function that bash runs in place of a program that does not exist.
+_NOT_FOUND: Final = "command_not_found_handle"
+_FUNCTION_ENTRY: Final = re.compile(r"BASH_FUNC_([^\s%]++)%%")
+# Programs that exist on most systems.
+_KNOWN: Final = frozenset({*JUDGED, *SHELLS, *WRAPPERS, *STARTERS, *WRITERS, *SPEAKERS, *OUTPUTS})
 # How many nested calls of a recursive function to follow.
 _MAX_RECURSION: Final = 2
 
@@ -75,7 +82,7 @@ class Programs(Shell):
             # The builtin runs in this shell, even if a function has the same name.
             program, argv = inner[0], inner
         elif (function := self.functions.get(argv[0])) is not None:
-            return self._call(function, argv[1:], stdin)
+            return self._call(function, argv, stdin)
         builtin = BUILTINS.get(program)
         if builtin is not None:
             return str(builtin(self, argv[1:], stdin))
@@ -84,6 +91,10 @@ class Programs(Shell):
             self.copy()._start(self.hashed[argv[0]].rpartition("/")[2], argv, stdin)
         if has_glob(argv[0]):
             return self._one_of(argv, stdin)
+        handler = self.functions.get(_NOT_FOUND)
+        if handler is not None and program == argv[0] and program not in _KNOWN:
+            # Nobody knows whether the program exists.
+            self.copy()._call(handler, [_NOT_FOUND, *argv], stdin)
         return self._start(program, argv, stdin)
 
     def _one_of(self, argv: list[str], stdin: str) -> str:
@@ -93,12 +104,14 @@ class Programs(Shell):
             self.copy().execute([path, *argv[1:]], stdin)
         return UNKNOWN
 
-    def _call(self, function: Any, arguments: list[str], stdin: str) -> str:
+    def _call(self, function: Any, argv: list[str], stdin: str) -> str:
         active = self.budget.active
         if active.count(function) >= _MAX_RECURSION:
             # The body of the function has been followed already.
             return UNKNOWN
-        before, self.positional = self.positional, arguments
+        if is_fork_bomb_if_called(argv, self.calls):
+            self.report(FORK_BOMB)
+        before, self.positional = self.positional, argv[1:]
         active.append(function)
         try:
             return self._run_function(function, stdin)
@@ -124,6 +137,10 @@ class Programs(Shell):
             self._interpreter(language, arguments, stdin)
         if program in SPEAKERS:
             self._speaker(program, arguments, stdin)
+        if program == "coproc":
+            words = [plain(each) if has_glob(each) else shlex.quote(each) for each in arguments]
+            self.start_coprocess("COPROC", " ".join(words))
+            return ""
         if program.startswith(_LOADERS):
             program = "ld.so"
         inner = unwrapped(program, arguments)
@@ -142,7 +159,7 @@ class Programs(Shell):
         if program == "tee" and output != UNKNOWN:
             for each in arguments:
                 if not each.startswith("-"):
-                    self.files[normalized(each, self.cwd)] = output
+                    self.write(normalized(each, self.cwd), output)
         return output
 
     def _written_program(self, name: str) -> str:
@@ -211,7 +228,8 @@ class Programs(Shell):
 
     def _unwrapped(self, inner: Inner, stdin: str) -> str:
         child = self.copy()
-        child.functions = {}
+        # A program does not see the functions, but passes the exported ones on.
+        child.inherited, child.functions = self.exported_functions(), {}
         child.variables.update(inner.assignments)
         child.exported = child.exported | set(inner.assignments)
         if inner.away:
@@ -230,12 +248,16 @@ class Programs(Shell):
             return UNKNOWN if options.tells else ""
         rest = options.rest
         child = self.copy()
-        child.functions, child.aliases, child.arrays, child.hashed = {}, {}, {}, {}
-        child.pushed = ()
+        child.aliases, child.arrays, child.hashed, child.pushed = {}, {}, {}, ()
+        child.functions = child.inherited = self.exported_functions()
+        child.options, child.integers = options.switched, frozenset()
         child.nounset = options.nounset
         child.variables = {
             name: value for name, value in self.variables.items() if name in self.exported
         }
+        for name, value in list(child.variables.items()):
+            if (entry := _FUNCTION_ENTRY.fullmatch(name)) and value.startswith("() {"):
+                child.run_script(f"{entry[1]} {value}", "")
         # Bash sets PWD to its working directory.
         child.variables.pop("PWD", None)
         child.variables.pop("_", None)
@@ -292,6 +314,8 @@ class _ShellOptions:
         self.rest = list(arguments)
         self.has_command = self.reads_stdin = self.nounset = False
         self.is_interactive = False
+        # The options that matter to the guard, see `Names.options`.
+        self.switched: frozenset[str] = frozenset()
         # `is_idle`: the shell runs nothing. `tells`: it only prints its version or its help.
         self.is_idle = self.tells = False
         while self.rest and self.rest[0][:1] in "-+" and len(self.rest[0]) > 1:
@@ -320,6 +344,8 @@ class _ShellOptions:
             self.has_command = self.has_command or "c" in option
             self.reads_stdin = self.reads_stdin or "s" in option
         named = self.rest[:1] if option[-1] in "oO" else []
+        if option[0] == "-":
+            self.switched |= {*named, *(["allexport"] if "a" in option else [])}
         if "u" in option or named == ["nounset"]:
             self.nounset = option[0] == "-"
         del self.rest[: len(named)]

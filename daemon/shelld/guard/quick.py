@@ -26,7 +26,7 @@ _MAX_CHARACTERS: Final = 4 * 1024
 # A command of only these characters has no quotes, expansions or redirections.
 _SIMPLE: Final = re.compile(r"[\w \n./:,=@%+&|;-]*")
 # An assignment of an arithmetic expansion. Evaluating the expansion may run code in the value of a
-# variable, but the full guard does not follow that code either.
+# variable that an earlier command has set. docs/guard.md says that the guard does not look there.
 _CALCULATED: Final = re.compile(r"=\$\(\([\w +*/%-]*\)\)(?=[\s;&|]|$)")
 _SEPARATORS: Final = re.compile(r"[\s;&|=]+")
 # Unlike `_SEPARATORS`, these leave ``=`` in words, because the name of a function may contain it.

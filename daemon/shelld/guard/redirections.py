@@ -15,6 +15,7 @@ from shelld.guard import parse, rules
 from shelld.guard.compounds import Compounds
 from shelld.guard.markers import UNKNOWN, plain
 from shelld.guard.rules import Place, normalized, overwrites
+from shelld.guard.traps import run_traps
 from shelld.guard.units import ExpansionError
 from shelld.guard.words import expand_heredoc, expand_text
 
@@ -59,28 +60,65 @@ class Redirections(Compounds):
                 self.unresolved("it is too much to be followed")
                 break
             if node.type == "herestring_redirect":
-                stdin = expand_text(parse.text_of(node.named_children[-1]), self) + "\n"
+                text = expand_text(parse.text_of(node.named_children[-1]), self) + "\n"
+                stdin = self._opened(node, text, stdin)
             elif node.type == "heredoc_redirect":
-                stdin = self._heredoc(node)
-            else:
-                operator, word = parse.redirection(node)
-                if word is None:
-                    continue
-                path = normalized(expand_text(word, self), self.cwd)
-                if operator == "<" and parse.is_herestring(node):
-                    stdin = expand_text(word, self) + "\n"
+                stdin = self._opened(node, self._heredoc(node), stdin)
+            elif (redirection := self._file_of(node)) is not None:
+                operator, path = redirection
+                if operator == "<<<":
+                    stdin = self._opened(node, path + "\n", stdin)
                 elif operator.startswith("<") and operator != "<>":
-                    stdin = "" if path == "/dev/null" else self.files.get(path, UNKNOWN)
-                elif not operator.endswith("&") or not plain(path).rpartition("/")[2].isdecimal():
-                    self.report(overwrites(path, Place(self.cwd, None)), parse.text_of(node))
-                    if self.is_for_each:
-                        # Overwriting every file below a directory is like removing the directory.
-                        place = Place(self.cwd, self.home)
-                        self.report(rules.check("rm", ["-r", "--", path], place))
+                    text = "" if path == "/dev/null" else self.files.get(path, UNKNOWN)
+                    stdin = self._opened(node, text, stdin)
+                elif path in self.consumers:
+                    target = path
+                elif not (operator.endswith("&") and path.startswith("/dev/fd/")):
+                    self._overwrite(path, parse.text_of(node))
                     if has_copies or parse.is_of_stdout(node):
                         self._truncate(statement, operator, path)
                         target = path
         return stdin, target
+
+    def _file_of(self, node: Node) -> tuple[str, str] | None:
+        """Return the operator and the path of a redirection; for ``<<<``, the text.
+
+        None if there is no path.
+        """
+        operator, word = parse.redirection(node)
+        if word is None:
+            return None
+        text = expand_text(word, self)
+        if operator == "<" and parse.is_herestring(node):
+            return "<<<", text
+        name = plain(text).removesuffix("-")
+        if operator.endswith("&") and name.isdecimal():
+            # A copy of another descriptor.
+            return operator, f"/dev/fd/{name}"
+        return operator, normalized(text, self.cwd)
+
+    def _overwrite(self, path: str, segment: str) -> None:
+        self.report(overwrites(path, Place(self.cwd, None)), segment)
+        if self.is_for_each:
+            # Overwriting every file below a directory is like removing the directory.
+            place = Place(self.cwd, self.home)
+            self.report(rules.check("rm", ["-r", "--", path], place))
+
+    def _opened(self, node: Node, text: str, stdin: str) -> str:
+        """Open a descriptor for reading. Return the stdin of the command."""
+        self.consume("", 0)
+        descriptor = parse.descriptor(node)
+        if descriptor == "0":
+            return text
+        self.files[f"/dev/fd/{descriptor}"] = text
+        return stdin
+
+    def _opens_stdin(self, redirects: Sequence[Node]) -> bool:
+        return any(
+            each.type != "file_redirect" or parse.redirection(each)[0].startswith("<")
+            for each in redirects
+            if parse.descriptor(each) == "0"
+        )
 
     def _heredoc(self, node: Node) -> str:
         text = parse.heredoc_body(node)
@@ -97,8 +135,7 @@ class Redirections(Compounds):
     def _written(self, target: str | None, output: str) -> str:
         if target is None:
             return output
-        self.files[target] = self.files.get(target, "") + output
-        return ""
+        return self.write(target, output)
 
     def _truncate(self, statement: Node, operator: str, path: str) -> None:
         """Forget the content of a file that is certainly truncated."""
@@ -113,7 +150,13 @@ class Redirections(Compounds):
         """Follow a statement with redirections."""
         members = node.named_children
         redirects = [each for each in members if each.type.endswith("_redirect")]
-        bodies = [each for each in members if not each.type.endswith("_redirect")]
+        # A ``<<`` that the parser did not recognize belongs to a redirection.
+        bodies = [
+            each
+            for each in members
+            if not each.type.endswith("_redirect")
+            and not (each.type == "ERROR" and parse.text_of(each) == "<<")
+        ]
         inner, tails, words = parse.heredoc_tails(redirects)
         words += [word for each in redirects for word in parse.words_behind(each)]
         if bodies and redirects:
@@ -130,7 +173,13 @@ class Redirections(Compounds):
                 target = shell._redirect(inner, given)[1] or target
             except ExpansionError:
                 return output
+            before = shell.input
+            opens = shell._opens_stdin([*redirects, *inner])
+            shell.input = None if opens else before
             part = shell._written(target, shell._run_body(node, last.body, given, words))
+            if opens:
+                is_exec = last.body is not None and parse.text_of(last.body) == "exec"
+                shell.input = given if is_exec else before
         for tail in tails:
             if tail.type != "pipeline":
                 part += self._run(tail, stdin)
@@ -153,9 +202,18 @@ class Redirections(Compounds):
         return _LastMember(shell, body, given, output, runs=True)
 
     def _pipe(self, members: Sequence[Node], stdin: str) -> str:
-        for member in members:
+        words = parse.words_of(members[0]) if members and members[0].type == "command" else []
+        if len(words) == 2 and words[0] == "coproc":
+            # `ends` writes ``coproc NAME`` before a compound command like this.
+            self.start_coprocess(words[1], parse.text_of(members[1]))
+            return ""
+        for index, member in enumerate(members):
             part = self.copy()
+            # Only the first member reads the input of the shell.
+            part.input = part.input if index == 0 else None
             stdin = part._run(member, stdin)
+            if part.traps:
+                run_traps(part)
         return stdin
 
     def _run_body(self, node: Node, body: Node | None, stdin: str, words: Sequence[str]) -> str:

@@ -51,7 +51,9 @@ _DISK: Final = re.compile(
     rf"|disk/.+|(?:sd|hd|vd|xvd|nvme|mmcblk)[{ANY}{ONE}{SET}{UNKNOWN}].*|[{ANY}{ONE}].*)"
 )
 # Another path of the root directory.
-_OWN_ROOT: Final = re.compile(r"\A(?:/proc/(?:self|thread-self|1)/root)+(?=/|\Z)")
+_OWN_ROOT: Final = re.compile(rf"\A(?:/proc/(?:self|thread-self|1|{UNKNOWN})/root)+(?=/|\Z)")
+# Another path of the descriptors.
+_OWN_DESCRIPTORS: Final = re.compile(rf"\A/proc/(?:self|thread-self|{UNKNOWN})/fd/")
 _BRACKETS: Final = re.compile(rf"{SET}[^\]]*\]")
 
 
@@ -73,7 +75,10 @@ def normalized(field: str, cwd: str) -> str:
                 steps.pop()
         elif step not in ("", "."):
             steps.append(step)
-    return _OWN_ROOT.sub("", "/" + "/".join(steps)) or "/"
+    path = "/" + "/".join(steps)
+    if not path.startswith("/proc/"):
+        return path
+    return _OWN_ROOT.sub("", _OWN_DESCRIPTORS.sub("/dev/fd/", path)) or "/"
 
 
 def is_everything(path: str) -> bool:

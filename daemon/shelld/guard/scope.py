@@ -31,10 +31,14 @@ class Scope(Protocol):
 
     def assign(self, name: str, value: str) -> None: ...
 
+    def substituted(self, text: str) -> None:
+        """Follow the substitutions in a subscript, which bash runs when it evaluates the text."""
+        ...
+
     def output_of(self, script: str) -> str:
         """Follow a command substitution as far as possible. Return its output."""
         ...
 
-    def file_of(self, script: str) -> str:
-        """Return the file name that a process substitution expands to."""
+    def file_of(self, script: str, *, is_read: bool) -> str:
+        """Return the file name that ``<(script)`` expands to; if not `is_read`, ``>(script)``."""
         ...

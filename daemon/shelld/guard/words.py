@@ -16,8 +16,8 @@ from typing import Final
 
 from shelld.guard.arithmetic import arithmetic
 from shelld.guard.ends import Ends, is_arithmetic
-from shelld.guard.escapes import ansi_c
-from shelld.guard.extended_globs import FOLLOWED
+from shelld.guard.escapes import ansi_c, prompted
+from shelld.guard.extended_globs import FOLLOWED, alternatives
 from shelld.guard.fields import Piece, fields_of, separators_of
 from shelld.guard.markers import ACTIVE, BREAK, GLOBS, UNKNOWN, plain
 from shelld.guard.patterns import replaced, trimmed
@@ -143,7 +143,8 @@ class _Scanner:
             elif character in "<>" and text.startswith("(", self._position + 1):
                 end = self._ends.of_substitution(self._position + 1)
                 script = text[self._position + 2 : end - 1]
-                self._add(self._scope.file_of(script), quoted=True)
+                path = self._scope.file_of(script, is_read=character == "<")
+                self._add(path, quoted=True)
                 self._position = end
             elif character in GLOBS or character in "<>":
                 self._add(GLOBS.get(character, character))
@@ -239,7 +240,7 @@ class _Scanner:
                 value = UNKNOWN
             self._scope.spend(len(value))
         if not quoted:
-            value = value.translate(ACTIVE)
+            value = alternatives(value).translate(ACTIVE)
         if value or not quoted:
             self._add(value, quoted=quoted, splits=not quoted)
 
@@ -266,10 +267,10 @@ _PARAMETER: Final = re.compile(
 
 def expand_parameter(parameter: str, scope: Scope, *, quoted: bool) -> str:
     """Return the expansion of ``${parameter}``. Raises `ExpansionError`."""
+    if parameter in ("#", "#@", "#*"):
+        return str(len(scope.list_of("@")))
     match = _PARAMETER.fullmatch(parameter)
     if match is None:
-        if parameter in ("#", "#@", "#*"):
-            return str(len(scope.list_of("@")))
         raise ExpansionError
     prefix, name, index, rest = match["prefix"], match["name"], match["index"], match["rest"]
     if index is not None and ("$" in index or "`" in index):
@@ -278,18 +279,31 @@ def expand_parameter(parameter: str, scope: Scope, *, quoted: bool) -> str:
     if (name in "@*" or index in ("@", "*")) and re.match(r":(?![-=+?])", rest):
         return _sliced(name, index, rest[1:], scope, quoted=quoted)
     value = _value(name, index, scope, quoted=quoted)
+    if prefix and index in ("@", "*"):
+        count = len(scope.list_of(name))
+        between = BREAK if quoted and index == "@" else " "
+        return str(count) if prefix == "#" else between.join(map(str, range(count)))
     if prefix == "#":
         return UNKNOWN if value is not None and UNKNOWN in value else str(len(value or ""))
     if prefix == "!":
         if rest in ("*", "@") or value is None:
             return UNKNOWN
-        value = UNKNOWN if UNKNOWN in value else _value(value, None, scope, quoted=quoted)
+        value = UNKNOWN if UNKNOWN in value else _indirect(value, scope, quoted=quoted)
     if value is None and not _HAS_DEFAULT.match(rest):
         scope.miss("@" if index in ("@", "*") else name)
     return _operated(name, value, rest, scope, quoted=quoted) if rest else value or ""
 
 
 _HAS_DEFAULT: Final = re.compile(r":?[-=+?]")
+
+
+def _indirect(target: str, scope: Scope, *, quoted: bool) -> str | None:
+    """Return the value of a variable, or of a member of an array, that another variable names."""
+    name, bracket, index = target.partition("[")
+    if not bracket:
+        return _value(target, None, scope, quoted=quoted)
+    scope.substituted(index)
+    return _value(name, index.removesuffix("]"), scope, quoted=quoted)
 
 
 def _value(name: str, index: str | None, scope: Scope, *, quoted: bool) -> str | None:
@@ -343,7 +357,9 @@ def _operated(  # noqa: PLR0911 - a table of cases
     if rest[0] in "^,":
         change = str.upper if rest[0] == "^" else str.lower
         return change(value) if rest[:2] in ("^^", ",,") else change(value[:1]) + value[1:]
-    if rest in ("@U", "@L", "@Q", "@E", "@P", "@u"):
+    if rest == "@P":
+        return plain(expand_heredoc(prompted(value), scope))
+    if rest in ("@U", "@L", "@Q", "@E", "@u"):
         changes: dict[str, Callable[[str], str]] = {
             "@U": str.upper,
             "@L": str.lower,
