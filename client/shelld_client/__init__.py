@@ -2,15 +2,18 @@
 
 from typing import Final
 
-from shelld_client.async_streams import AsyncEventStream, AsyncJob, AsyncOutputStream
+from shelld_client.async_jobs import AsyncJob
+from shelld_client.async_streams import AsyncEventStream, AsyncOutputStream
 from shelld_client.calls import (
     BashOptions,
     EventOptions,
     InputOptions,
     KillOptions,
     OutputOptions,
+    ReadOptions,
     ScreenOptions,
     StreamOptions,
+    TypingOptions,
 )
 from shelld_client.client import AsyncClient
 from shelld_client.errors import (
@@ -19,6 +22,7 @@ from shelld_client.errors import (
     CommandTimedOut,
     DaemonExited,
     InvalidParams,
+    JobEnded,
     MessageTooLarge,
     NotPossible,
     ProtocolError,
@@ -31,8 +35,10 @@ from shelld_client.errors import (
     SpawnFailed,
     StdinClosed,
     Unavailable,
+    WaitTimedOut,
 )
-from shelld_client.streams import EventStream, Job, OutputStream
+from shelld_client.jobs import Job
+from shelld_client.streams import EventStream, OutputStream
 from shelld_client.sync import Client
 from shelld_protocol.about import Containment, Counters, Limits, ServerInfoResult
 from shelld_protocol.event_methods import (
@@ -101,6 +107,7 @@ __all__ = [
     "InputOptions",
     "InvalidParams",
     "Job",
+    "JobEnded",
     "KillOptions",
     "KillShellResult",
     "LeftoverEvent",
@@ -117,6 +124,7 @@ __all__ = [
     "Prompt",
     "PromptEvent",
     "ProtocolError",
+    "ReadOptions",
     "ReadScreenResult",
     "RequestCancelled",
     "ResizeShellResult",
@@ -136,8 +144,10 @@ __all__ = [
     "StdinClosed",
     "StreamOptions",
     "ToolResult",
+    "TypingOptions",
     "Unavailable",
     "Usage",
+    "WaitTimedOut",
     "WriteStdinResult",
     "__version__",
 ]

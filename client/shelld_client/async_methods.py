@@ -11,8 +11,9 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 from shelld_client import calls
+from shelld_client.async_jobs import AsyncJob
 from shelld_client.async_ongoing import AsyncOngoing
-from shelld_client.async_streams import AsyncEventStream, AsyncJob, AsyncOutputStream
+from shelld_client.async_streams import AsyncEventStream, AsyncOutputStream
 from shelld_client.calls import (
     BashOptions,
     Call,
@@ -175,9 +176,8 @@ class AsyncMethods:
 
     def start(self, command: str, **options: Unpack[BashOptions]) -> AsyncJob:
         """Run a command in the background. Use the job with ``async with``: the block ends it."""
-        started = {**options, "run_in_background": True}
-        call = calls.followed_bash(command, started, ["output", "prompt", "exit"])
-        return AsyncJob(self._begin, self._finish, call)
+        call = calls.followed_bash(command, {**options, "run_in_background": True}, None)
+        return AsyncJob(self._begin, self._request, self._finish, call)
 
     async def kill_shell(self, shell_id: str, **options: Unpack[KillOptions]) -> KillShellResult:
         """Kill a shell and every process it started."""

@@ -75,6 +75,11 @@ class AsyncOngoing:
     def __del__(self) -> None:
         self.abandon()
 
+    @property
+    def may_lose_items(self) -> bool:
+        """Whether an exception that interrupts `next` may lose the item that has just come."""
+        return self._mailbox.MAY_LOSE_ITEMS
+
     async def next(self) -> Item:
         """Wait for the next event, the answer, or the end."""
         item = await self._mailbox.get()

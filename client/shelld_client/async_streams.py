@@ -8,24 +8,19 @@ its processes. Dropping an iterator does the same.
 
 from __future__ import annotations
 
-import collections
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from types import TracebackType
-from typing import Any, Final, Generic, Literal, Protocol, Self, TypeAlias, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 import anyio
 
 from shelld_client import calls
+from shelld_client.async_gaps import AsyncOutputReader, AsyncRequest
 from shelld_client.async_ongoing import AsyncOngoing, nothing_to_undo
 from shelld_client.calls import AnyBashResult, Call, Undo
 from shelld_client.errors import (
-    DaemonExited,
-    ProtocolError,
     ShellError,
-    ShellNotFound,
-    ShuttingDown,
 )
 from shelld_client.mailbox import End, Item
 from shelld_protocol.event_methods import (
@@ -39,16 +34,6 @@ from shelld_protocol.event_methods import (
 from shelld_protocol.shell_methods import BackgroundResult, BashResult
 
 T = TypeVar("T")
-StreamName: TypeAlias = Literal["stdout", "stderr"]
-
-# How much skipped output one request reads again.
-_GAP_BYTES: Final = 1024 * 1024
-
-
-class AsyncRequest(Protocol):
-    """Sends a request and returns the result."""
-
-    async def __call__(self, call: Call[T]) -> T: ...
 
 
 class AsyncBegin(Protocol):
@@ -57,7 +42,7 @@ class AsyncBegin(Protocol):
     def __call__(self, call: Call[Any], undo: Undo) -> AsyncOngoing: ...
 
 
-class _Items(Generic[T]):
+class AsyncItems(Generic[T]):
     """An iterator. Only one task or thread at a time runs `_next`."""
 
     # `__del__` runs even if `__init__` has failed, so the attributes that it reads have defaults in
@@ -96,7 +81,7 @@ class _Items(Generic[T]):
         """React to an exception of `_next`: an error, a cancellation or an interrupt."""
 
 
-class _Iteration(_Items[T]):
+class _Iteration(AsyncItems[T]):
     """An iteration, which ends with its block, with `end`, or when it is dropped."""
 
     _is_over = False
@@ -220,14 +205,12 @@ class AsyncOutputStream(_Iteration[OutputEvent | BashResult | BackgroundResult])
         super().__init__()
         self.result: BashResult | BackgroundResult | None = None
         self._begin = begin
-        self._request = request
         self._call = call
         self._failure: ShellError | None = None
         # Whether the last item was taken.
         self._is_finished = False
         self._exit: ExitEvent | None = None
-        self._ends: dict[StreamName, int] = {"stdout": 0, "stderr": 0}
-        self._ready: collections.deque[OutputEvent] = collections.deque()
+        self._output = AsyncOutputReader(request, strip=call.params.get("strip_ansi"))
 
     async def __aenter__(self) -> Self:
         return self
@@ -251,11 +234,13 @@ class AsyncOutputStream(_Iteration[OutputEvent | BashResult | BackgroundResult])
     async def _next(self) -> OutputEvent | BashResult | BackgroundResult:
         ongoing = self._ongoing
         if ongoing is None and not self._is_over:
-            self._ongoing = ongoing = self._begin(self._call, partial(_kill, self._call))
+            self._ongoing = ongoing = self._begin(
+                self._call, partial(kill_in_background, self._call)
+            )
         # Another task or thread can end the iteration at any time.
         while ongoing is not None and not self._is_over:
-            if self._ready:
-                return self._ready.popleft()
+            if self._output.ready:
+                return self._output.ready.popleft()
             if self._is_complete:
                 self._is_over = self._is_finished = True
                 if self._failure is not None:
@@ -286,136 +271,13 @@ class AsyncOutputStream(_Iteration[OutputEvent | BashResult | BackgroundResult])
             assert isinstance(result, BashResult | BackgroundResult)
             self.result = result
         elif isinstance(item, OutputEvent):
-            await self._fill(item, item.stream, item.start)
-            self._ends[item.stream] = item.end
-            if item.text or item.dropped:
-                self._ready.append(item)
+            await self._output.take(item)
         elif isinstance(item, ExitEvent):
-            await self._fill(item, "stdout", item.stdout_bytes)
-            await self._fill(item, "stderr", item.stderr_bytes)
+            await self._output.take_end(item)
             self._exit = item
 
-    async def _fill(self, event: Event, stream: StreamName, end: int) -> None:
-        """Read the skipped output before an event, up to the offset `end`."""
-        while (start := self._ends[stream]) < end:
-            size = min(_GAP_BYTES, end - start)
-            call = calls.output_at(
-                event.bash_id, stream, start, size, strip=self._call.params.get("strip_ansi")
-            )
-            try:
-                part = calls.output_event(event, stream, await self._request(call))
-            except (ShellNotFound, ShuttingDown, DaemonExited):
-                # The output is no longer kept, or can no longer be read.
-                part = calls.lost_output(event, stream, start, end)
-            kept_from = part.start + part.dropped
-            if part.dropped and part.end > end:
-                # The read has passed over the lost output and gone on beyond `end`.
-                part = calls.lost_output(event, stream, start, min(kept_from, end))
-            if part.end == start:
-                # The output ends within a character. Leftover processes may still write its rest,
-                # so no read returns its beginning yet.
-                part = calls.lost_output(event, stream, start, end)
-            self._ends[stream] = part.end
-            self._ready.append(part)
 
-
-def _kill(call: Call[AnyBashResult], answer: bytes) -> Call[Any] | None:
+def kill_in_background(call: Call[AnyBashResult], answer: bytes) -> Call[Any] | None:
     """Return the call that kills a command, if its result says that it runs in the background."""
     result = call.decode(answer)
     return calls.kill_shell(result.bash_id, {}) if isinstance(result, BackgroundResult) else None
-
-
-def _background_result(call: Call[AnyBashResult], answer: bytes) -> BackgroundResult:
-    result = call.decode(answer)
-    if not isinstance(result, BackgroundResult):
-        raise ProtocolError("the peer's result is no BackgroundResult")
-    return result
-
-
-class AsyncJob(_Items[Event]):
-    """A command in the background. The end of the block kills it, with all its processes.
-
-    Use it with ``async with``. Iterate over it for its events: output, prompts, and `ExitEvent` at
-    the end.
-    """
-
-    _is_killed = False
-
-    def __init__(self, begin: AsyncBegin, finish: AsyncRequest, call: Call[AnyBashResult]) -> None:
-        """`finish` sends a request that no cancellation interrupts. It may raise TimeoutError."""
-        super().__init__()
-        self._begin = begin
-        self._finish = finish
-        self._call = call
-        self._started: BackgroundResult | None = None
-        self._is_over = False
-
-    @property
-    def started(self) -> BackgroundResult:
-        """The result of the start. Raises RuntimeError before the block."""
-        if self._started is None:
-            raise RuntimeError("the job has not started: use it with a with block")
-        return self._started
-
-    @property
-    def id(self) -> str:
-        """The `bash_id` of its shell."""
-        return self.started.bash_id
-
-    @property
-    def pid(self) -> int:
-        """The pid of its bash."""
-        return self.started.pid
-
-    async def __aenter__(self) -> Self:
-        if self._ongoing is not None:
-            raise RuntimeError("a job can be started once only")
-        self._ongoing = ongoing = self._begin(self._call, partial(_kill, self._call))
-        try:
-            self._started = _background_result(self._call, await ongoing.answer())
-        except BaseException:
-            self._end()
-            raise
-        return self
-
-    def _end(self) -> None:
-        """End the job without waiting, whether it has started or not."""
-        if self._ongoing is not None and self._is_killed:
-            self._ongoing.end()
-        elif self._ongoing is not None:
-            self._ongoing.abandon()
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._is_over = True
-        try:
-            # If the daemon is gone, so is the command.
-            with suppress(ShellError):
-                await self._finish(calls.kill_shell(self.id, {}))
-            self._is_killed = True
-        except TimeoutError:
-            # The daemon has the request, or will read it.
-            self._is_killed = True
-        finally:
-            self._end()
-
-    async def _next(self) -> Event:
-        while not self._is_over:
-            # An iteration could take the answer for which the start waits.
-            if self._ongoing is None or self._started is None:
-                raise RuntimeError("the job has not started: use it with a with block")
-            event = await self._ongoing.next_event()
-            if event is None:
-                break
-            if isinstance(event, ExitEvent):
-                self._is_over = True
-                self._ongoing.stop_listening()
-            return event
-        raise StopAsyncIteration
-
-    def __del__(self) -> None:
-        self._end()

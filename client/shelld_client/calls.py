@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from typing import Any, Final, Generic, Literal, NamedTuple, TypeAlias, TypedDict, TypeVar, cast
@@ -138,13 +139,12 @@ class ScreenOptions(TypedDict, total=False):
     scrollback: int
 
 
-class InputOptions(TypedDict, total=False):
-    """Options of a write to a shell's input. Text, keys, data and eof are written in this order.
+class TypingOptions(TypedDict, total=False):
+    """What to write to a shell's input. Text, keys, data and eof are written in this order.
 
     `keys` are keys, named as in tmux, such as "Enter", "C-c" and "Up"; `data` is bytes; `eof` ends
     the input. With `secret`, nothing is written if the terminal could show the text. With
-    `paste`, text and data are marked as pasted, if the program asked for that. `wait` (up to
-    600,000 ms) waits for `until`, as in `OutputOptions`, before the output is read.
+    `paste`, text and data are marked as pasted, if the program asked for that.
     """
 
     keys: Sequence[str] | None
@@ -152,25 +152,36 @@ class InputOptions(TypedDict, total=False):
     eof: bool
     secret: bool
     paste: bool
+
+
+class InputOptions(TypingOptions, total=False):
+    """Options of a write to a shell's input: what to write, and then what to wait for.
+
+    `wait` (up to 600,000 ms) waits for `until`, before the output is read. The output is read as
+    with `OutputOptions`.
+    """
+
     wait: int
     until: Until
     pattern: str | None
     quiet_ms: int
     port: int | None
     strip_ansi: bool
+    stdout_offset: int | None
+    stderr_offset: int | None
+    max_bytes: int
 
 
-class OutputOptions(TypedDict, total=False):
+class ReadOptions(TypedDict, total=False):
     """Options of a read. `wait` (up to 600,000 ms) waits for `until`, or the end of the command.
 
     `until` is "output", "exit", "prompt" (the command waits for input), "match" (`pattern`, an RE2
     pattern, matches a line), "quiet" (no output for `quiet_ms`, by default 500) or "listening" (a
     process of the command listens on a TCP port, or on `port`).
 
-    If an offset is given, only streams with an offset are read, and the position of plain reads
-    does not move. `max_bytes` is per stream; `filter` is an RE2 pattern for lines. With
-    `encoding="base64"`, `stdout_data` and `stderr_data` of the result are exactly the bytes that
-    the command wrote: `strip_ansi` does nothing, and a `filter` is refused.
+    `max_bytes` is per stream; `filter` is an RE2 pattern for lines. With `encoding="base64"`,
+    `stdout_data` and `stderr_data` of the result are exactly the bytes that the command wrote:
+    `strip_ansi` does nothing, and a `filter` is refused.
     """
 
     filter: str | None
@@ -179,11 +190,20 @@ class OutputOptions(TypedDict, total=False):
     pattern: str | None
     quiet_ms: int
     port: int | None
-    stdout_offset: int | None
-    stderr_offset: int | None
     max_bytes: int
     strip_ansi: bool
     encoding: Encoding
+
+
+class OutputOptions(ReadOptions, total=False):
+    """Options of a read, and from where to read.
+
+    If an offset is given, only streams with an offset are read, and the position of plain reads
+    does not move.
+    """
+
+    stdout_offset: int | None
+    stderr_offset: int | None
 
 
 class KillOptions(TypedDict, total=False):
@@ -235,9 +255,9 @@ def bash(command: str, options: Mapping[str, Any]) -> Call[AnyBashResult]:
 
 
 def followed_bash(
-    command: str, options: Mapping[str, Any], notify: Sequence[EventName]
+    command: str, options: Mapping[str, Any], notify: Sequence[EventName] | None
 ) -> Call[AnyBashResult]:
-    """Run a command and send the events `notify` about it."""
+    """Run a command and send the events `notify` about it. Raises TypeError for a dry run."""
     if options.get("dry_run"):
         raise TypeError("dry_run is an option of bash only: nothing runs that could be followed")
     return bash(command, {**options, "notify": notify})
@@ -402,6 +422,13 @@ def server_info() -> Call[ServerInfoResult]:
 
 def ping() -> Call[Empty]:
     return Call("ping", {}, _decoder(Empty))
+
+
+def literal(text: str) -> str:
+    """Return a pattern that matches exactly `text`. Raises ValueError if no line can have it."""
+    if "\n" in text:
+        raise ValueError("a line cannot have a line end in it: wait for one of the lines")
+    return re.escape(text)
 
 
 def _given(**params: Any) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 
 from shelld_client.results import from_members
 from shelld_protocol.errors import ErrorKind, RpcError
-from shelld_protocol.shell_methods import BashResult
+from shelld_protocol.shell_methods import BashOutputResult, BashResult
 from shelld_protocol.structs import Usage
 
 
@@ -64,6 +64,34 @@ _TIMED_OUT: Final = BashResult(
     leftover=[],
     usage=Usage(user_ms=0, system_ms=0, max_rss_bytes=0),
 )
+
+
+class _WaitFailed(ShellError):
+    def __init__(self, message: str, result: BashOutputResult) -> None:
+        wrote = _last_line(result.stderr) or _last_line(result.stdout)
+        super().__init__(f"{message}; its last line is: {wrote}" if wrote else message)
+        # Without the last line, for pickle.
+        self._message = message
+        self.result = result
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._message, self.result), vars(self)
+
+
+class WaitTimedOut(_WaitFailed, TimeoutError):
+    """A job did not come to what its caller waited for. It goes on.
+
+    `result` has the state of the command, and its output that the wait looked at, up to 64 KiB per
+    stream.
+    """
+
+
+class JobEnded(_WaitFailed):
+    """The command of a job ended before it came to what its caller waited for.
+
+    `result` has its `exit_code` or `signal`, and its output that the wait looked at, up to 64 KiB
+    per stream.
+    """
 
 
 class CommandBlocked(ShellError):
@@ -186,6 +214,11 @@ class DaemonExited(ShellError):
 
 class ProtocolError(ShellError):
     """The peer sent something that is not this protocol, or nothing at all."""
+
+
+def _last_line(text: str) -> str:
+    """Return the last line of a text that is not blank, up to 200 characters; "" if none is."""
+    return text.rstrip().rpartition("\n")[2].strip()[:200]
 
 
 _BY_CODE: Final[dict[int, type[ShellError]]] = {

@@ -10,7 +10,7 @@ from __future__ import annotations
 import collections
 import queue
 from collections.abc import Callable
-from typing import Final, NamedTuple, TypeAlias
+from typing import ClassVar, Final, NamedTuple, TypeAlias
 
 import anyio
 
@@ -104,6 +104,9 @@ class _Mailbox:
 class Mailbox(_Mailbox):
     """For threads."""
 
+    # A signal handler may raise after the item was taken, and before the caller has it.
+    MAY_LOSE_ITEMS: ClassVar = True
+
     def __init__(self) -> None:
         super().__init__()
         self._items: queue.SimpleQueue[Item] = queue.SimpleQueue()
@@ -117,6 +120,9 @@ class Mailbox(_Mailbox):
 
 class AsyncMailbox(_Mailbox):
     """For the tasks of one event loop."""
+
+    # A cancellation comes at an await only, and `get` takes the item after its last await.
+    MAY_LOSE_ITEMS: ClassVar = False
 
     def __init__(self) -> None:
         super().__init__()

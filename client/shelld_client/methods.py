@@ -22,8 +22,9 @@ from shelld_client.calls import (
     StreamOptions,
     Undo,
 )
+from shelld_client.jobs import Job
 from shelld_client.ongoing import Ongoing
-from shelld_client.streams import EventStream, Job, OutputStream
+from shelld_client.streams import EventStream, OutputStream
 from shelld_protocol.about import ServerInfoResult
 from shelld_protocol.input_methods import ResizeShellResult, WriteStdinResult
 from shelld_protocol.screen_methods import ReadScreenResult
@@ -173,9 +174,8 @@ class Methods:
 
     def start(self, command: str, **options: Unpack[BashOptions]) -> Job:
         """Run a command in the background. Use the job with ``with``: the block ends it."""
-        started = {**options, "run_in_background": True}
-        call = calls.followed_bash(command, started, ["output", "prompt", "exit"])
-        return Job(self._begin, self._finish, call)
+        call = calls.followed_bash(command, {**options, "run_in_background": True}, None)
+        return Job(self._begin, self._request, self._finish, call)
 
     def kill_shell(self, shell_id: str, **options: Unpack[KillOptions]) -> KillShellResult:
         """Kill a shell and every process it started."""

@@ -6,9 +6,10 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from shelld_protocol.shell_methods import BashOutputResult
+from shelld_protocol.shell_methods import BashOutputResult, MaxBytes, Offset
 from shelld_protocol.structs import (
     DEFAULT_QUIET_MS,
+    DEFAULT_READ_BYTES,
     Cols,
     IsRunning,
     Params,
@@ -60,6 +61,9 @@ class WriteStdinParams(Params):
     quiet_ms: QuietMs = DEFAULT_QUIET_MS
     port: Port | None = None
     request_id: RequestId | None = None
+    stdout_offset: Offset | None = None
+    stderr_offset: Offset | None = None
+    max_bytes: MaxBytes = DEFAULT_READ_BYTES
 
 
 class WriteStdinResult(BashOutputResult, kw_only=True):

@@ -272,6 +272,9 @@ Offset: TypeAlias = Annotated[
     int,
     Meta(ge=0, description="Read this stream from this offset. Plain reads keep their position."),
 ]
+MaxBytes: TypeAlias = Annotated[
+    int, Meta(ge=1, le=MAX_READ_BYTES, description="Limit per stream; the rest stays unread.")
+]
 
 
 class BashOutputParams(Params):
@@ -290,9 +293,7 @@ class BashOutputParams(Params):
     until: Until = "output"
     stdout_offset: Offset | None = None
     stderr_offset: Offset | None = None
-    max_bytes: Annotated[
-        int, Meta(ge=1, le=MAX_READ_BYTES, description="Limit per stream; the rest stays unread.")
-    ] = DEFAULT_READ_BYTES
+    max_bytes: MaxBytes = DEFAULT_READ_BYTES
     strip_ansi: StripAnsi = True
     pattern: Pattern | None = None
     quiet_ms: QuietMs = DEFAULT_QUIET_MS

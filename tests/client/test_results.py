@@ -15,22 +15,43 @@ import shelld
 import shelld_client
 from shelld_client import (
     AsyncClient,
+    BashOutputResult,
     BashResult,
     Client,
     CommandTimedOut,
     DaemonExited,
+    JobEnded,
     KillShellResult,
     MessageTooLarge,
+    OutputRange,
     ServerInfoResult,
     ShellError,
     ShellInfo,
     SpawnFailed,
     Usage,
+    WaitTimedOut,
 )
 from shelld_client.results import decode_event, decode_output, decode_result
 from shelld_protocol.event_methods import OutputEvent
 from shelld_protocol.shell_methods import ListShellsResult
 
+EXAMPLE = BashOutputResult(
+    bash_id="shell_1",
+    command="make",
+    stdout="out\nlast\n",
+    stderr="",
+    status="running",
+    is_running=True,
+    exit_code=None,
+    signal=None,
+    duration_ms=5,
+    stdout_range=OutputRange(0, 9, 0),
+    stderr_range=OutputRange(0, 0, 0),
+    dropped_bytes=0,
+    more=False,
+    prompt=None,
+    reached=None,
+)
 RESULT: dict[str, Any] = {
     "bash_id": "shell_1",
     "command": "make",
@@ -145,7 +166,12 @@ EXCEPTIONS = [
 @pytest.mark.parametrize("copied", [copy.copy, pickled])
 @pytest.mark.parametrize("kind", EXCEPTIONS)
 def test_every_exception_survives_copy_and_pickle(copied: Any, kind: Any) -> None:
-    error: ShellError = kind(5, 3) if kind is MessageTooLarge else kind("text")
+    arguments: dict[Any, tuple[Any, ...]] = {
+        MessageTooLarge: (5, 3),
+        JobEnded: ("text", EXAMPLE),
+        WaitTimedOut: ("text", EXAMPLE),
+    }
+    error: ShellError = kind(*arguments.get(kind, ("text",)))
     error.data = {"kind": "any"}
     error.add_note("where it was")
     other = copied(error)

@@ -198,6 +198,16 @@ def test_input_is_for_one_shell_that_exists(daemon: RawDaemon, method: str) -> N
         assert daemon.fail(method, {**name, **more})["code"] == code, name
 
 
+def test_write_that_reads_from_an_offset_consumes_no_output(daemon: RawDaemon) -> None:
+    bash_id = daemon.background("echo first; cat", open_stdin=True)
+    daemon.call("bash_output", {"bash_id": bash_id, "wait": 20_000, "stdout_offset": 0})
+    write: Json = {"bash_id": bash_id, "text": "second\n", "eof": True, "stdout_offset": 2}
+    written = daemon.call("write_stdin", {**write, "max_bytes": 3})
+    assert (written["stdout"], written["written"]) == ("rst", 7)
+    read = daemon.call("bash_output", {"bash_id": bash_id, "wait": 20_000, "until": "exit"})
+    assert read["stdout"] == "first\nsecond\n"
+
+
 def test_notification_consumes_no_output(daemon: RawDaemon) -> None:
     typing = Session(daemon, "echo first; cat", tty=False, open_stdin=True)
     daemon.notify("write_stdin", {"bash_id": typing.bash_id, "text": "second\n", "wait": 20_000})

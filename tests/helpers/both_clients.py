@@ -114,8 +114,17 @@ class _AwaitedStream:
         return item
 
 
-async def _in_thread(function: Callable[..., Any], *args: Any) -> Any:
-    return await anyio.to_thread.run_sync(function, *args, abandon_on_cancel=True)
+class _AwaitedJob(_AwaitedStream):
+    """A job of `Client`, whose methods run in threads and can be awaited."""
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._stream, name)
+        return functools.partial(_in_thread, found) if callable(found) else found
+
+
+async def _in_thread(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    call = functools.partial(function, *args, **options)
+    return await anyio.to_thread.run_sync(call, abandon_on_cancel=True)
 
 
 class _Awaited:
@@ -130,14 +139,11 @@ class _Awaited:
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         method = getattr(self._client, name)
-        if name in ("events", "stream", "start"):
+        if name in ("events", "stream"):
             return lambda *args, **options: _AwaitedStream(method(*args, **options))
-
-        async def call(*args: Any, **kwargs: Any) -> Any:
-            call = functools.partial(method, *args, **kwargs)
-            return await anyio.to_thread.run_sync(call, abandon_on_cancel=True)
-
-        return call
+        if name == "start":
+            return lambda *args, **options: _AwaitedJob(method(*args, **options))
+        return functools.partial(_in_thread, method)
 
 
 @asynccontextmanager

@@ -79,6 +79,9 @@ async def write_stdin(context: RequestContext, params: WriteStdinParams) -> Writ
         quiet_ms=params.quiet_ms,
         port=params.port,
         strip_ansi=params.strip_ansi,
+        stdout_offset=params.stdout_offset,
+        stderr_offset=params.stderr_offset,
+        max_bytes=params.max_bytes,
     )
     with manager.reading(shell):
         async with AsyncExitStack() as prepared:

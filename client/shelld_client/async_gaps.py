@@ -1,0 +1,77 @@
+"""Output without gaps, for `AsyncClient`: reads what the events of a command skip.
+
+`gaps.py` has the same without await, for `Client`. `make sync` makes it from this file.
+
+Owns the offsets up to which a reader has the output of a command. Never moves the position of plain
+reads. Invariant: in each stream, the output of one event begins where that of the last one ended.
+"""
+
+from __future__ import annotations
+
+import collections
+from typing import Final, Literal, Protocol, TypeAlias, TypeVar
+
+from shelld_client import calls
+from shelld_client.calls import Call
+from shelld_client.errors import DaemonExited, ShellNotFound, ShuttingDown
+from shelld_protocol.event_methods import Event, ExitEvent, OutputEvent
+
+T = TypeVar("T")
+StreamName: TypeAlias = Literal["stdout", "stderr"]
+
+# How much skipped output one request reads again.
+_GAP_BYTES: Final = 1024 * 1024
+
+
+class AsyncRequest(Protocol):
+    """Sends a request and returns the result."""
+
+    async def __call__(self, call: Call[T]) -> T: ...
+
+
+class AsyncOutputReader:
+    """Takes the events of one command, and puts all its output into `ready`, in order.
+
+    If a call is cancelled or raises, another call with the same event does the rest.
+    """
+
+    def __init__(self, request: AsyncRequest, *, strip: bool | None) -> None:
+        self.ready: collections.deque[OutputEvent] = collections.deque()
+        self._request = request
+        self._strip = strip
+        self._ends: dict[StreamName, int] = {"stdout": 0, "stderr": 0}
+
+    async def take(self, event: OutputEvent) -> None:
+        await self._fill(event, event.stream, event.start)
+        if event.start < self._ends[event.stream]:
+            # A second subscription has begun before the place that was reached.
+            await self._fill(event, event.stream, event.end)
+            return
+        self._ends[event.stream] = event.end
+        if event.text or event.dropped:
+            self.ready.append(event)
+
+    async def take_end(self, event: ExitEvent) -> None:
+        await self._fill(event, "stdout", event.stdout_bytes)
+        await self._fill(event, "stderr", event.stderr_bytes)
+
+    async def _fill(self, event: Event, stream: StreamName, end: int) -> None:
+        """Read the skipped output before an event, up to the offset `end`."""
+        while (start := self._ends[stream]) < end:
+            size = min(_GAP_BYTES, end - start)
+            call = calls.output_at(event.bash_id, stream, start, size, strip=self._strip)
+            try:
+                part = calls.output_event(event, stream, await self._request(call))
+            except (ShellNotFound, ShuttingDown, DaemonExited):
+                # The output is no longer kept, or can no longer be read.
+                part = calls.lost_output(event, stream, start, end)
+            kept_from = part.start + part.dropped
+            if part.dropped and part.end > end:
+                # The read has passed over the lost output and gone on beyond `end`.
+                part = calls.lost_output(event, stream, start, min(kept_from, end))
+            if part.end == start:
+                # The output ends within a character. Leftover processes may still write its rest,
+                # so no read returns its beginning yet.
+                part = calls.lost_output(event, stream, start, end)
+            self._ends[stream] = part.end
+            self.ready.append(part)

@@ -1,0 +1,321 @@
+"""A command in the background as an object, for `AsyncClient`.
+
+`jobs.py` has the same without await, for `Client`. `make sync` makes it from this file.
+
+Owns the command from the start to the end of its block, and the offsets up to which its readers
+have its output. Never moves the position of plain reads, so no reader of the same shell loses
+output to a job. Invariant: a call that raises or is cancelled has taken no output.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from types import TracebackType
+from typing import Any, Final, Self, Unpack, overload
+
+from shelld_client import calls
+from shelld_client.async_gaps import AsyncOutputReader, AsyncRequest
+from shelld_client.async_ongoing import AsyncOngoing, nothing_to_undo
+from shelld_client.async_streams import AsyncBegin, AsyncItems, kill_in_background
+from shelld_client.calls import (
+    AnyBashResult,
+    Call,
+    KillOptions,
+    ReadOptions,
+    ScreenOptions,
+    TypingOptions,
+)
+from shelld_client.errors import JobEnded, ProtocolError, ShellError, WaitTimedOut
+from shelld_client.mailbox import End
+from shelld_protocol.event_methods import Event, EventName, ExitEvent, OutputEvent
+from shelld_protocol.input_methods import ResizeShellResult
+from shelld_protocol.screen_methods import ReadScreenResult
+from shelld_protocol.shell_methods import BackgroundResult, BashOutputResult, KillShellResult
+from shelld_protocol.structs import MAX_WAIT_MS, Listener, Matched
+
+_EVENTS: Final[tuple[EventName, ...]] = ("output", "prompt", "exit")
+
+# How much output of each stream the answer to a wait has, for the exception if the wait fails.
+_SHOWN_BYTES: Final = 64 * 1024
+
+
+def _background_result(call: Call[AnyBashResult], answer: bytes) -> BackgroundResult:
+    result = call.decode(answer)
+    if not isinstance(result, BackgroundResult):
+        raise ProtocolError("the peer's result is no BackgroundResult")
+    return result
+
+
+class AsyncJob(AsyncItems[Event]):
+    """A command in the background. The end of the block kills it, with all its processes.
+
+    Use it with ``async with``. Iterate over it for its events: all its output from the beginning,
+    its prompts, and `ExitEvent` at the end. The iteration, `output` and `wait_for` each have a
+    position of their own, so that none of them takes output from another, or from `bash_output`.
+
+    The methods raise `ShellNotFound` once the daemon has forgotten the command, long after its end.
+    """
+
+    _starting: AsyncOngoing | None = None
+    _is_killed = False
+
+    def __init__(
+        self,
+        begin: AsyncBegin,
+        request: AsyncRequest,
+        finish: AsyncRequest,
+        call: Call[AnyBashResult],
+    ) -> None:
+        """`finish` sends a request that no cancellation interrupts. It may raise TimeoutError."""
+        super().__init__()
+        self._begin = begin
+        self._request = request
+        self._finish = finish
+        self._call = call
+        self._started: BackgroundResult | None = None
+        self._is_over = False
+        self._output = AsyncOutputReader(request, strip=call.params.get("strip_ansi"))
+        # An event that was received, but whose skipped output was not yet read.
+        self._event: Event | None = None
+        # The offsets in stdout and stderr from which `output` reads and `wait_for` searches.
+        self._unread = (0, 0)
+        self._unsearched = (0, 0)
+
+    @property
+    def started(self) -> BackgroundResult:
+        """The result of the start. Raises RuntimeError before the block."""
+        if self._started is None:
+            raise RuntimeError("the job has not started: use it with a with block")
+        return self._started
+
+    @property
+    def id(self) -> str:
+        """The `bash_id` of its shell."""
+        return self.started.bash_id
+
+    @property
+    def pid(self) -> int:
+        """The pid of its bash."""
+        return self.started.pid
+
+    async def __aenter__(self) -> Self:
+        if self._starting is not None:
+            raise RuntimeError("a job can be started once only")
+        undo = partial(kill_in_background, self._call)
+        self._starting = starting = self._begin(self._call, undo)
+        try:
+            self._started = _background_result(self._call, await starting.answer())
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def _end(self) -> None:
+        """End the job without waiting, whether it has started or not."""
+        if self._ongoing is not None:
+            self._ongoing.end()
+        if self._starting is not None and self._is_killed:
+            self._starting.end()
+        elif self._starting is not None:
+            self._starting.abandon()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._is_over = True
+        try:
+            # If the daemon is gone, so is the command.
+            with suppress(ShellError):
+                await self._finish(calls.kill_shell(self.id, {}))
+            self._is_killed = True
+        except TimeoutError:
+            # The daemon has the request, or will read it.
+            self._is_killed = True
+        finally:
+            self._end()
+
+    def __del__(self) -> None:
+        self._end()
+
+    # -- reading and waiting ----------------------------------------------------------------
+
+    async def output(self, **options: Unpack[ReadOptions]) -> BashOutputResult:
+        """Return what the command has written since the last `output`, as `bash_output` does.
+
+        Two calls at the same time may return the same output.
+        """
+        result = await self._request(self._read(self._unread, options))
+        self._unread = _later(self._unread, _ends_of(result))
+        return result
+
+    async def wait(self, timeout: float | None = None) -> BashOutputResult:
+        """Wait until the command has ended. Return its end, and the output that `output` would.
+
+        The output stays unread. Raises `WaitTimedOut` after `timeout` seconds (None: never), and
+        the command goes on.
+        """
+
+        def call(wait: int) -> Call[BashOutputResult]:
+            return self._read(self._unread, {"until": "exit", "wait": wait})
+
+        result = await self._wait(call, timeout)
+        if result.is_running:
+            raise WaitTimedOut(f"the command did not end within {timeout:g} s", result)
+        return result
+
+    @overload
+    async def wait_for(self, *, port: int, timeout: float | None = None) -> Listener: ...
+
+    @overload
+    async def wait_for(
+        self, text: str | None = None, *, pattern: str | None = None, timeout: float | None = None
+    ) -> Matched: ...
+
+    async def wait_for(
+        self,
+        text: str | None = None,
+        *,
+        pattern: str | None = None,
+        port: int | None = None,
+        timeout: float | None = None,
+    ) -> Matched | Listener:
+        """Wait until a line has `text` or matches `pattern`, or the command listens on `port`.
+
+        Give one of the three. `pattern` is an RE2 pattern; port 0 stands for any TCP port. Text and
+        patterns are searched in the output after the last match, at first from the beginning. An
+        unfinished line counts, too. Returns the line as `Matched`, or the port as `Listener`.
+
+        Raises `WaitTimedOut` after `timeout` seconds (None: never), and `JobEnded` if the command
+        ends first. Both have the output since the last match.
+        """
+        if (text, pattern, port).count(None) != 2:
+            raise TypeError("wait_for needs a text, a pattern or a port, and only one of them")
+        condition: dict[str, Any]
+        if port is not None:
+            condition = {"until": "listening", "port": port or None}
+            deed = f"listen on port {port}" if port else "listen on a port"
+        else:
+            if text is not None:
+                pattern = calls.literal(text)
+            condition = {"until": "match", "pattern": pattern}
+            deed = f"write {text or pattern!r}"
+
+        def call(wait: int) -> Call[BashOutputResult]:
+            limits = {"wait": wait, "max_bytes": _SHOWN_BYTES}
+            return self._read(self._unsearched, {**condition, **limits})
+
+        result = await self._wait(call, timeout)
+        if (found := result.matched) is not None:
+            ends = (found.end, 0) if found.stream == "stdout" else (0, found.end)
+            self._unsearched = _later(self._unsearched, ends)
+            return found
+        if result.listening:
+            return result.listening[0]
+        if not result.is_running:
+            how = result.signal or f"exit code {result.exit_code}"
+            raise JobEnded(f"the command ended with {how} and did not {deed}", result)
+        raise WaitTimedOut(f"the command did not {deed} within {timeout:g} s", result)
+
+    def _read(self, start: tuple[int, int], options: Any) -> Call[BashOutputResult]:
+        strip = self._call.params.get("strip_ansi")
+        offsets = {"stdout_offset": start[0], "stderr_offset": start[1]}
+        return calls.bash_output(self.id, {"strip_ansi": strip, **options, **offsets})
+
+    async def _wait(
+        self, call: Callable[[int], Call[BashOutputResult]], timeout: float | None
+    ) -> BashOutputResult:
+        """Repeat a call, which waits in the daemon, until its condition is met or time is up."""
+        give_up_at = time.monotonic() + (math.inf if timeout is None else timeout)
+        while True:
+            left_ms = max(0.0, give_up_at - time.monotonic()) * 1000
+            wait = math.ceil(min(left_ms, MAX_WAIT_MS))
+            result = await self._request(call(wait))
+            if result.reached is not None or not result.is_running or left_ms <= wait:
+                return result
+
+    # -- acting -----------------------------------------------------------------------------
+
+    async def write(self, text: str | None = None, **options: Unpack[TypingOptions]) -> None:
+        """Write to the terminal or open stdin of the command, as `write_stdin` does.
+
+        Reads nothing. Raises `StdinClosed` if the command has ended or takes no input.
+        """
+        stdout, stderr = self._unread
+        nowhere = {"stdout_offset": stdout, "stderr_offset": stderr, "max_bytes": 1}
+        await self._request(calls.write_stdin(self.id, text, {**options, **nowhere}))
+
+    async def resize(self, rows: int, cols: int) -> ResizeShellResult:
+        """Change the size of its terminal. Raises `NotPossible` if it has none."""
+        return await self._request(calls.resize_shell(self.id, rows, cols))
+
+    async def screen(self, **options: Unpack[ScreenOptions]) -> ReadScreenResult:
+        """Return what a person would see on its terminal. Raises what `read_screen` raises."""
+        return await self._request(calls.read_screen(self.id, options))
+
+    async def kill(self, **options: Unpack[KillOptions]) -> KillShellResult:
+        """Kill the command and every process it started. Does nothing if it has ended."""
+        return await self._request(calls.kill_shell(self.id, options))
+
+    # -- events -----------------------------------------------------------------------------
+
+    async def _next(self) -> Event:
+        while not self._is_over:
+            if self._output.ready:
+                return self._output.ready.popleft()
+            if self._ongoing is None:
+                # Subscribe only now, so that no events pile up for a job that nobody iterates over.
+                strip = self._call.params.get("strip_ansi")
+                params = {"bash_id": self.id, "events": _EVENTS, "strip_ansi": strip}
+                self._ongoing = self._begin(calls.subscribe(params), nothing_to_undo)
+            if self._event is None:
+                self._event = await self._receive(self._ongoing)
+            if (event := self._event) is None:
+                continue
+            if isinstance(event, OutputEvent):
+                await self._output.take(event)
+                self._event = None
+                continue
+            if isinstance(event, ExitEvent):
+                await self._output.take_end(event)
+                if self._output.ready:
+                    continue
+                self._is_over = True
+                self._ongoing.stop_listening()
+            self._event = None
+            return event
+        raise StopAsyncIteration
+
+    async def _receive(self, ongoing: AsyncOngoing) -> Event | None:
+        """Return the next event; None for the answer to the subscription."""
+        item = await ongoing.next()
+        if isinstance(item, ShellError):
+            # It is not subscribed. The next call tries again.
+            self._ongoing = None
+            raise item
+        if isinstance(item, End):
+            if not self._is_over:
+                raise item.why
+            return None
+        return item if isinstance(item, Event) else None
+
+    def _next_has_failed(self) -> None:
+        ongoing = self._ongoing
+        if ongoing is not None and ongoing.may_lose_items and not self._is_over:
+            # An interrupt may have lost an event. Another subscription has it, too.
+            self._ongoing = self._event = None
+            ongoing.end()
+
+
+def _ends_of(result: BashOutputResult) -> tuple[int, int]:
+    return result.stdout_range.end, result.stderr_range.end
+
+
+def _later(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
+    return max(one[0], other[0]), max(one[1], other[1])
