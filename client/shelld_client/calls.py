@@ -6,6 +6,7 @@ Both clients use these, so only this module names parameters and decodes results
 from __future__ import annotations
 
 import base64
+import inspect
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +15,7 @@ from typing import Any, Final, Generic, Literal, NamedTuple, TypeAlias, TypedDic
 
 import msgspec
 
-from shelld_client.errors import ProtocolError, refused_here
+from shelld_client.errors import CommandFailed, ProtocolError, refused_here
 from shelld_client.results import decode_result
 from shelld_protocol.about import ServerInfoResult
 from shelld_protocol.errors import invalid_params
@@ -58,8 +59,12 @@ from shelld_protocol.tools import ExecutionContext, ToolResult
 
 T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
+R = TypeVar("R", bound=BashResult | BackgroundResult | DryRunResult)
 
 AnyBashResult = BashResult | BackgroundResult | DryRunResult
+
+# Takes the output of a command as it comes.
+OnOutput: TypeAlias = Callable[[OutputEvent], None]
 
 EVENT_NAMES: Final[Mapping[type[Event], EventName]] = {
     OutputEvent: "output",
@@ -95,6 +100,18 @@ class BashOptions(TypedDict, total=False):
     cols: int
     open_stdin: bool
     merge: bool
+
+
+class RunOptions(BashOptions, total=False):
+    """Options of a command that its caller waits for.
+
+    With `check`, a command that fails raises `CommandFailed`. `on_output` is called with each
+    `OutputEvent` as it comes. It is a plain function, in `AsyncClient`, too; an exception that it
+    raises kills the command.
+    """
+
+    check: bool
+    on_output: OnOutput | None
 
 
 class StreamOptions(BashOptions, total=False):
@@ -252,6 +269,22 @@ def bash(command: str, options: Mapping[str, Any]) -> Call[AnyBashResult]:
                 raise error from None
 
     return Call("bash", params, decode)
+
+
+def checked(result: R) -> R:
+    """Return a result. Raises `CommandFailed` if it is that of a command that has failed."""
+    if isinstance(result, BashResult) and result.exit_code != 0:
+        raise CommandFailed(result)
+    return result
+
+
+def check_run_options(options: Mapping[str, Any], on_output: OnOutput | None) -> None:
+    """Raise TypeError for options that need a command in the foreground, if it is not there."""
+    for name in ("run_in_background", "dry_run"):
+        if options.get(name):
+            raise TypeError(f"check and on_output do not go together with {name}")
+    if inspect.iscoroutinefunction(on_output):
+        raise TypeError("on_output must be a plain function; to await something, use stream")
 
 
 def followed_bash(

@@ -66,6 +66,28 @@ _TIMED_OUT: Final = BashResult(
 )
 
 
+class CommandFailed(ShellError):
+    """A command failed that was run with `check`. `result` is its result."""
+
+    def __init__(self, result: BashResult) -> None:
+        how = result.signal or f"exit code {result.exit_code}"
+        wrote = _last_line(result.stderr) or _last_line(result.stdout)
+        sentence = f"the command failed with {how}"
+        super().__init__(f"{sentence}; its last line is: {wrote}" if wrote else sentence)
+        self.result = result
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.result,), vars(self)
+
+    @property
+    def stdout(self) -> str:
+        return self.result.stdout
+
+    @property
+    def stderr(self) -> str:
+        return self.result.stderr
+
+
 class _WaitFailed(ShellError):
     def __init__(self, message: str, result: BashOutputResult) -> None:
         wrote = _last_line(result.stderr) or _last_line(result.stdout)

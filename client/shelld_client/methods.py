@@ -17,7 +17,9 @@ from shelld_client.calls import (
     EventOptions,
     InputOptions,
     KillOptions,
+    OnOutput,
     OutputOptions,
+    RunOptions,
     ScreenOptions,
     StreamOptions,
     Undo,
@@ -26,6 +28,7 @@ from shelld_client.jobs import Job
 from shelld_client.ongoing import Ongoing
 from shelld_client.streams import EventStream, OutputStream
 from shelld_protocol.about import ServerInfoResult
+from shelld_protocol.event_methods import OutputEvent
 from shelld_protocol.input_methods import ResizeShellResult, WriteStdinResult
 from shelld_protocol.screen_methods import ReadScreenResult
 from shelld_protocol.session_methods import (
@@ -89,7 +92,7 @@ class Methods:
         dry_run: Literal[False] = ...,
         on_timeout: Literal["kill"] = ...,
         on_prompt: Literal["wait", "kill"] = ...,
-        **options: Unpack[BashOptions],
+        **options: Unpack[RunOptions],
     ) -> BashResult: ...
 
     @overload
@@ -101,7 +104,7 @@ class Methods:
         dry_run: Literal[False] = ...,
         on_timeout: Literal["kill", "background"] = ...,
         on_prompt: OnPrompt = ...,
-        **options: Unpack[BashOptions],
+        **options: Unpack[RunOptions],
     ) -> BashResult | BackgroundResult: ...
 
     @overload
@@ -113,21 +116,41 @@ class Methods:
         dry_run: bool = ...,
         on_timeout: Literal["kill", "background"] = ...,
         on_prompt: OnPrompt = ...,
-        **options: Unpack[BashOptions],
+        **options: Unpack[RunOptions],
     ) -> BashResult | BackgroundResult | DryRunResult: ...
 
     def bash(self, command: str, **options: Any) -> BashResult | BackgroundResult | DryRunResult:
-        """Run a command; see `BashOptions` for the other options.
+        """Run a command; see `RunOptions` and `BashOptions` for the other options.
 
         `on_timeout` says what to do at the timeout: kill the command ("kill", the default), or
         return a `BackgroundResult` ("background"). `on_prompt` says what to do once it is proved
         that the command waits for input: go on waiting ("wait", the default), "kill" or
         "background".
 
-        A command that fails still has a result. `CommandTimedOut`, `SpawnFailed` and other errors
-        are raised.
+        A command that fails still has a result, unless `check` is given. `CommandTimedOut`,
+        `SpawnFailed` and other errors are raised.
         """
-        return self._request(calls.bash(command, options))
+        if "check" not in options and "on_output" not in options:
+            return self._request(calls.bash(command, options))
+        check, on_output = options.pop("check", False), options.pop("on_output", None)
+        result: BashResult | BackgroundResult | DryRunResult
+        if check or on_output is not None:
+            calls.check_run_options(options, on_output)
+        if on_output is None:
+            result = self._request(calls.bash(command, options))
+        else:
+            result = self._followed(command, options, on_output)
+        return calls.checked(result) if check else result
+
+    def _followed(
+        self, command: str, options: Mapping[str, Any], on_output: OnOutput
+    ) -> BashResult | BackgroundResult:
+        with self.stream(command, **options) as stream:
+            for item in stream:
+                if isinstance(item, OutputEvent):
+                    on_output(item)
+        assert stream.result is not None
+        return stream.result
 
     def bash_output(self, bash_id: str, **options: Unpack[OutputOptions]) -> BashOutputResult:
         """Return a shell's output since the last plain read, or from given byte offsets."""

@@ -18,6 +18,7 @@ from shelld_client import (
     BashOutputResult,
     BashResult,
     Client,
+    CommandFailed,
     CommandTimedOut,
     DaemonExited,
     JobEnded,
@@ -168,6 +169,7 @@ EXCEPTIONS = [
 def test_every_exception_survives_copy_and_pickle(copied: Any, kind: Any) -> None:
     arguments: dict[Any, tuple[Any, ...]] = {
         MessageTooLarge: (5, 3),
+        CommandFailed: (bash_result(),),
         JobEnded: ("text", EXAMPLE),
         WaitTimedOut: ("text", EXAMPLE),
     }
