@@ -84,7 +84,8 @@ class BashOptions(TypedDict, total=False):
     input, as text or bytes; by default the command reads end of file. `session=None` runs the
     command outside all sessions. `tty` runs it in a terminal of `rows` and `cols`; `open_stdin`
     leaves its input open. `merge` gives it one pipe for both streams, so that `stdout` has all its
-    output in the order in which it was written.
+    output in the order in which it was written. With `idempotency_key`, a call that is repeated
+    starts nothing: it returns the shell that the first call with this key has started.
     """
 
     description: str | None
@@ -100,6 +101,7 @@ class BashOptions(TypedDict, total=False):
     cols: int
     open_stdin: bool
     merge: bool
+    idempotency_key: str | None
 
 
 class RunOptions(BashOptions, total=False):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from typing import Annotated, ClassVar, Literal, TypeAlias
+from typing import Annotated, ClassVar, Final, Literal, TypeAlias
 
 from msgspec import Meta
 
@@ -68,6 +68,7 @@ InvalidBytes: TypeAlias = Annotated[
     ),
 ]
 Encoding: TypeAlias = Literal["utf-8", "base64"]
+MAX_KEY_CHARACTERS: Final = 128
 
 # -- bash -------------------------------------------------------------------------------------
 
@@ -188,6 +189,18 @@ class BashParams(Params):
     ] = False
     stdin_base64: (
         Annotated[str, Meta(description="As stdin, for any bytes. Not together with stdin.")] | None
+    ) = None
+    idempotency_key: (
+        Annotated[
+            str,
+            Meta(
+                min_length=1,
+                max_length=MAX_KEY_CHARACTERS,
+                description="A key of the client's choice. As long as the shell is retained, "
+                "another request with this key starts nothing and returns the same shell.",
+            ),
+        ]
+        | None
     ) = None
 
 

@@ -1,4 +1,4 @@
-"""The methods of sessions through both clients, against a real daemon."""
+"""Sessions and idempotency keys through both clients, against a real daemon."""
 
 from __future__ import annotations
 
@@ -35,3 +35,12 @@ async def test_session_is_limited_before_its_first_command(spawn: Spawn) -> None
         assert (await shell.get_session()).limits == ResourceLimits(open_files=128)
         with pytest.raises(InvalidParams, match="exceeds maximum: 128"):
             await shell.configure_session("other", limits=ResourceLimits(open_files=129))
+
+
+async def test_repeated_call_starts_nothing(spawn: Spawn) -> None:
+    async with spawn() as shell:
+        first = await shell.bash("date +%N", idempotency_key="once")
+        again = await shell.bash("date +%N", idempotency_key="once")
+        assert (again.bash_id, again.stdout) == (first.bash_id, first.stdout)
+        with pytest.raises(InvalidParams, match="another command has this key"):
+            await shell.bash("true", idempotency_key="once")

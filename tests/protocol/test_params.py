@@ -51,6 +51,7 @@ def test_defaults_match_the_specification() -> None:
         "notify": None,
         "merge": False,
         "stdin_base64": None,
+        "idempotency_key": None,
     }
 
 

@@ -49,7 +49,7 @@ class Subscriptions:
         # The names of the subscriptions of a single shell, by its id.
         self._names: dict[str, set[str]] = {}
         manager.on_start = self._shell_starts
-        manager.on_forget = self._shell_is_forgotten
+        manager.on_forget.append(self._shell_is_forgotten)
 
     def add(
         self,

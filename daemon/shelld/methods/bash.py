@@ -22,12 +22,13 @@ from shelld.methods.context import RequestContext
 from shelld.methods.events import notifying
 from shelld.methods.guard import admit
 from shelld.methods.input import typed_first
+from shelld.methods.once import start_once
 from shelld.output.reader import STEP_BYTES, Head, read_head
 from shelld.output.retention import OutputStream
 from shelld.process.logs import Log
 from shelld.sessions.text import check_text, shown, to_text
 from shelld.shells.launch import StartRequest, TimeoutPolicy
-from shelld.shells.lifecycle import ShellStatus
+from shelld.shells.lifecycle import ShellEvent, ShellStatus
 from shelld.shells.shell import Shell
 from shelld.shells.starting import raise_failure, started_pid, wait_for_start
 from shelld.terminals.pty import Size
@@ -59,7 +60,18 @@ async def bash(
     params = await _with_text_stdin(params)
     if params.dry_run:
         return await dry_run(context, params)
-    return await run_for_answer(context, params, partial(_result, context, params))
+    make_answer = partial(_result, context, params)
+    start = partial(run_for_answer, context, params, make_answer)
+    if params.idempotency_key is None:
+        return await start()
+    return await start_once(
+        context.daemon.keys,
+        context,
+        params.idempotency_key,
+        params.command,
+        start=start,
+        again=partial(_answer_again, context, params),
+    )
 
 
 async def _with_text_stdin(params: BashParams) -> BashParams:
@@ -169,6 +181,52 @@ async def _answer(
     return answer
 
 
+async def _answer_again(
+    context: RequestContext, params: BashParams, shell: Shell
+) -> BashResult | BackgroundResult:
+    """Answer a repeated request, whose command was started by an earlier one.
+
+    While a call waits for the command, its limits hold. Otherwise the timeout of this request
+    holds, from now on. A cancellation kills the command, unless another call waits for it.
+    """
+    context.runs(shell)
+    has_limits = shell.is_in_foreground
+    with notifying(context, params) as begin_events, context.daemon.manager.reading(shell):
+        begin_events(shell)
+        try:
+            if params.run_in_background:
+                await wait_for_start(shell)
+            elif has_limits:
+                await shell.wait_until(partial(is_answerable, shell))
+            else:
+                await _wait_with_timeout(context, params, shell)
+            raise_failure(shell)
+            if shell.recorder is not None:
+                await shell.recorder.settle()
+            answer = await _result(context, params, shell)
+        except anyio.get_cancelled_exc_class():
+            if not (params.run_in_background or shell.is_in_foreground):
+                await _kill(context, shell)
+            raise
+    if isinstance(answer, BackgroundResult):
+        answer.status = shell.status.value
+    return answer
+
+
+async def _wait_with_timeout(context: RequestContext, params: BashParams, shell: Shell) -> None:
+    """Wait for the end of a command that has no limits. At the timeout, kill it or go on."""
+
+    def is_over() -> bool:
+        return shell.is_empty or (shell.has_ended and is_answerable(shell))
+
+    policy = _timeout_policy(context, params, None)
+    assert policy is not None
+    with anyio.move_on_after(policy.timeout_ms / 1000):
+        await shell.wait_until(is_over)
+    if policy.action == "kill" and not is_over():
+        await shell.end_tree(None, policy.grace_ms, ShellEvent.TIMED_OUT)
+
+
 def _watch_prompts(context: RequestContext, shell: Shell, params: BashParams) -> None:
     """Start `watch`, if `on_prompt` can have an effect."""
     is_there_already = params.run_in_background and params.on_prompt == "background"
@@ -235,7 +293,9 @@ async def _result(
         return _background_result(context, shell, params)
     result = await _foreground_result(context, shell, params)
     timeout_ms = shell.idle_timeout_ms if shell.reason == "idle" else shell.timeout_ms
-    if shell.status is ShellStatus.TIMEOUT and timeout_ms is not None:
+    # A command that began in the background has the timeout of the request that waits for it.
+    timeout_ms = timeout_ms or params.timeout or context.daemon.options.default_timeout
+    if shell.status is ShellStatus.TIMEOUT:
         data = msgspec.to_builtins(result)
         if shell.survivors:
             data["survivors"] = shell.survivors

@@ -13,6 +13,7 @@ from shelld.audit import AuditLog
 from shelld.events.subscription import NOBODY, Recipient
 from shelld.events.subscriptions import Subscriptions
 from shelld.guard.policy import DEFAULT_POLICY, Policy
+from shelld.methods.once import Keys
 from shelld.process.options import Options
 from shelld.shells.manager import Manager
 from shelld.shells.options import ManagerOptions
@@ -33,9 +34,12 @@ class Daemon(Struct, eq=False):
     draining: bool = False
     # The subscriptions of its client.
     subscriptions: Subscriptions = field(default=None)  # type: ignore[assignment]
+    # The idempotency keys of commands.
+    keys: Keys = field(default=None)  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
         self.subscriptions = Subscriptions(self.manager)
+        self.keys = Keys(self.manager)
 
 
 # Returns False if the notification was skipped and can be sent later.

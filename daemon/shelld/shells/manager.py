@@ -46,8 +46,8 @@ _TURNS_TO_RELEASE: Final = 4
 
 
 class Manager:
-    """Calls `on_start`, `on_end` and `on_forget` with every shell that starts, has ended, or is
-    forgotten. Calls `on_close` before it kills the remaining shells. Only `on_end` may raise.
+    """Calls `on_start`, `on_end` and all of `on_forget` with every shell that starts, has ended, or
+    is forgotten. Calls `on_close` before it kills the remaining shells. Only `on_end` may raise.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Manager:
         self.started_count = 0
         self.on_close: Callable[[], None] = _nothing
         self.on_start: Callable[[Shell], None] = _nothing
-        self.on_forget: Callable[[Shell], None] = _nothing
+        self.on_forget: list[Callable[[Shell], None]] = []
         # For the first ``async with`` block. Each later block has its own pool.
         self._pool = pool
         self._on_end = on_end or _nothing
@@ -278,7 +278,8 @@ class Manager:
             self._runtime.retention.forget(shell.output)
             if isinstance(shell.input, TerminalInput):
                 self._runtime.screens.forget(shell.input)
-        self.on_forget(shell)
+        for tell in self.on_forget:
+            tell(shell)
 
     async def _sweep(self, runtime: Runtime) -> None:
         while True:

@@ -1,0 +1,149 @@
+"""Starts a command once for each idempotency key, and lets repeated requests find it.
+
+Owns the keys. A key is known from the first request on, for as long as an ended shell is retained.
+If `--max-retained` has ended the retention of its shell earlier, the key stays known for that time,
+and a repeated request gets the error shell_not_found: the command never runs a second time.
+
+Invariant: at most one request at a time starts a command for a key. The others wait for it. If that
+request starts no command, one of the others does.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
+from typing import Protocol, TypeVar
+
+import anyio
+from msgspec import Struct, field
+
+from shelld.shells.manager import Manager
+from shelld.shells.shell import Shell
+from shelld_protocol.errors import RpcError, invalid_params, shell_not_found
+
+T = TypeVar("T")
+
+
+class Request(Protocol):
+    """A request, as far as a key knows it."""
+
+    command: Shell | None
+
+    async def wait_for_command(self) -> Shell | None:
+        """Wait until the request has started a command. Return None if it starts none."""
+        ...
+
+
+class Start(Struct, eq=False):
+    """The start of a command. Either `request` is about to start it, or `shell_id` is its id."""
+
+    digest: bytes
+    request: Request | None
+    shell_id: str = ""
+    # None if the shell was forgotten, as of `forgotten_at` in `time.monotonic`.
+    shell: Shell | None = None
+    forgotten_at: float = math.inf
+    # Set once `request` has started a command, or will not start one.
+    is_decided: anyio.Event = field(default_factory=anyio.Event)
+
+
+class Keys:
+    def __init__(self, manager: Manager) -> None:
+        self._manager = manager
+        self._starts: dict[str, Start] = {}
+        # The keys of shells by the ids of these shells.
+        self._by_shell: dict[str, str] = {}
+        # The keys of forgotten shells, in the order in which these were forgotten.
+        self._orphans: dict[str, Start] = {}
+        manager.on_forget.append(self._shell_is_forgotten)
+
+    def find(self, key: str, command: str) -> Start | None:
+        """Return the start of a key; None if there was none within the retention period.
+
+        Raises `RpcError` (invalid_params) if the key belongs to another command.
+        """
+        self._drop_expired(key)
+        found = self._starts.get(key)
+        if found is not None and found.digest != _digest(command):
+            name = "idempotency_key"
+            raise invalid_params(f"Invalid value for {name}: another command has this key", name)
+        return found
+
+    @contextmanager
+    def starting(self, key: str, command: str, request: Request) -> Generator[None]:
+        """Note that `request` starts a command in this block. The key must be unknown."""
+        start = self._starts[key] = Start(_digest(command), request)
+        try:
+            yield
+        finally:
+            start.request, shell = None, request.command
+            if shell is None or shell.failure is not None:
+                del self._starts[key]
+            else:
+                self._note(key, start, shell)
+            start.is_decided.set()
+
+    def _note(self, key: str, start: Start, shell: Shell) -> None:
+        start.shell_id, start.shell = shell.id, shell
+        self._by_shell[shell.id] = key
+        try:
+            self._manager.get(shell.id)
+        except RpcError:
+            # It has ended, and the daemon retains too many others.
+            self._shell_is_forgotten(shell)
+
+    def _shell_is_forgotten(self, shell: Shell) -> None:
+        if (key := self._by_shell.pop(shell.id, None)) is not None:
+            start = self._starts[key]
+            start.shell, start.forgotten_at = None, time.monotonic()
+            if shell.ended_before(self._manager.options.retain_seconds):
+                del self._starts[key]
+            else:
+                self._orphans[key] = start
+
+    def _drop_expired(self, key: str) -> None:
+        """Drop what the retention period no longer covers: `key`, and keys of forgotten shells."""
+        seconds = self._manager.options.retain_seconds
+        start = self._starts.get(key)
+        if start is not None and start.shell is not None and start.shell.ended_before(seconds):
+            del self._starts[key], self._by_shell[start.shell_id]
+        for orphan, each in list(self._orphans.items()):
+            if time.monotonic() - each.forgotten_at < seconds:
+                break
+            del self._orphans[orphan], self._starts[orphan]
+
+
+async def start_once(
+    keys: Keys,
+    request: Request,
+    key: str,
+    command: str,
+    *,
+    start: Callable[[], Awaitable[T]],
+    again: Callable[[Shell], Awaitable[T]],
+) -> T:
+    """Return the result of `start`, or of `again` if the key has started a command already.
+
+    Raises `RpcError` (invalid_params, shell_not_found), and what `start` and `again` raise.
+    """
+    while (found := keys.find(key, command)) is not None:
+        shell = found.shell
+        if found.request is not None:
+            shell = await found.request.wait_for_command()
+            if shell is None:
+                await found.is_decided.wait()
+                continue
+        if shell is None:
+            raise shell_not_found(found.shell_id, expired=True)
+        return await again(shell)
+    with keys.starting(key, command, request):
+        return await start()
+
+
+def _digest(command: str) -> bytes:
+    """Return 16 bytes that stand for a command, which may be long."""
+    from hashlib import blake2b  # noqa: PLC0415
+
+    return blake2b(command.encode("utf-8", "surrogatepass"), digest_size=16).digest()
