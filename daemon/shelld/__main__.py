@@ -21,10 +21,11 @@ import gc
 import os
 import signal
 import sys
+from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Final
 
-from shelld.cli.parser import parse_options
+from shelld.cli.parser import SUBCOMMANDS, parse_options
 from shelld.cli.show import refuse
 from shelld.keeper.pool import RunnerPool
 from shelld.keeper.tree import become_subreaper
@@ -48,7 +49,7 @@ def main() -> int:
     gc.disable()
     _forget_working_directory()
     try:
-        return _run()
+        return _run(sys.argv[1:])
     except KeyboardInterrupt:
         # Only a subcommand comes here: the daemon has its own handler of SIGINT.
         return _INTERRUPTED
@@ -64,31 +65,37 @@ def _forget_working_directory() -> None:
             del sys.path[0]
 
 
-def _run() -> int:
-    match sys.argv[1:]:
-        case ["explain", *arguments]:
-            from shelld.cli.explain import explain  # noqa: PLC0415
+def _subcommand(name: str) -> Callable[[Sequence[str]], int] | None:
+    """Return the program of a subcommand. Load no other."""
+    match name:
+        case "doctor":
+            from shelld.cli.doctor import doctor as program  # noqa: PLC0415
+        case "explain":
+            from shelld.cli.explain import explain as program  # noqa: PLC0415
+        case "help":
+            from shelld.cli.help import show_help as program  # noqa: PLC0415
+        case "mcp-config":
+            from shelld.cli.mcp_config import mcp_config as program  # noqa: PLC0415
+        case "run":
+            from shelld.cli.run import run as program  # noqa: PLC0415
+        case _:
+            return None
+    return program
 
-            return explain(arguments)
-        case ["run", *arguments]:
-            from shelld.cli.run import run  # noqa: PLC0415
 
-            return run(arguments)
-        case ["doctor", *arguments]:
-            from shelld.cli.doctor import doctor  # noqa: PLC0415
-
-            return doctor(arguments)
-        case ["mcp-config", *arguments]:
-            from shelld.cli.mcp_config import mcp_config  # noqa: PLC0415
-
-            return mcp_config(arguments)
+def _run(arguments: list[str]) -> int:
+    match arguments:
+        case ["help", name] if name in SUBCOMMANDS:
+            arguments = [name, "--help"]
         case _:
             pass
+    if arguments and (program := _subcommand(arguments[0])) is not None:
+        return program(arguments[1:])
     # Handle these signals until the event loop does. No request has been read by then, so none
     # needs an answer.
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, _end_quietly)
-    options = parse_options(sys.argv[1:])
+    options = parse_options(arguments)
     try:
         require_proc()
         return _start(options, claim_stdio())

@@ -52,13 +52,22 @@ def test_usage_shows_each_command_in_80_columns(name: str) -> None:
     [
         ("doctr", "no such command: doctr; did you mean doctor?"),
         ("mcp_config", "no such command: mcp_config; did you mean mcp-config?"),
-        ("help", "no such command: help"),
+        ("halp", "no such command: halp; did you mean help?"),
     ],
 )
 def test_unknown_command_is_refused_and_the_nearest_named(word: str, message: str) -> None:
     ended = run_daemon(word)
     assert ended.returncode == 2
     assert ended.stderr.splitlines()[-1] == f"shelld: error: {message}"
+
+
+def test_help_is_the_help_of_options_and_commands() -> None:
+    assert run_daemon("help").stdout == run_daemon("--help").stdout
+    assert run_daemon("help", "run").stdout == run_daemon("run", "--help").stdout
+    refused = run_daemon("help", "doctr")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    expected = "shelld help: error: no such command: doctr; did you mean doctor?"
+    assert refused.stderr.splitlines()[-1] == expected
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -33,7 +33,9 @@ def run(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[byte
 
 
 @contextmanager
-def running(*arguments: str, program: Sequence[str] = PROGRAM) -> Iterator[subprocess.Popen[bytes]]:
+def running(
+    *arguments: str, program: Sequence[str] = PROGRAM
+) -> Generator[subprocess.Popen[bytes]]:
     """Run it for the block, with Ctrl-C as a terminal sends it."""
     # A process that was started in the background may ignore SIGINT.
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)

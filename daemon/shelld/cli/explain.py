@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from shelld.cli.parser import parse_options
 from shelld.cli.show import refuse, show
 from shelld.guard import StartState
 from shelld.guard.judgement import judge
@@ -54,9 +55,11 @@ def explain(arguments: Sequence[str]) -> int:
         parser.error("--guard-rules comes before COMMAND")
     command = words[0] if len(words) == 1 else shlex.join(words)
     policy = DEFAULT_POLICY
-    if options.guard_rules is not None:
+    # As the daemon would find them: in a variable, or in the file that SHELLD_CONFIG names.
+    rules = options.guard_rules or parse_options([]).guard_rules
+    if rules is not None:
         try:
-            policy = load(Path(options.guard_rules))
+            policy = load(Path(rules))
         except PolicyError as error:
             return refuse(str(error))
     env = dict(os.environ)

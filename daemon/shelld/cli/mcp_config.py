@@ -71,7 +71,9 @@ HOSTS: Final = {
     "zed": _Host("~/.config/zed/settings.json", _servers("context_servers", source="custom")),
 }
 # Options whose value is a path.
-_FILES: Final = frozenset({"--audit-log", "--bash", "--guard-rules", "--log-file", "--spool-dir"})
+_FILES: Final = frozenset(
+    {"--audit-log", "--bash", "--config", "--guard-rules", "--log-file", "--spool-dir"}
+)
 # The form that most other hosts read.
 _ANY: Final = _Host("your host's configuration", _servers("mcpServers"))
 

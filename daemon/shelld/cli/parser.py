@@ -26,6 +26,7 @@ LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 SUBCOMMANDS: Final = {
     "doctor": ("[--json] [-- OPTION ...]", "check what works on this machine"),
     "explain": ("[--guard-rules FILE] COMMAND ...", "show the guard's verdict on a command"),
+    "help": ("[COMMAND]", "show this help, or the help of a command"),
     "mcp-config": ("[HOST] [-- OPTION ...]", "print the configuration of an MCP host"),
     "run": ("[-q] [-t] [--timeout S] [OPTION ...] -- COMMAND ...", "run one command"),
 }
@@ -42,23 +43,32 @@ _UNITS: Final = {"K": 2**10, "M": 2**20, "G": 2**30}
 
 
 def parse_options(arguments: Sequence[str]) -> Options:
-    """Return the options. Exits with 0 after --help and --version, and with 2 and the usage for bad
-    options.
+    """Return the options, including those from variables and a file (see `settings`).
+
+    Exits with 0 after --help and --version, and with 2 and the usage for bad options.
     """
-    if not arguments:
+    if not arguments and not any(name.startswith("SHELLD_") for name in os.environ):
         # Harnesses start the daemon without options. argparse alone would take a tenth of the
         # start-up time.
         return Options()
+    from shelld.cli import settings  # noqa: PLC0415
+
     parser = option_parser()
-    if not arguments[0].startswith("-"):
-        parser.error(_no_such_command(arguments[0]))
+    if arguments and not arguments[0].startswith("-"):
+        parser.error(no_such_command(arguments[0]))
     values = vars(parser.parse_args(arguments))
-    del values["stdio"]
+    try:
+        words = settings.words(parser, values["config"], os.environ)
+    except settings.SettingsError as error:
+        parser.error(str(error))
+    values = vars(parser.parse_args([*words, *arguments]))
+    del values["stdio"], values["config"]
     values["limits"] = ResourceLimits(**dict(values["limits"]))
     return Options(**values)
 
 
-def _no_such_command(name: str) -> str:
+def no_such_command(name: str) -> str:
+    """Return a sentence that refuses the name of a command."""
     if name in SUBCOMMANDS:
         return f"{name} is a command, and only options may stand here"
     from difflib import get_close_matches  # noqa: PLC0415
@@ -157,11 +167,15 @@ def option_parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="SIZE is a number of bytes. A suffix K, M or G means KiB, MiB or GiB.\n\n"
+        "Options are also taken from variables, as in SHELLD_MAX_SHELLS=9, and from --config.\n\n"
         "commands:\n"
         + "\n".join(f"  shelld {name:15}{purpose}" for name, (_, purpose) in SUBCOMMANDS.items()),
     )
     parser.add_argument("--version", action="version", version=f"shelld {__version__}")
     parser.add_argument("--stdio", action="store_true", help="serve stdin and stdout (the default)")
+    parser.add_argument(
+        "--config", metavar="FILE", help="a TOML file of options, such as: max-shells = 32"
+    )
     default = Options()
     count = _integer(1, 1_000_000)
     milliseconds = _integer(0, 60_000)

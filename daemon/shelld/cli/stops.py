@@ -39,8 +39,11 @@ class Stops:
         self._client: Client | None = None
         self._bash_id = ""
         self._kills = 0
-        ending = {each for each in _ENDING if signal.getsignal(each) is not signal.SIG_IGN}
-        self._waited_for = ending | ({signal.SIGWINCH} if on_resize is not None else set())
+        self._waited_for = {
+            number for number in _ENDING if signal.getsignal(number) is not signal.SIG_IGN
+        }
+        if on_resize is not None:
+            self._waited_for.add(signal.SIGWINCH)
         signal.pthread_sigmask(signal.SIG_BLOCK, self._waited_for)
         _start(threading.Thread(target=self._watch))
 

@@ -1,0 +1,169 @@
+"""Options of the daemon from variables and from a file, as words of a command line.
+
+The words go before those of the command line, where the last one wins: first the file, then the
+variables, then the command line. Values are checked here, so that an error names the variable, or
+the file and the line.
+
+```toml
+guard = "strict"
+max-shells = 32
+retain-bytes = "256M"
+guard-rules = "rules.toml"        # relative to this file
+limit = { memory_bytes = "2G" }
+```
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, cast
+
+PREFIX: Final = "SHELLD_"
+CONFIG_VARIABLE: Final = f"{PREFIX}CONFIG"
+
+# Options that concern one process, and so belong on its command line.
+_NOT_SETTINGS: Final = frozenset({"help", "version", "stdio", "parent_pid", "config"})
+_PATHS: Final = frozenset({"FILE", "DIR", "PATH"})
+_SWITCHES: Final = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
+
+
+class SettingsError(Exception):
+    """The message says what is wrong, and where."""
+
+
+def settings_of(parser: argparse.ArgumentParser) -> dict[str, argparse.Action]:
+    """Return the options that can be set in a file or by a variable, by name: ``max-shells``."""
+    return {
+        action.option_strings[0].removeprefix("--"): action
+        for action in parser._actions  # pyright: ignore[reportPrivateUsage]
+        if action.dest not in _NOT_SETTINGS
+    }
+
+
+def variable_of(name: str) -> str:
+    """Return the variable for an option: ``SHELLD_MAX_SHELLS``."""
+    return PREFIX + name.upper().replace("-", "_")
+
+
+def words(parser: argparse.ArgumentParser, config: str | None, env: Mapping[str, str]) -> list[str]:
+    """Return the words that stand for the file `config` and the variables `env`.
+
+    Raises `SettingsError`.
+    """
+    settings = settings_of(parser)
+    # The words of each option. Those of a variable replace those of the file.
+    chosen: dict[str, list[str]] = {}
+    path = config or env.get(CONFIG_VARIABLE)
+    if path:
+        chosen.update(_from_file(parser, settings, Path(path)))
+    for name, action in settings.items():
+        if text := env.get(variable_of(name)):
+            given = _words_of_variable(name, action, text)
+            if (problem := _problem(parser, given)) is not None:
+                raise SettingsError(f"{variable_of(name)}: {problem}")
+            kept = chosen.get(name, []) if action.metavar == "NAME=VALUE" else []
+            chosen[name] = kept + given
+    return [word for given in chosen.values() for word in given]
+
+
+def _words_of_variable(name: str, action: argparse.Action, text: str) -> list[str]:
+    if action.nargs == 0:
+        switch = _SWITCHES.get(text.lower())
+        if switch is None:
+            raise SettingsError(f"{variable_of(name)}: must be 1 or 0, not {text!r}")
+        return [f"--{name}"] if switch else []
+    if action.metavar == "NAME=VALUE":
+        return [f"--{name}={each}" for each in re.split(r"[,\s]+", text.strip(", \t\n"))]
+    return [f"--{name}={text}"]
+
+
+def _from_file(
+    parser: argparse.ArgumentParser, settings: Mapping[str, argparse.Action], path: Path
+) -> Iterator[tuple[str, list[str]]]:
+    """Yield the words of each option in a file. Raises `SettingsError`."""
+    text = _read(path)
+    try:
+        content = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        line = re.search(r"at line (\d+)", str(error))
+        number = int(line[1]) if line else text.count("\n") + 1
+        raise SettingsError(f"{path}:{number}: no valid TOML") from None
+    for key, value in content.items():
+        name = key.replace("_", "-")
+        where = f"{path}:{_line_of(text, key)}"
+        action = settings.get(name)
+        if action is None:
+            raise SettingsError(f"{where}: unknown key: {key}{_hint(name, settings)}")
+        try:
+            given = list(_words_of_value(name, action, value, path.parent))
+        except ValueError as error:
+            raise SettingsError(f"{where}: {key}: {error}") from None
+        if (problem := _problem(parser, given)) is not None:
+            raise SettingsError(f"{where}: {key}: {problem}")
+        yield name, given
+
+
+def _read(path: Path) -> str:
+    try:
+        # Reading a FIFO or a device may never end.
+        if not path.is_file():
+            raise SettingsError(f"the configuration {path} is no file")
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        raise SettingsError(f"cannot read the configuration {path}") from None
+
+
+def _words_of_value(
+    name: str, action: argparse.Action, value: object, directory: Path
+) -> Iterator[str]:
+    """Yield the words for a value in a file. Raises ValueError."""
+    if action.nargs == 0:
+        if not isinstance(value, bool):
+            raise ValueError("must be true or false")
+        if value:
+            yield f"--{name}"
+    elif action.metavar == "NAME=VALUE":
+        if not isinstance(value, dict):
+            raise ValueError("must be a table of names and values")
+        for each, inner in cast("dict[str, Any]", value).items():
+            yield f"--{name}={each}={_text(inner)}"
+    elif action.metavar in _PATHS and value:
+        yield f"--{name}={directory.absolute() / _text(value)}"
+    else:
+        yield f"--{name}={_text(value)}"
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool) or not isinstance(value, (str, int)):
+        raise ValueError("must be text or a whole number")
+    return str(value)
+
+
+def _problem(parser: argparse.ArgumentParser, given: list[str]) -> str | None:
+    """Return what is wrong with the value of an option, if anything is."""
+    exits, parser.exit_on_error = parser.exit_on_error, False
+    try:
+        parser.parse_args(given)
+    except argparse.ArgumentError as error:
+        return error.message
+    finally:
+        parser.exit_on_error = exits
+    return None
+
+
+def _hint(name: str, settings: Mapping[str, argparse.Action]) -> str:
+    from difflib import get_close_matches  # noqa: PLC0415
+
+    similar = get_close_matches(name, settings, 1)
+    return f"; did you mean {similar[0]}?" if similar else ""
+
+
+def _line_of(text: str, key: str) -> int:
+    """Return the number of the line that defines a key at the top level, or else 1."""
+    form = re.compile(rf"""\s*\[?\s*["']?{re.escape(key)}["']?\s*[=.\]]""")
+    numbers = (number for number, line in enumerate(text.splitlines(), 1) if form.match(line))
+    return next(numbers, 1)
