@@ -13,10 +13,12 @@ from pathlib import Path
 
 import pytest
 
+import silent_server
 from mount_namespace import run_after
 from shelld.inspection import input_reader, kernel, member
 from shelld.inspection.input_reader import Found, InputState, look
 from shelld.inspection.kernel import Wait, name_of, process, waits
+from shelld.inspection.shell_reader import directories_of_readers
 from shelld.inspection.sockets import Socket, listening
 from shelld.terminals.pty import NEW_MODES, Modes, Size, open_pty
 from shelld.terminals.source import Source, file_of
@@ -538,3 +540,29 @@ def test_command_is_stopped_if_a_child_in_another_group_is() -> None:
         for each in children(pid):
             # A stopped process dies of this signal, too.
             os.kill(each, signal.SIGKILL)
+
+
+@pytest.mark.parametrize(
+    ("code", "is_found"),
+    [("os.read(file, 1)", False), ("os.read(0, 1)", True)],
+    ids=["reads-a-file", "reads-the-terminal"],
+)
+def test_look_asks_no_server_that_may_not_answer(tmp_path: Path, code: str, is_found: bool) -> None:
+    folder, log = tmp_path / "mounted", tmp_path / "log"
+    folder.mkdir()
+    # Another thread waits for the server, also in the program that reads the terminal.
+    code = f"import os, threading; threading.Thread(target=os.read, args=(file, 1)).start(); {code}"
+    command = [sys.executable, silent_server.__file__, str(folder), str(log), code]
+    with on_terminal(*command) as (pid, source):
+
+        def requests() -> list[int]:
+            if not Path(f"/proc/{pid}").exists() or process(pid).is_dead:
+                pytest.skip("needs the right to mount a file system of its own")
+            return [int(line) for line in log.read_text().split()] if log.exists() else []
+
+        wait_for(lambda: silent_server.READ in requests(), "the read")
+        wait_for(lambda: len(list(waits(children(pid)[0]))) == 2, "both threads to wait")
+        before = requests()
+        assert (find(pid, source, KEYS, LONG_S) is not None) is is_found
+        directories_of_readers(pid, source)
+        assert requests() == before

@@ -19,8 +19,9 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Final, NamedTuple
 
+from shelld.inspection.files import file_in, is_socket
 from shelld.keeper.tree import fields_of, read_file, stat_fields
-from shelld.terminals.source import OWN_TERMINAL, file_of
+from shelld.terminals.source import OWN_TERMINAL
 
 # Descriptors of one process or set beyond this number are ignored.
 _MAX_DESCRIPTORS: Final = 1_024
@@ -221,11 +222,11 @@ def read_has_limit(terminal: int) -> bool:
 
 
 def file_behind(place: str, descriptor: int, own_terminal: int) -> tuple[int, ...]:
-    """Return the file behind a descriptor of a thread, as `file_of` does. Raises OSError.
+    """Return the file behind a descriptor of a thread, as `file_in` does. Raises OSError.
 
     `own_terminal` takes the place of /dev/tty.
     """
-    found = file_of(f"{place}/fd/{descriptor}")
+    found = file_in(place, descriptor)
     return (own_terminal,) if found == (OWN_TERMINAL,) else found
 
 
@@ -233,11 +234,10 @@ def network_sockets(wait: Wait) -> set[int]:
     """Return the inodes of the TCP and UDP sockets from which a thread waits to read."""
     found: set[int] = set()
     for descriptor in wait.descriptors:
-        path = f"{wait.place}/fd/{descriptor}"
-        # Only sockets have this attribute.
         with contextlib.suppress(OSError):
-            if os.getxattr(path, "system.sockprotoname").startswith((b"TCP", b"UDP", b"MPTCP")):
-                found.add(os.stat(path).st_ino)
+            protocol = _protocol(wait.place, descriptor)
+            if protocol.startswith((b"TCP", b"UDP", b"MPTCP")):
+                found.add(os.stat(f"{wait.place}/fd/{descriptor}").st_ino)
     return found
 
 
@@ -245,9 +245,16 @@ def has_local_socket(place: str) -> bool:
     """Whether a thread has a Unix socket. Raises OSError."""
     for name in os.listdir(f"{place}/fd")[:_MAX_DESCRIPTORS]:
         with contextlib.suppress(OSError):
-            if os.getxattr(f"{place}/fd/{name}", "system.sockprotoname").startswith(b"UNIX"):
+            if _protocol(place, name).startswith(b"UNIX"):
                 return True
     return False
+
+
+def _protocol(place: str, descriptor: int | str) -> bytes:
+    """Return the protocol of a socket; b"" for other files. Raises OSError."""
+    if not is_socket(place, descriptor):
+        return b""
+    return os.getxattr(f"{place}/fd/{descriptor}", "system.sockprotoname")
 
 
 def may_read(pid: int, but: str = "") -> bool:
@@ -282,7 +289,9 @@ def inner_terminal(place: str, descriptor: int) -> int | None:
     `place`: the directory of a process or thread in /proc. Raises OSError.
     """
     with contextlib.suppress(FileNotFoundError):
-        if os.stat(f"{place}/fd/{descriptor}").st_rdev == TERMINAL_MASTER:
+        # Whatever its directory is, the device that makes terminals has this name.
+        if os.readlink(f"{place}/fd/{descriptor}").endswith("/ptmx"):
+            # Only the master side of a terminal has an index.
             index = _MASTER_INDEX.search(read_file(f"{place}/fdinfo/{descriptor}").decode())
             if index is not None:
                 return os.makedev(_PTS_MAJOR, int(index[1]))

@@ -14,9 +14,10 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from shelld.guard import vocabulary
+from shelld.inspection.files import file_in
 from shelld.inspection.kernel import Process, name_of, process, waits_for_child
 from shelld.inspection.members import members
-from shelld.terminals.source import OWN_TERMINAL, Source, file_of
+from shelld.terminals.source import OWN_TERMINAL, Source
 
 # The guard does not judge busybox as a shell, but it may read lines, too.
 SHELLS: Final = vocabulary.SHELLS | {"busybox"}
@@ -117,7 +118,7 @@ def _source_of(pid: int, about: Process, top: int, source: Source) -> Source | N
 def _may_read(pid: int, source: Source) -> bool:
     """Whether a process has the input as its standard input, as far as can be seen."""
     try:
-        found = file_of(f"/proc/{pid}/fd/0")
+        found = file_in(f"/proc/{pid}", 0)
     except FileNotFoundError:
         return False
     except OSError:
