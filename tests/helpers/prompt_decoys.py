@@ -71,6 +71,7 @@ _WORK = (
     _quick("script", "script -qc 'echo ready; sleep 300' /dev/null"),
     _quick("script-raw", "script -qc 'stty raw -echo; echo ready; sleep 300' /dev/null"),
     _quick("nohup", "echo ready; nohup sleep 300"),
+    _quick("script-behind-a-pipe", "echo ready; cat | script -qc 'sleep 300' /dev/null"),
     # It waits for input all the time, also while the other machine works.
     _quick("ssh-command", REMOTE.format("sane"), "$"),
     _quick("setsid", "echo ready; setsid -w sleep 300"),
@@ -216,6 +217,8 @@ _OTHERS = (
         "emacs", "emacs -Q --batch --eval '(progn (princ \"ready\\n\") (sleep-for 300))'", "emacs"
     ),
     _other("inotifywait", "echo ready; inotifywait -qm .", "inotifywait"),
+    _other("telnet", SILENT + "telnet 127.0.0.1 $port", "telnet"),
+    _other("socat-connected", SILENT + "socat - TCP:127.0.0.1:$port", "socat"),
     _other("nc-connected", SILENT + "nc 127.0.0.1 $port", "nc"),
     _other("nc", "echo ready; exec nc -lU socket", "nc"),
     _other("socat", "echo ready; exec socat -u UNIX-LISTEN:socket STDOUT", "socat"),

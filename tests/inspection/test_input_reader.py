@@ -186,6 +186,23 @@ def test_program_with_a_far_end_is_likely_at_best(
         assert find(pid, source, modes, silent_s) == (expected if is_likely else None)
 
 
+@pytest.mark.parametrize("is_connected", [False, True])
+def test_program_that_passes_input_on_to_a_connection_is_likely_at_best(
+    tmp_path: Path, is_connected: bool
+) -> None:
+    remote = tmp_path / "socat"
+    remote.symlink_to(sys.executable)
+    code = (
+        'import select, socket; server = socket.create_server(("127.0.0.1", 0));'
+        " client = socket.create_connection(server.getsockname());"
+        f" select.select([0, client][:{1 + is_connected}], [], [])"
+    )
+    with on_terminal(str(remote), "-S", "-c", code) as (pid, source):
+        wait_for(lambda: find(pid, source, KEYS, LONG_S) is not None, "the program to wait")
+        found = find(pid, source, KEYS, LONG_S)
+        assert found == Found(pid, "socat", not is_connected, not is_connected)
+
+
 @pytest.mark.parametrize(
     ("other", "is_blocking"),
     [
@@ -328,6 +345,31 @@ def test_client_whose_server_has_a_terminal_is_likely_at_best() -> None:
         assert found is not None
         assert (found.pid, found.is_proved, found.is_blocking) == (pid, False, False)
         assert find(pid, source, KEYS, SHORT_S) is None
+
+
+# The terminal behind the relay has programs that do not read.
+@pytest.mark.parametrize(
+    ("command", "is_proved"),
+    [
+        ("cat | {relay}", False),
+        ("cat | tee /dev/null | {relay}", False),
+        ("cat | sort", True),
+        # The relay writes into the pipe, and reads nothing that the program writes.
+        ("{relay} < /dev/null | (cat <&2)", True),
+    ],
+)
+def test_reader_that_writes_into_the_pipe_of_a_relay_is_likely_at_best(
+    command: str, is_proved: bool
+) -> None:
+    code = "import pty; pty.spawn(['sleep', '300'])"
+    relay = f'{sys.executable} -c "{code}"'
+    with on_terminal("bash", "-c", command.format(relay=relay)) as (pid, source):
+        if "relay" in command:
+            wait_for(lambda: "sleep" in names_below(pid), "the program behind the relay")
+        wait_for(lambda: find(pid, source, KEYS, LONG_S) is not None, "cat to wait for input")
+        found = find(pid, source, KEYS, LONG_S)
+        assert found is not None
+        assert (found.program, found.is_proved, found.is_blocking) == ("cat", is_proved, is_proved)
 
 
 def test_relay_whose_terminal_is_not_found_is_likely_at_best(

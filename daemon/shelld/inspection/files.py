@@ -7,16 +7,27 @@ on file systems without a server. Reading /proc never blocks for this reason.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
-from typing import Final
+from typing import Final, NamedTuple
 
 from shelld.keeper.tree import read_file
 from shelld.terminals.source import file_of
 
 # The types of file systems in memory, which have the device files of terminals.
 _IN_MEMORY: Final = frozenset([b"devpts", b"devtmpfs", b"tmpfs", b"ramfs", b"rootfs"])
+# Descriptors of a process beyond this number are ignored.
+_MAX_DESCRIPTORS: Final = 1_024
+_FLAGS: Final = re.compile(rb"^flags:\s*([0-7]+)", re.MULTILINE)
 _MOUNT: Final = re.compile(rb"^mnt_id:\s*(\d+)", re.MULTILINE)
+
+
+class Pipes(NamedTuple):
+    """The pipes from which a process can read, and those into which it can write, by name."""
+
+    read: frozenset[str]
+    written: frozenset[str]
 
 
 def file_in(place: str, descriptor: int) -> tuple[int, ...]:
@@ -32,6 +43,24 @@ def file_in(place: str, descriptor: int) -> tuple[int, ...]:
 def is_socket(place: str, descriptor: int | str) -> bool:
     """Whether a descriptor is a socket. Raises OSError."""
     return os.readlink(f"{place}/fd/{descriptor}").startswith("socket:")
+
+
+def pipes_of(place: str) -> Pipes:
+    """Return the pipes of a process or thread. Raises OSError if they cannot be seen."""
+    by_mode: dict[int, set[str]] = {os.O_RDONLY: set(), os.O_WRONLY: set(), os.O_RDWR: set()}
+    for name in os.listdir(f"{place}/fd")[:_MAX_DESCRIPTORS]:
+        with contextlib.suppress(OSError):
+            target = os.readlink(f"{place}/fd/{name}")
+            if target.startswith("pipe:"):
+                by_mode[access_mode(place, name)].add(target)
+    both = by_mode[os.O_RDWR]
+    return Pipes(frozenset(by_mode[os.O_RDONLY] | both), frozenset(by_mode[os.O_WRONLY] | both))
+
+
+def access_mode(place: str, descriptor: int | str) -> int:
+    """Return O_RDONLY, O_WRONLY or O_RDWR. Raises OSError."""
+    flags = _FLAGS.search(read_file(f"{place}/fdinfo/{descriptor}"))
+    return os.O_RDWR if flags is None else int(flags[1], 8) & os.O_ACCMODE
 
 
 def _is_in_memory(place: str, descriptor: int) -> bool:

@@ -33,11 +33,15 @@ LIKELY_AFTER_S: Final = 1.0
 # These programs pass their input on to programs that cannot be seen from here.
 _REMOTE: Final = frozenset(
     {
-        *("ssh", "mosh-client", "nc", "ncat", "netcat", "adb", "session-manager"),
+        *("ssh", "dbclient", "mosh-client", "rsh", "rlogin"),
+        *("nc", "ncat", "netcat", "adb", "session-manager"),
         *("docker", "docker-compose", "podman", "nerdctl", "ctr", "crictl", "kubectl"),
         *("machinectl", "lxc", "incus", "virsh", "dtach", "abduco"),
     }
 )
+# These do so once they have a connection. Before that, they ask something themselves, or pass their
+# input on to programs of this machine.
+_REMOTE_IF_CONNECTED: Final = frozenset({"telnet", "socat", "websocat", "openssl", "busybox"})
 
 
 class Found(NamedTuple):
@@ -157,7 +161,8 @@ def _reader(members: list[Member], target: InputState, budget: _Budget) -> Found
                 is_sure = not passed.is_uncertain and source not in beside
                 has_else = not is_only_read and _has_far_end(member, budget)
                 is_blocking = is_sure and not (wait.has_limit or is_timed or has_else)
-                is_proved = is_sure and (is_only_read or program not in _REMOTE)
+                is_remote = program in _REMOTE or (has_else and program in _REMOTE_IF_CONNECTED)
+                is_proved = is_sure and (is_only_read or not is_remote)
                 return Found(member.pid, program, is_blocking, is_proved)
     return None
 

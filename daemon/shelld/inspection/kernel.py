@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Final, NamedTuple
 
-from shelld.inspection.files import file_in, is_socket
+from shelld.inspection.files import access_mode, file_in, is_socket
 from shelld.keeper.tree import fields_of, read_file, stat_fields
 from shelld.terminals.source import OWN_TERMINAL
 
@@ -65,7 +65,6 @@ _MAY_WRITE: Final = frozenset([b"pipe_wait_writable", b"pipe_wait", b"0"])
 _EPOLL_ENTRY: Final = re.compile(
     rb"^tfd:\s*(\d+)\s+events:\s*([0-9a-f]+)(?:.*\sino:([0-9a-f]+))?", re.MULTILINE
 )
-_FLAGS: Final = re.compile(rb"^flags:\s*([0-7]+)", re.MULTILINE)
 _WRITTEN: Final = re.compile(rb"^wchar:\s*(\d+)", re.MULTILINE)
 _MASTER_INDEX: Final = re.compile(r"^tty-index:\s*(\d+)", re.MULTILINE)
 
@@ -204,8 +203,7 @@ def can_end(wait: Wait, descriptor: int) -> bool:
     inodes = {inode for number, inode in wait.inodes if number == descriptor}
     if inodes and os.stat(f"{wait.place}/fd/{descriptor}").st_ino not in inodes:
         return False
-    flags = _FLAGS.search(read_file(f"{wait.place}/fdinfo/{descriptor}"))
-    return flags is None or int(flags[1], 8) & os.O_ACCMODE != os.O_WRONLY
+    return access_mode(wait.place, descriptor) != os.O_WRONLY
 
 
 def read_has_limit(terminal: int) -> bool:

@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
+from shelld.inspection.files import Pipes, pipes_of
 from shelld.inspection.kernel import (
     TERMINAL_MASTER,
     Wait,
@@ -110,20 +111,34 @@ def _has_relay_beside(
     seen: Collection[Source],
     is_spent: Callable[[], bool],
 ) -> bool:
-    """Whether a process has a Unix socket, and another process the master side of a terminal.
+    """Whether a process can send its input to another that has the master side of a terminal.
 
-    The first may then pass its input on to the second, unless the input comes from that terminal.
+    It can through a pipe, also by way of other processes, or through a Unix socket. The other end
+    of a socket is not known, so this may be any process. The terminals in `seen` do not count.
     """
     try:
-        if not has_local_socket(wait.place):
-            return False
+        written, has_socket = pipes_of(wait.place).written, has_local_socket(wait.place)
     except OSError:
         return False
+    if not (written or has_socket):
+        return False
+    beside = dict[int, Pipes]()
     for member in members:
         if is_spent():
             return True
         if member.pid != reader.pid:
-            devices, _ = _terminals_of(f"/proc/{member.pid}")
-            if any(Source(None, (device,)) not in seen for device in devices):
+            if has_socket and _has_other_terminal(member.pid, seen):
                 return True
+            with contextlib.suppress(OSError):
+                beside[member.pid] = pipes_of(f"/proc/{member.pid}")
+    while reached := [pid for pid, pipes in beside.items() if pipes.read & written]:
+        for pid in reached:
+            if is_spent() or _has_other_terminal(pid, seen):
+                return True
+            written |= beside.pop(pid).written
     return False
+
+
+def _has_other_terminal(pid: int, seen: Collection[Source]) -> bool:
+    """Whether a process has the master side of a terminal that is not in `seen`."""
+    return any(Source(None, (each,)) not in seen for each in _terminals_of(f"/proc/{pid}")[0])
