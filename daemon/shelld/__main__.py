@@ -68,6 +68,8 @@ def _forget_working_directory() -> None:
 def _subcommand(name: str) -> Callable[[Sequence[str]], int] | None:
     """Return the program of a subcommand. Load no other."""
     match name:
+        case "completion":
+            from shelld.cli.completion import completion as program  # noqa: PLC0415
         case "doctor":
             from shelld.cli.doctor import doctor as program  # noqa: PLC0415
         case "explain":
@@ -78,6 +80,8 @@ def _subcommand(name: str) -> Callable[[Sequence[str]], int] | None:
             from shelld.cli.mcp_config import mcp_config as program  # noqa: PLC0415
         case "run":
             from shelld.cli.run import run as program  # noqa: PLC0415
+        case "shell":
+            from shelld.cli.shell import shell as program  # noqa: PLC0415
         case _:
             return None
     return program

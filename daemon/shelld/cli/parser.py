@@ -24,11 +24,13 @@ LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 
 # The subcommands: the arguments of each, and its purpose.
 SUBCOMMANDS: Final = {
+    "completion": ("bash|zsh|fish", "print a script that completes shelld in that shell"),
     "doctor": ("[--json] [-- OPTION ...]", "check what works on this machine"),
     "explain": ("[--guard-rules FILE] COMMAND ...", "show the guard's verdict on a command"),
     "help": ("[COMMAND]", "show this help, or the help of a command"),
     "mcp-config": ("[HOST] [-- OPTION ...]", "print the configuration of an MCP host"),
     "run": ("[-q] [-t] [--timeout S] [OPTION ...] -- COMMAND ...", "run one command"),
+    "shell": ("[OPTION ...]", "type commands into a session"),
 }
 
 _LIMITS: Final = {
@@ -47,21 +49,23 @@ def parse_options(arguments: Sequence[str]) -> Options:
 
     Exits with 0 after --help and --version, and with 2 and the usage for bad options.
     """
-    if not arguments and not any(name.startswith("SHELLD_") for name in os.environ):
+    has_variables = any(name.startswith("SHELLD_") for name in os.environ)
+    if not (arguments or has_variables):
         # Harnesses start the daemon without options. argparse alone would take a tenth of the
         # start-up time.
         return Options()
-    from shelld.cli import settings  # noqa: PLC0415
-
     parser = option_parser()
     if arguments and not arguments[0].startswith("-"):
         parser.error(no_such_command(arguments[0]))
     values = vars(parser.parse_args(arguments))
-    try:
-        words = settings.words(parser, values["config"], os.environ)
-    except settings.SettingsError as error:
-        parser.error(str(error))
-    values = vars(parser.parse_args([*words, *arguments]))
+    if has_variables or values["config"] is not None:
+        from shelld.cli import settings  # noqa: PLC0415
+
+        try:
+            words = settings.words(parser, values["config"], os.environ)
+        except settings.SettingsError as error:
+            parser.error(str(error))
+        values = vars(parser.parse_args([*words, *arguments]))
     del values["stdio"], values["config"]
     values["limits"] = ResourceLimits(**dict(values["limits"]))
     return Options(**values)

@@ -18,20 +18,16 @@ import signal
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext
-from pathlib import Path
 from typing import Final
 
 from shelld.cli.display import Display, OutputLost, Tone, duration, size
+from shelld.cli.exits import FAILED, REFUSED, TIMED_OUT, exit_code_of, name_of
 from shelld.cli.parser import parse_options
 from shelld.cli.raw_terminal import RawTerminal
 from shelld.cli.show import USAGE_ERROR
 from shelld.cli.stops import Stops
 from shelld.cli.typed import Typed
 from shelld_client import BashOptions, Client, CommandBlocked, ExitEvent, ShellError
-
-TIMED_OUT: Final = 124
-FAILED: Final = 125
-REFUSED: Final = 126
 
 # Options of the daemon that suit a single command. Output stays on disk until it is shown, and the
 # command may write faster than that. The user's options follow, and win.
@@ -44,7 +40,7 @@ def run(arguments: Sequence[str]) -> int:
     """Run the command; return the exit code."""
     # `main` has switched it off for the start of the daemon.
     gc.enable()
-    parser = _parser()
+    parser = run_parser()
     arguments, words = _split(arguments, parser)
     own, options = parser.parse_known_args(arguments)
     # Find mistakes before the daemon starts.
@@ -68,7 +64,8 @@ def run(arguments: Sequence[str]) -> int:
         return FAILED
 
 
-def _parser() -> argparse.ArgumentParser:
+def run_parser() -> argparse.ArgumentParser:
+    """Return the parser of our own options; all others are the daemon's."""
     parser = argparse.ArgumentParser(
         prog="shelld run",
         usage="%(prog)s [-h] [-q] [-t] [--cwd DIR] [--timeout S] [OPTION ...] -- COMMAND ...",
@@ -211,11 +208,11 @@ class _Run:
     def _end_leftovers(self, client: Client, exited: ExitEvent) -> None:
         """End what the command has left running, and report it, even with --quiet."""
         if exited.leftover:
-            names = ", ".join(map(_name_of, exited.leftover))
+            names = ", ".join(map(name_of, exited.leftover))
             survivors = client.kill_shell(exited.bash_id).survivors
             self._display.say(f"shelld: ended what the command had left running: {names}")
             if survivors:
-                alive = ", ".join(map(_name_of, survivors))
+                alive = ", ".join(map(name_of, survivors))
                 self._display.say(f"shelld: could not end {alive}", "bad")
         if self._refusal is not None:
             self._display.say(f"shelld: {self._refusal}", "bad")
@@ -234,20 +231,4 @@ class _Run:
             return 128 + signal.SIGPIPE
         if self._unwritten is not None or self._lost:
             return FAILED
-        if exited.exit_code is not None:
-            return exited.exit_code
-        return 128 + _number_of(exited.signal or "")
-
-
-def _name_of(pid: int) -> str:
-    """Return a pid with the name of its program."""
-    try:
-        return f"{pid} {Path(f'/proc/{pid}/comm').read_text(errors='replace').strip()}"
-    except OSError:
-        return str(pid)
-
-
-def _number_of(name: str) -> int:
-    """Return the number of a signal. Signals without a name are called ``SIG35``."""
-    named = getattr(signal, name, None)
-    return int(named) if named is not None else int(name.removeprefix("SIG") or 0)
+        return exit_code_of(exited)

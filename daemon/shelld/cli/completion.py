@@ -1,0 +1,255 @@
+"""``shelld completion bash|zsh|fish``: print a script that completes shelld's command line.
+
+The script is made from the parsers, and runs nothing of ours: completion stays instant.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from typing import Final, Literal, NamedTuple
+
+from shelld.cli.mcp_config import HOSTS
+from shelld.cli.parser import SUBCOMMANDS, option_parser
+from shelld.cli.run import run_parser
+from shelld.cli.show import show
+
+Value = Literal["none", "choice", "file", "directory", "other"]
+
+_SHELLS: Final = ("bash", "zsh", "fish")
+_KINDS: Final[dict[object, Value]] = {"FILE": "file", "PATH": "file", "DIR": "directory"}
+# What may follow a subcommand. `run` and `shell` take the options of the daemon.
+WORDS: Final = {
+    "completion": list(_SHELLS),
+    "doctor": ["--help", "--json", "--"],
+    "explain": ["--help", "--guard-rules"],
+    "help": list(SUBCOMMANDS),
+    "mcp-config": ["--help", "--", *HOSTS],
+}
+
+
+class _Option(NamedTuple):
+    flags: list[str]
+    help: str
+    value: Value
+    choices: list[str]
+
+
+def completion(arguments: Sequence[str]) -> int:
+    """Write the script for one shell to stdout; return the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="shelld completion",
+        usage="%(prog)s [-h] bash|zsh|fish",
+        description="Print a script that completes the command line of shelld.",
+        epilog='bash and zsh: eval "$(shelld completion bash)"; '
+        "fish: shelld completion fish | source",
+    )
+    parser.add_argument("shell", metavar="bash|zsh|fish", choices=_SHELLS, help="the shell")
+    make = {"bash": _bash, "zsh": _zsh, "fish": _fish}[parser.parse_args(arguments).shell]
+    return show(make(), 0)
+
+
+def _options(parser: argparse.ArgumentParser) -> Iterator[_Option]:
+    for action in parser._actions:  # pyright: ignore[reportPrivateUsage]
+        value: Value = _KINDS.get(action.metavar, "other")
+        if action.nargs == 0:
+            value = "none"
+        elif action.choices is not None:
+            value = "choice"
+        # The first words say enough, and colons and brackets mean something to zsh.
+        text = re.split(r"[:;(,]", action.help or "")[0].strip()
+        yield _Option([*action.option_strings], text, value, [*map(str, action.choices or ())])
+
+
+def _daemon_options() -> list[_Option]:
+    return [*_options(option_parser())]
+
+
+def _run_options() -> list[_Option]:
+    return [*_options(run_parser())]
+
+
+def _flags(options: Sequence[_Option]) -> str:
+    return " ".join(flag for option in options for flag in option.flags)
+
+
+# -- bash -------------------------------------------------------------------------------------
+
+_BASH: Final = """\
+_shelld() {
+    local word=$2 before=$3 command=${COMP_WORDS[1]} options=%(options)s i
+    COMPREPLY=()
+    # Bash splits --option=value into three words.
+    [[ $before == = ]] && before=${COMP_WORDS[COMP_CWORD - 2]}
+    [[ $word == = ]] && word=
+    for ((i = 2; i < COMP_CWORD; i++)); do
+        if [[ ${COMP_WORDS[i]} == -- ]]; then
+            if [[ $command == run ]]; then
+                compopt -o filenames
+                mapfile -t COMPREPLY < <(compgen -c -- "$word"; compgen -f -- "$word")
+                return
+            fi
+            command=--
+        fi
+    done
+    case $before in
+%(values)s
+    esac
+    if ((COMP_CWORD == 1)); then
+        mapfile -t COMPREPLY < <(compgen -W "$options %(commands)s" -- "$word")
+        return
+    fi
+    case $command in
+        run) options+=%(run)s ;;
+%(words)s
+    esac
+    mapfile -t COMPREPLY < <(compgen -W "$options" -- "$word")
+}
+complete -F _shelld shelld"""
+
+
+def _bash() -> str:
+    options = _daemon_options()
+    values: list[str] = []
+    for option in [*options, *_run_options()]:
+        made = {
+            "none": "",
+            "choice": f'compgen -W "{" ".join(option.choices)}" -- "$word"',
+            "file": 'compgen -f -- "$word"',
+            "directory": 'compgen -d -- "$word"',
+            "other": ":",
+        }[option.value]
+        if made:
+            paths = "compopt -o filenames; " if option.value in ("file", "directory") else ""
+            fill = f"{paths}mapfile -t COMPREPLY < <({made}); return ;;"
+            values.append(f"        {'|'.join(option.flags)}) {fill}")
+    words = [
+        f"        {name}) options={shlex.quote(' '.join(each))} ;;" for name, each in WORDS.items()
+    ]
+    return _BASH % {
+        "options": shlex.quote(_flags(options)),
+        "values": "\n".join(values),
+        "commands": " ".join(SUBCOMMANDS),
+        "run": shlex.quote(f" {_flags(_run_options())} --"),
+        "words": "\n".join(words),
+    }
+
+
+# -- zsh --------------------------------------------------------------------------------------
+
+_ZSH: Final = """\
+#compdef shelld
+_shelld() {
+    local -a commands options own
+    commands=(
+%(commands)s
+    )
+    options=(
+%(options)s
+    )
+    own=(
+%(run)s
+    )
+    if ((CURRENT == 2)) && [[ $words[2] != -* ]]; then
+        _describe command commands
+        return
+    fi
+    case $words[2] in
+        run)
+            if ((${words[(I)--]} && ${words[(I)--]} < CURRENT)); then
+                words=("${(@)words[${words[(I)--]} + 1, -1]}")
+                CURRENT=${#words}
+                _normal
+            else
+                _arguments -A '-*' $own $options
+            fi
+            ;;
+%(words)s
+        *)
+            _arguments $options
+            ;;
+    esac
+}
+if [[ $zsh_eval_context[-1] == loadautofunc ]]; then
+    _shelld "$@"
+else
+    compdef _shelld shelld
+fi"""
+
+
+def _zsh() -> str:
+    def row(option: _Option) -> Iterator[str]:
+        takes = {
+            "none": "",
+            "choice": f":value:({' '.join(option.choices)})",
+            "file": ":file:_files",
+            "directory": ":directory:_files -/",
+            "other": ":value:",
+        }[option.value]
+        for flag in option.flags:
+            equals = "=" if takes and flag.startswith("--") else ""
+            yield "        " + shlex.quote(f"{flag}{equals}[{option.help}]{takes}")
+
+    def rows(options: Sequence[_Option]) -> str:
+        return "\n".join(line for option in options for line in row(option))
+
+    words = [
+        f"        {name})\n            compadd -- {shlex.join(each)}\n            ;;"
+        for name, each in WORDS.items()
+    ]
+    return _ZSH % {
+        "commands": "\n".join(
+            f"        {shlex.quote(f'{name}:{purpose}')}"
+            for name, (_, purpose) in SUBCOMMANDS.items()
+        ),
+        "options": rows(_daemon_options()),
+        "run": rows(_run_options()),
+        "words": "\n".join(words),
+    }
+
+
+# -- fish -------------------------------------------------------------------------------------
+
+
+def _fish() -> str:
+    lines = ["complete -c shelld -f"]
+    for name, (_, purpose) in SUBCOMMANDS.items():
+        lines.append(
+            f"complete -c shelld -n __fish_use_subcommand -a {name} -d {_fish_text(purpose)}"
+        )
+    for name, words in WORDS.items():
+        given = _fish_text(" ".join(word for word in words if word != "--"))
+        lines.append(f"complete -c shelld -n '__fish_seen_subcommand_from {name}' -a {given}")
+    others = _fish_text(f"not __fish_seen_subcommand_from {' '.join(WORDS)}")
+    lines += [f"complete -c shelld -n {others} {_fish_option(each)}" for each in _daemon_options()]
+    lines += [
+        f"complete -c shelld -n '__fish_seen_subcommand_from run' {_fish_option(each)}"
+        for each in _run_options()
+    ]
+    behind = "__fish_seen_subcommand_from run; and contains -- -- (commandline -opc)"
+    lines.append(
+        f"complete -c shelld -n '{behind}' -F -a '(__fish_complete_subcommand --fcs-skip=2)'"
+    )
+    return "\n".join(lines)
+
+
+def _fish_option(option: _Option) -> str:
+    words = [
+        f"-s {flag[1:]}" if not flag.startswith("--") else f"-l {flag[2:]}" for flag in option.flags
+    ]
+    if option.value != "none":
+        words.append("-r")
+    if option.value == "choice":
+        words.append(f"-a {_fish_text(' '.join(option.choices))}")
+    elif option.value == "file":
+        words.append("-F")
+    elif option.value == "directory":
+        words.append("-a '(__fish_complete_directories)'")
+    return " ".join([*words, f"-d {_fish_text(option.help)}"])
+
+
+def _fish_text(text: str) -> str:
+    """Quote a word for fish."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

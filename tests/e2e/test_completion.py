@@ -1,0 +1,135 @@
+"""``shelld completion``: the shells themselves complete with the scripts."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from shelld.cli.completion import WORDS, completion
+from shelld.cli.mcp_config import HOSTS
+from shelld.cli.parser import SUBCOMMANDS, option_parser
+
+# Completes the words that are its arguments, and shows the candidates.
+COMPLETE_IN_BASH = """
+source "$1"; shift
+compopt() { :; }
+COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1))
+_shelld shelld "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
+((${#COMPREPLY[@]})) && printf '%s\\n' "${COMPREPLY[@]}"
+exit 0
+"""
+
+# Words before the cursor, and candidates that must be there and that must not.
+CASES = [
+    (["--gu"], ["--guard", "--guard-rules"], ["--grace", "run"]),
+    (["do"], ["doctor"], ["--guard"]),
+    (["--guard", ""], ["block", "strict", "warn", "off"], ["--guard"]),
+    (["--guard", "st"], ["strict"], ["block"]),
+    (["--log-level", "w"], ["warning"], []),
+    (["run", "--t"], ["--timeout", "--tty"], ["--json"]),
+    (["run", "--gua"], ["--guard"], []),
+    (["mcp-config", "c"], ["claude-code", "codex", "cursor"], ["zed"]),
+    (["doctor", "--j"], ["--json"], []),
+    (["help", "exp"], ["explain"], []),
+    (["completion", ""], ["bash", "zsh", "fish"], []),
+    (["shell", "--gua"], ["--guard"], ["--tty"]),
+    (["run", "--", "bas"], ["bash"], ["--guard"]),
+]
+
+
+def script_for(shell: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Path:
+    assert completion([shell]) == 0
+    path = tmp_path / f"script.{shell}"
+    path.write_text(capfd.readouterr().out)
+    return path
+
+
+def complete_in_bash(script: Path, *words: str) -> list[str]:
+    command = ["bash", "--norc", "-c", COMPLETE_IN_BASH, "bash", str(script), "shelld", *words]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True, cwd=script.parent)
+    assert ended.stderr == ""
+    return ended.stdout.splitlines()
+
+
+def check(found: list[str], expected: list[str], others: list[str]) -> None:
+    assert set(expected) <= set(found)
+    assert not set(others) & set(found)
+
+
+def test_bash_completes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    script = script_for("bash", tmp_path, capfd)
+    for words, expected, others in CASES:
+        check(complete_in_bash(script, *words), expected, others)
+    # As bash splits --guard=st and --guard=.
+    assert complete_in_bash(script, "--guard", "=", "st") == ["strict"]
+    assert complete_in_bash(script, "--guard", "=") == ["block", "strict", "warn", "off"]
+    # Behind --, the options are those of the daemon again.
+    assert "--guard" in complete_in_bash(script, "mcp-config", "zed", "--", "--gu")
+    (tmp_path / "rules.toml").touch()
+    (tmp_path / "folder").mkdir()
+    assert complete_in_bash(script, "--guard-rules", "ru") == ["rules.toml"]
+    assert complete_in_bash(script, "--spool-dir", "") == ["folder"]
+    assert complete_in_bash(script, "--grace", "") == []
+
+
+def test_bash_loads_the_script_by_eval(tmp_path: Path) -> None:
+    program = f"{sys.executable} -P -m shelld"
+    line = f'eval "$({program} completion bash)" && complete -p shelld'
+    ended = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=True)
+    assert ended.stdout == "complete -F _shelld shelld\n"
+
+
+@pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not installed")
+def test_fish_completes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    script = script_for("fish", tmp_path, capfd)
+    lines = [f"echo '==='; complete -C'shelld {' '.join(words)}'" for words, _, _ in CASES]
+    environment = {**os.environ, "HOME": str(tmp_path)}
+    command = ["fish", "--no-config", "-c", f"source {script}; {'; '.join(lines)}"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    answers = ended.stdout.split("===\n")[1:]
+    for (_, expected, others), answer in zip(CASES, answers, strict=True):
+        check([line.partition("\t")[0] for line in answer.splitlines()], expected, others)
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
+def test_zsh_completes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    script = script_for("zsh", tmp_path, capfd)
+    # Outside a line editor, only the function that would offer candidates can be watched.
+    watched = """
+    compdef() { :; }
+    source $1
+    _describe() { print -l -- ${commands%%:*}; }
+    _arguments() { print -l -- "${@%%[=\\[]*}"; }
+    compadd() { shift; print -l -- "$@"; }
+    words=(shelld "${@[2,-1]}"); CURRENT=$#words
+    _shelld
+    """
+    for words, expected in [
+        (["d"], list(SUBCOMMANDS)),
+        (["--gu"], ["--guard", "--max-shells"]),
+        (["run", "--ti"], ["--guard", "--timeout"]),
+        (["mcp-config", ""], list(HOSTS)),
+    ]:
+        command = ["zsh", "-f", "-c", watched, "zsh", str(script), *words]
+        ended = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert ended.stderr == ""
+        check(ended.stdout.splitlines(), expected, [])
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_script_names_every_option_and_command(
+    shell: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    text = script_for(shell, tmp_path, capfd).read_text()
+    for action in option_parser()._actions:  # pyright: ignore[reportPrivateUsage]
+        for flag in action.option_strings:
+            word = flag if shell != "fish" else f"-{'sl'[flag.startswith('--')]} {flag.lstrip('-')}"
+            assert word in text
+    assert {*WORDS, "run", "shell"} == SUBCOMMANDS.keys()
+    for name in SUBCOMMANDS:
+        assert name in text

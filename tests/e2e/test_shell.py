@@ -1,0 +1,172 @@
+"""``shelld shell``: a session, typed into by a person or read from a pipe."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from shelld.cli.lines import Lines
+from support import children, is_alive, wait_for
+from user_terminal import UserTerminal
+
+pytestmark = pytest.mark.slow
+
+PROGRAM = [sys.executable, "-W", "error", "-P", "-m", "shelld", "shell"]
+
+
+def shell(script: str, *options: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*PROGRAM, *options], input=script, capture_output=True, text=True, timeout=50, check=False
+    )
+
+
+def on_terminal(directory: Path) -> UserTerminal:
+    environment = {**os.environ, "HOME": str(directory), "TERM": "dumb"}
+    return UserTerminal(PROGRAM, env=environment)
+
+
+def test_commands_from_a_pipe_share_a_session() -> None:
+    ended = shell(
+        "cd /; x=1\n"
+        'echo "$PWD\n$x"\n'
+        "cat <<END\nhere\nEND\n"
+        "echo one \\\ntwo\n"
+        "for each in a b; do\n  echo $each\ndone\n"
+        "\n"
+        "echo oops >&2; (exit 3)\n"
+    )
+    assert ended.stdout == "/\n1\nhere\none two\na\nb\n"
+    assert (ended.returncode, ended.stderr) == (3, "oops\n")
+
+
+@pytest.mark.parametrize(
+    ("script", "code", "message"),
+    [
+        ("false\nexit\necho no\n", 1, ""),
+        ("exit 300\n", 44, ""),
+        ("rm -rf /\n", 126, "Command blocked: dangerous (rm-root): "),
+        ("echo 'open\n", 2, "unexpected EOF while looking for matching"),
+        ("kill -9 $$", 137, ""),
+    ],
+)
+def test_exit_code_is_that_of_the_last_command(script: str, code: int, message: str) -> None:
+    ended = shell(script)
+    assert (ended.returncode, ended.stdout) == (code, "")
+    assert message in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_own_commands_begin_with_a_colon() -> None:
+    ended = shell(
+        ":bg echo $$; exec sleep 300\n:shells\n: is bash\n:nonsense\n:kill nobody\n"
+        ":explain rm -rf /\n:session other\ncd /tmp\n:session\n:help\n",
+        "--grace=100",
+    )
+    bash_id, listed, verdict, *sessions = ended.stdout.splitlines()
+    assert listed == f"{bash_id}  running  'echo $$; exec sleep 300'" or " bytes unread" in listed
+    assert verdict == "block: it removes the whole file system"
+    assert sessions[1] == "other  /tmp"
+    assert ":bg COMMAND         run a command in the background" in sessions
+    refused, unknown = ended.stderr.splitlines()
+    assert refused == "no such command: :nonsense; :help lists them"
+    assert unknown.startswith("Shell not found: nobody")
+
+
+def test_output_of_background_commands_is_read_and_they_end_with_the_shell(tmp_path: Path) -> None:
+    with on_terminal(tmp_path) as terminal:
+        terminal.until(" $ ")
+        terminal.write(":bg echo pid $$; exec sleep 300\n")
+        bash_id = re.findall(r"shell_\w+", terminal.until(" $ "))[0]
+        found: list[str] = []
+
+        def pid_is_shown() -> bool:
+            terminal.write(f":output {bash_id}\n")
+            found.extend(re.findall(r"pid (\d+)", terminal.until(" $ ")))
+            return bool(found)
+
+        wait_for(pid_is_shown)
+        assert is_alive(int(found[0]))
+        terminal.write("\x04")
+        assert terminal.rest()[0] == 0
+        assert not is_alive(int(found[0]))
+
+
+def test_ctrl_c_ends_the_running_command_and_ctrl_d_leaves(tmp_path: Path) -> None:
+    (tmp_path / "place").mkdir()
+    # A process that was started in the background may ignore SIGINT.
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        terminal = on_terminal(tmp_path)
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    with terminal:
+        terminal.until(" $ ")
+        terminal.write("cd ~/place\n")
+        terminal.until("~/place $ ")
+        terminal.write("setsid sleep 300 & echo pid $!; wait\n")
+        terminal.until("pid ")
+        terminal.until("pid ")
+        pid = int(terminal.until("\n"))
+        terminal.write("\x03")
+        terminal.until("~/place $ ")
+        wait_for(lambda: not is_alive(pid))
+        # At the prompt, it drops the line.
+        terminal.write("echo 'unfinished\n")
+        terminal.until("> ")
+        terminal.write("\x03")
+        terminal.until("~/place $ ")
+        terminal.write("(exit 4)\n")
+        terminal.until("[exit code 4 after ")
+        terminal.until("~/place $ ")
+        terminal.write("sleep 300 &\n")
+        terminal.until(" sleep]")
+        terminal.until("~/place $ ")
+        terminal.write("\x04")
+        assert terminal.rest()[0] == 0
+
+
+def test_end_of_the_daemon_is_reported() -> None:
+    process = subprocess.Popen(
+        PROGRAM, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    with process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write("echo ready\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "ready\n"
+        (daemon,) = children(process.pid)
+        os.kill(daemon, signal.SIGKILL)
+        _, stderr = process.communicate("echo more\n", timeout=50)
+    assert process.returncode == 125
+    assert stderr == "shelld: the daemon was killed by SIGKILL\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "is_complete"),
+    [
+        ("ls", True),
+        ("", True),
+        ("if true", False),
+        ("if true; then ls; fi", True),
+        ("cat <<E\nx", False),
+        ("cat <<E\nx\nE", True),
+        ("echo \\", False),
+        ("echo \\\\", True),
+        ("echo 'a", False),
+        # Bash refuses it, however it goes on.
+        ("echo )", True),
+        ("ls |", False),
+    ],
+)
+def test_bash_decides_where_a_command_ends(command: str, is_complete: bool) -> None:
+    lines = Lines("/bin/bash")
+    assert lines._is_complete(command) is is_complete  # pyright: ignore[reportPrivateUsage]
+    # The daemon reports a bash that cannot be started.
+    assert Lines("/nowhere")._is_complete("'")  # pyright: ignore[reportPrivateUsage]
