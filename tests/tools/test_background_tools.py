@@ -189,7 +189,7 @@ async def test_unknown_shell_is_failed_result(
 ) -> None:
     first, *advice = failed(await call(tool, **params)).splitlines()
     assert first == sentence
-    assert len(advice) == sentence.startswith("Shell not found")
+    assert len(advice) == (not sentence.startswith("Invalid value"))
 
 
 async def test_unknown_shell_error_says_no_shells_exist() -> None:
@@ -291,4 +291,4 @@ async def test_unknown_shell_error_lists_newest_shells(call: Tools) -> None:
     ids = [(await call("Bash", command="true")).metadata["bash_id"] for _ in range(12)]
     sentence, advice = failed(await call("BashOutput", bash_id="shell_999")).splitlines()
     assert sentence == "Shell not found: shell_999"
-    assert re.fullmatch(rf"\[Shells: {', '.join(ids[:1:-1])}, and \d+ more]", advice)
+    assert re.fullmatch(rf"\[Ended: {', '.join(ids[:1:-1])}, and \d+ more]", advice)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, Final
 
 from shelld.methods.context import RequestContext
+from shelld.tools.names import listed
 from shelld_protocol.errors import ErrorKind, RpcError
 
-# The maximum number of existing names in one line.
-MAX_NAMES: Final = 10
+# How much of a command helps a model to recognise it, in characters.
+_COMMAND_CHARACTERS: Final = 60
 
 _PROBLEMS_WITH_CWD: Final = {
     "ENOENT": "no such directory",
@@ -30,9 +30,7 @@ def _advice(error: RpcError, request: RequestContext, params: dict[str, Any]) ->
     if error.kind is ErrorKind.SHELL_NOT_FOUND:
         if error.data["expired"]:
             return "It ended long ago, and its output is no longer kept"
-        ids = [shell.id for shell in request.daemon.manager.list_shells()]
-        # Newest first: a model usually means one of the newest shells.
-        return f"Shells: {listed(reversed(ids))}" if ids else "There are no shells"
+        return shells_line(request)
     if error.kind is ErrorKind.STDIN_CLOSED and error.data.get("reason") == "not_open":
         return _WITHOUT_TERMINAL
     if error.kind is ErrorKind.NOT_POSSIBLE and error.data.get("what") == "tty":
@@ -44,8 +42,17 @@ def _advice(error: RpcError, request: RequestContext, params: dict[str, Any]) ->
     return None
 
 
-def listed(names: Iterable[str]) -> str:
-    """Return names as a short list."""
-    names = list(names)
-    more = f", and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
-    return ", ".join(names[:MAX_NAMES]) + more
+def shells_line(request: RequestContext) -> str:
+    """Return a line that lists the shells that a model can mean: running ones with commands."""
+    # Newest first: a model usually means one of the newest shells.
+    shells = request.daemon.manager.list_shells()[::-1]
+    running = [f"{each.id} ({_beginning(each.command)})" for each in shells if not each.has_ended]
+    ended = [each.id for each in shells if each.has_ended]
+    groups = (("Running", running), ("Ended", ended))
+    lists = [f"{title}: {listed(names)}" for title, names in groups if names]
+    return ". ".join(lists) or "There are no shells"
+
+
+def _beginning(command: str) -> str:
+    line = " ".join(command[: 2 * _COMMAND_CHARACTERS].split())
+    return line if len(line) <= _COMMAND_CHARACTERS else f"{line[:_COMMAND_CHARACTERS]}..."

@@ -93,7 +93,7 @@ class BaseTool(abc.ABC):
         try:
             is_valid, problem = self.validate_params(**params)
             if not is_valid:
-                return ToolResult.fail(problem or "Invalid parameters")
+                return await self._refused(problem or "Invalid parameters", context, params)
             if (problem := _problem_with(context)) is not None:
                 return ToolResult.fail(problem)
             params = self._filled(params)
@@ -112,6 +112,12 @@ class BaseTool(abc.ABC):
                 raise
             logger.debug("tool %s raised", self.name, exc_info=True)
             return ToolResult.fail(_message_of(error), exception=type(error).__name__)
+
+    async def _refused(
+        self, problem: str, context: ExecutionContext, params: Mapping[str, Any]
+    ) -> ToolResult:
+        """Return the result for invalid parameters. A subclass can add what helps."""
+        return ToolResult.fail(problem)
 
     def _filled(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Return the given arguments, and defaults for the missing ones."""

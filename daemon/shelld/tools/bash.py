@@ -87,15 +87,15 @@ class BashTool(ExecutionTool):
         "description": "Clear, concise description (5-10 words)",
         "timeout": "Timeout in milliseconds",
         "run_in_background": "Run in background",
-        "on_timeout": "At the timeout, kill the command, or move it to the background",
-        "cwd": "Working directory of this command only",
-        "stdin": "Text for the command's standard input",
-        "session": "Name of the terminal to use (default: main)",
-        "until": "With run_in_background: output, exit, prompt, match, quiet or listening",
-        "wait": f"Maximum milliseconds to wait for until (default: {DEFAULT_START_WAIT_MS})",
-        "pattern": "Regex for a line, for until=match",
-        "quiet_ms": "Milliseconds without output, for until=quiet",
-        "port": "TCP port, for until=listening (default: any)",
+        "on_timeout": "What to do at the timeout",
+        "cwd": "Directory of this command (default: that of the session)",
+        "stdin": "Standard input (default: empty)",
+        "session": "Any name (default: main)",
+        "until": "With run_in_background: what to wait for",
+        "wait": f"Milliseconds to wait at most (default: {DEFAULT_START_WAIT_MS})",
+        "pattern": "Regex, for until=match",
+        "quiet_ms": "Milliseconds, for until=quiet (default: 500)",
+        "port": "For until=listening (default: any)",
     }
     without_default = frozenset({"session"})
 
@@ -109,17 +109,15 @@ class BashTool(ExecutionTool):
         if self._daemon is not None and default == DEFAULT_TIMEOUT_MS:
             default = self._daemon.options.default_timeout
         return f"""\
-Runs a command in bash; returns what it wrote, and its exit code if that is not 0.
-- A session is like one terminal: the directory, variables, functions and options that a command \
-sets are there for the next. cwd is for one command.
-- After timeout ms (default {default}, at most {self.MAX_TIMEOUT_MS}) the command is killed with \
-all that it started; with on_timeout="background" it goes on instead.
-- For servers, watchers and anything long: run_in_background=true returns a bash_id at once. Read \
-with BashOutput, end with KillShell. Neither append & nor sleep to wait for something: a server is \
-up with until="listening".
+Runs a command in bash; returns its output, and its exit code if that is not 0.
+- As in one terminal, the directory, variables and functions that a command sets are there for the \
+next. In parallel calls, use cwd, not cd.
+- After timeout ms (default {default}) the command is killed with all that it started; with \
+on_timeout="background" it goes on.
+- For servers and anything long: run_in_background=true returns a bash_id at once. BashOutput \
+reads, KillShell ends. Use neither & nor sleep: a server is up with until="listening".
 - {self.PROMPTS}
-- Of more than {self.MAX_OUTPUT_SIZE} characters the middle is left out; the result says how to \
-read it. Prefer commands that print little."""
+- Of more than {self.MAX_OUTPUT_SIZE} characters the middle is left out."""
 
     @cached_property
     def _parameters(self) -> Sequence[ToolParameter]:

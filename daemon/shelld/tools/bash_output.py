@@ -21,6 +21,7 @@ from shelld.tools.text import (
     cut_in_the_middle,
     dropped_notice,
     excerpt_readers,
+    legible,
     output_of,
     with_lines,
 )
@@ -29,7 +30,6 @@ from shelld.waits.until import Waiting, preparing
 from shelld_protocol.shell_methods import BashOutputParams, BashOutputResult
 from shelld_protocol.structs import (
     MAX_READ_BYTES,
-    MAX_WAIT_MS,
     EndReason,
     Listener,
     Prompt,
@@ -67,14 +67,11 @@ REASONS: Final[Mapping[EndReason, str]] = {
     "file_size": "It wrote a larger file than its limit.",
 }
 
-_DESCRIPTION: Final = f"""\
-Returns what a shell wrote since it was last read, and its status; once it has ended, also its \
-exit code. Takes the bash_id that Bash returned.
-- wait=MS (at most {MAX_WAIT_MS}) returns as soon as there is something new. until waits for \
-something else: "exit", "match" (a line that pattern matches), "quiet" (no output for quiet_ms), \
-"listening" (a server's port is open). Use it instead of sleeping or asking again and again.
-- filter returns only the lines that a regular expression matches; all others count as read, too.
-- stdout_offset or stderr_offset reads again from there, up to {MAX_OUTPUT_SIZE} bytes."""
+_DESCRIPTION: Final = """\
+Returns what a shell wrote since it was last read, its status and, once it has ended, its exit code.
+- wait=MS returns as soon as there is news; until waits for "exit", "match" (of pattern), "quiet" \
+or "listening" (a port is open). Never sleep or poll.
+- filter returns only lines that match; the rest counts as read, too."""
 
 
 class BashOutputTool(ShellTool):
@@ -90,13 +87,13 @@ class BashOutputTool(ShellTool):
     taken: ClassVar[Mapping[str, str]] = {
         "bash_id": "ID of the background shell",
         "filter": "Regex to filter output lines",
-        "wait": "Maximum milliseconds to wait for what until names",
-        "until": "What to wait for: output, exit, prompt, match, quiet or listening",
-        "pattern": "Regex for a line, for until=match",
-        "quiet_ms": "Milliseconds without output, for until=quiet",
-        "port": "TCP port, for until=listening (default: any)",
-        "stdout_offset": "Read stdout again from this byte offset",
-        "stderr_offset": "Read stderr again from this byte offset",
+        "wait": "Milliseconds to wait at most",
+        "until": "What to wait for",
+        "pattern": "Regex, for until=match",
+        "quiet_ms": "Milliseconds, for until=quiet",
+        "port": "For until=listening (default: any)",
+        "stdout_offset": "Byte to read again from",
+        "stderr_offset": "As stdout_offset",
     }
 
     @property
@@ -230,7 +227,9 @@ def output_result(
     nothing: str = NO_NEW_OUTPUT,
 ) -> ToolResult:
     """Return the result of a read for a model. `lines`: notices about the read."""
-    output = output_of(shell, result.stdout, result.stderr) or nothing
+    sizes = [each.end - each.start for each in (result.stdout_range, result.stderr_range)]
+    stdout, stderr = map(legible, (result.stdout, result.stderr), sizes)
+    output = output_of(shell, stdout, stderr) or nothing
     text = with_lines(output, [*lines, *status_lines(result)])
     metadata: dict[str, Any] = {
         "bash_id": result.bash_id,

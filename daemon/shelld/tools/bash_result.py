@@ -19,7 +19,15 @@ from shelld.sessions.text import beginning, shown
 from shelld.shells.lifecycle import ShellStatus
 from shelld.shells.shell import Shell
 from shelld.tools.bash_output import REASONS, output_result, waits_line
-from shelld.tools.text import NO_OUTPUT, dropped_notice, excerpt_readers, output_of, with_lines
+from shelld.tools.exit_codes import meaning_of_one
+from shelld.tools.text import (
+    NO_OUTPUT,
+    dropped_notice,
+    excerpt_readers,
+    legible,
+    output_of,
+    with_lines,
+)
 from shelld.waits.prompts import state_of
 from shelld_protocol.shell_methods import BashOutputParams
 from shelld_protocol.structs import Unkept
@@ -122,7 +130,11 @@ async def ended(
     `command` and `description` are as in the call: `shell` may have shortened its own copies.
     """
     reads = await wait_and_read(shell, BashOutputParams(shell.id), readers)
-    output = output_of(shell, reads["stdout"].text, reads["stderr"].text)
+    stdout, stderr = (
+        legible(reads[name].text, reads[name].end - reads[name].start)
+        for name in ("stdout", "stderr")
+    )
+    output = output_of(shell, stdout, stderr)
     lines = dropped_notice(reads)
     if end_state.leftover:
         count = len(end_state.leftover)
@@ -159,6 +171,8 @@ async def ended(
     if shell.survivors:
         metadata["survivors"] = shell.survivors
     sentence = _failure(shell)
+    if shell.exit_code == 1 and not output and (meaning := meaning_of_one(command)) is not None:
+        sentence = f"{sentence}: {meaning}"
     return ToolResult.fail(f"{sentence}\n{text}" if text else sentence, **metadata)
 
 

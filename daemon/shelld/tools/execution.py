@@ -11,7 +11,7 @@ import abc
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from msgspec.structs import replace
 
@@ -19,12 +19,15 @@ from shelld.embed import ShellManager
 from shelld.methods.context import Daemon, RequestContext, ToolContext
 from shelld.process.faults import answer_for
 from shelld.process.options import Options
-from shelld.tools.advice import with_advice
+from shelld.tools.advice import shells_line, with_advice
 from shelld.tools.base import BaseTool
+from shelld.tools.names import listed
 from shelld_protocol.errors import RpcError
 from shelld_protocol.parameters import parameters_of
 from shelld_protocol.structs import Params
 from shelld_protocol.tools import ExecutionContext, ToolCategory, ToolParameter, ToolResult
+
+_SHELL_IDS: Final = frozenset({"bash_id", "shell_id"})
 
 Body = Callable[[RequestContext, ExecutionContext, dict[str, Any]], Awaitable[ToolResult]]
 
@@ -69,21 +72,49 @@ class ExecutionTool(BaseTool):
             values = params.get(alias), params.get(name)
             if None not in values and values[0] != values[1]:
                 return False, f"Invalid value for {alias}: must equal {name}"
-        is_valid, problem = super().validate_params(**self._renamed(params))
-        return is_valid, None if problem is None else self._with_range(problem)
+        renamed = self._renamed(params)
+        is_valid, problem = super().validate_params(**renamed)
+        return is_valid, None if problem is None else self._with_range(problem, renamed)
 
     @property
     def param_aliases(self) -> Mapping[str, str]:
         """Other names of parameters."""
         return self.params_type.aliases
 
-    def _with_range(self, problem: str) -> str:
+    def _with_range(self, problem: str, params: Mapping[str, Any]) -> str:
         """Add the range and the unit, if the sentence is about a number that is out of range."""
         for each in self.parameters:
             sentence = f"Value for {each.name} "
             if problem.startswith(sentence) and "illiseconds" in each.description:
-                return f"{problem} (milliseconds, {each.minimum:g} to {each.maximum:g})"
+                low, high = each.minimum or 0, each.maximum or math.inf
+                value = params[each.name]
+                # A model that gives too small a number has probably thought of seconds.
+                is_seconds = value < low <= value * 1000 <= high
+                meant = f"; {value:g} s are {value * 1000:g}" if is_seconds else ""
+                return f"{problem} (milliseconds, {low:.0f} to {high:.0f}{meant})"
         return problem
+
+    async def _refused(
+        self, problem: str, context: ExecutionContext, params: Mapping[str, Any]
+    ) -> ToolResult:
+        sentence, _, missing = problem.partition(": ")
+        if sentence != "Missing required parameter":
+            return ToolResult.fail(problem)
+        # A model that leaves out a parameter has often given it another name.
+        known = {*self.taken, *self.param_aliases}
+        unknown = [repr(name[:100]) for name in params if name not in known]
+        if unknown:
+            names = f"Unknown: {listed(unknown)}. Known: {', '.join(self.taken)}"
+            problem = f"{problem}\n[{names}]"
+        if missing not in _SHELL_IDS:
+            return ToolResult.fail(problem)
+
+        async def with_shells(
+            request: RequestContext, _context: ExecutionContext, _params: dict[str, Any]
+        ) -> ToolResult:
+            return ToolResult.fail(f"{problem}\n[{shells_line(request)}]")
+
+        return await self._with_daemon(with_shells, context, {})
 
     def _filled(self, params: Mapping[str, Any]) -> dict[str, Any]:
         return super()._filled(self._renamed(params))

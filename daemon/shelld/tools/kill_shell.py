@@ -12,9 +12,8 @@ from shelld_protocol.shell_methods import KillShellParams
 from shelld_protocol.tools import ExecutionContext, ToolResult
 
 _DESCRIPTION: Final = """\
-Ends a background shell (shell_id is the bash_id that Bash returned), with every process that it \
-started, detached ones too; returns when all are dead. What it wrote can still be read with \
-BashOutput."""
+Ends a shell (shell_id is its bash_id) with every process that it started; returns when all are \
+dead. BashOutput can still read what it wrote."""
 
 
 class KillShellTool(ExecutionTool):
@@ -31,7 +30,7 @@ class KillShellTool(ExecutionTool):
     params_type = KillShellParams
     taken: ClassVar[Mapping[str, str]] = {
         "shell_id": "ID of the shell to kill",
-        "signal": "First signal to send",
+        "signal": "First signal",
         "grace": "Milliseconds until SIGKILL (default: 1000)",
     }
 

@@ -6,8 +6,8 @@ import threading
 from collections.abc import Iterable
 from typing import ClassVar
 
-from shelld.tools.advice import listed
 from shelld.tools.base import BaseTool
+from shelld.tools.names import listed
 from shelld_protocol.tools import ToolCategory, ToolError, ToolResult
 
 

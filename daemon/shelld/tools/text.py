@@ -15,6 +15,26 @@ NO_OUTPUT = "(no output)"
 
 MAX_OUTPUT_SIZE: Final = 30_000
 
+# Output is binary if it has so many characters that no text has, and if they are more than this
+# part of it. Text in another encoding has a few.
+_LEAST_BINARY: Final = 16
+_BINARY_SHARE: Final = 10
+_ILLEGIBLE: Final = dict.fromkeys(
+    [0xFFFD, 0x7F, *(code for code in range(1, 32) if chr(code) not in "\a\b\t\n\v\f\r\x1b")]
+)
+
+
+def legible(text: str, size: int) -> str:
+    """Return text for a model; a notice instead, if it is no text. `size` is in bytes of output.
+
+    NUL is no sign of binary output: many programs end names with it.
+    """
+    if len(text) < _LEAST_BINARY:
+        return text
+    illegible = len(text) - len(text.translate(_ILLEGIBLE))
+    is_binary = illegible >= _LEAST_BINARY and illegible * _BINARY_SHARE > len(text)
+    return f"[binary, {size} bytes]" if is_binary else text
+
 
 def output_of(shell: Shell, stdout: str, stderr: str = "") -> str:
     """Return both streams as one text, without carriage returns that a terminal adds to lines."""

@@ -1,0 +1,63 @@
+"""What exit code 1 means for programs that answer a question with it. Pure.
+
+Looks at the words of a command, and runs nothing. If in doubt, says nothing.
+"""
+
+from __future__ import annotations
+
+import os.path
+import re
+import shlex
+from collections.abc import Mapping
+from typing import Final
+
+# A longer command is not looked at.
+_MAX_CHARACTERS: Final = 10_000
+
+_NOTHING: Final = "{} found nothing, which is no error"
+_DIFFERENT: Final = "{} found a difference, which is no error"
+_FALSE: Final = "{} is false, which is no error"
+_MEANINGS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("grep", "egrep", "fgrep", "zgrep", "rg", "ag", "pgrep", "pidof"), _NOTHING),
+    **dict.fromkeys(("which", "type", "git grep"), _NOTHING),
+    **dict.fromkeys(("diff", "cmp", "git diff"), _DIFFERENT),
+    **dict.fromkeys(("test", "[", "[["), _FALSE),
+}
+
+_ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*\+?=")
+# Words after which another program begins.
+_BEFORE: Final = frozenset({"!", "time", "command", "env", "sudo", "then", "do", "else", "if", "{"})
+
+
+def meaning_of_one(command: str) -> str | None:
+    """Return what exit code 1 of a command means, if its last program answers with it."""
+    if len(command) > _MAX_CHARACTERS:
+        return None
+    program = _last_program(command)
+    meaning = _MEANINGS.get(program)
+    return None if meaning is None else meaning.format(program)
+
+
+def _last_program(command: str) -> str:
+    """Return the name of the program that ran last; "" if it is not known."""
+    lexer = shlex.shlex(command.replace("\n", " ; "), posix=True, punctuation_chars=";&|()")
+    lexer.whitespace_split = True
+    lexer.commenters = ""
+    words: list[str] = []
+    last: list[str] = []
+    try:
+        for word in lexer:
+            if not set(word) <= set(";&|()"):
+                words.append(word)
+            elif words:
+                last, words = words, []
+    except ValueError:
+        # A quote is open.
+        return ""
+    names = words or last
+    while names and (names[0] in _BEFORE or _ASSIGNMENT.match(names[0])):
+        names = names[1:]
+    if not names:
+        return ""
+    name = os.path.basename(names[0])
+    return " ".join([name, *names[1:2]]) if name == "git" else name
