@@ -296,6 +296,10 @@ class AsyncMethods:
         """Return the daemon's version, limits and counters."""
         return await self._request(calls.server_info())
 
+    async def discover(self) -> dict[str, Any]:
+        """Return the OpenRPC document, which describes all methods of the daemon."""
+        return await self._request(calls.discover())
+
     async def ping(self) -> None:
         """Wait for the daemon to answer."""
         await self._request(calls.ping())

@@ -18,6 +18,8 @@ import msgspec
 from shelld_client.errors import CommandFailed, ProtocolError, refused_here
 from shelld_client.results import decode_result
 from shelld_protocol.about import ServerInfoResult
+from shelld_protocol.encoding import PLAIN
+from shelld_protocol.encoding import decode as decode_json
 from shelld_protocol.errors import invalid_params
 from shelld_protocol.event_methods import (
     Event,
@@ -453,6 +455,19 @@ def call_tool(
 
 def server_info() -> Call[ServerInfoResult]:
     return Call("server_info", {}, _decoder(ServerInfoResult))
+
+
+def discover() -> Call[dict[str, Any]]:
+    def decode(result: bytes) -> dict[str, Any]:
+        try:
+            found = decode_json(result, PLAIN)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            found = None
+        if not isinstance(found, dict):
+            raise ProtocolError("the peer's result is no document")
+        return cast("dict[str, Any]", found)
+
+    return Call("rpc.discover", {}, decode)
 
 
 def ping() -> Call[Empty]:

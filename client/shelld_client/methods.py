@@ -294,6 +294,10 @@ class Methods:
         """Return the daemon's version, limits and counters."""
         return self._request(calls.server_info())
 
+    def discover(self) -> dict[str, Any]:
+        """Return the OpenRPC document, which describes all methods of the daemon."""
+        return self._request(calls.discover())
+
     def ping(self) -> None:
         """Wait for the daemon to answer."""
         self._request(calls.ping())
