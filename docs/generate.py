@@ -113,14 +113,20 @@ ERRORS = {
     ),
     ErrorKind.UNAVAILABLE: (
         "The system lacks what the request needs. Nothing ran.",
-        "`what`: `tty`, `read_screen`, `listening` or `limits`; `missing`; `hint`: a sentence that "
-        "says what helps",
+        "`what`: `tty`, `read_screen`, `listening`, `limits` or a target; `missing`; `hint`: "
+        "a sentence that says what helps",
     ),
     ErrorKind.RESOURCE_EXHAUSTED: (
         "The daemon or the system is short of something. A retry may succeed.",
         "`limit`: `max_shells`, `max_in_flight`, `filters`, `subscriptions`, `processes`, `files`, "
-        "`threads`, `memory`, `disk`, `ptys`, `stdin` (the program does not read), `screen` (its "
-        "output takes too long to show)",
+        "`threads`, `memory`, `disk`, `ptys`, `stdin` (the program does not read), `target` (it "
+        "does not read), `targets`, `screen` (its output takes too long to show)",
+    ),
+    ErrorKind.TARGET_LOST: (
+        "The target cannot be reached, or the connection to it is gone. The next request connects "
+        "again.",
+        "`target`; `maybeStarted`: whether the target may have received the request; `text`: what "
+        "the program that leads to it has written",
     ),
     ErrorKind.SHUTTING_DOWN: ("The daemon is ending.", ""),
     ErrorKind.SESSION_NOT_FOUND: ("The session has not run a command.", "`session`"),

@@ -43,6 +43,7 @@ DAEMON_ROOMS = [
     "guard",
     "output",
     "filters",
+    "targets",
     "helpers",
     "eventloop",
     "keeper",

@@ -36,6 +36,7 @@ from shelld_client.errors import (
     ShuttingDown,
     SpawnFailed,
     StdinClosed,
+    TargetLost,
     Unavailable,
     WaitTimedOut,
 )
@@ -73,6 +74,7 @@ from shelld_protocol.shell_methods import (
     ShellInfo,
 )
 from shelld_protocol.structs import EnforcedLimits, Listener, Matched, Prompt, ResourceLimits, Usage
+from shelld_protocol.target_methods import RemoveTargetResult, TargetInfo
 from shelld_protocol.tools import ExecutionContext, ToolResult
 
 __version__: Final = "0.1.0"
@@ -129,6 +131,7 @@ __all__ = [
     "ProtocolError",
     "ReadOptions",
     "ReadScreenResult",
+    "RemoveTargetResult",
     "RequestCancelled",
     "ResizeShellResult",
     "ResourceExhausted",
@@ -147,6 +150,8 @@ __all__ = [
     "SpawnFailed",
     "StdinClosed",
     "StreamOptions",
+    "TargetInfo",
+    "TargetLost",
     "ToolResult",
     "TypingOptions",
     "Unavailable",

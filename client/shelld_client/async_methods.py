@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
@@ -49,6 +49,7 @@ from shelld_protocol.shell_methods import (
     ShellInfo,
 )
 from shelld_protocol.structs import DEFAULT_SESSION, OnPrompt, ResourceLimits
+from shelld_protocol.target_methods import RemoveTargetResult, TargetInfo
 from shelld_protocol.tool_methods import ToolFormat
 from shelld_protocol.tools import ExecutionContext, ToolResult
 
@@ -214,9 +215,11 @@ class AsyncMethods:
         """
         return await self._request(calls.background(bash_id))
 
-    async def list_shells(self, *, session: str | None = None) -> list[ShellInfo]:
-        """Return running and retained shells, oldest first."""
-        return await self._request(calls.list_shells(session))
+    async def list_shells(
+        self, *, session: str | None = None, target: str | None = None
+    ) -> list[ShellInfo]:
+        """Return running and retained shells of the daemon or a target, oldest first."""
+        return await self._request(calls.list_shells(session, target))
 
     async def configure_session(
         self,
@@ -224,29 +227,47 @@ class AsyncMethods:
         *,
         env: EnvironmentRules | None = None,
         limits: ResourceLimits | None = None,
+        target: str | None = None,
     ) -> ConfigureSessionResult:
-        """Choose the environment of a session, and what its commands may use.
+        """Choose where a session is, its environment, and what its commands may use.
 
         Call this before the session's first command; later, it raises `InvalidParams`. It also does
         if a limit is higher than that of the daemon's --limit. The rules and limits hold until the
         session is closed.
         """
-        return await self._request(calls.configure_session(session, env, limits))
+        return await self._request(calls.configure_session(session, env, limits, target))
 
-    async def get_session(self, session: str = DEFAULT_SESSION) -> GetSessionResult:
+    async def get_session(
+        self, session: str = DEFAULT_SESSION, *, target: str | None = None
+    ) -> GetSessionResult:
         """Return the state in which the session's next command starts.
 
         Raises `SessionNotFound` for a session that was never used.
         """
-        return await self._request(calls.get_session(session))
+        return await self._request(calls.get_session(session, target))
 
     async def list_sessions(self) -> list[SessionInfo]:
         """Return all sessions."""
         return await self._request(calls.list_sessions())
 
-    async def close_session(self, session: str) -> CloseSessionResult:
+    async def close_session(self, session: str, *, target: str | None = None) -> CloseSessionResult:
         """Kill a session's shells and their leftover processes, and delete the session."""
-        return await self._request(calls.close_session(session))
+        return await self._request(calls.close_session(session, target))
+
+    async def add_target(self, name: str, argv: Sequence[str]) -> None:
+        """Name another daemon, which `argv` starts, to pass calls on to it.
+
+        It starts when it is first used. Raises `InvalidParams` if there is a target of this name.
+        """
+        await self._request(calls.add_target(name, argv))
+
+    async def list_targets(self, *, target: str | None = None) -> list[TargetInfo]:
+        """Return the targets of the daemon or of a target."""
+        return await self._request(calls.list_targets(target))
+
+    async def remove_target(self, name: str) -> RemoveTargetResult:
+        """End a target's daemon with all its shells, and forget the target."""
+        return await self._request(calls.remove_target(name))
 
     async def explain_command(
         self,

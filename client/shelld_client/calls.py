@@ -56,6 +56,12 @@ from shelld_protocol.shell_methods import (
     ShellInfo,
 )
 from shelld_protocol.structs import Empty, OnPrompt, ResourceLimits, SignalName, Until
+from shelld_protocol.target_methods import (
+    AddTargetResult,
+    ListTargetsResult,
+    RemoveTargetResult,
+    TargetInfo,
+)
 from shelld_protocol.tool_methods import ListToolsResult, ToolFormat
 from shelld_protocol.tools import ExecutionContext, ToolResult
 
@@ -87,7 +93,8 @@ class BashOptions(TypedDict, total=False):
     command outside all sessions. `tty` runs it in a terminal of `rows` and `cols`; `open_stdin`
     leaves its input open. `merge` gives it one pipe for both streams, so that `stdout` has all its
     output in the order in which it was written. With `idempotency_key`, a call that is repeated
-    starts nothing: it returns the shell that the first call with this key has started.
+    starts nothing: it returns the shell that the first call with this key has started. `target`
+    names the daemon that runs the command; by default, that is where the session is.
     """
 
     description: str | None
@@ -104,6 +111,7 @@ class BashOptions(TypedDict, total=False):
     open_stdin: bool
     merge: bool
     idempotency_key: str | None
+    target: str | None
 
 
 class RunOptions(BashOptions, total=False):
@@ -128,6 +136,8 @@ class StreamOptions(BashOptions, total=False):
 class EventOptions(TypedDict, total=False):
     """Which events to receive: of a shell, of a session, or of all shells.
 
+    All shells are those of the daemon, or of `target`.
+
     `events` are "exit", "output", "prompt", "listening", "leftover" and "screen". At least
     `interval_ms` (0 to 5,000) pass between two events with output of one shell, unless `max_bytes`
     (1,024 to 1,048,576) of output have come. `subscription` names a subscription to continue. The
@@ -142,6 +152,7 @@ class EventOptions(TypedDict, total=False):
     interval_ms: int | None
     max_bytes: int | None
     strip_ansi: bool | None
+    target: str | None
 
 
 class ScreenOptions(TypedDict, total=False):
@@ -382,29 +393,34 @@ def background(bash_id: str) -> Call[HandOverResult]:
     return Call("background", {"bash_id": bash_id}, _decoder(HandOverResult))
 
 
-def list_shells(session: str | None) -> Call[list[ShellInfo]]:
+def list_shells(session: str | None, target: str | None) -> Call[list[ShellInfo]]:
     def decode(result: bytes) -> list[ShellInfo]:
         return _decode(ListShellsResult, result).shells
 
-    return Call("list_shells", _given(session=session), decode)
+    return Call("list_shells", _given(session=session, target=target), decode)
 
 
 def configure_session(
-    session: str, env: EnvironmentRules | None, limits: ResourceLimits | None
+    session: str,
+    env: EnvironmentRules | None,
+    limits: ResourceLimits | None,
+    target: str | None,
 ) -> Call[ConfigureSessionResult]:
     params = _given(
         session=session,
         env=None if env is None else msgspec.structs.asdict(env),
         limits=None if limits is None else msgspec.structs.asdict(limits),
+        target=target,
     )
     return Call("configure_session", params, _decoder(ConfigureSessionResult))
 
 
-def get_session(session: str) -> Call[GetSessionResult]:
+def get_session(session: str, target: str | None) -> Call[GetSessionResult]:
     if cast("str | None", session) is None:
         # The daemon would take null as the session "main".
         raise refused_here(invalid_params("Invalid type for session: expected string", "session"))
-    return Call("get_session", {"session": session}, _decoder(GetSessionResult))
+    params = _given(session=session, target=target)
+    return Call("get_session", params, _decoder(GetSessionResult))
 
 
 def list_sessions() -> Call[list[SessionInfo]]:
@@ -414,8 +430,27 @@ def list_sessions() -> Call[list[SessionInfo]]:
     return Call("list_sessions", {}, decode)
 
 
-def close_session(session: str) -> Call[CloseSessionResult]:
-    return Call("close_session", {"session": session}, _decoder(CloseSessionResult))
+def close_session(session: str, target: str | None) -> Call[CloseSessionResult]:
+    params = {"session": session, **_given(target=target)}
+    return Call("close_session", params, _decoder(CloseSessionResult))
+
+
+def add_target(name: str, argv: Sequence[str]) -> Call[AddTargetResult]:
+    if isinstance(argv, str):
+        # A string is a sequence, too, and its characters would be words.
+        raise refused_here(invalid_params("Invalid type for argv: expected array", "argv"))
+    return Call("add_target", {"name": name, "argv": list(argv)}, _decoder(AddTargetResult))
+
+
+def list_targets(target: str | None) -> Call[list[TargetInfo]]:
+    def decode(result: bytes) -> list[TargetInfo]:
+        return _decode(ListTargetsResult, result).targets
+
+    return Call("list_targets", _given(target=target), decode)
+
+
+def remove_target(name: str) -> Call[RemoveTargetResult]:
+    return Call("remove_target", {"name": name}, _decoder(RemoveTargetResult))
 
 
 def explain_command(

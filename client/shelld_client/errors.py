@@ -213,6 +213,26 @@ class Unavailable(ShellError):
         return hint if isinstance(hint, str) else None
 
 
+class TargetLost(ShellError):
+    """`target` cannot be reached, or the connection to it has ended; the next call connects again.
+
+    `maybe_started`: the call may have had its effect. `text` is what the program that leads to the
+    target has written, such as the message of ssh.
+    """
+
+    @property
+    def target(self) -> str:
+        return str(self.data.get("target", ""))
+
+    @property
+    def maybe_started(self) -> bool:
+        return bool(self.data.get("maybeStarted", True))
+
+    @property
+    def text(self) -> str:
+        return str(self.data.get("text", ""))
+
+
 class DaemonExited(ShellError):
     """The daemon is gone, or the client is closed.
 
@@ -256,6 +276,7 @@ _BY_CODE: Final[dict[int, type[ShellError]]] = {
     ErrorKind.STDIN_CLOSED.code: StdinClosed,
     ErrorKind.NOT_POSSIBLE.code: NotPossible,
     ErrorKind.UNAVAILABLE.code: Unavailable,
+    ErrorKind.TARGET_LOST.code: TargetLost,
 }
 
 

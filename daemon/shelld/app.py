@@ -168,6 +168,8 @@ async def _run(
         Manager(manager_options(options), pool=pool, on_end=on_end) as manager,
     ):
         daemon = Daemon(options, manager, audit, policy)
+        for name, argv in options.targets:
+            daemon.targets.add(name, argv)
         toolbox = Toolbox(daemon)
         hint = hint_for(streams[0])
         server = Server(daemon, routes(toolbox), source, output, requests, hint=hint)
@@ -251,6 +253,7 @@ async def _stop(
         server.refuse_in_flight()
 
     async def kill_all() -> None:
+        daemon.targets.hang_up()
         with anyio.move_on_after(_kill_s(manager)):
             await manager.kill_all(0 if second_signal.is_set() else STOP_GRACE_MS)
 

@@ -81,6 +81,15 @@ from shelld_protocol.structs import (
     Status,
     Usage,
 )
+from shelld_protocol.target_methods import (
+    AddTargetParams,
+    AddTargetResult,
+    ListTargetsParams,
+    ListTargetsResult,
+    RemoveTargetParams,
+    RemoveTargetResult,
+    TargetInfo,
+)
 from shelld_protocol.tool_methods import (
     CallContext,
     CallToolParams,
@@ -100,6 +109,8 @@ from shelld_protocol.tools import (
 __all__ = [
     "METHODS",
     "NOTIFICATIONS",
+    "AddTargetParams",
+    "AddTargetResult",
     "BackgroundParams",
     "BackgroundResult",
     "BashOutputParams",
@@ -139,6 +150,8 @@ __all__ = [
     "ListSessionsResult",
     "ListShellsParams",
     "ListShellsResult",
+    "ListTargetsParams",
+    "ListTargetsResult",
     "ListToolsParams",
     "ListToolsResult",
     "Listener",
@@ -153,6 +166,8 @@ __all__ = [
     "PromptEvent",
     "ReadScreenParams",
     "ReadScreenResult",
+    "RemoveTargetParams",
+    "RemoveTargetResult",
     "ResizeShellParams",
     "ResizeShellResult",
     "ResourceLimits",
@@ -167,6 +182,7 @@ __all__ = [
     "Status",
     "SubscribeParams",
     "SubscribeResult",
+    "TargetInfo",
     "ToolCategory",
     "ToolError",
     "ToolFormat",

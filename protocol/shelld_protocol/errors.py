@@ -37,6 +37,7 @@ class ErrorKind(enum.Enum):
     STDIN_CLOSED = ("stdin_closed", 1008)
     NOT_POSSIBLE = ("not_possible", 1009)
     UNAVAILABLE = ("unavailable", 1010)
+    TARGET_LOST = ("target_lost", 1011)
     MISSING_CAPABILITY = ("missing_capability", -32021)
     UNSUPPORTED_VERSION = ("unsupported_version", -32022)
 
@@ -55,12 +56,31 @@ class RpcError(Exception):
     ) -> None:
         super().__init__(message)
         self.kind = kind
+        self.code = kind.code
         self.message = message
         self.data: dict[str, Any] = {"kind": kind.value, **(data or {})}
 
     def __reduce__(self) -> tuple[Any, ...]:
         # By default, pickle would pass the message as the only argument.
         return type(self), (self.kind, self.message, self.data)
+
+
+class PassedOnError(RpcError):
+    """An error that another daemon has sent, which may be newer: its code may be unknown here.
+
+    `data` is complete, and may hold undecoded JSON.
+    """
+
+    def __init__(self, code: int, message: str, data: Mapping[str, Any]) -> None:
+        super().__init__(_KINDS.get(code, ErrorKind.INTERNAL_ERROR), message)
+        self.code = code
+        self.data = dict(data)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.code, self.message, self.data)
+
+
+_KINDS: Final = {kind.code: kind for kind in ErrorKind}
 
 
 def parse_error() -> RpcError:
@@ -209,6 +229,21 @@ def unavailable(what: str, missing: str, hint: str) -> RpcError:
     message = f"{what} is not available here: {missing} is missing"
     data = {"what": what, "missing": missing, "hint": hint}
     return RpcError(ErrorKind.UNAVAILABLE, message, data)
+
+
+def target_lost(target: str, message: str, *, maybe_started: bool, text: str = "") -> RpcError:
+    """Return the error of a request whose target cannot be reached, or is gone.
+
+    `maybe_started`: the target may have received the request. `text`: what the program that leads
+    to the target has written besides the protocol.
+    """
+    data = {"target": target, "maybeStarted": maybe_started, "text": text}
+    return RpcError(ErrorKind.TARGET_LOST, message, data)
+
+
+def unknown_target(name: str) -> RpcError:
+    shown = name if len(name) <= 100 else name[:100] + "..."
+    return invalid_params(f"Invalid value for target: there is no target {shown}", "target")
 
 
 def shutting_down(bash_id: str | None = None) -> RpcError:

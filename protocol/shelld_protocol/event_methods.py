@@ -25,6 +25,7 @@ from shelld_protocol.structs import (
     Status,
     Usage,
 )
+from shelld_protocol.target_methods import Target
 
 EventName: TypeAlias = Literal["exit", "output", "prompt", "listening", "leftover", "screen"]
 
@@ -102,6 +103,7 @@ class SubscribeParams(Params):
     strip_ansi: (
         Annotated[bool, Meta(description="Remove terminal escape sequences. Default: true.")] | None
     ) = None
+    target: Target | None = None
 
 
 SubscriptionId: TypeAlias = Annotated[str, Meta(description="The name of the subscription.")]
@@ -142,6 +144,10 @@ class Event(Result, kw_only=True):
         Meta(
             description="The id of the request that began the subscription, or last continued it."
         ),
+    ] = None
+    target: Annotated[
+        str | None,
+        Meta(description="The target of the shell. Left out for a shell of this daemon."),
     ] = None
 
 

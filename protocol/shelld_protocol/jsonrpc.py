@@ -216,7 +216,7 @@ def encode_error(raw_id: bytes, error: RpcError) -> bytes:
 
 
 def _encode_error(raw_id: bytes, error: RpcError) -> bytes:
-    body = {"code": error.kind.code, "message": error.message, "data": error.data}
+    body = {"code": error.code, "message": error.message, "data": error.data}
     return encode({"jsonrpc": "2.0", "id": Raw(raw_id), "error": body})
 
 

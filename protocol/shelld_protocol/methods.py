@@ -44,6 +44,14 @@ from shelld_protocol.shell_methods import (
     ListShellsResult,
 )
 from shelld_protocol.structs import Empty, NoParams, Params
+from shelld_protocol.target_methods import (
+    AddTargetParams,
+    AddTargetResult,
+    ListTargetsParams,
+    ListTargetsResult,
+    RemoveTargetParams,
+    RemoveTargetResult,
+)
 from shelld_protocol.tool_methods import CallToolParams, ListToolsParams, ListToolsResult
 from shelld_protocol.tools import ToolResult
 
@@ -107,6 +115,13 @@ METHODS: Final[dict[str, MethodTypes]] = {
     ),
     "explain_command": MethodTypes(
         ExplainCommandParams, (ExplainCommandResult,), "Return the guard's verdict on a command."
+    ),
+    "add_target": MethodTypes(
+        AddTargetParams, (AddTargetResult,), "Name another daemon, to pass requests on to it."
+    ),
+    "list_targets": MethodTypes(ListTargetsParams, (ListTargetsResult,), "List the targets."),
+    "remove_target": MethodTypes(
+        RemoveTargetParams, (RemoveTargetResult,), "End a target's daemon and forget the target."
     ),
     "list_tools": MethodTypes(
         ListToolsParams, (ListToolsResult,), "Return the tool definitions for a language model."

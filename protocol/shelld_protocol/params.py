@@ -39,6 +39,11 @@ def decode_params(params_type: type[P], raw: bytes) -> P:
     return _decode_leniently(params_type, raw)
 
 
+def members_of(params_type: type[Params], raw: bytes) -> dict[str, msgspec.Raw]:
+    """Return the params of `raw` by name, undecoded. Raises `RpcError` (invalid_params)."""
+    return _by_name(parameters_of(params_type), raw)
+
+
 def _decode_leniently(params_type: type[P], raw: bytes, within: str = "") -> P:
     parameters = parameters_of(params_type)
     given = _by_name(parameters, raw)

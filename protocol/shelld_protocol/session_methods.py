@@ -14,6 +14,7 @@ from shelld_protocol.structs import (
     Result,
     Survivors,
 )
+from shelld_protocol.target_methods import Target
 
 # -- sessions ---------------------------------------------------------------------------------
 
@@ -61,6 +62,7 @@ class ConfigureSessionParams(Params):
     ]
     env: EnvironmentRules | None = None
     limits: ResourceLimits | None = None
+    target: Target | None = None
 
 
 class ConfigureSessionResult(Result):
@@ -73,6 +75,7 @@ class ConfigureSessionResult(Result):
 
 class GetSessionParams(Params):
     session: Annotated[str, Meta(description="The session to describe.")] = DEFAULT_SESSION
+    target: Target | None = None
 
 
 class GetSessionResult(Result):
@@ -106,6 +109,7 @@ class ListSessionsResult(Result):
 
 class CloseSessionParams(Params):
     session: Annotated[str, Meta(description="The session to close.")]
+    target: Target | None = None
 
 
 class CloseSessionResult(Result):

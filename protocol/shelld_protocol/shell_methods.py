@@ -58,6 +58,7 @@ from shelld_protocol.structs import (
     Usage,
     Wait,
 )
+from shelld_protocol.target_methods import Target
 
 # How many bytes are not UTF-8. Each invalid sequence is one U+FFFD in the text.
 InvalidBytes: TypeAlias = Annotated[
@@ -202,6 +203,7 @@ class BashParams(Params):
         ]
         | None
     ) = None
+    target: Target | None = None
 
 
 class BashResult(Result):
@@ -442,6 +444,7 @@ class KillShellResult(Result):
 
 class ListShellsParams(Params):
     session: Annotated[str, Meta(description="Only the shells of this session.")] | None = None
+    target: Target | None = None
 
 
 class ShellInfo(Result):

@@ -15,6 +15,7 @@ from shelld_protocol.structs import (
     MIN_PROCESSES,
     ResourceLimits,
 )
+from shelld_protocol.target_methods import MAX_TARGETS, is_target_name, problem_with_argv
 
 if TYPE_CHECKING:
     import argparse
@@ -67,6 +68,7 @@ def parse_options(arguments: Sequence[str]) -> Options:
             parser.error(str(error))
         values = vars(parser.parse_args([*words, *arguments]))
     del values["stdio"], values["config"]
+    values["targets"] = _targets(parser, values["targets"])
     values["limits"] = ResourceLimits(**dict(values["limits"]))
     return Options(**values)
 
@@ -135,6 +137,34 @@ def _limit(text: str) -> tuple[str, int]:
         span = f"from {_LIMITS[name]} to {MAX_RESOURCE}"
         problem = f"{name} takes a number {span}, not {value or 'nothing'}"
         raise argparse.ArgumentTypeError(problem) from None
+
+
+def _target(text: str) -> tuple[str, tuple[str, ...]]:
+    """Parse a target: ``box=ssh box shelld``. The command line is split like shell words."""
+    import argparse  # noqa: PLC0415
+    import shlex  # noqa: PLC0415
+
+    name, _, line = text.partition("=")
+    if not is_target_name(name):
+        raise argparse.ArgumentTypeError(f"no name of a target: {name or 'nothing'}")
+    try:
+        argv = shlex.split(line)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"a quote of {name} is not closed") from None
+    if (problem := problem_with_argv(argv)) is not None:
+        raise argparse.ArgumentTypeError(f"the command line of {name} {problem}")
+    return name, tuple(argv)
+
+
+def _targets(
+    parser: argparse.ArgumentParser, targets: Sequence[tuple[str, tuple[str, ...]]]
+) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    names = [name for name, _ in targets]
+    if again := next((name for name in names if names.count(name) > 1), None):
+        parser.error(f"argument --target: there are two targets {again}")
+    if len(names) > MAX_TARGETS:
+        parser.error(f"argument --target: at most {MAX_TARGETS} targets")
+    return tuple(targets)
 
 
 def _shown(value: object, metavar: object) -> object:
@@ -239,6 +269,16 @@ def option_parser() -> argparse.ArgumentParser:
         metavar="NAME=VALUE",
         help="limit what the commands of a session use: memory_bytes, processes, cpu_seconds, "
         "file_bytes or open_files; repeatable",
+    )
+    parser.add_argument(
+        "--target",
+        dest="targets",
+        action="append",
+        default=[],
+        type=_target,
+        metavar="NAME=ARGV",
+        help="name another daemon, started by the command line ARGV, to pass requests on to it; "
+        "repeatable",
     )
     option(
         "--default-timeout",

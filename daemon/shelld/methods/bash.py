@@ -21,6 +21,7 @@ from shelld.limits.members import LIMIT_REASONS
 from shelld.methods.context import RequestContext
 from shelld.methods.events import notifying
 from shelld.methods.guard import admit
+from shelld.methods.here import check_is_here
 from shelld.methods.input import typed_first
 from shelld.methods.once import start_once
 from shelld.output.reader import STEP_BYTES, Head, read_head
@@ -57,6 +58,7 @@ MAX_RESULT_BYTES = 1024 * 1024
 async def bash(
     context: RequestContext, params: BashParams
 ) -> BashResult | BackgroundResult | DryRunResult:
+    check_is_here(params.target)
     params = await _with_text_stdin(params)
     if params.dry_run:
         return await dry_run(context, params)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import anyio
 from msgspec import Struct, field
@@ -18,6 +18,7 @@ from shelld.process.options import Options
 from shelld.shells.manager import Manager
 from shelld.shells.options import ManagerOptions
 from shelld.shells.shell import Shell
+from shelld.targets.targets import Targets
 from shelld_protocol.errors import resource_exhausted
 from shelld_protocol.tools import ExecutionContext, ToolResult
 
@@ -36,10 +37,12 @@ class Daemon(Struct, eq=False):
     subscriptions: Subscriptions = field(default=None)  # type: ignore[assignment]
     # The idempotency keys of commands.
     keys: Keys = field(default=None)  # type: ignore[assignment]
+    targets: Targets = field(default=None)  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
         self.subscriptions = Subscriptions(self.manager)
         self.keys = Keys(self.manager)
+        self.targets = Targets(lambda session: session in self.manager.sessions.all())
 
 
 # Returns False if the notification was skipped and can be sent later.
@@ -135,6 +138,13 @@ class Deferral(Protocol):
         ...
 
 
+class PassedOn(NamedTuple):
+    """Where a request was passed on to, and its id there (JSON text)."""
+
+    target: str
+    far_id: bytes
+
+
 class RequestContext(Struct, eq=False):
     """One request. `notify` sends a notification (method, params) to its client.
 
@@ -148,7 +158,7 @@ class RequestContext(Struct, eq=False):
     notification. `subscription` is the id of the subscription that the request has begun.
     `deferral` is None if the request must be answered with its result. If the stop of the daemon
     ends the request, it is answered with `result_at_stop`, or with the error shutting_down if that
-    is None.
+    is None. `passed_on` is None for a request that this daemon answers itself.
     """
 
     daemon: Daemon
@@ -166,6 +176,7 @@ class RequestContext(Struct, eq=False):
     subscription: str | None = None
     deferral: Deferral | None = None
     result_at_stop: object = None
+    passed_on: PassedOn | None = None
     _progress: anyio.Event | None = None
     _turns: anyio.Lock | None = None
 

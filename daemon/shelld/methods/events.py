@@ -10,6 +10,7 @@ import msgspec
 
 from shelld.events.subscription import Subscription, SubscriptionOptions
 from shelld.methods.context import RequestContext
+from shelld.methods.here import check_is_here
 from shelld.shells.shell import Shell
 from shelld.waits.listening import check_ports
 from shelld_protocol.errors import invalid_params, missing_parameter
@@ -26,6 +27,7 @@ from shelld_protocol.structs import Empty
 
 
 async def subscribe(context: RequestContext, params: SubscribeParams) -> SubscribeResult:
+    check_is_here(params.target)
     # Nothing is awaited here. So the answer comes before the first event, except in a batch.
     if params.subscription is not None:
         return _continue(context, params, params.subscription)

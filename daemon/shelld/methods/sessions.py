@@ -9,6 +9,7 @@ from typing import Final
 from msgspec.structs import asdict, replace
 
 from shelld.methods.context import RequestContext
+from shelld.methods.here import check_is_here
 from shelld.sessions.environment import EnvironmentRules
 from shelld.sessions.session import Session
 from shelld.sessions.text import shown
@@ -34,6 +35,7 @@ _MAX_PATTERNS: Final = 100
 async def configure_session(
     context: RequestContext, params: ConfigureSessionParams
 ) -> ConfigureSessionResult:
+    check_is_here(params.target)
     sessions = context.daemon.manager.sessions
     limits = _tightened(sessions.limits, params.limits or NO_LIMITS)
     given = params.env or wire.EnvironmentRules()
@@ -74,6 +76,7 @@ def _check_patterns(parameter: str, patterns: list[str]) -> None:
 
 
 async def get_session(context: RequestContext, params: GetSessionParams) -> GetSessionResult:
+    check_is_here(params.target)
     manager = context.daemon.manager
     session = manager.sessions.known(params.session)
     await session.settle_all()
@@ -102,6 +105,7 @@ async def list_sessions(context: RequestContext, _params: NoParams) -> ListSessi
 
 
 async def close_session(context: RequestContext, params: CloseSessionParams) -> CloseSessionResult:
+    check_is_here(params.target)
     killed = await context.daemon.manager.close_session(params.session)
     survivors = [pid for shell in killed for pid in shell.survivors]
     return CloseSessionResult(params.session, len(killed), survivors)

@@ -8,6 +8,7 @@ from anyio.lowlevel import checkpoint
 
 from shelld.audit import timestamp
 from shelld.methods.context import RequestContext
+from shelld.methods.here import check_is_here
 from shelld.sessions.text import beginning, shown
 from shelld.shells.lifecycle import ShellStatus
 from shelld.shells.shell import Shell
@@ -91,6 +92,7 @@ def _kill_message(shell_id: str, stopped: bool, survivors: list[int]) -> str:
 
 
 async def list_shells(context: RequestContext, params: ListShellsParams) -> ListShellsResult:
+    check_is_here(params.target)
     shells = context.daemon.manager.list_shells()
     if params.session is not None:
         shells = [shell for shell in shells if shell.session == params.session]

@@ -45,3 +45,5 @@ class Options(NamedTuple):
     max_in_flight: int = 4_096
     interactive_tools: bool = False
     task_after: int = 10_000
+    # The name and the command line of each target.
+    targets: tuple[tuple[str, tuple[str, ...]], ...] = ()

@@ -60,15 +60,24 @@ _call, _Request, _Success, _JsonRpcError = _import_jsonrpcserver()
 Method = Callable[[Any, bytes], Awaitable[Any]]
 
 
-def as_method(params_type: type[P], body: Callable[[C, P], Awaitable[Any]]) -> Method:
-    """Wrap a method body (context, params) so that jsonrpcserver can call it with raw params."""
+def as_method(
+    params_type: type[P],
+    body: Callable[[C, P], Awaitable[Any]],
+    divert: Callable[[C, bytes], Awaitable[Any] | None] | None = None,
+) -> Method:
+    """Wrap a method body (context, params) so that jsonrpcserver can call it with raw params.
+
+    `divert` may return something else to await in place of the body.
+    """
 
     async def method(context: C, raw_params: bytes) -> Any:
         try:
+            if divert is not None and (other := divert(context, raw_params)) is not None:
+                return _Success(await other)
             return _Success(await body(context, decode_params(params_type, raw_params)))
         except RpcError as error:
             # Keep no second reference to the error: it would form a cycle with the traceback.
-            raise _JsonRpcError(error.kind.code, error.message, error) from None
+            raise _JsonRpcError(error.code, error.message, error) from None
         except Exception as error:
             answer = answer_for(error, "a method")
             raise _JsonRpcError(answer.kind.code, answer.message, answer) from None

@@ -1,0 +1,170 @@
+"""``add_target``, ``list_targets`` and ``remove_target``; and passes requests on to targets.
+
+A request goes to a target if it names one, if one of its ids does, or if its session is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from msgspec import Raw
+
+from shelld.methods.context import PassedOn, RequestContext
+from shelld.methods.here import check_is_here
+from shelld.targets.naming import ID_PARAMS, Members, as_raw, named_result, split, text_of
+from shelld.targets.targets import Target, was_not_started
+from shelld_protocol.encoding import encode
+from shelld_protocol.errors import ErrorKind, RpcError, invalid_params, unknown_target
+from shelld_protocol.parameters import parameters_of
+from shelld_protocol.params import members_of
+from shelld_protocol.structs import DEFAULT_SESSION, Params
+from shelld_protocol.target_methods import (
+    AddTargetParams,
+    AddTargetResult,
+    ListTargetsParams,
+    ListTargetsResult,
+    RemoveTargetParams,
+    RemoveTargetResult,
+)
+
+# The methods whose `session` is that of a command, or is about to be.
+_USING: Final = frozenset({"bash", "configure_session"})
+
+Divert = Callable[[RequestContext, bytes], Awaitable[Any] | None]
+
+
+async def add_target(context: RequestContext, params: AddTargetParams) -> AddTargetResult:
+    context.daemon.targets.add(params.name, params.argv)
+    return AddTargetResult(params.name)
+
+
+async def list_targets(context: RequestContext, params: ListTargetsParams) -> ListTargetsResult:
+    check_is_here(params.target)
+    return ListTargetsResult(context.daemon.targets.list())
+
+
+async def remove_target(context: RequestContext, params: RemoveTargetParams) -> RemoveTargetResult:
+    targets = context.daemon.targets
+    target = targets.get(params.name)
+    if target is None:
+        raise _unknown("name", params.name)
+    return RemoveTargetResult(params.name, await targets.remove(target))
+
+
+def _unknown(parameter: str, name: str) -> RpcError:
+    error = unknown_target(name)
+    return invalid_params(error.message.replace("target:", f"{parameter}:", 1), parameter)
+
+
+def passing_on(method: str, params_type: type[Params]) -> Divert:
+    """Return a function that passes a request on, or returns None if it is for this daemon."""
+
+    takes_target = "target" in parameters_of(params_type)
+
+    def divert(context: RequestContext, raw_params: bytes) -> Awaitable[Any] | None:
+        if context.daemon.targets.are_none:
+            return None
+        members = members_of(params_type, raw_params)
+        found = _target_of(context, method, members, takes_target=takes_target)
+        return None if found is None else _pass_on(context, method, found, members)
+
+    return divert
+
+
+def _target_of(
+    context: RequestContext, method: str, members: Members, *, takes_target: bool
+) -> Target | None:
+    """Return the target that answers a request, and remove its name from `members`.
+
+    Raises `RpcError` (invalid_params).
+    """
+    targets = context.daemon.targets
+    for name in ID_PARAMS.get(method, ()):
+        parts = split(members.get(name))
+        if parts is not None and (target := targets.get(parts[0])) is not None:
+            for each in ID_PARAMS[method]:
+                if split(members.get(each)) is not None:
+                    members[each] = _without_target(members[each], target.name)
+            return target
+    if (called := _request_of(context, members)) is not None:
+        members["request_id"] = Raw(called.far_id)
+        return targets.get(called.target)
+    named = _named_target(context, members) if takes_target else None
+    return named or _target_of_session(context, members)
+
+
+def _without_target(raw: Raw, target: str) -> Raw:
+    text = text_of(raw) or ""
+    return as_raw(text.removeprefix(f"{target}:"))
+
+
+def _request_of(context: RequestContext, members: Members) -> PassedOn | None:
+    """Return the request in flight that `request_id` names, if it was passed on."""
+    raw = members.get("request_id")
+    if raw is None:
+        return None
+    for each in context.find_requests(_plain(raw)):
+        if each.passed_on is not None:
+            return each.passed_on
+    return None
+
+
+def _plain(raw: Raw) -> int | str:
+    content = bytes(raw)
+    return int(content) if content.isdigit() else text_of(raw) or ""
+
+
+def _named_target(context: RequestContext, members: Members) -> Target | None:
+    name = text_of(members.get("target"))
+    if name is None:
+        return None
+    first, colon, rest = name.partition(":")
+    target = context.daemon.targets.get(first)
+    if target is None:
+        raise unknown_target(name)
+    del members["target"]
+    if colon:
+        members["target"] = as_raw(rest)
+    return target
+
+
+def _target_of_session(context: RequestContext, members: Members) -> Target | None:
+    session = text_of(members.get("session"))
+    if session is None:
+        return None
+    targets = context.daemon.targets
+    place = targets.place_of(session)
+    return None if place is None else targets.get(place)
+
+
+async def _pass_on(context: RequestContext, method: str, target: Target, members: Members) -> Any:
+    """Send a request to its target, and return the result with this daemon's names for ids."""
+    daemon = context.daemon
+    session = text_of(members.get("session", as_raw(DEFAULT_SESSION)))
+    is_placed = (
+        method in _USING and session is not None and daemon.targets.place(session, target.name)
+    )
+    try:
+        pool, attend = daemon.manager.runtime.pool, daemon.manager.attend
+        link = target.connected(pool, attend)
+        link.listen(context.notify, context.recipient)
+        call = link.begin(method, encode(members), context.request_id)
+        context.passed_on = PassedOn(target.name, call.far_id)
+        try:
+            result = await link.answer(call)
+        finally:
+            if call.error is not None and call.error.kind is ErrorKind.CANCELLED:
+                # It may name survivors.
+                context.error_data = call.error.data
+    except Exception as error:
+        if is_placed and session is not None and _started_nothing(error):
+            daemon.targets.forget_place(session)
+        raise
+    if method == "close_session" and session is not None:
+        daemon.targets.forget_place(session)
+    return named_result(method, target.name, result)
+
+
+def _started_nothing(error: Exception) -> bool:
+    return not isinstance(error, RpcError) or was_not_started(error)

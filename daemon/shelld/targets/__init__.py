@@ -1,0 +1,1 @@
+"""Other daemons, to which requests are passed on."""

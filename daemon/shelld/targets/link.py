@@ -1,0 +1,472 @@
+"""One connection to a target: sends requests, and gives each answer to the call that waits for it.
+
+Owns the process that leads to the target, until `run` ends. Never decodes a result.
+
+Invariants:
+
+* Every call ends: with the target's answer, or with an error once the link is over. A link is over
+  for good; the next call needs another link.
+* Events and answers are passed on in the order in which the target has sent them.
+* A target that does not read, or a client that does not, delays only the calls of this link, and
+  costs a bounded amount of memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final, Protocol
+
+import anyio
+import msgspec
+from anyio.lowlevel import checkpoint
+from msgspec import Raw
+
+from shelld.eventloop.readiness import Watch
+from shelld.keeper.pool import RunnerPool
+from shelld.process.logs import Log
+from shelld.targets.greeting import (
+    QUOTED_BYTES,
+    Greeting,
+    GreetingReader,
+    NoGreetingError,
+    check_version,
+    last_line,
+    quoted,
+)
+from shelld.targets.naming import named_error, named_event, request_id_for
+from shelld.targets.process import TargetProcess
+from shelld_protocol.encoding import decode, encode
+from shelld_protocol.errors import (
+    RpcError,
+    message_too_large,
+    resource_exhausted,
+    target_lost,
+)
+from shelld_protocol.framing import NEED_DATA, FrameError, FrameReader
+
+logger = Log("shelld.targets")
+
+# How long a target may take to connect. A user may have to confirm a login elsewhere.
+CONNECT_S: Final = 60.0
+# How long a connected target may be silent before it is asked for a sign of life, and before the
+# link counts as cut. A machine that is short of memory may not answer for half a minute.
+PING_S: Final = 15.0
+SILENCE_S: Final = 60.0
+# How long to wait for the answer to a request that was cancelled.
+CANCEL_S: Final = 3.0
+# How long to wait for the end of a target that was told to end. Its stop takes up to 5 s.
+END_S: Final = 6.0
+
+# With more unsent requests than this, new ones are refused.
+MAX_UNSENT_BYTES: Final = 8 * 1024 * 1024
+# While more than this waits for the client, nothing is read from the target.
+MAX_UNREAD_BYTES: Final = 1024 * 1024
+# The longest answer: a read of 16 MiB from each stream, as escaped text, and its members.
+MAX_ANSWER_BYTES: Final = 256 * 1024 * 1024
+
+_READ_BYTES: Final = 256 * 1024
+
+_PING: Final = b'{"jsonrpc":"2.0","id":"ping","method":"ping"}'
+_SHUTDOWN: Final = b'{"jsonrpc":"2.0","id":"end","method":"shutdown"}'
+_EXIT: Final = b'{"jsonrpc":"2.0","method":"exit"}'
+
+
+class _Message(msgspec.Struct):
+    """An answer or a notification, with undecoded members."""
+
+    id: Raw = Raw()
+    method: str = ""
+    params: Raw = Raw()
+    result: Raw = Raw()
+    error: Raw = Raw()
+
+
+_message: Final = msgspec.json.Decoder(_Message)
+_greeting: Final = msgspec.json.Decoder(Greeting)
+
+
+class Reader(Protocol):
+    """The client, as far as a link knows it."""
+
+    @property
+    def backlog(self) -> int:
+        """How many bytes wait for the client to read them."""
+        ...
+
+    async def wait_until_read(self) -> None:
+        """Wait until the client has read everything, or is gone."""
+        ...
+
+
+class Call:
+    """A request to a target. `far_id` is its id there, as JSON text."""
+
+    __slots__ = ("done", "error", "far_id", "is_sent", "result")
+
+    def __init__(self, far_id: bytes) -> None:
+        self.far_id = far_id
+        self.done = anyio.Event()
+        self.is_sent = False
+        self.result: bytes | None = None
+        self.error: RpcError | None = None
+
+    def finish(self, result: bytes | None = None, error: RpcError | None = None) -> None:
+        self.result, self.error = result, error
+        self.done.set()
+
+
+class Link:
+    """A connection. Call `run` in a task of its own. `greeting` is set once the target answers.
+
+    Raises OSError or `RpcError` if the process cannot start.
+    """
+
+    def __init__(self, target: str, argv: Sequence[str], pool: RunnerPool) -> None:
+        self._target = target
+        self._process = TargetProcess(pool, argv)
+        self._connection = self._process.connection
+        self._loop = asyncio.get_running_loop()
+        self._greetings = GreetingReader()
+        self.greeting: Greeting | None = None
+        self._frames = FrameReader(MAX_ANSWER_BYTES)
+        self._calls: dict[bytes, Call] = {}
+        self._count = 0
+        # What is to be sent, with the call that it begins.
+        self._unsent: deque[tuple[memoryview, Call | None]] = deque()
+        self._unsent_bytes = 0
+        self._is_writing = False
+        # Requests that wait for the greeting.
+        self._waiting: deque[tuple[bytes, Call | None]] = deque()
+        self._errors = b""
+        self._began_at = self._heard_at = self._asked_at = self._loop.time()
+        self._notify: Callable[[str, Mapping[str, Any]], bool] | None = None
+        self._client: Reader | None = None
+        # The next message, if it must wait: the client has much to read, or an answer was handed to
+        # its call, whose task may not have passed it on.
+        self._held: _Message | None = None
+        self._has_answered = False
+        # Why the link is over, as the end of a sentence, or as an error.
+        self._failure: RpcError | str | None = None
+        self._is_ending = False
+        self.is_over = False
+        self._over = anyio.Event()
+
+    # -- calls ------------------------------------------------------------------------------
+
+    def listen(self, notify: Callable[[str, Mapping[str, Any]], bool], client: Reader) -> None:
+        """Send events to this client from now on."""
+        self._notify, self._client = notify, client
+
+    def begin(self, method: str, params: bytes, request_id: bytes | None) -> Call:
+        """Send a request, now or once the target is connected. `params` is JSON text.
+
+        Raises `RpcError` (resource_exhausted, invalid_request).
+        """
+        self._count += 1
+        call = Call(request_id_for(self._count, request_id))
+        message = b'{"jsonrpc":"2.0","id":%b,"method":%b,"params":%b}' % (
+            call.far_id,
+            encode(method),
+            params,
+        )
+        waiting = sum(len(each) for each, _ in self._waiting)
+        if self._unsent_bytes + waiting > MAX_UNSENT_BYTES:
+            raise resource_exhausted("target", f"Target {self._target} does not read its requests")
+        self._check_size(message)
+        self._calls[call.far_id] = call
+        self._send(message, call)
+        return call
+
+    def _check_size(self, message: bytes) -> None:
+        """Raise an error for a message that the target would refuse without naming its id."""
+        if self.greeting is not None and len(message) > self.greeting.limits.max_message_bytes:
+            raise message_too_large(self.greeting.limits.max_message_bytes)
+
+    async def answer(self, call: Call) -> bytes:
+        """Return the result (JSON) of a call. Raises `RpcError`.
+
+        A cancellation is passed on. It then waits for a while for the error of the target, which
+        names survivors; `call.error` has that error.
+        """
+        try:
+            await call.done.wait()
+        except anyio.get_cancelled_exc_class():
+            self._cancel(call)
+            with anyio.move_on_after(CANCEL_S, shield=True):
+                await call.done.wait()
+            raise
+        finally:
+            self._calls.pop(call.far_id, None)
+        if call.error is not None:
+            raise call.error
+        return call.result or b"null"
+
+    def _cancel(self, call: Call) -> None:
+        """Cancel a request, or forget it if the target has not seen any of it."""
+        if not call.is_sent:
+            self._waiting = deque(item for item in self._waiting if item[1] is not call)
+            self._unsent = deque(item for item in self._unsent if item[1] is not call)
+            self._unsent_bytes = sum(len(frame) for frame, _ in self._unsent)
+            call.finish()
+            return
+        params = b'{"id":%b}' % call.far_id
+        self._send(b'{"jsonrpc":"2.0","method":"$/cancelRequest","params":%b}' % params)
+
+    async def end(self) -> bool:
+        """Tell the target to end, and wait for it. Return whether it has ended by itself."""
+        self._is_ending = True
+        if self.greeting is not None:
+            self._send(_SHUTDOWN)
+            self._send(_EXIT)
+            with anyio.move_on_after(END_S):
+                await self._over.wait()
+                return True
+        self.cut()
+        await self._over.wait()
+        return False
+
+    def hang_up(self) -> None:
+        """Let the target see the end of its input, which ends it."""
+        with suppress(OSError):
+            self._connection.shutdown(1)
+
+    def cut(self) -> None:
+        """End the link. `run` does the rest."""
+        with suppress(OSError):
+            self._connection.shutdown(2)
+
+    # -- sending ----------------------------------------------------------------------------
+
+    def _send(self, message: bytes, call: Call | None = None) -> None:
+        if self.is_over:
+            return
+        if self.greeting is None:
+            self._waiting.append((message, call))
+            return
+        self._put(message, call)
+
+    def _put(self, message: bytes, call: Call | None = None) -> None:
+        frame = memoryview(message + b"\n")
+        self._unsent.append((frame, call))
+        self._unsent_bytes += len(frame)
+        if not self._is_writing:
+            self._write()
+
+    def _write(self) -> None:
+        """Send what the target takes now. The event loop calls this again when it takes more."""
+        try:
+            while self._unsent:
+                frame, call = self._unsent[0]
+                sent = self._connection.send(frame)
+                if call is not None:
+                    call.is_sent = True
+                self._unsent_bytes -= sent
+                self._unsent[0] = (frame[sent:], call)
+                if sent == len(frame):
+                    self._unsent.popleft()
+        except BlockingIOError:
+            if not self._is_writing:
+                self._loop.add_writer(self._connection, self._write)
+                self._is_writing = True
+            return
+        except OSError:
+            # The reader sees the end of the stream, too, and may still find answers before it.
+            self._unsent.clear()
+        self._stop_writing()
+
+    def _stop_writing(self) -> None:
+        if self._is_writing:
+            self._loop.remove_writer(self._connection)
+            self._is_writing = False
+
+    # -- receiving --------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Receive until the connection ends, or counts as cut. Then end all calls."""
+        if self.is_over:
+            return
+        watch, errors = Watch(self._connection.fileno()), Watch(self._process.errors)
+        try:
+            self._put(self._greetings.request)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(errors.wait, self._read_errors)
+                await self._read(watch)
+                if self._failure is None:
+                    self._failure = await self._process.end()
+                    self._read_errors()
+                tasks.cancel_scope.cancel()
+        finally:
+            self.is_over = True
+            watch.close()
+            errors.close()
+            self._stop_writing()
+            self._process.close()
+            for call in self._calls.values():
+                if not call.done.is_set():
+                    call.finish(error=self._failure_of(call))
+            self._over.set()
+
+    async def _read(self, watch: Watch) -> None:
+        """Read until the stream ends, or nothing more can come of it."""
+        while self._failure is None:
+            if self._held is not None:
+                # Let the tasks of answered calls pass their answers on.
+                await checkpoint()
+                self._has_answered = False
+                if self._client is not None and self._is_client_behind:
+                    await self._client.wait_until_read()
+                    self._heard_at = self._loop.time()
+                self._take_messages()
+            elif self.is_over:
+                return
+            else:
+                await watch.wait(self._receive, self._next_look_at)
+                if self._loop.time() >= self._next_look_at:
+                    self._ask_for_life()
+
+    @property
+    def _next_look_at(self) -> float:
+        if self.greeting is None:
+            return self._began_at + CONNECT_S
+        return max(self._heard_at, self._asked_at) + PING_S
+
+    def _ask_for_life(self) -> None:
+        self._asked_at = self._loop.time()
+        if self.greeting is None:
+            self._failure = f"it did not answer for {CONNECT_S:.0f} s"
+        elif self._asked_at >= self._heard_at + SILENCE_S:
+            self._failure = f"it did not answer for {SILENCE_S:.0f} s"
+        else:
+            self._send(_PING)
+
+    def _receive(self) -> bool:
+        """Read what has arrived. Return True to stop reading for now."""
+        try:
+            data = self._connection.recv(_READ_BYTES)
+        except BlockingIOError:
+            return False
+        except OSError:
+            data = b""
+        if not data:
+            self.is_over = True
+            return True
+        self._heard_at = self._loop.time()
+        if self.greeting is None:
+            return self._receive_greeting(data)
+        self._frames.receive_data(data)
+        return self._take_messages()
+
+    def _receive_greeting(self, data: bytes) -> bool:
+        try:
+            found = self._greetings.receive(data)
+            if found is None:
+                return False
+            answer = decode(found[0], _message)
+            if bytes(answer.error):
+                raise named_error(self._target, bytes(answer.error))
+            greeting = decode(answer.result, _greeting)
+            check_version(self._target, greeting)
+        except (NoGreetingError, msgspec.DecodeError, UnicodeDecodeError):
+            self._failure = "it does not speak the protocol of shelld"
+        except RpcError as error:
+            self._failure = error.with_traceback(None)
+        else:
+            logger.info("target %s is connected", self._target)
+            self.greeting = greeting
+            self._send_waiting()
+            self._frames.receive_data(found[1])
+            self._take_messages()
+        return True
+
+    def _send_waiting(self) -> None:
+        while self._waiting:
+            message, call = self._waiting.popleft()
+            try:
+                self._check_size(message)
+            except RpcError as error:
+                if call is not None:
+                    call.finish(error=error.with_traceback(None))
+            else:
+                self._put(message, call)
+
+    def _take_messages(self) -> bool:
+        """Pass on the messages that have arrived. Return True if one of them must wait."""
+        while self._failure is None and (message := self._next_message()) is not None:
+            is_answer = bool(bytes(message.id))
+            if self._is_client_behind or (self._has_answered and not is_answer):
+                self._held = message
+                return True
+            try:
+                if is_answer:
+                    self._take_answer(message)
+                else:
+                    self._take_event(message)
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                self._failure = "it has sent an invalid message"
+        return self._failure is not None
+
+    def _next_message(self) -> _Message | None:
+        if self._held is not None:
+            held, self._held = self._held, None
+            return held
+        while (frame := self._frames.next_event()) is not NEED_DATA:
+            if isinstance(frame, FrameError):
+                self._failure = f"it has sent an invalid message: {frame.value}"
+                return None
+            with suppress(msgspec.DecodeError, UnicodeDecodeError):
+                return decode(frame, _message)
+            # A program on the way has written something else.
+            logger.info("target %s has sent a line that is no message", self._target)
+        return None
+
+    @property
+    def _is_client_behind(self) -> bool:
+        return self._client is not None and self._client.backlog > MAX_UNREAD_BYTES
+
+    def _take_answer(self, message: _Message) -> None:
+        call = self._calls.get(bytes(message.id))
+        if call is None or call.done.is_set():
+            return
+        if bytes(message.error):
+            call.finish(error=named_error(self._target, bytes(message.error)))
+        else:
+            call.finish(bytes(message.result))
+        self._has_answered = True
+
+    def _take_event(self, message: _Message) -> None:
+        # Only events of shells are for the client.
+        if self._notify is None or not message.method.startswith("shell/"):
+            return
+        params = named_event(self._target, bytes(message.params))
+        if params is not None:
+            self._notify(message.method, params)
+
+    def _read_errors(self) -> bool:
+        """Keep the end of what the process writes to its standard error. Return True at its end."""
+        try:
+            data = os.read(self._process.errors, _READ_BYTES)
+        except OSError:
+            return False
+        self._errors = (self._errors + data)[-QUOTED_BYTES:]
+        return not data
+
+    # -- the end ----------------------------------------------------------------------------
+
+    def _failure_of(self, call: Call) -> RpcError:
+        """Return the error of a call that was not answered before the end of the link."""
+        failure = "it was closed" if self._failure is None or self._is_ending else self._failure
+        if isinstance(failure, RpcError):
+            return failure
+        if self.greeting is not None:
+            message, text = f"The connection to target {self._target} is gone", quoted(self._errors)
+        else:
+            message = f"Target {self._target} cannot be reached"
+            text = quoted(self._greetings.banner, self._errors)
+        reason = f"{failure}: {last_line(text)}" if text else failure
+        return target_lost(
+            self._target, f"{message}: {reason}", maybe_started=call.is_sent, text=text
+        )

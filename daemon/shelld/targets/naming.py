@@ -1,0 +1,150 @@
+"""Adds a target's name to the ids in its messages, and removes it from ids sent to it. Pure.
+
+A message is never decoded as a whole. The members of one object are split, and only those that
+hold ids are changed, as JSON text. So a target may send members and values that this daemon does
+not know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw
+
+from shelld_protocol.encoding import decode, encode
+from shelld_protocol.errors import PassedOnError
+
+Members = dict[str, Raw]
+
+# The params that hold an id.
+ID_PARAMS: Final[Mapping[str, tuple[str, ...]]] = {
+    "bash_output": ("bash_id",),
+    "write_stdin": ("bash_id",),
+    "resize_shell": ("bash_id",),
+    "read_screen": ("bash_id",),
+    "kill_shell": ("shell_id", "bash_id"),
+    "background": ("bash_id",),
+    "subscribe": ("bash_id", "subscription"),
+    "unsubscribe": ("subscription",),
+    "add_target": ("name",),
+    "remove_target": ("name",),
+}
+
+# The members of results, errors and events that hold an id.
+_IDS: Final = ("bash_id", "shell_id", "subscription", "target")
+# The members that hold a list: of objects with ids, or of ids.
+_LISTS: Final = {"list_shells": "shells", "get_session": "shells", "list_targets": "targets"}
+# The methods whose results have the name of a target.
+_OF_TARGETS: Final = frozenset({"add_target", "list_targets", "remove_target"})
+
+_members: Final = msgspec.json.Decoder(Members)
+_list: Final = msgspec.json.Decoder(list[Raw])
+_string: Final = msgspec.json.Decoder(str)
+
+
+class _Error(msgspec.Struct):
+    code: int
+    message: str
+    data: Raw = Raw()
+
+
+def text_of(raw: Raw | None) -> str | None:
+    """Return a string; None for any other JSON value."""
+    content = b"" if raw is None else bytes(raw)
+    return decode(content, _string) if content[:1] == b'"' else None
+
+
+def split(raw: Raw | None) -> tuple[str, str] | None:
+    """Return the target and the rest of an id such as ``box:shell_1``; None if it has no target."""
+    target, colon, rest = (text_of(raw) or "").partition(":")
+    return (target, rest) if colon else None
+
+
+def as_raw(text: str) -> Raw:
+    return Raw(encode(text))
+
+
+def named_result(method: str, target: str, result: bytes) -> Raw:
+    """Return a result of a target with this daemon's names for its ids."""
+    if result[:1] != b"{":
+        return Raw(result)
+    members = decode(result, _members)
+    name_ids(members, target, ("name",) if method in _OF_TARGETS else _IDS)
+    listed = _LISTS.get(method)
+    if listed in members:
+        items = decode(members[listed], _list)
+        members[listed] = Raw(encode([_named_item(method, target, item) for item in items]))
+    return Raw(encode(members))
+
+
+def _named_item(method: str, target: str, item: Raw) -> Raw:
+    if bytes(item)[:1] == b"{":
+        return named_result(method, target, bytes(item))
+    return _prefixed(item, target)
+
+
+def named_error(target: str, error: bytes) -> PassedOnError:
+    """Return an error of a target with this daemon's names for its ids.
+
+    Raises msgspec.DecodeError for anything that is no error.
+    """
+    body = decode(error, msgspec.json.Decoder(_Error))
+    data: Members = {}
+    if bytes(body.data)[:1] == b"{":
+        data = decode(body.data, _members)
+    data["message"] = as_raw(body.message)
+    name_ids(data, target)
+    message = text_of(data.pop("message")) or ""
+    return PassedOnError(body.code, message, data)
+
+
+def named_event(target: str, params: bytes) -> dict[str, Any] | None:
+    """Return the params of an event with this daemon's names and ids; None if it is no event."""
+    members = decode(params, _members)
+    if "subscription" not in members:
+        return None
+    name_ids(members, target)
+    members.setdefault("target", as_raw(target))
+    if "requestId" in members:
+        members["requestId"] = Raw(request_id_in(bytes(members["requestId"])))
+    return members
+
+
+def name_ids(members: Members, target: str, names: tuple[str, ...] = _IDS) -> None:
+    """Put the target's name before the ids in `members`, also where the message repeats an id."""
+    for name in names:
+        raw = members.get(name)
+        if raw is None or not (old := text_of(raw)):
+            continue
+        members[name] = _prefixed(raw, target)
+        message = text_of(members.get("message"))
+        if message is not None and name in ("bash_id", "shell_id"):
+            members["message"] = as_raw(message.replace(old, f"{target}:{old}"))
+
+
+def _prefixed(raw: Raw, target: str) -> Raw:
+    """Put a target's name, which needs no escapes, before a string."""
+    return Raw(b'"%b:%b' % (target.encode(), bytes(raw)[1:]))
+
+
+def request_id_for(number: int, request_id: bytes | None) -> bytes:
+    """Return the id under which a target gets a request; both ids are JSON texts.
+
+    The id contains the client's own. So an event, which may come long after the answer, tells to
+    which request of the client it belongs.
+    """
+    if request_id is None:
+        return b'"%d"' % number
+    if request_id[:1] == b'"':
+        return b'"%d-s%b' % (number, request_id[1:])
+    return b'"%d-n%b"' % (number, request_id)
+
+
+def request_id_in(far_id: bytes) -> bytes:
+    """Return the client's id in an id made by `request_id_for`; null if there is none."""
+    _, dash, own = far_id.partition(b"-")
+    if not dash or far_id[:1] != b'"':
+        return b"null"
+    return b'"' + own[1:] if own[:1] == b"s" else own[1:-1]

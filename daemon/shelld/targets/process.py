@@ -1,0 +1,81 @@
+"""The process that leads to a target, such as ``ssh host shelld``.
+
+A runner starts the process, as it starts a command. So the runner kills it, with everything below
+it, when its channel is closed or the daemon is gone. No shell reads the command line.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import signal
+import socket
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Final
+
+import anyio
+
+from shelld.keeper.channel import EXITED, FAILED, RUN
+from shelld.keeper.pool import RunnerPool
+from shelld_protocol.errors import RpcError, spawn_failed
+
+# How long to wait for the runner's report about a process whose output has ended.
+_REPORT_S: Final = 1.0
+
+
+class TargetProcess:
+    """Until `close`, owns the process and this end of its standard input, output and error.
+
+    `connection` is its standard input and output. `errors` is the descriptor to read its standard
+    error from. Neither blocks. Raises OSError, and `RpcError` (spawn_failed) for a program that
+    does not exist.
+    """
+
+    def __init__(self, pool: RunnerPool, argv: Sequence[str]) -> None:
+        program = shutil.which(argv[0])
+        if program is None:
+            raise spawn_failed(errno.ENOENT, "exec")
+        with ExitStack() as stack:
+            self._channel = pool.acquire()
+            stack.callback(self._channel.close)
+            self.connection, theirs = socket.socketpair()
+            stack.callback(self.connection.close)
+            with theirs:
+                self.errors, their_errors = os.pipe()
+                stack.callback(os.close, self.errors)
+                try:
+                    self.connection.setblocking(False)
+                    os.set_blocking(self.errors, False)
+                    words = [word.encode("utf-8", "surrogateescape") for word in argv]
+                    descriptors = (theirs.fileno(), theirs.fileno(), their_errors)
+                    environment = dict(os.environb)
+                    what = (os.fsencode(program), words, environment, b"", 3, False, None)
+                    self._channel.send((RUN, *what), descriptors)
+                finally:
+                    os.close(their_errors)
+            self._resources = stack.pop_all()
+
+    async def end(self) -> RpcError | str:
+        """Return how the process has ended, as the end of a sentence, or why it did not start."""
+        with anyio.move_on_after(_REPORT_S):
+            while (messages := self._channel.receive()) is not None:
+                for (kind, *details), _ in messages:
+                    if kind == FAILED:
+                        return spawn_failed(details[0], "exec")
+                    if kind == EXITED:
+                        return _shown(details[0])
+                await anyio.wait_readable(self._channel.fileno())
+        return "its output has ended"
+
+    def close(self) -> None:
+        """End the process."""
+        self._resources.close()
+
+
+def _shown(status: int) -> str:
+    code = os.waitstatus_to_exitcode(status)
+    if code < 0:
+        return f"its program was ended by {signal.Signals(-code).name}"
+    return f"its program has ended with exit code {code}"

@@ -1,0 +1,136 @@
+"""All targets by name, and where sessions are.
+
+Owns the connections to the targets. Never starts one before a request needs it.
+
+A session other than the default one is in one place: here, or at the target that was named when
+it was first used. The default session exists in each place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+from shelld.keeper.pool import RunnerPool
+from shelld.targets.link import Link
+from shelld_protocol.errors import ErrorKind, RpcError, invalid_params, resource_exhausted
+from shelld_protocol.structs import DEFAULT_SESSION
+from shelld_protocol.target_methods import (
+    MAX_TARGETS,
+    TargetInfo,
+    TargetState,
+    is_target_name,
+    problem_with_argv,
+)
+
+MAX_PLACED_SESSIONS: Final = 10_000
+
+# Runs a task beside those of the shells, and again if it fails.
+Attend = Callable[[Callable[[], Awaitable[None]]], None]
+
+
+class Target:
+    """One target. `link` is its connection: None before the first one, or one that is over."""
+
+    def __init__(self, name: str, argv: Sequence[str]) -> None:
+        self.name = name
+        self.argv = tuple(argv)
+        self.link: Link | None = None
+
+    def connected(self, pool: RunnerPool, attend: Attend) -> Link:
+        """Return a link, which may still be connecting. Raises OSError or `RpcError`."""
+        if self.link is None or self.link.is_over:
+            self.link = Link(self.name, self.argv, pool)
+            attend(self.link.run)
+        return self.link
+
+    @property
+    def info(self) -> TargetInfo:
+        link = self.link
+        state: TargetState = "unused"
+        if link is not None:
+            is_there = link.greeting is not None
+            state = "lost" if link.is_over else "connected" if is_there else "connecting"
+        argv = [word.encode("utf-8", "replace").decode() for word in self.argv]
+        version = None if link is None or link.greeting is None else link.greeting.version
+        return TargetInfo(self.name, argv, state, version)
+
+
+class Targets:
+    """`is_local` returns whether a session has been used here."""
+
+    def __init__(self, is_local: Callable[[str], bool]) -> None:
+        self._is_local = is_local
+        self._targets: dict[str, Target] = {}
+        self._places: dict[str, str] = {}
+
+    @property
+    def are_none(self) -> bool:
+        return not self._targets
+
+    def add(self, name: str, argv: Sequence[str]) -> None:
+        """Raises `RpcError` (invalid_params, resource_exhausted)."""
+        if not is_target_name(name):
+            raise invalid_params("Invalid value for name: no name of a target", "name")
+        if (problem := problem_with_argv(argv)) is not None:
+            raise invalid_params(f"Invalid value for argv: {problem}", "argv")
+        if name in self._targets:
+            raise invalid_params(f"Invalid value for name: there is a target {name}", "name")
+        if len(self._targets) >= MAX_TARGETS:
+            raise resource_exhausted("targets", f"There are {MAX_TARGETS} targets already")
+        self._targets[name] = Target(name, argv)
+
+    def get(self, name: str) -> Target | None:
+        return self._targets.get(name)
+
+    def list(self) -> list[TargetInfo]:
+        """Return the targets in the order in which they were added."""
+        return [target.info for target in self._targets.values()]
+
+    async def remove(self, target: Target) -> bool:
+        """Forget a target and its sessions, and end its daemon. Return whether that has ended."""
+        self._targets.pop(target.name, None)
+        self._places = {
+            session: place for session, place in self._places.items() if place != target.name
+        }
+        link = target.link
+        return link is not None and not link.is_over and await link.end()
+
+    def hang_up(self) -> None:
+        """Let each target see the end of its input, because this daemon stops."""
+        for target in self._targets.values():
+            if target.link is not None and not target.link.is_over:
+                target.link.hang_up()
+
+    # -- sessions ---------------------------------------------------------------------------
+
+    def place_of(self, session: str) -> str | None:
+        """Return the target of a session; None if it is here or new."""
+        return self._places.get(session)
+
+    def place(self, session: str, target: str) -> bool:
+        """Note that a session is at a target. Return whether that is new.
+
+        Raises `RpcError` (invalid_params) if it is elsewhere.
+        """
+        if session == DEFAULT_SESSION:
+            return False
+        place = self._places.get(session)
+        if place == target:
+            return False
+        if place is not None or self._is_local(session):
+            where = "here" if place is None else f"at target {place}"
+            raise invalid_params(f"Session {session:.100} is {where}", "target")
+        if len(self._places) >= MAX_PLACED_SESSIONS:
+            message = f"Targets have {MAX_PLACED_SESSIONS} sessions already"
+            raise resource_exhausted("targets", message)
+        self._places[session] = target
+        return True
+
+    def forget_place(self, session: str) -> None:
+        self._places.pop(session, None)
+
+
+def was_not_started(error: RpcError) -> bool:
+    """Return whether a request has failed before its target could start anything."""
+    return error.kind is ErrorKind.TARGET_LOST and not error.data.get("maybeStarted")

@@ -1,0 +1,43 @@
+"""Targets through both clients."""
+
+from __future__ import annotations
+
+import pytest
+
+from both_clients import Spawn
+from shelld_client import InvalidParams, OutputEvent, TargetLost
+from support import DAEMON_COMMAND
+
+
+async def test_calls_go_to_a_target(spawn: Spawn) -> None:
+    async with spawn() as shell:
+        await shell.add_target("box", DAEMON_COMMAND)
+        result = await shell.bash("x=1; echo out", target="box", session="far")
+        assert (result.stdout, result.bash_id[:4]) == ("out\n", "box:")
+        # Events of a target reach the call that they belong to.
+        pieces = [each async for each in shell.stream("echo $x", session="far")]
+        assert isinstance(pieces[0], OutputEvent)
+        assert (pieces[0].text, pieces[0].target) == ("1\n", "box")
+        shells = await shell.list_shells(target="box")
+        assert shells[0].bash_id == result.bash_id
+        assert (await shell.get_session("far", target="box")).session == "far"
+        async with shell.start("echo ready; sleep 300", target="box") as job:
+            assert job.id.startswith("box:")
+        await shell.close_session("far", target="box")
+        (info,) = await shell.list_targets()
+        assert (info.name, info.argv, info.state) == ("box", DAEMON_COMMAND, "connected")
+        assert (await shell.remove_target("box")).ended
+        assert await shell.list_targets() == []
+
+
+async def test_lost_target_raises(spawn: Spawn) -> None:
+    async with spawn() as shell:
+        await shell.add_target("bad", ["sh", "-c", "echo denied >&2; exit 255"])
+        with pytest.raises(TargetLost, match="exit code 255: denied") as lost:
+            await shell.bash("true", target="bad")
+        assert (lost.value.target, lost.value.maybe_started) == ("bad", False)
+        assert lost.value.text == "denied"
+        with pytest.raises(InvalidParams):
+            await shell.add_target("bad", ["true"])
+        with pytest.raises(InvalidParams):
+            await shell.add_target("text", "ssh box")

@@ -1,0 +1,469 @@
+"""Requests that are passed on to other daemons: real ones, started by the daemon under test."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support import (
+    DAEMON_COMMAND,
+    Gate,
+    Json,
+    RawDaemon,
+    altered_daemon,
+    descendants,
+    is_alive,
+    raw_daemon,
+    running_below,
+    wait_for,
+)
+
+pytestmark = pytest.mark.slow
+
+FAR = [*DAEMON_COMMAND, "--stdio"]
+
+
+@pytest.fixture(scope="module")
+def hub() -> Iterator[RawDaemon]:
+    """A daemon with two targets, which is shared. `box` is connected."""
+    targets = [f"--target={name}={shlex.join(FAR)}" for name in ("box", "other")]
+    with raw_daemon(*targets) as daemon:
+        daemon.bash("true", target="box")
+        yield daemon
+
+
+@contextlib.contextmanager
+def target(daemon: RawDaemon, name: str, *argv: str) -> Iterator[None]:
+    """Add a target for the block. By default, it is a daemon."""
+    assert daemon.call("add_target", {"name": name, "argv": argv or FAR}) == {"name": name}
+    yield
+    daemon.call("remove_target", {"name": name})
+
+
+# -- what is passed on --------------------------------------------------------------------------
+
+
+def test_command_runs_at_its_target(hub: RawDaemon) -> None:
+    far = hub.bash("echo $PPID; cd /tmp", target="box")
+    assert far["bash_id"].startswith("box:shell_")
+    here = hub.bash("echo $PPID; pwd")
+    assert not here["bash_id"].startswith("box:")
+    assert far["stdout"] != here["stdout"].partition("\n")[0] + "\n"
+    # Each place has its own session `main`.
+    assert hub.bash("pwd", target="box")["stdout"] == "/tmp\n"
+    assert here["stdout"].endswith(f"{os.getcwd()}\n")
+    assert hub.call("get_session", {"target": "box"})["cwd"] == "/tmp"
+    assert hub.call("get_session")["cwd"] == os.getcwd()
+
+
+def test_positional_params_are_passed_on(hub: RawDaemon) -> None:
+    bash_id = hub.background("echo out; sleep 300", target="box")
+    assert hub.call("bash_output", [bash_id, None, 20_000])["stdout"] == "out\n"
+    assert hub.call("kill_shell", [bash_id])["shell_id"] == bash_id
+
+
+def test_every_method_takes_the_id_of_a_target(hub: RawDaemon) -> None:
+    command = "read a; echo got $a; sleep 300"
+    bash_id = hub.background(command, target="box", tty=True, description="far")
+    written = hub.call(
+        "write_stdin",
+        {"bash_id": bash_id, "text": "x\n", "wait": 20_000, "until": "match", "pattern": "^got x"},
+    )
+    assert (written["bash_id"], written["reached"]) == (bash_id, "match")
+    resized = hub.call("resize_shell", {"bash_id": bash_id, "rows": 5, "cols": 50})
+    assert (resized["bash_id"], resized["cols"]) == (bash_id, 50)
+    screen = hub.call("read_screen", {"bash_id": bash_id})
+    assert (screen["bash_id"], screen["cols"]) == (bash_id, 50)
+    listed = hub.call("list_shells", {"target": "box"})["shells"]
+    assert [shell["description"] for shell in listed if shell["bash_id"] == bash_id] == ["far"]
+    assert bash_id not in [shell["bash_id"] for shell in hub.call("list_shells")["shells"]]
+    assert bash_id in hub.call("get_session", {"target": "box"})["shells"]
+    refused = hub.fail("background", {"bash_id": bash_id})
+    assert refused["code"] == -32602
+    killed = hub.call("kill_shell", {"bash_id": bash_id, "grace": 0})
+    assert killed["message"] == f"Shell {bash_id} terminated"
+    gone = hub.fail("bash_output", {"bash_id": f"{bash_id}0"})
+    assert (gone["code"], gone["message"]) == (1003, f"Shell not found: {bash_id}0")
+    assert gone["data"]["bash_id"] == f"{bash_id}0"
+
+
+def test_errors_come_as_the_target_sends_them(hub: RawDaemon) -> None:
+    timeout = hub.fail(
+        "bash", {"command": "echo so far; sleep 300", "timeout": 1000, "target": "box"}
+    )
+    assert (timeout["code"], timeout["data"]["kind"]) == (1001, "timeout")
+    assert timeout["message"] == "Command timed out after 1000ms"
+    assert timeout["data"]["stdout"] == "so far\n"
+    assert timeout["data"]["bash_id"].startswith("box:shell_")
+    invalid = hub.fail("bash", {"command": "", "target": "box"})
+    assert invalid["data"] == {"kind": "invalid_params", "parameter": "command"}
+    # The guard of the target judges. Nothing runs in a dry run.
+    blocked = hub.fail("bash", {"command": ":(){ :|:& };:", "dry_run": True, "target": "box"})
+    assert blocked["code"] == 1002
+
+
+def test_answers_come_as_calls_end(hub: RawDaemon, tmp_path: Path) -> None:
+    gate = Gate(tmp_path / "gate")
+    slow = hub.request("bash", {"command": gate.wait, "target": "box", "session": None})
+    assert hub.bash("echo 1", target="box")["stdout"] == "1\n"
+    assert hub.bash("echo 2")["stdout"] == "2\n"
+    gate.open()
+    assert hub.answer(slow)["result"]["exitCode"] == 0
+
+
+def test_long_output_comes_whole(hub: RawDaemon) -> None:
+    text = hub.bash("head -c 1000000 /dev/zero | tr '\\0' x", target="box")["stdout"]
+    assert text == "x" * 1_000_000
+
+
+def test_cancelled_call_kills_its_command_there(hub: RawDaemon) -> None:
+    call = hub.request("bash", {"command": "sleep 4096", "target": "box"})
+    wait_for(lambda: running_below(hub.pid, "4096"))
+    hub.notify("$/cancelRequest", {"id": call})
+    assert hub.answer(call)["error"]["code"] == -32800
+    assert running_below(hub.pid, "sleep\x004096") == []
+
+
+def test_cancelled_call_that_was_not_sent_is_answered(hub: RawDaemon) -> None:
+    with target(hub, "silent", "sleep", "300"):
+        call = hub.request("bash", {"command": "true", "target": "silent"})
+        hub.notify("$/cancelRequest", {"id": call})
+        assert hub.answer(call)["error"]["data"] == {"kind": "cancelled"}
+
+
+def test_call_in_flight_is_handed_over_by_its_request(hub: RawDaemon) -> None:
+    call = hub.request("bash", {"command": "sleep 300", "target": "box"}, request_id="mine")
+    handed = hub.call("background", {"request_id": "mine"})
+    assert hub.answer(call)["result"]["bash_id"] == handed["bash_id"]
+    assert handed["bash_id"].startswith("box:")
+    hub.call("kill_shell", {"bash_id": handed["bash_id"]})
+
+
+# -- events -------------------------------------------------------------------------------------
+
+
+def test_events_come_after_the_answer_with_the_target(hub: RawDaemon, tmp_path: Path) -> None:
+    gate = Gate(tmp_path / "gate")
+    bash_id = hub.background(f"{gate.wait}; echo out", target="box")
+    request = hub.request("subscribe", {"bash_id": bash_id, "events": ["exit", "output"]})
+    answer = hub.receive()
+    assert answer["id"] == request
+    name = answer["result"]["subscription"]
+    assert name.startswith("box:")
+    gate.open()
+    output, ended = hub.receive(), hub.receive()
+    assert (output["method"], ended["method"]) == ("shell/output", "shell/exited")
+    for number, event in enumerate((output["params"], ended["params"]), 1):
+        about = [event[key] for key in ("target", "bash_id", "subscription", "seq", "requestId")]
+        assert about == ["box", bash_id, name, number, request]
+    # The journal is at the target.
+    again = hub.request("subscribe", {"subscription": name, "from_seq": 1})
+    assert hub.receive()["id"] == again
+    assert hub.receive()["params"]["requestId"] == again
+    assert hub.call("unsubscribe", {"subscription": name}) == {}
+
+
+def test_events_of_a_foreground_call_have_its_id(hub: RawDaemon) -> None:
+    params = {"command": "echo out", "target": "box", "notify": ["output", "exit"]}
+    call = hub.request("bash", params, request_id='a "quoted" \u00e9 id')
+    messages = [hub.receive() for _ in range(3)]
+    events = [each["params"] for each in messages if "method" in each]
+    assert [event["requestId"] for event in events] == [call, call]
+    assert events[0]["text"] == "out\n"
+
+
+def test_subscription_to_all_shells_of_a_target(hub: RawDaemon) -> None:
+    name = hub.call("subscribe", {"target": "box", "events": ["exit"]})["subscription"]
+    hub.bash("true")
+    bash_id = hub.bash("true", target="box")["bash_id"]
+    assert hub.receive()["params"]["bash_id"] == bash_id
+    hub.call("unsubscribe", {"subscription": name})
+    hub.forget_answers()
+
+
+# -- sessions -----------------------------------------------------------------------------------
+
+
+def test_session_is_where_it_was_configured(hub: RawDaemon) -> None:
+    env = {"remove": ["HOME"]}
+    hub.call("configure_session", {"session": "far", "env": env, "target": "box"})
+    result = hub.bash("echo ${HOME-none}; x=1", session="far")
+    assert (result["stdout"], result["bash_id"][:4]) == ("none\n", "box:")
+    refused = hub.fail("bash", {"command": "true", "session": "far", "target": "other"})
+    assert refused["data"] == {"kind": "invalid_params", "parameter": "target"}
+    assert hub.call("get_session", {"session": "far"})["removed"] == ["HOME"]
+    assert hub.call("close_session", {"session": "far"})["session"] == "far"
+    assert not hub.bash("true", session="far")["bash_id"].startswith("box:")
+    hub.call("close_session", {"session": "far"})
+
+
+def test_session_is_where_its_first_command_ran(hub: RawDaemon) -> None:
+    hub.bash("true", session="near")
+    refused = hub.fail("bash", {"command": "true", "session": "near", "target": "box"})
+    assert (refused["code"], refused["message"]) == (-32602, "Session near is here")
+    hub.bash("x=1", session="there", target="box")
+    assert hub.bash("echo $x", session="there")["stdout"] == "1\n"
+    for session in ("near", "there"):
+        hub.call("close_session", {"session": session})
+
+
+def test_session_that_could_not_start_at_a_target_is_free(hub: RawDaemon) -> None:
+    with target(hub, "bad", "false"):
+        refused = hub.fail("bash", {"command": "true", "session": "s", "target": "bad"})
+        assert refused["data"]["maybeStarted"] is False
+        assert hub.bash("echo here", session="s")["stdout"] == "here\n"
+        hub.call("close_session", {"session": "s"})
+
+
+# -- targets of targets -------------------------------------------------------------------------
+
+
+def test_target_has_targets(hub: RawDaemon) -> None:
+    hub.call("add_target", {"name": "box:inner", "argv": FAR})
+    bash_id = hub.background("sleep 300", target="box:inner", notify=["exit"])
+    assert bash_id.startswith("box:inner:shell_")
+    assert [each["name"] for each in hub.call("list_targets", {"target": "box"})["targets"]] == [
+        "box:inner"
+    ]
+    assert hub.call("kill_shell", {"bash_id": bash_id, "grace": 0})["shell_id"] == bash_id
+    event = next(each for each in iter(hub.receive, None) if "method" in each)["params"]
+    assert (event["target"], event["bash_id"]) == ("box:inner", bash_id)
+    assert event["requestId"] is not None
+    assert hub.call("remove_target", {"name": "box:inner"}) == {"name": "box:inner", "ended": True}
+    assert hub.fail("bash", {"command": "true", "target": "box:inner"})["code"] == -32602
+
+
+# -- the table of targets -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("params", "parameter"),
+    [
+        ({"name": "box", "argv": ["true"]}, "name"),
+        ({"name": "a b", "argv": ["true"]}, "name"),
+        ({"name": "", "argv": ["true"]}, "name"),
+        ({"name": "-x", "argv": ["true"]}, "name"),
+        ({"name": "x" * 65, "argv": ["true"]}, "name"),
+        ({"name": "unknown:x", "argv": ["true"]}, "name"),
+        ({"name": "x", "argv": "ssh box shelld"}, "argv"),
+        ({"name": "x", "argv": []}, "argv"),
+        ({"name": "x", "argv": [""]}, "argv"),
+        ({"name": "x", "argv": ["true", 1]}, "argv"),
+        ({"name": "x", "argv": ["a\0b"]}, "argv"),
+        ({"name": "x", "argv": ["x"] * 1_001}, "argv"),
+        ({"name": "x"}, "argv"),
+    ],
+)
+def test_invalid_target_is_refused(hub: RawDaemon, params: Json, parameter: str) -> None:
+    error = hub.fail("add_target", params)
+    assert (error["code"], error["data"]["parameter"]) == (-32602, parameter)
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("bash", {"command": "true"}),
+        ("configure_session", {"session": "x"}),
+        ("get_session", {}),
+        ("close_session", {"session": "x"}),
+        ("list_shells", {}),
+        ("subscribe", {"events": ["exit"]}),
+        ("list_targets", {}),
+    ],
+)
+def test_unknown_target_is_refused(
+    hub: RawDaemon, daemon: RawDaemon, method: str, params: Json
+) -> None:
+    # The second daemon has no targets at all.
+    for each in (hub, daemon):
+        error = each.fail(method, {**params, "target": "nowhere"})
+        assert error["message"] == "Invalid value for target: there is no target nowhere"
+        assert error["data"]["parameter"] == "target"
+
+
+def test_id_of_an_unknown_target_is_unknown(hub: RawDaemon, daemon: RawDaemon) -> None:
+    for each in (hub, daemon):
+        error = each.fail("kill_shell", {"bash_id": "nowhere:shell_1"})
+        assert (error["code"], error["data"]["bash_id"]) == (1003, "nowhere:shell_1")
+        assert each.fail("remove_target", {"name": "nowhere"})["data"]["parameter"] == "name"
+
+
+def test_method_without_target_refuses_one(hub: RawDaemon) -> None:
+    error = hub.fail("bash_output", {"bash_id": "shell_1", "target": "box"})
+    assert error["message"] == "Unknown parameter: target"
+
+
+def test_targets_are_listed_with_their_state(hub: RawDaemon) -> None:
+    box, other = hub.call("list_targets")["targets"][:2]
+    assert (box["name"], box["argv"], box["state"]) == ("box", FAR, "connected")
+    assert (other["name"], other["state"], other["version"]) == ("other", "unused", None)
+    assert box["version"] == hub.call("server_info")["version"]
+
+
+def test_removed_target_ends_with_its_shells(hub: RawDaemon) -> None:
+    with target(hub, "extra", *FAR, "--grace", "999"):
+        bash_id = hub.background("sleep 300", target="extra", session="s")
+        family = descendants(daemon_of(hub, "999"))
+    wait_for(lambda: not any(map(is_alive, family)))
+    assert "extra" not in [each["name"] for each in hub.call("list_targets")["targets"]]
+    assert hub.fail("kill_shell", {"bash_id": bash_id})["code"] == 1003
+    # Its sessions are forgotten, too.
+    assert hub.bash("echo here", session="s")["stdout"] == "here\n"
+    hub.call("close_session", {"session": "s"})
+
+
+@pytest.mark.parametrize("how", ["end_input", "SIGTERM", "SIGKILL"])
+def test_targets_end_with_the_daemon(how: str) -> None:
+    with raw_daemon(f"--target=box={shlex.join(FAR)}") as daemon:
+        daemon.background("setsid sleep 300 & sleep 300", target="box")
+        family = descendants(daemon.pid)
+        if how == "end_input":
+            daemon.end_input()
+        else:
+            daemon.process.send_signal(signal.Signals[how])
+        daemon.wait()
+    wait_for(lambda: not any(map(is_alive, family)))
+
+
+# -- lost connections ---------------------------------------------------------------------------
+
+
+def daemon_of(hub: RawDaemon, word: str) -> int:
+    """Return the pid of the target's daemon that has `word` among its options."""
+    return running_below(hub.pid, f"\0{word}\0")[0]
+
+
+def test_calls_on_a_cut_link_fail_and_the_next_one_connects(hub: RawDaemon) -> None:
+    with target(hub, "cut", *FAR, "--grace", "998"):
+        bash_id = hub.background("sleep 4097", target="cut")
+        calls = [
+            hub.request("bash", {"command": "sleep 4098", "target": "cut"}),
+            hub.request("bash_output", {"bash_id": bash_id, "wait": 60_000}),
+        ]
+        wait_for(lambda: running_below(hub.pid, "sleep\x004098"))
+        os.kill(daemon_of(hub, "998"), signal.SIGKILL)
+        for call in calls:
+            error = hub.answer(call)["error"]
+            assert (error["code"], error["data"]["kind"]) == (1011, "target_lost")
+            assert (error["data"]["target"], error["data"]["maybeStarted"]) == ("cut", True)
+            assert error["message"].startswith("The connection to target cut is gone: ")
+        assert hub.call("list_targets")["targets"][-1]["state"] == "lost"
+        wait_for(lambda: not running_below(hub.pid, "sleep\x00409"))
+        assert hub.bash("echo again", target="cut")["stdout"] == "again\n"
+        assert hub.fail("bash_output", {"bash_id": bash_id})["code"] == 1003
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ("echo Welcome; echo denied >&2; exit 3", "its program has ended with exit code 3: denied"),
+        ("echo hello; kill -9 $$", "its program was ended by SIGKILL: hello"),
+        ("head -c 70000 /dev/zero | tr '\\0' x; cat", "it does not speak the protocol of shelld"),
+    ],
+)
+def test_program_that_is_no_shelld_is_quoted(hub: RawDaemon, script: str, message: str) -> None:
+    with target(hub, "bad", "sh", "-c", script):
+        error = hub.fail("bash", {"command": "true", "target": "bad"})
+    assert (error["code"], error["data"]["maybeStarted"]) == (1011, False)
+    assert f"Target bad cannot be reached: {message}" in error["message"]
+    assert len(error["data"]["text"]) <= 4_096
+
+
+def test_target_that_may_still_connect_delays_nobody(hub: RawDaemon) -> None:
+    # The program repeats the request, which is no answer.
+    with target(hub, "echoing", "cat"):
+        call = hub.request("bash", {"command": "true", "target": "echoing"})
+        assert hub.bash("echo here")["stdout"] == "here\n"
+        assert hub.bash("echo there", target="box")["stdout"] == "there\n"
+        assert hub.call("list_targets")["targets"][-1]["state"] == "connecting"
+    assert hub.answer(call)["error"]["data"]["maybeStarted"] is False
+
+
+def test_banner_before_the_protocol_is_skipped(hub: RawDaemon) -> None:
+    banner = 'printf \'Last login: today\\n{"jsonrpc": "2.0"}\\nno newline\''
+    with target(hub, "greeting", "sh", "-c", f"{banner}; exec {shlex.join(FAR)}"):
+        assert hub.bash("echo hi", target="greeting")["stdout"] == "hi\n"
+
+
+def test_missing_program_is_a_failed_start(hub: RawDaemon, tmp_path: Path) -> None:
+    text = tmp_path / "text"
+    text.write_text("no program")
+    text.chmod(0o755)
+    for program, errno in (("no-such-program", "ENOENT"), (str(text), "ENOEXEC")):
+        with target(hub, "none", program):
+            error = hub.fail("bash", {"command": "true", "target": "none"})
+        assert (error["code"], error["data"]["errno"]) == (1004, errno)
+
+
+def test_other_version_of_the_protocol_is_refused(hub: RawDaemon) -> None:
+    with target(hub, "old", *altered_daemon({"shelld.methods.about.PROTOCOL": 99})):
+        error = hub.fail("bash", {"command": "true", "target": "old"})
+    assert (error["code"], error["data"]["what"]) == (1010, "target old")
+    assert "protocol 99" in error["data"]["hint"]
+
+
+def test_message_that_the_target_would_refuse_is_not_sent(hub: RawDaemon) -> None:
+    with target(hub, "small", *FAR, "--max-message-bytes", "2000"):
+        for _ in range(2):
+            # At first, the limit is not known.
+            params = {"command": "true", "stdin": "x" * 3_000, "target": "small"}
+            error = hub.fail("bash", params)
+            assert (error["code"], error["data"]["max_message_bytes"]) == (-32600, 2_000)
+
+
+def test_target_that_is_silent_counts_as_lost() -> None:
+    constants = {"shelld.targets.link.PING_S": 0.5, "shelld.targets.link.SILENCE_S": 4.0}
+    with raw_daemon(command=altered_daemon(constants)) as daemon:
+        daemon.call("add_target", {"name": "box", "argv": [*FAR, "--grace", "997"]})
+        # It has nothing to say meanwhile, but answers when it is asked.
+        daemon.bash("sleep 6", target="box")
+        far = daemon_of(daemon, "997")
+        os.kill(far, signal.SIGSTOP)
+        error = daemon.fail("bash", {"command": "true", "target": "box"})
+        assert (error["code"], error["data"]["maybeStarted"]) == (1011, True)
+        wait_for(lambda: not is_alive(far))
+
+
+def test_target_that_never_answers_is_given_up() -> None:
+    with raw_daemon(command=altered_daemon({"shelld.targets.link.CONNECT_S": 0.3})) as daemon:
+        daemon.call("add_target", {"name": "silent", "argv": ["sleep", "300"]})
+        error = daemon.fail("bash", {"command": "true", "target": "silent"})
+        assert error["data"]["maybeStarted"] is False
+
+
+def test_target_that_does_not_read_gets_no_more_requests(hub: RawDaemon) -> None:
+    with target(hub, "deaf", "sleep", "300"):
+        params = {"command": "true", "stdin": "x" * (9 << 20), "target": "deaf"}
+        first = hub.request("bash", params)
+        error = hub.fail("bash", {"command": "true", "target": "deaf"})
+        assert (error["code"], error["data"]["limit"]) == (1005, "target")
+    assert hub.answer(first)["error"]["code"] == 1011
+
+
+# -- the command line ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "values",
+    [["box"], ["=true"], ["a b=true"], ["box="], ["box='"], ["box=true", "box=true"]],
+)
+def test_invalid_option_is_refused(values: list[str]) -> None:
+    options = [f"--target={value}" for value in values]
+    with raw_daemon(*options, stderr_is_silent=False) as daemon:
+        assert daemon.wait() == 2
+    assert b"--target" in daemon.stderr
+
+
+def test_option_is_split_like_shell_words() -> None:
+    line = f"{shlex.quote(sys.executable)} -c 'print(1)' \"two words\" $HOME"
+    with raw_daemon(f"--target=box={line}") as daemon:
+        argv: Any = daemon.call("list_targets")["targets"][0]["argv"]
+    assert argv == [sys.executable, "-c", "print(1)", "two words", "$HOME"]

@@ -1,0 +1,121 @@
+"""Ids in messages get the name of their target, and nothing else changes."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Raw
+
+from shelld.targets.naming import (
+    named_error,
+    named_event,
+    named_result,
+    request_id_for,
+    request_id_in,
+    split,
+)
+from shelld_protocol.errors import ErrorKind
+from shelld_protocol.jsonrpc import encode_error
+
+
+def renamed(method: str, result: object) -> object:
+    return json.loads(bytes(named_result(method, "box", json.dumps(result).encode())))
+
+
+@pytest.mark.parametrize(
+    ("method", "result", "expected"),
+    [
+        ("bash", {"bash_id": "shell_1", "stdout": "x"}, {"bash_id": "box:shell_1", "stdout": "x"}),
+        ("bash", {"bash_id": "in:shell_1"}, {"bash_id": "box:in:shell_1"}),
+        (
+            "kill_shell",
+            {"shell_id": "shell_1", "message": "Shell shell_1 terminated"},
+            {"shell_id": "box:shell_1", "message": "Shell box:shell_1 terminated"},
+        ),
+        (
+            "subscribe",
+            {"subscription": "sub_1", "bash_id": "shell_1", "seq": 0},
+            {"subscription": "box:sub_1", "bash_id": "box:shell_1", "seq": 0},
+        ),
+        ("list_shells", {"shells": [{"bash_id": "a"}]}, {"shells": [{"bash_id": "box:a"}]}),
+        ("get_session", {"shells": ["a", "b"]}, {"shells": ["box:a", "box:b"]}),
+        ("list_targets", {"targets": [{"name": "in"}]}, {"targets": [{"name": "box:in"}]}),
+        # An id within a value is no id.
+        ("get_session", {"env": {"bash_id": "shell_1"}}, {"env": {"bash_id": "shell_1"}}),
+        ("bash", {"new": {"bash_id": "shell_1"}}, {"new": {"bash_id": "shell_1"}}),
+        ("bash", {"dryRun": True}, {"dryRun": True}),
+        ("unsubscribe", {}, {}),
+        ("explain_command", None, None),
+    ],
+)
+def test_result_gets_names(method: str, result: object, expected: object) -> None:
+    assert renamed(method, result) == expected
+
+
+def test_error_keeps_its_code_and_members() -> None:
+    sent = {
+        "code": 4321,
+        "message": "Shell a: no",
+        "data": {"kind": "new", "bash_id": "a", "n": [1]},
+    }
+    error = named_error("box", json.dumps(sent).encode())
+    assert json.loads(encode_error(b"1", error))["error"] == {
+        "code": 4321,
+        "message": "Shell box:a: no",
+        "data": {"kind": "new", "bash_id": "box:a", "n": [1]},
+    }
+    assert error.kind is ErrorKind.INTERNAL_ERROR
+
+
+def test_error_of_an_inner_target_names_the_whole_way() -> None:
+    sent = {"code": 1011, "message": "gone", "data": {"kind": "target_lost", "target": "in"}}
+    error = named_error("box", json.dumps(sent).encode())
+    assert error.kind is ErrorKind.TARGET_LOST
+    assert json.loads(encode_error(b"1", error))["error"]["data"]["target"] == "box:in"
+
+
+def test_event_names_its_target_and_the_request_of_the_client() -> None:
+    far_id = json.loads(request_id_for(7, b'"mine"'))
+    sent = {"subscription": "s", "bash_id": "a", "requestId": far_id, "seq": 1}
+    event = named_event("box", json.dumps(sent).encode())
+    assert event is not None
+    assert json.loads(json.dumps({k: json.loads(bytes(v)) for k, v in event.items()})) == {
+        "subscription": "box:s",
+        "bash_id": "box:a",
+        "requestId": "mine",
+        "seq": 1,
+        "target": "box",
+    }
+
+
+def test_notification_without_a_subscription_is_no_event() -> None:
+    assert named_event("box", b'{"progressToken":1}') is None
+
+
+@given(st.none() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text())
+def test_request_id_is_found_again(request_id: object) -> None:
+    raw = json.dumps(request_id).encode()
+    far = request_id_for(12, raw)
+    assert isinstance(json.loads(far), str)
+    assert request_id_in(far) == raw
+
+
+def test_notification_has_no_request_id() -> None:
+    assert request_id_in(request_id_for(3, None)) == b"null"
+
+
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        (b'"box:shell_1"', ("box", "shell_1")),
+        (b'"box:in:shell_1"', ("box", "in:shell_1")),
+        (b'"shell_1"', None),
+        (b"1", None),
+        (b"null", None),
+    ],
+)
+def test_id_is_split_at_its_first_colon(raw: bytes, expected: object) -> None:
+    assert split(Raw(raw)) == expected
