@@ -37,6 +37,7 @@ DAEMON_ROOMS = [
     "shells",
     "sessions",
     "limits",
+    "sandbox",
     "screens",
     "inspection",
     "terminals",

@@ -33,6 +33,7 @@ from shelld_protocol.event_methods import (
     SubscribeResult,
 )
 from shelld_protocol.input_methods import ResizeShellResult, WriteStdinResult
+from shelld_protocol.sandboxes import SandboxPolicy
 from shelld_protocol.screen_methods import ReadScreenResult
 from shelld_protocol.session_methods import (
     CloseSessionResult,
@@ -266,6 +267,8 @@ def bash(command: str, options: Mapping[str, Any]) -> Call[AnyBashResult]:
             params[name] = value
     if "env" in params:
         params["env"] = _members("env", params["env"])
+    if "sandbox" in params:
+        params["sandbox"] = msgspec.to_builtins(params["sandbox"])
     if isinstance(params.get("stdin"), bytes):
         params["stdin_base64"] = base64.b64encode(params.pop("stdin")).decode()
 
@@ -405,12 +408,14 @@ def configure_session(
     env: EnvironmentRules | None,
     limits: ResourceLimits | None,
     target: str | None,
+    sandbox: SandboxPolicy | None,
 ) -> Call[ConfigureSessionResult]:
     params = _given(
         session=session,
         env=None if env is None else msgspec.structs.asdict(env),
         limits=None if limits is None else msgspec.structs.asdict(limits),
         target=target,
+        sandbox=None if sandbox is None else msgspec.to_builtins(sandbox),
     )
     return Call("configure_session", params, _decoder(ConfigureSessionResult))
 

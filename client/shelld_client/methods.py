@@ -30,6 +30,7 @@ from shelld_client.streams import EventStream, OutputStream
 from shelld_protocol.about import ServerInfoResult
 from shelld_protocol.event_methods import OutputEvent
 from shelld_protocol.input_methods import ResizeShellResult, WriteStdinResult
+from shelld_protocol.sandboxes import SandboxPolicy
 from shelld_protocol.screen_methods import ReadScreenResult
 from shelld_protocol.session_methods import (
     CloseSessionResult,
@@ -226,14 +227,16 @@ class Methods:
         env: EnvironmentRules | None = None,
         limits: ResourceLimits | None = None,
         target: str | None = None,
+        sandbox: SandboxPolicy | None = None,
     ) -> ConfigureSessionResult:
-        """Choose where a session is, its environment, and what its commands may use.
+        """Choose where a session is, its environment, and what its commands may use and reach.
 
         Call this before the session's first command; later, it raises `InvalidParams`. It also does
         if a limit is higher than that of the daemon's --limit. The rules and limits hold until the
-        session is closed.
+        session is closed. Raises `Unavailable` if there is no such sandbox here; then the session
+        refuses its commands.
         """
-        return self._request(calls.configure_session(session, env, limits, target))
+        return self._request(calls.configure_session(session, env, limits, target, sandbox))
 
     def get_session(
         self, session: str = DEFAULT_SESSION, *, target: str | None = None

@@ -151,13 +151,8 @@ def _serve(options: Options, streams: tuple[int, int], pool: RunnerPool) -> int:
         configure_logging(options.log_level, options.log_file)
     except OSError as error:
         return refuse(f"cannot write the log file: {error.strerror}")
-    is_default = options.bash == Options().bash
-    if problem := problem_with_bash(options.bash, is_trusted=is_default):
-        return refuse(f"cannot run commands with {options.bash}: {problem}")
-    if options.spool_dir is not None and not os.access(
-        options.spool_dir, os.R_OK | os.W_OK | os.X_OK
-    ):
-        return refuse("cannot write to the spool directory")
+    if problem := _problem_with(options):
+        return refuse(problem)
     policy = DEFAULT_POLICY
     if options.guard_rules is not None:
         from shelld.guard.policy_file import PolicyError, load  # noqa: PLC0415
@@ -175,6 +170,25 @@ def _serve(options: Options, streams: tuple[int, int], pool: RunnerPool) -> int:
     # Perhaps nobody reads stderr, so this write must not block.
     write_without_waiting(2, greeting_for(streams[0]).encode())
     return run(options, streams, pool, audit, policy)
+
+
+def _problem_with(options: Options) -> str:
+    """Return why commands cannot run with these options, or ""."""
+    is_default = options.bash == Options().bash
+    if problem := problem_with_bash(options.bash, is_trusted=is_default):
+        return f"cannot run commands with {options.bash}: {problem}"
+    spool = options.spool_dir
+    if spool is not None and not os.access(spool, os.R_OK | os.W_OK | os.X_OK):
+        return "cannot write to the spool directory"
+    if options.sandbox is not None:
+        from shelld.methods.context import policy_of  # noqa: PLC0415
+        from shelld_protocol.errors import RpcError  # noqa: PLC0415
+
+        try:
+            policy_of(options)
+        except RpcError as error:
+            return f"cannot use the policy of the sandbox: {error.message}"
+    return ""
 
 
 if __name__ == "__main__":

@@ -34,6 +34,7 @@ from shelld_protocol.input_methods import (
     WriteStdinResult,
 )
 from shelld_protocol.methods import METHODS, MethodTypes
+from shelld_protocol.sandboxes import EnforcedSandbox, SandboxPolicy
 from shelld_protocol.screen_methods import ReadScreenParams, ReadScreenResult, ScreenCursor
 from shelld_protocol.session_methods import (
     CloseSessionParams,
@@ -129,6 +130,7 @@ __all__ = [
     "Empty",
     "EndReason",
     "EnforcedLimits",
+    "EnforcedSandbox",
     "EnvironmentRules",
     "ErrorKind",
     "Event",
@@ -173,6 +175,7 @@ __all__ = [
     "ResourceLimits",
     "Result",
     "RpcError",
+    "SandboxPolicy",
     "ScreenCursor",
     "ScreenEvent",
     "ServerInfoResult",

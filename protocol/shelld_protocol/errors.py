@@ -246,6 +246,16 @@ def unknown_target(name: str) -> RpcError:
     return invalid_params(f"Invalid value for target: there is no target {shown}", "target")
 
 
+def inexpressible(what: str, hint: str) -> RpcError:
+    """Return the error of a sandbox that no engine here can enforce. Nothing was done.
+
+    `what` is a member of the policy, with its value.
+    """
+    message = f"The engine of the sandbox cannot express {what}"
+    data = {"what": "sandbox", "missing": what, "hint": hint}
+    return RpcError(ErrorKind.UNAVAILABLE, message, data)
+
+
 def shutting_down(bash_id: str | None = None) -> RpcError:
     """Return the error of a request that the daemon refuses or ends because it stops.
 

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
+from shelld_protocol.sandboxes import SandboxPolicy
 from shelld_protocol.structs import (
     DEFAULT_SESSION,
     GuardVerdict,
@@ -27,6 +28,15 @@ Removed = Annotated[
 SessionLimits = Annotated[
     ResourceLimits | None,
     Meta(description="The limits of the session, as configure_session takes them."),
+]
+
+
+SessionSandbox = Annotated[
+    SandboxPolicy | None,
+    Meta(
+        description="The policy of the session's sandbox, with real and absolute paths. Left out "
+        "if the session has no sandbox."
+    ),
 ]
 
 
@@ -63,6 +73,7 @@ class ConfigureSessionParams(Params):
     env: EnvironmentRules | None = None
     limits: ResourceLimits | None = None
     target: Target | None = None
+    sandbox: SandboxPolicy | None = None
 
 
 class ConfigureSessionResult(Result):
@@ -71,6 +82,7 @@ class ConfigureSessionResult(Result):
     session: str
     removed: Removed = []  # noqa: RUF012 - msgspec copies it
     limits: SessionLimits = None
+    sandbox: SessionSandbox = None
 
 
 class GetSessionParams(Params):
@@ -93,6 +105,7 @@ class GetSessionResult(Result):
     shells: Annotated[list[str], Meta(description="Ids of the session's running shells.")]
     removed: Removed = []  # noqa: RUF012 - msgspec copies it
     limits: SessionLimits = None
+    sandbox: SessionSandbox = None
 
 
 class SessionInfo(Result):

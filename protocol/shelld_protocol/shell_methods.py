@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Final, Literal, TypeAlias
 from msgspec import Meta
 
 from shelld_protocol.event_methods import EventName
+from shelld_protocol.sandboxes import Enforcement, Sandbox
 from shelld_protocol.structs import (
     DEFAULT_COLS,
     DEFAULT_QUIET_MS,
@@ -204,6 +205,7 @@ class BashParams(Params):
         | None
     ) = None
     target: Target | None = None
+    sandbox: Sandbox | None = None
 
 
 class BashResult(Result):
@@ -251,6 +253,7 @@ class BashResult(Result):
         str | None, Meta(description="The name of the subscription that notify has begun.")
     ] = None
     invalid_bytes: InvalidBytes = None
+    sandbox: Enforcement = None
 
 
 class BackgroundResult(Result):
@@ -269,6 +272,7 @@ class BackgroundResult(Result):
     subscription: Annotated[
         str | None, Meta(description="The name of the subscription that notify has begun.")
     ] = None
+    sandbox: Enforcement = None
 
 
 class DryRunResult(Result):

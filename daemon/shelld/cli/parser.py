@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, Final, get_args
 
 from shelld.process.options import EnvironmentMode, GuardMode, Mechanism, Options
+from shelld_protocol.sandboxes import SandboxEngine, SandboxMode, SandboxPolicy
 from shelld_protocol.structs import (
     MAX_RESOURCE,
     MIN_CPU_SECONDS,
@@ -167,6 +168,23 @@ def _targets(
     return tuple(targets)
 
 
+def _sandbox(text: str) -> SandboxPolicy | None:
+    """Parse a policy: the name of a mode, or the path of a file."""
+    if text == "off":
+        return None
+    if text in get_args(SandboxMode):
+        return SandboxPolicy(mode=text)  # type: ignore[arg-type]
+    import argparse  # noqa: PLC0415
+    from pathlib import Path  # noqa: PLC0415
+
+    from shelld.sandbox.policy_file import PolicyFileError, load  # noqa: PLC0415
+
+    try:
+        return load(Path(text))
+    except PolicyFileError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
 def _shown(value: object, metavar: object) -> object:
     """Return a default value as a user would write it."""
     if metavar == "SIZE" and isinstance(value, int):
@@ -279,6 +297,19 @@ def option_parser() -> argparse.ArgumentParser:
         metavar="NAME=ARGV",
         help="name another daemon, started by the command line ARGV, to pass requests on to it; "
         "repeatable",
+    )
+    option(
+        "--sandbox",
+        default=default.sandbox,
+        type=_sandbox,
+        metavar="POLICY",
+        help="what commands may reach: off, read-only, workspace, or a TOML file with a policy "
+        "(default: off)",
+    )
+    option(
+        "--sandbox-engine",
+        choices=get_args(SandboxEngine),
+        help="what enforces the policy; auto is bwrap",
     )
     option(
         "--default-timeout",

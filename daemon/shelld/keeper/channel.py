@@ -17,7 +17,7 @@ import marshal
 import os
 import resource
 import socket
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 from shelld.keeper.transient import TRANSIENT
 
@@ -37,6 +37,7 @@ STOP_RUNNER: Final = 12
 FILE_LOST: Final = 13
 STOPPED: Final = 14
 RETIRES: Final = 15
+ENTERED: Final = 16
 
 # How long after the grace a runner tries to kill everything before it reports survivors.
 KILL_DEADLINE_MS: Final = 1_000
@@ -110,7 +111,7 @@ class Channel:
         self.keeper: int | None = None
 
     @classmethod
-    def pair(cls) -> tuple[Channel, socket.socket]:
+    def pair(cls) -> tuple[Self, socket.socket]:
         """Return our end, which never blocks, and the socket to hand to the other process.
 
         If this process is killed, the kernel closes its descriptors from the highest number down,

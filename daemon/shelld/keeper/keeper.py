@@ -64,11 +64,14 @@ class KeeperOptions(NamedTuple):
     `mechanism`: the strongest containment to use: "cgroup", "subreaper" or "process-group".
 
     `has_heir`: when this process ends, the daemon adopts everything below it.
+
+    `is_namespaced`: this process is in another PID namespace than the daemon.
     """
 
     file_limit: int
     mechanism: str
     has_heir: bool
+    is_namespaced: bool = False
 
 
 class _Runner:
@@ -284,6 +287,7 @@ class Keeper:
                 subreaper=self._subreaper,
                 cgroup=cgroup,
                 keeper_pid=keeper_pid,
+                is_namespaced=self._options.is_namespaced,
             )
             status = 0
         finally:
@@ -364,7 +368,13 @@ def _limit_files(soft: int) -> None:
 
 
 def main(
-    descriptor: int, file_limit: str, mechanism: str, has_heir: str, directory: str = "."
+    descriptor: int,
+    file_limit: str,
+    mechanism: str,
+    has_heir: str,
+    directory: str = ".",
+    *,
+    is_namespaced: bool = False,
 ) -> None:
     """Serve the socket `descriptor`. `pool` calls this in a new interpreter and session."""
     os.closerange(3, descriptor)
@@ -380,7 +390,7 @@ def main(
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     # Runners are forks of this process: memory that the collector does not touch stays shared.
     gc.freeze()
-    options = KeeperOptions(int(file_limit) or soft, mechanism, has_heir == "1")
+    options = KeeperOptions(int(file_limit) or soft, mechanism, has_heir == "1", is_namespaced)
     try:
         Keeper(socket.socket(fileno=descriptor), options).serve()
     except (KeeperError, OSError):

@@ -63,7 +63,7 @@ class RunnerPool:
         adopts: bool = False,
     ) -> None:
         self._file_limit = file_limit
-        self._mechanism = mechanism
+        self.mechanism = mechanism
         self.adopts = adopts
         self._keeper: Channel | None = None
         self._keeper_pid: int | None = None
@@ -411,7 +411,7 @@ class RunnerPool:
                     # foreign import path.
                     [
                         *(sys.executable, "-I", "-S", "-c", _BOOT, _ROOT),
-                        *(str(self._file_limit or 0), self._mechanism, str(int(self.adopts))),
+                        *(str(self._file_limit or 0), self.mechanism, str(int(self.adopts))),
                         self.directory,
                     ],
                     os.environ,

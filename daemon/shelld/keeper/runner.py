@@ -99,10 +99,19 @@ class WakeOnChild:
 
 
 class Runner:
-    """`cgroup`: this runner's own. `keeper_pid`: the keeper, which later removes the cgroup."""
+    """`cgroup`: this runner's own. `keeper_pid`: the keeper, which later removes the cgroup.
+
+    `is_namespaced`: the daemon is in another PID namespace, so pids go with a handle.
+    """
 
     def __init__(
-        self, sock: socket.socket, *, subreaper: bool, cgroup: Cgroup | None, keeper_pid: int
+        self,
+        sock: socket.socket,
+        *,
+        subreaper: bool,
+        cgroup: Cgroup | None,
+        keeper_pid: int,
+        is_namespaced: bool = False,
     ) -> None:
         set_process_name(b"shelld-runner")
         continue_when_parent_ends()
@@ -110,6 +119,7 @@ class Runner:
         self._tree = Descendants() if subreaper else SessionMembers()
         self._cgroup = cgroup if cgroup is not None and cgroup.enter() else None
         self._keeper_pid = keeper_pid
+        self._is_namespaced = is_namespaced
         self._channel = Channel(sock)
         self._wake = WakeOnChild()
         self._poll = select.poll()
@@ -141,7 +151,7 @@ class Runner:
         self._rounds = 0
         self._must_reap = False
         _be_killed_first()
-        self._send((READY, os.getpid(), subreaper, self._cgroup is not None))
+        self._send_pid((READY, os.getpid(), subreaper, self._cgroup is not None))
 
     def serve(self) -> None:
         """Run commands until no more can come and nothing of the last one is left."""
@@ -233,12 +243,23 @@ class Runner:
             messages = messages + later
         return messages
 
-    def _send(self, message: Message) -> None:
+    def _send(self, message: Message, descriptors: tuple[int, ...] = ()) -> None:
         try:
-            self._channel.send(message)
+            self._channel.send(message, descriptors)
         except ConnectionError:
             # The daemon is gone. The next read sees end of file, and this process kills the tree.
             self._channel.shut_down()
+
+    def _send_pid(self, message: Message) -> None:
+        """Send a message whose second member is the pid of this process or a child."""
+        if not self._is_namespaced:
+            self._send(message)
+            return
+        handle = os.pidfd_open(message[1])
+        try:
+            self._send(message, (handle,))
+        finally:
+            os.close(handle)
 
     # -- starting ---------------------------------------------------------------------------
 
@@ -252,7 +273,7 @@ class Runner:
         else:
             assert self._leader is not None
             # Send this first: if this process is killed earlier, the daemon does not learn the pid.
-            self._send((STARTED, self._leader, self._refused))
+            self._send_pid((STARTED, self._leader, self._refused))
             self._tree.begin(self._leader)
             self._busy = True
             self._signalled = False
@@ -434,6 +455,19 @@ def _be_killed_first() -> None:
         file.write(str(adjusted))
 
 
-def main(sock: socket.socket, *, subreaper: bool, cgroup: Cgroup | None, keeper_pid: int) -> None:
+def main(
+    sock: socket.socket,
+    *,
+    subreaper: bool,
+    cgroup: Cgroup | None,
+    keeper_pid: int,
+    is_namespaced: bool = False,
+) -> None:
     """Serve the daemon on `sock` until the daemon is gone and nothing is left to kill."""
-    Runner(sock, subreaper=subreaper, cgroup=cgroup, keeper_pid=keeper_pid).serve()
+    Runner(
+        sock,
+        subreaper=subreaper,
+        cgroup=cgroup,
+        keeper_pid=keeper_pid,
+        is_namespaced=is_namespaced,
+    ).serve()

@@ -27,6 +27,8 @@ from shelld.methods.once import start_once
 from shelld.output.reader import STEP_BYTES, Head, read_head
 from shelld.output.retention import OutputStream
 from shelld.process.logs import Log
+from shelld.sandbox.policy import tightened
+from shelld.sandbox.sandboxes import SandboxKey
 from shelld.sessions.text import check_text, shown, to_text
 from shelld.shells.launch import StartRequest, TimeoutPolicy
 from shelld.shells.lifecycle import ShellEvent, ShellStatus
@@ -37,6 +39,7 @@ from shelld.terminals.typed import NOTHING_TYPED, TypedLine
 from shelld.waits.prompts import state_of
 from shelld.waits.watch import watch
 from shelld_protocol.errors import ErrorKind, RpcError, invalid_params, timed_out
+from shelld_protocol.sandboxes import SandboxPolicy
 from shelld_protocol.shell_methods import (
     BackgroundResult,
     BashParams,
@@ -135,6 +138,7 @@ async def run_for_answer(
         in_foreground=not params.run_in_background,
         verdict=verdict.verdict,
         warning=verdict.reason if verdict.verdict == "block" else None,
+        sandbox=None if params.sandbox is None else _sandbox(context, params, params.sandbox),
     )
     manager = context.daemon.manager
     with notifying(context, params) as begin_events:
@@ -227,6 +231,17 @@ async def _wait_with_timeout(context: RequestContext, params: BashParams, shell:
         await shell.wait_until(is_over)
     if policy.action == "kill" and not is_over():
         await shell.end_tree(None, policy.grace_ms, ShellEvent.TIMED_OUT)
+
+
+def _sandbox(
+    context: RequestContext, params: BashParams, given: SandboxPolicy
+) -> SandboxKey | None:
+    """Return the sandbox of a call that tightens its session's. Raises `RpcError`."""
+    session = context.daemon.manager.sessions.look_at(params.session)
+    own = None if session.sandbox is None else session.sandbox.policy
+    engine = context.daemon.options.sandbox_engine
+    policy = tightened(own, given, session.cwd, engine)
+    return None if policy is None else SandboxKey(policy, session.rules)
 
 
 def _watch_prompts(context: RequestContext, shell: Shell, params: BashParams) -> None:
@@ -355,6 +370,7 @@ async def _foreground_result(
         spool_error=shell.output.error,
         subscription=context.subscription,
         invalid_bytes=(stdout.invalid + stderr.invalid) or None,
+        sandbox=shell.sandbox,
     )
 
 
@@ -373,6 +389,7 @@ def _background_result(
         reason=shell.reason,
         limits=shell.limits,
         subscription=context.subscription,
+        sandbox=shell.sandbox,
     )
 
 

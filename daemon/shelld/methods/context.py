@@ -15,6 +15,8 @@ from shelld.events.subscriptions import Subscriptions
 from shelld.guard.policy import DEFAULT_POLICY, Policy
 from shelld.methods.once import Keys
 from shelld.process.options import Options
+from shelld.sandbox.policy import ResolvedPolicy, resolved
+from shelld.sessions.text import current_directory
 from shelld.shells.manager import Manager
 from shelld.shells.options import ManagerOptions
 from shelld.shells.shell import Shell
@@ -235,12 +237,23 @@ class ToolContext(ExecutionContext):
     request: RequestContext | None = None
 
 
+def policy_of(options: Options) -> ResolvedPolicy | None:
+    """Return the policy of all sessions. Raises `RpcError` (invalid_params)."""
+    if options.sandbox is None:
+        return None
+    return resolved(options.sandbox, current_directory(), options.sandbox_engine)
+
+
 def manager_options(options: Options) -> ManagerOptions:
-    """Return the manager's options, taken from the daemon's options."""
+    """Return the manager's options, taken from the daemon's options.
+
+    Raises `RpcError` (invalid_params) if the policy of the sandbox is not valid here.
+    """
     return ManagerOptions(
         bash=options.bash,
         env=options.env,
         limits=options.limits,
+        sandbox=policy_of(options),
         max_shells=options.max_shells,
         spare_shells=options.spare_shells,
         max_retained=options.max_retained,

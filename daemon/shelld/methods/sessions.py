@@ -10,11 +10,13 @@ from msgspec.structs import asdict, replace
 
 from shelld.methods.context import RequestContext
 from shelld.methods.here import check_is_here
+from shelld.sandbox.policy import resolved
 from shelld.sessions.environment import EnvironmentRules
 from shelld.sessions.session import Session
 from shelld.sessions.text import shown
 from shelld_protocol import session_methods as wire
 from shelld_protocol.errors import invalid_params
+from shelld_protocol.sandboxes import SandboxPolicy
 from shelld_protocol.session_methods import (
     CloseSessionParams,
     CloseSessionResult,
@@ -43,8 +45,17 @@ async def configure_session(
         _check_patterns(name, patterns)
     mode = given.mode or sessions.rules.mode
     rules = EnvironmentRules(mode, tuple(given.remove), tuple(given.keep))
-    session = sessions.configure(params.session, rules, limits)
-    return ConfigureSessionResult(params.session, sessions.removed(session), _shown(session))
+    sessions.check_unused(params.session)
+    policy = sessions.sandbox
+    if params.sandbox is not None:
+        directory = sessions.look_at(params.session).cwd
+        policy = resolved(params.sandbox, directory, context.daemon.options.sandbox_engine)
+    session = sessions.configure(params.session, rules, limits, policy)
+    # If there is no such sandbox, the commands of the session are refused as well.
+    await context.daemon.manager.enter_sandbox(session)
+    return ConfigureSessionResult(
+        params.session, sessions.removed(session), _shown(session), _policy_of(session)
+    )
 
 
 def _tightened(default: ResourceLimits, given: ResourceLimits) -> ResourceLimits:
@@ -68,6 +79,11 @@ def _shown(session: Session) -> ResourceLimits | None:
     return session.limits if session.is_limited else None
 
 
+def _policy_of(session: Session) -> SandboxPolicy | None:
+    """Return the policy of the session's sandbox, if it has one."""
+    return None if session.sandbox is None else session.sandbox.policy.shown
+
+
 def _check_patterns(parameter: str, patterns: list[str]) -> None:
     if len(patterns) > _MAX_PATTERNS:
         raise invalid_params(f"Too many items in {parameter}: at most {_MAX_PATTERNS}", parameter)
@@ -88,6 +104,7 @@ async def get_session(context: RequestContext, params: GetSessionParams) -> GetS
         shells,
         manager.sessions.removed(session),
         _shown(session),
+        _policy_of(session),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final, Literal, NamedTuple
 
+from shelld_protocol.sandboxes import SandboxEngine, SandboxPolicy
 from shelld_protocol.structs import NO_LIMITS, ResourceLimits
 
 # The mechanisms, from the strongest to the weakest.
@@ -30,6 +31,8 @@ class Options(NamedTuple):
     containment: Mechanism = "cgroup"
     env: EnvironmentMode = "inherit"
     limits: ResourceLimits = NO_LIMITS
+    sandbox: SandboxPolicy | None = None
+    sandbox_engine: SandboxEngine = "auto"
     default_timeout: int = DEFAULT_TIMEOUT_MS
     guard: GuardMode = "block"
     guard_rules: str | None = None

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+from collections.abc import Callable
 from typing import Final
 
 from shelld.keeper.channel import anonymous_file
@@ -38,9 +39,16 @@ class DumpFiles:
     def take(self) -> int:
         """Return an empty file, which belongs to the caller until `give_back`. Raises OSError."""
         if not self._unused:
-            return anonymous_file(b"")
+            return self._make()
         os.ftruncate(self._unused[-1], 0)
         return self._unused.pop()
+
+    def _make(self) -> int:
+        return anonymous_file(b"")
+
+    def path(self, descriptor: int) -> str:
+        """Return the path at which the bash of a command finds a file."""
+        return f"/proc/{os.getpid()}/fd/{descriptor}"
 
     def give_back(self, descriptor: int) -> None:
         """Take a file back, and free its memory. Does nothing if the file is already back."""
@@ -58,3 +66,30 @@ class DumpFiles:
         self._is_open = False
         while self._unused:
             os.close(self._unused.pop())
+
+
+class PrivateDumpFiles(DumpFiles):
+    """The files of a sandbox, in which bash does not see the daemon. `make` makes a file, and
+    returns its descriptor and its path in the sandbox. It raises OSError.
+    """
+
+    def __init__(self, make: Callable[[], tuple[int, str]]) -> None:
+        # Commands start in a directory of the daemon only by its path.
+        super().__init__("/nonexistent")
+        self._make_file = make
+        self._paths: dict[int, str] = {}
+
+    def take(self) -> int:
+        # A command may have deleted the files.
+        for descriptor in [each for each in self._unused if not os.fstat(each).st_nlink]:
+            self._unused.remove(descriptor)
+            os.close(descriptor)
+        return super().take()
+
+    def _make(self) -> int:
+        descriptor, path = self._make_file()
+        self._paths[descriptor] = path
+        return descriptor
+
+    def path(self, descriptor: int) -> str:
+        return self._paths[descriptor]

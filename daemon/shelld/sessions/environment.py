@@ -44,6 +44,9 @@ class EnvironmentRules(NamedTuple):
         }
 
 
+INHERIT: Final = EnvironmentRules()
+
+
 def _matching(patterns: tuple[str, ...]) -> re.Pattern[bytes]:
     """Return an expression for the names that match one of the patterns."""
     expressions = (translate(pattern).encode() for pattern in patterns)

@@ -8,7 +8,7 @@ import anyio
 
 from shelld.process import faults
 from shelld.sessions.calls import split_told
-from shelld.sessions.dumps import CAN_RECORD
+from shelld.sessions.dumps import CAN_RECORD, DumpFiles
 from shelld.sessions.session import MAX_DUMP_BYTES, Left, Session, Start
 from shelld_protocol.structs import Unkept
 
@@ -18,11 +18,15 @@ class Recorder:
 
     The command has no descriptor for that file. When bash ends, it opens the file by `path`, as any
     process of the same user could. It writes its state, and `mark` after that. On a system without
-    such paths, nothing is kept.
+    such paths, nothing is kept. `files`: those of the command's sandbox, if it has one.
     """
 
     def __init__(
-        self, session: Session, cwd: str | None, changes: dict[str, str | None] | None
+        self,
+        session: Session,
+        cwd: str | None,
+        changes: dict[str, str | None] | None,
+        files: DumpFiles | None = None,
     ) -> None:
         self._session = session
         if cwd is None and "PWD" in (changes or ()):
@@ -33,7 +37,7 @@ class Recorder:
         self._changes = changes
         # Set if bash writes a short dump.
         self.start: Start | None = None
-        self._files = session.dump_files
+        self._files = session.dump_files if files is None else files
         self.mark = self._files.next_mark()
         # After this, nothing can fail. A failure would leave the file without an owner.
         self._descriptor = self._files.take() if CAN_RECORD else None
@@ -45,7 +49,8 @@ class Recorder:
     @property
     def path(self) -> str:
         """The path to which the command's bash writes its state."""
-        return f"/proc/{os.getpid()}/fd/{self._descriptor}"
+        assert self._descriptor is not None
+        return self._files.path(self._descriptor)
 
     @property
     def own_directory(self) -> str:

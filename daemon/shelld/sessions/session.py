@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from shelld.eventloop.threads import run_in_thread
 from shelld.process import faults
+from shelld.sandbox.sandboxes import SandboxKey
 from shelld.sessions.calls import Told, untouched, without_options_of_call
 from shelld.sessions.differences import lines_between
 from shelld.sessions.dump_parser import (
@@ -25,6 +26,7 @@ from shelld.sessions.dump_parser import (
     parse_short_dump,
 )
 from shelld.sessions.dumps import DumpFiles
+from shelld.sessions.environment import INHERIT, EnvironmentRules
 from shelld.sessions.mounts import Mounts
 from shelld.sessions.state import (
     SET_LATE,
@@ -86,13 +88,20 @@ class Session:
         base: ShellState,
         dump_files: DumpFiles,
         mounts: Mounts,
+        *,
         limits: ResourceLimits = NO_LIMITS,
+        sandbox: SandboxKey | None = None,
+        rules: EnvironmentRules = INHERIT,
     ) -> None:
         self.name = name
         self.base = base
         # On the resources that its commands use.
         self.limits = limits
         self.is_limited = limits != NO_LIMITS
+        # What it takes from the daemon's environment.
+        self.rules = rules
+        # Where its commands run; None for no sandbox.
+        self.sandbox = sandbox
         # Whether the session has started a command.
         self.is_used = False
         self.dump_files = dump_files
@@ -172,6 +181,9 @@ class Session:
 
     def _existing(self, directory: bytes, is_inherited: bool) -> bytes:
         if is_inherited:
+            return directory
+        if directory != self._lost_directory and self.sandbox is not None:
+            # Only commands can see it, if it is in a private directory.
             return directory
         if directory != self._lost_directory and self._mounts.may_hang(directory):
             return directory

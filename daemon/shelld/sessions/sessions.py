@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
+from shelld.sandbox.policy import ResolvedPolicy
+from shelld.sandbox.sandboxes import SandboxKey
 from shelld.sessions.dumps import DumpFiles
 from shelld.sessions.environment import EnvironmentRules
 from shelld.sessions.mounts import Mounts
@@ -16,8 +20,8 @@ class Sessions:
 
     Until `close`, owns the files to which commands write their state. `cwd` and `env` are those of
     the daemon. `own_directory`: a path that leads to `cwd` even after that was renamed. `rules`
-    choose what a session takes from `env`, and `limits` are its limits, unless the session has its
-    own.
+    choose what a session takes from `env`, `limits` are its limits, and `sandbox` is the policy of
+    its sandbox, unless the session has its own.
     """
 
     def __init__(
@@ -26,21 +30,39 @@ class Sessions:
         env: dict[bytes, bytes],
         own_directory: str,
         rules: EnvironmentRules,
+        *,
         limits: ResourceLimits = NO_LIMITS,
+        sandbox: ResolvedPolicy | None = None,
     ) -> None:
         self._cwd = cwd
         self._env = env
         self.rules = rules
         self.limits = limits
-        self._base = first_state(cwd, rules.apply(env))
+        self.sandbox = sandbox
+        self._base = self._first_state(rules, sandbox)
         self._dump_files = DumpFiles(own_directory)
         self._mounts = Mounts()
         self._sessions: dict[str, Session] = {}
         # For the commands without a session.
-        self._none = self._new(None, self._base, limits)
+        self._none = self._new(None, self._base, limits, rules, sandbox)
 
-    def _new(self, name: str | None, base: ShellState, limits: ResourceLimits) -> Session:
-        return Session(name, base, self._dump_files, self._mounts, limits)
+    def _first_state(self, rules: EnvironmentRules, sandbox: ResolvedPolicy | None) -> ShellState:
+        state = first_state(self._cwd, rules.apply(self._env))
+        # A runner in a sandbox has not started in the daemon's directory.
+        return state if sandbox is None else replace(state, inherits_cwd=False)
+
+    def _new(
+        self,
+        name: str | None,
+        base: ShellState,
+        limits: ResourceLimits,
+        rules: EnvironmentRules,
+        sandbox: ResolvedPolicy | None,
+    ) -> Session:
+        key = None if sandbox is None else SandboxKey(sandbox, rules)
+        return Session(
+            name, base, self._dump_files, self._mounts, limits=limits, sandbox=key, rules=rules
+        )
 
     def get(self, name: str | None) -> Session:
         """Return the session of this name, which may be new."""
@@ -48,18 +70,30 @@ class Sessions:
             return self._none
         session = self._sessions.get(name)
         if session is None:
-            session = self._sessions[name] = self._new(name, self._base, self.limits)
+            session = self._sessions[name] = self._new(
+                name, self._base, self.limits, self.rules, self.sandbox
+            )
         return session
 
-    def configure(self, name: str, rules: EnvironmentRules, limits: ResourceLimits) -> Session:
-        """Create a session with rules and limits of its own.
+    def check_unused(self, name: str) -> None:
+        """Raise `RpcError` (invalid_params) if the session has started a command."""
+        if name in self._sessions and self._sessions[name].is_used:
+            raise invalid_params(f"Session {name} has run a command already", "session")
+
+    def configure(
+        self,
+        name: str,
+        rules: EnvironmentRules,
+        limits: ResourceLimits,
+        sandbox: ResolvedPolicy | None = None,
+    ) -> Session:
+        """Create a session with rules, limits and a sandbox of its own.
 
         Raises `RpcError` (invalid_params) if the session has started a command.
         """
-        if name in self._sessions and self._sessions[name].is_used:
-            raise invalid_params(f"Session {name} has run a command already", "session")
-        base = first_state(self._cwd, rules.apply(self._env))
-        session = self._sessions[name] = self._new(name, base, limits)
+        self.check_unused(name)
+        base = self._first_state(rules, sandbox)
+        session = self._sessions[name] = self._new(name, base, limits, rules, sandbox)
         return session
 
     def removed(self, session: Session) -> list[str]:

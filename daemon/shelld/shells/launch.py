@@ -16,8 +16,10 @@ from msgspec.structs import replace
 from shelld.eventloop.pipe_locks import close_pipe
 from shelld.keeper.channel import RUN, Channel, anonymous_file
 from shelld.keeper.start import Restrictions
+from shelld.sandbox.sandboxes import SandboxKey
 from shelld.sessions.arguments import MAX_ARGUMENT_BYTES
 from shelld.sessions.calls import functions_again, lines_of_call, state_of_call, withhold
+from shelld.sessions.dumps import DumpFiles
 from shelld.sessions.prelude import (
     dump_at_exit,
     may_define_misprinted,
@@ -68,7 +70,7 @@ class StartRequest(Struct, frozen=True):
     `in_foreground`: the session keeps the command's state. `terminal`: the size of its terminal;
     None: no terminal. `open_stdin`: more input may follow `stdin`; a terminal implies this.
     `typed`: what is known of the line that `stdin` leaves unfinished. `merge`: one pipe for both
-    output streams.
+    output streams. `sandbox` None: that of the session, if it has one.
     """
 
     command: str
@@ -86,13 +88,15 @@ class StartRequest(Struct, frozen=True):
     verdict: str = "unresolved"
     warning: str | None = None
     merge: bool = False
+    sandbox: SandboxKey | None = None
 
 
 class Launch:
     """A bash that is about to start. `stdout` and `stderr` are the read ends of its pipes.
 
     With a terminal, `stdout` is its descriptor and `stderr` is None. `stderr` is also None if there
-    is one pipe for both streams. `restrictions`: what bash must start with.
+    is one pipe for both streams. `restrictions`: what bash must start with. `files`: those for
+    states, if bash starts in a sandbox.
 
     The read ends never block. The supervisor owns them after `hand_over`. Raises OSError if a
     resource is short.
@@ -101,7 +105,13 @@ class Launch:
     # Whether its bash still waits for a command.
     is_waiting = False
 
-    def __init__(self, session: Session, bash: str, restrictions: Restrictions | None) -> None:
+    def __init__(
+        self,
+        session: Session,
+        bash: str,
+        restrictions: Restrictions | None,
+        files: DumpFiles | None,
+    ) -> None:
         # Descriptors. `close` closes `_ours`, unless the command was handed over. It always closes
         # `_theirs`, because the runner gets copies.
         self._ours: list[int] = []
@@ -114,6 +124,7 @@ class Launch:
         # The supervisor owns it after `hand_over`.
         self.recorder: Recorder | None = None
         self._session = session
+        self._files = files
         self._program = to_bytes(bash)
         self._argv: list[bytes] = []
         self._env: dict[bytes, bytes] = {}
@@ -208,7 +219,8 @@ class Launch:
         self._descriptors.append(descriptor)
 
     def _go_to(self, cwd: str | None) -> None:
-        if cwd is not None or not self._session.inherits_cwd:
+        # A runner in a sandbox does not start in the daemon's directory.
+        if cwd is not None or not self._session.inherits_cwd or self._files is not None:
             self._cwd = to_bytes(self._session.resolve(cwd))
 
     def _record(
@@ -228,7 +240,7 @@ class Launch:
         if not request.in_foreground or session.name is None:
             return b""
         cwd = request.cwd and session.resolve(request.cwd)
-        recorder = self.recorder = Recorder(session, cwd, request.env)
+        recorder = self.recorder = Recorder(session, cwd, request.env, self._files)
         if not recorder.is_open:
             return b""
         if changes is not None and not request.env:
@@ -260,8 +272,9 @@ class CommandLaunch(Launch):
         session: Session,
         bash: str,
         restrictions: Restrictions | None = None,
+        files: DumpFiles | None = None,
     ) -> None:
-        super().__init__(session, bash, restrictions)
+        super().__init__(session, bash, restrictions, files)
         try:
             self._prepare(request)
         except BaseException:

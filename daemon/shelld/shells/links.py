@@ -12,7 +12,7 @@ from typing import Final
 
 from shelld.eventloop.readiness import READABLE, WRITABLE, PollerPool, WatchedPoller
 from shelld.keeper.channel import KILL, Channel, Message
-from shelld.keeper.pool import RunnerPool
+from shelld.keeper.runners import Runners
 from shelld.shells.launch import Launch
 from shelld.shells.pipe import Pipe, Terminal
 from shelld.shells.shell import Shell
@@ -43,7 +43,7 @@ class Links:
         shell: Shell,
         *,
         pollers: PollerPool,
-        pool: RunnerPool,
+        pool: Runners,
     ) -> None:
         self.channel = channel
         self._pool = pool

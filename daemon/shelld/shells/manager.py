@@ -28,6 +28,7 @@ from shelld.keeper.channel import RunnerInfo
 from shelld.keeper.pool import RunnerPool
 from shelld.process import faults
 from shelld.screens.screens import Screens
+from shelld.sessions.session import Session
 from shelld.sessions.sessions import Sessions
 from shelld.shells.deadlines import LAST_KILL_S
 from shelld.shells.ids import ShellIds
@@ -199,6 +200,17 @@ class Manager:
         finally:
             self._starting_count -= 1
 
+    async def enter_sandbox(self, session: Session) -> None:
+        """Start the sandbox of a session, if it has one, before its first command.
+
+        Raises `RpcError` (unavailable, resource_exhausted, shutting_down).
+        """
+        try:
+            if session.sandbox is not None:
+                await self.runtime.places.enter(session.sandbox)
+        except OSError as error:
+            raise spawn_failed(error.errno or errno.EAGAIN, "exec") from error
+
     def attend(self, task: Callable[[], Awaitable[None]]) -> None:
         """Run a task beside a shell. Run it again if it fails. The task must end with the shell."""
         self.runtime.tasks.start_soon(faults.keep_running, task, "what attends a shell")
@@ -289,6 +301,7 @@ class Manager:
             runtime.pool.trim()
             runtime.screens.trim()
             runtime.limiter.trim()
+            runtime.places.trim()
 
     # -- ending -----------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from typing import Final
 from msgspec import Struct
 
 from shelld.process.options import EnvironmentMode, Options
+from shelld.sandbox.policy import ResolvedPolicy
 from shelld_protocol.structs import ResourceLimits
 
 _DEFAULT: Final = Options()
@@ -16,6 +17,7 @@ class ManagerOptions(Struct, frozen=True):
     """Limits of a manager, and the `bash` and the environment (`env`) of its commands.
 
     Sizes are in bytes. `limits` are those of each session, and of each command without a session.
+    `sandbox` is the policy of their sandbox.
     """
 
     bash: str = _DEFAULT.bash
@@ -29,3 +31,4 @@ class ManagerOptions(Struct, frozen=True):
     spool_directory: str | None = _DEFAULT.spool_dir
     spare_shells: int = _DEFAULT.spare_shells
     grace_ms: int = _DEFAULT.grace
+    sandbox: ResolvedPolicy | None = None

@@ -10,13 +10,11 @@ import anyio
 
 from shelld.keeper.channel import KILL_DEADLINE_MS, RunnerInfo
 from shelld.keeper.orphan_reaper import KILL_INTERVAL_MS
-from shelld.keeper.pool import RunnerPool
+from shelld.keeper.runners import Runners
 from shelld.keeper.tree import SessionMembers, exists
 
 
-async def kill_orphans(
-    pool: RunnerPool, runner: RunnerInfo | None, leader: int | None
-) -> list[int]:
+async def kill_orphans(pool: Runners, runner: RunnerInfo | None, leader: int | None) -> list[int]:
     """Kill all processes of a command. Return the pids of the survivors.
 
     `leader`: the pid of its bash, if known.

@@ -42,6 +42,7 @@ from shelld.shells.moments import Moment
 from shelld.shells.oom import OomKills
 from shelld.shells.options import ManagerOptions
 from shelld.shells.outcome import Outcome
+from shelld.shells.places import Place, Places
 from shelld.shells.shell import Shell
 from shelld.shells.spare import Spare, SpareLaunch
 from shelld.shells.spare_policy import SparePolicy
@@ -81,7 +82,9 @@ class Runtime:
         )
         cwd, env = os.fsencode(current_directory()), dict(os.environb)
         rules = EnvironmentRules(options.env)
-        self.sessions = Sessions(cwd, env, pool.directory, rules, options.limits)
+        self.sessions = Sessions(
+            cwd, env, pool.directory, rules, limits=options.limits, sandbox=options.sandbox
+        )
         self.limiter = Limiter(self._start_watch)
         self._options = options
         self._oom_kills = OomKills()
@@ -90,6 +93,7 @@ class Runtime:
         self._on_release = on_release
         policy = SparePolicy(time.monotonic, options.spare_shells, _processors())
         self.spares = Spares(self._start_spare, policy, self.sessions.get(None))
+        self.places = Places(pool, self._start_sandbox, options.bash, self.spares.end_in)
         self._ids = ids
         self._starting = anyio.Semaphore(MAX_STARTING, fast_acquire=True)
         self._is_open = True
@@ -105,12 +109,16 @@ class Runtime:
         """Start no more commands."""
         self._is_open = False
         self.spares.close()
+        self.places.stop()
 
     def _start_task(self, task: Callable[[], Awaitable[None]]) -> None:
         self.tasks.start_soon(faults.run_once, task, "the answer to a terminal's program")
 
     def _start_watch(self, task: Callable[[], Awaitable[None]]) -> None:
         self.tasks.start_soon(faults.keep_running, task, "the watch of limits")
+
+    def _start_sandbox(self, task: Callable[[], Awaitable[None]]) -> None:
+        self.tasks.start_soon(faults.run_once, task, "a sandbox")
 
     def close(self) -> None:
         """Close everything. Call this after the tasks have ended."""
@@ -119,6 +127,7 @@ class Runtime:
         self._pollers.close()
         self.pool.close()
         self.limiter.close()
+        self.places.close()
         self.sessions.close()
         self._oom_kills.close()
         self.retention.close()
@@ -132,15 +141,18 @@ class Runtime:
         for life in self._lives:
             life.links.channel.close()
             life.launch.close()
+        self.places.abandon()
         self.pool.abandon()
 
     async def start(self, request: StartRequest) -> Shell:
         """Hand a command to a spare shell or to a runner.
 
         Waits while `MAX_STARTING` other commands are starting. Raises OSError, and `RpcError`
-        (shutting_down, spawn_failed).
+        (shutting_down, spawn_failed, unavailable, resource_exhausted).
         """
         session = self.sessions.get(request.session)
+        key = request.sandbox or session.sandbox
+        place = self.places.outside if key is None else await self.places.enter(key)
         session.is_used = True
         spare = await self._take_spare(session, request)
         try:
@@ -152,7 +164,7 @@ class Runtime:
                 spare.life.discard()
             raise
         await self._starting.acquire()
-        shell = self._start_new(request, session)
+        shell = self._start_new(request, session, place)
         self._prepare_next(self.spares.command_started, session, shell)
         return shell
 
@@ -214,15 +226,15 @@ class Runtime:
         self._enter(life)
         return True
 
-    def _start_new(self, request: StartRequest, session: Session) -> Shell:
+    def _start_new(self, request: StartRequest, session: Session, place: Place) -> Shell:
         """Hand the command to a runner. Nothing is awaited here."""
         member: Member | None = None
         try:
             self._check_open(session)
             member = self._admit(session)
             restrictions = None if member is None else member.restrictions
-            launch = CommandLaunch(request, session, self._options.bash, restrictions)
-            life = self._supervise(launch, member)
+            launch = CommandLaunch(request, session, self._options.bash, restrictions, place.files)
+            life = self._supervise(launch, member, place)
         except BaseException:
             self._starting.release()
             if member is not None:
@@ -252,36 +264,44 @@ class Runtime:
             raise session_closed()
 
     def _start_spare(self, session: Session) -> Spare:
+        place = self.places.ready(session.sandbox)
         member = self._admit(session, is_waiting=True)
         try:
             restrictions = None if member is None else member.restrictions
-            launch = SpareLaunch(session, self._options.bash, restrictions)
-            return Spare(launch, self._supervise(launch, member))
+            launch = SpareLaunch(session, self._options.bash, restrictions, place.files)
+            return Spare(launch, self._supervise(launch, member, place))
         except BaseException:
             if member is not None:
                 self.limiter.end(member)
             raise
 
-    def _supervise(self, launch: Launch, member: Member | None = None) -> Life:
+    def _supervise(self, launch: Launch, member: Member | None, place: Place) -> Life:
         """Hand a launch to a runner, and start the task that supervises it."""
         channel: Channel | None = None
         output: ShellOutput | None = None
         links: Links | None = None
         life: Life | None = None
         try:
-            channel = self.pool.acquire()
+            channel = place.runners.acquire()
             output = self.retention.open()
             shell = Shell(output=output, is_empty=False)
             shell.input = launch.input
             if isinstance(launch.input, TerminalInput):
                 self.screens.watch(launch.input, shell.stdout.store)
-            links = Links(channel, launch, shell, pollers=self._pollers, pool=self.pool)
+            links = Links(channel, launch, shell, pollers=self._pollers, pool=place.runners)
             outcome = Outcome(self._oom_kills, member)
             outcome.show_limits(shell)
+            place.show(shell)
             life = Life(
-                shell, launch, links, outcome=outcome, clock=self._clock, listen=self._listen
+                shell,
+                launch,
+                links,
+                outcome=outcome,
+                clock=self._clock,
+                listen=self._listen,
+                sandbox=place.sandbox,
             )
-            supervisor = Supervisor(life, self.pool)
+            supervisor = Supervisor(life, place.runners)
             try:
                 launch.hand_over(channel)
             except ConnectionError:
@@ -291,6 +311,8 @@ class Runtime:
                 channel = links.channel
             self._lives.add(life)
             self._tasks.start(supervisor)
+            if place.sandbox is not None:
+                place.sandbox.join()
         except BaseException:
             if links is not None:
                 links.cancel_start(launch)
@@ -328,6 +350,8 @@ class Runtime:
             try:
                 if life.member is not None:
                     self.limiter.end(life.member)
+                if life.sandbox is not None:
+                    self.places.left(life.sandbox)
             finally:
                 self._is_empty(life)
 

@@ -27,6 +27,7 @@ from shelld.sessions.text import beginning
 from shelld.shells.launch import StartRequest
 from shelld.shells.lifecycle import LIVE, ShellEvent, ShellStatus, next_status
 from shelld.terminals.input import PipeInput, TerminalInput
+from shelld_protocol.sandboxes import EnforcedSandbox
 from shelld_protocol.structs import EndReason, EnforcedLimits, Prompt, Usage
 
 
@@ -121,6 +122,8 @@ class Shell:
     reason: EndReason | None = field(default=None, init=False)
     # How the limits of its session are enforced for it; None if there are none.
     limits: EnforcedLimits | None = field(default=None, init=False)
+    # What its sandbox enforces; None for no sandbox.
+    sandbox: EnforcedSandbox | None = field(default=None, init=False)
     # (errno, what) if nothing could be started.
     failure: tuple[int, str] | None = field(default=None, init=False)
     # Whether its call was answered while the command ran.

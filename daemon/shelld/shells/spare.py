@@ -36,6 +36,7 @@ from shelld.keeper.channel import write_all
 from shelld.keeper.start import Restrictions
 from shelld.keeper.tree import fields_of
 from shelld.sessions.differences import goes_elsewhere
+from shelld.sessions.dumps import DumpFiles
 from shelld.sessions.prelude import last_lines, startable, waiting_prelude
 from shelld.sessions.session import Session
 from shelld.sessions.side_effects import NOTHING, changes_of
@@ -92,9 +93,13 @@ class SpareLaunch(Launch):
     is_waiting = True
 
     def __init__(
-        self, session: Session, bash: str, restrictions: Restrictions | None = None
+        self,
+        session: Session,
+        bash: str,
+        restrictions: Restrictions | None = None,
+        files: DumpFiles | None = None,
     ) -> None:
-        super().__init__(session, bash, restrictions)
+        super().__init__(session, bash, restrictions, files)
         self.state = session.state
         # When it was started (time.monotonic()), and how long the start took.
         self.since = time.monotonic()
@@ -184,6 +189,7 @@ class SpareLaunch(Launch):
             and request.terminal is None
             and not request.open_stdin
             and not request.merge
+            and request.sandbox is None
             and (request.cwd is None or request.cwd == session.cwd)
             and len(to_bytes(request.command)) <= MAX_COMMAND_BYTES
             # A new bash would read such a command as options.

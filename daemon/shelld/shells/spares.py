@@ -13,6 +13,7 @@ from typing import Final
 
 import anyio
 
+from shelld.sandbox.host import Host
 from shelld.sessions.differences import takes_lines
 from shelld.sessions.dumps import CAN_RECORD
 from shelld.sessions.session import Session
@@ -175,6 +176,12 @@ class Spares:
     def _end(self, spare: Spare) -> None:
         spare.life.discard()
         self._waiting.remove(spare)
+
+    def end_in(self, sandbox: Host) -> None:
+        """End the spare shells of a sandbox that gets no more commands."""
+        for spare in list(self._waiting):
+            if spare.life.sandbox is sandbox:
+                self._end(spare)
 
     def close_session(self, name: str) -> None:
         """End the spare shells of a session, or all spare shells if it was the last one in use."""

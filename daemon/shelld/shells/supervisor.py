@@ -13,7 +13,7 @@ from typing import Final
 import anyio
 
 from shelld.keeper.channel import EMPTY, EXITED, FAILED, Message
-from shelld.keeper.pool import RunnerPool
+from shelld.keeper.runners import Runners
 from shelld.process import faults
 from shelld.shells.course import Event
 from shelld.shells.deadlines import KILL_TIMEOUT_S, LAST_KILL_S, START_TIMEOUT_S
@@ -37,7 +37,7 @@ _EMPTY: Final = frozenset({EMPTY, FAILED})
 
 
 class Supervisor:
-    def __init__(self, life: Life, pool: RunnerPool) -> None:
+    def __init__(self, life: Life, pool: Runners) -> None:
         self.life = life
         self._links = life.links
         self._pool = pool

@@ -1,0 +1,40 @@
+"""The keeper of a sandbox: the first program in new namespaces. `sandbox` in the daemon starts it.
+
+Protects itself and its runners from the commands, then serves as any other keeper. Commands run as
+the same user and see these processes. But they can neither trace them nor read their memory or
+their descriptors, so no command can send messages to the daemon in a runner's name.
+
+It first sends ``(ENTERED,)`` with a descriptor of the directory for shelld's own files. Until then,
+nothing has run in the sandbox. If it cannot protect itself, it ends instead.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import socket
+from typing import Final
+
+from shelld.keeper import keeper
+from shelld.keeper.channel import ENTERED, Channel
+from shelld.keeper.landlock import close_abstract_sockets
+
+_PR_SET_DUMPABLE: Final = 4
+
+
+def main(
+    file_limit: str, mechanism: str, directory: str, private: str, shares_network: str
+) -> None:
+    """Serve the socket 3. `private`: the directory of shelld's own files."""
+    if ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0):
+        os._exit(1)
+    try:
+        if shares_network == "1":
+            close_abstract_sockets()
+        handle = os.open(private, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        sock = socket.socket(fileno=3)
+        Channel(sock).send((ENTERED,), (handle,))
+        sock.detach()
+    except OSError:
+        os._exit(1)
+    keeper.main(3, file_limit, mechanism, "0", directory, is_namespaced=True)

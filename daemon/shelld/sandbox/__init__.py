@@ -1,0 +1,1 @@
+"""What the commands of a session may reach: policies, and the sandboxes that enforce them."""

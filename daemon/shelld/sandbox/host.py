@@ -1,0 +1,423 @@
+"""One sandbox: bubblewrap under a runner of the daemon, and inside it a keeper with its runners.
+
+Commands start in a sandbox as they do outside: `acquire` gives a runner, which takes the same
+messages. So a command costs nothing extra, and spare shells, terminals and kills work. To the
+runner outside, the sandbox is one command. When it has ended, this runner has proved that no
+process of the sandbox is left.
+
+Owns the channels, the idle runners, and the directory of the daemon's files in the sandbox.
+
+Invariants:
+
+* No command starts before the keeper inside has reported that the sandbox is complete.
+* A placeholder (see `view`) is removed only when no process of the sandbox is left.
+* What runs in the sandbox cannot write to any file that this module later opens by name.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final
+
+import anyio
+
+from shelld.keeper.channel import (
+    EMPTY,
+    ENTERED,
+    EXITED,
+    FAILED,
+    KILL,
+    RUN,
+    SPAWN_RUNNER,
+    STARTED,
+    STOP_RUNNER,
+    SURVIVORS,
+    Channel,
+    Message,
+    anonymous_file,
+)
+from shelld.keeper.landlock import can_close_abstract_sockets
+from shelld.keeper.orphan_reaper import KILL_INTERVAL_MS
+from shelld.keeper.pool import MAX_IDLE, SPARE, RunnerPool
+from shelld.sandbox import engine, seccomp
+from shelld.sandbox.engine import Missing
+from shelld.sandbox.pids import NamespacedChannel, outer_pids
+from shelld.sandbox.placeholders import Placeholders
+from shelld.sandbox.policy import ResolvedPolicy
+from shelld.sandbox.unix_sockets import socket_paths
+from shelld.sandbox.view import PRIVATE, View, needed_paths, shows_socket, view_of
+
+# A sandbox starts in a tenth of a second. On a busy machine it may take much longer.
+START_TIMEOUT_S: Final = 20.0
+# How long the end of a sandbox may take before its processes count as survivors.
+_END_TIMEOUT_S: Final = 5.0
+# The same while the daemon stops.
+_LAST_END_S: Final = 0.3
+
+_ERROR_BYTES: Final = 4_096
+_BOOT: Final = (
+    "import sys; sys.path.append(sys.argv[1]); "
+    "from shelld.keeper.inside import main; main(*sys.argv[2:])"
+)
+# A child of bash that a signal has ended too early must not report a state. It uses this number in
+# place of that of the file.
+_NO_FILE: Final = "-1"
+# The descriptors of bubblewrap after the first three: the keeper's socket, arguments, the filter.
+_ARGUMENTS: Final = "4"
+_FILTER: Final = "5"
+
+
+class Host:
+    """`missing`: why no command can start in it."""
+
+    # For `Runners`: what a dead keeper has left is below this sandbox, and nowhere else.
+    adopts = True
+    is_blind = False
+
+    def __init__(self, pool: RunnerPool, policy: ResolvedPolicy, bash: str) -> None:
+        self.policy = policy
+        self.missing: Missing | None = None
+        self.is_ready = False
+        # No command can start any more; nothing of the sandbox is left.
+        self.has_ended = self.is_gone = False
+        self.survivors: list[int] = []
+        # When the last command had ended (time.monotonic()).
+        self.idle_since = time.monotonic()
+        self._pool = pool
+        self._bash = bash
+        self._outside: Channel | None = None
+        self._keeper: Channel | None = None
+        self._view: View | None = None
+        self._placeholders = Placeholders()
+        self._errors: int | None = None
+        self._directory: int | None = None
+        # Whether the runner may have started bubblewrap.
+        self._is_begun = False
+        # The pid of bubblewrap, and the runners' pids in the sandbox by those here.
+        self._first = 0
+        self._inner: dict[int, int] = {}
+        self._idle: list[Channel] = []
+        self._fewest_idle = 0
+        # Commands and spare shells in it.
+        self._members = 0
+        self._file_count = 0
+        # Set when it is ready or has ended.
+        self._is_settled = anyio.Event()
+
+    # -- starting ---------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Hand bubblewrap to a runner. `run` must follow. Raises OSError.
+
+        Does nothing but set `missing` if this system cannot have such a sandbox.
+        """
+        self.missing = self._lacks()
+        if self.missing is not None:
+            return
+        program = engine.find_engine()
+        assert program is not None
+        sockets = socket_paths()
+        view = self._view = view_of(self.policy, sockets, needed_paths(self._bash))
+        try:
+            self._placeholders.make(view.placeholders)
+            self._placeholders.hold(path for path, _ in view.present)
+        except OSError:
+            self.missing = engine.NO_MOUNT
+            return
+        descriptors: list[int] = []
+        try:
+            self._outside = self._pool.acquire()
+            self._keeper, theirs = Channel.pair()
+            with theirs:
+                self._errors, errors = os.pipe()
+                descriptors.append(errors)
+                os.set_blocking(self._errors, False)
+                nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+                descriptors.append(nothing)
+                text = "\0".join(view.arguments).encode("utf-8", "surrogateescape") + b"\0"
+                descriptors.append(arguments := anonymous_file(text))
+                has_network = self.policy.network != "none"
+                content = seccomp.program(has_network=has_network)
+                assert content is not None
+                descriptors.append(filter_ := anonymous_file(content))
+                given = (nothing, nothing, errors, theirs.fileno(), arguments, filter_)
+                command = (os.fsencode(program), self._argv(), _environment(), b"/")
+                self._is_begun = True
+                self._outside.send((RUN, *command, len(given), False, None), given)
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
+
+    def _lacks(self) -> Missing | None:
+        if engine.find_engine() is None:
+            return engine.NO_PROGRAM
+        if seccomp.program(has_network=False) is None:
+            return engine.NO_FILTER
+        if self.policy.network == "full" and not can_close_abstract_sockets():
+            return engine.NO_ABSTRACT_SCOPE
+        # A path may lead elsewhere since the policy was resolved.
+        given = (*self.policy.write, *self.policy.unix_sockets)
+        if not all(os.path.realpath(path) == path and os.path.exists(path) for path in given):
+            return engine.NO_MOUNT
+        return None
+
+    def _argv(self) -> list[bytes]:
+        mechanism = "subreaper" if self._pool.mechanism == "cgroup" else self._pool.mechanism
+        package = needed_paths()[-1]
+        shares_network = str(int(self.policy.network == "full"))
+        words = (
+            *("bwrap", "--args", _ARGUMENTS, "--seccomp", _FILTER, "--"),
+            *(sys.executable, "-I", "-S", "-c", _BOOT, package),
+            *("0", mechanism, self.policy.directory, PRIVATE, shares_network),
+        )
+        return [os.fsencode(word) for word in words]
+
+    async def run(self) -> None:
+        """Follow the sandbox until nothing of it is left. A cancellation ends it first."""
+        try:
+            if self._outside is not None:
+                await self._follow()
+        finally:
+            self.has_ended = True
+            self._is_settled.set()
+            with anyio.CancelScope(shield=True):
+                limit = _LAST_END_S if _is_cancelled() else _END_TIMEOUT_S
+                with anyio.move_on_after(limit):
+                    await self._end()
+            self.close()
+
+    async def _follow(self) -> None:
+        with anyio.move_on_after(START_TIMEOUT_S):
+            await self._enter()
+        if not self.is_ready:
+            self.missing = self.missing or await self._diagnose()
+            return
+        self._is_settled.set()
+        assert self._keeper is not None
+        # The keeper says nothing more. Its end is that of the sandbox.
+        while await _receive(self._keeper) is not None:
+            pass
+
+    async def _enter(self) -> None:
+        """Wait until the sandbox is complete, or has failed."""
+        assert self._outside is not None
+        assert self._keeper is not None
+        while not self._first:
+            for message, _ in await _receive(self._outside) or [((FAILED,), [])]:
+                self._note(message)
+                if message[0] == STARTED:
+                    self._first = message[1]
+                elif message[0] in (FAILED, EXITED):
+                    return
+        messages = await _receive(self._keeper)
+        if messages and messages[0][0][0] == ENTERED and messages[0][1]:
+            self._directory = messages[0][1].pop()
+            os.mkdir(_NO_FILE, dir_fd=self._directory)
+            self.is_ready = True
+
+    async def _diagnose(self) -> Missing:
+        """Return why the sandbox has not started."""
+        errors = b""
+        with suppress(OSError):
+            assert self._errors is not None
+            errors = os.read(self._errors, _ERROR_BYTES)
+        return engine.diagnose(errors)
+
+    async def wait(self) -> None:
+        """Wait until `is_ready` or `has_ended`."""
+        await self._is_settled.wait()
+
+    # -- ending -----------------------------------------------------------------------------
+
+    def end(self) -> None:
+        """Kill every process of the sandbox. `run` sees the end."""
+        self.has_ended = True
+        self._drop_idle()
+        if self._outside is not None:
+            with suppress(OSError):
+                self._outside.send((KILL, int(signal.SIGKILL), 0))
+
+    async def _end(self) -> None:
+        """Wait until nothing of the sandbox is left."""
+        self.end()
+        while self._outside is not None and not self.is_gone:
+            messages = await _receive(self._outside)
+            if messages is None:
+                await self._end_without_runner()
+                return
+            for message, _ in messages:
+                self._note(message)
+
+    def _note(self, message: Message) -> None:
+        if message[0] == SURVIVORS:
+            self.survivors = message[1]
+        self.is_gone |= message[0] in (EMPTY, FAILED) or (message[0] == EXITED and message[-1])
+
+    async def _end_without_runner(self) -> None:
+        """Wait until the daemon has killed what a dead runner and its keeper have left."""
+        assert self._outside is not None
+        peer = self._outside.peer
+        while self._pool.is_dying(None if peer is None else peer.pid):  # noqa: ASYNC110
+            await anyio.sleep(KILL_INTERVAL_MS / 1000)
+        self._pool.expect_orphans()
+        while self._pool.adopts and self._pool.orphans() is None:  # noqa: ASYNC110
+            await anyio.sleep(KILL_INTERVAL_MS / 1000)
+        self.is_gone = True
+
+    def close(self) -> None:
+        """Close everything. `run` does this, or the caller of a `start` that has raised."""
+        self._drop_idle()
+        for channel in (self._keeper, self._outside):
+            if channel is not None:
+                channel.close()
+        for descriptor in (self._errors, self._directory):
+            if descriptor is not None:
+                os.close(descriptor)
+        self._errors = self._directory = None
+        self._placeholders.close(removes=self.is_gone or not self._is_begun)
+        self.is_gone = True
+
+    def abandon(self) -> None:
+        """Close the channels in a forked child."""
+        for channel in (*self._idle, self._keeper, self._outside):
+            if channel is not None:
+                channel.close()
+
+    def _drop_idle(self) -> None:
+        while self._idle:
+            self._idle.pop().close()
+
+    # -- looking ----------------------------------------------------------------------------
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether something has appeared on the machine that a new sandbox would hide."""
+        view = self._view
+        if view is None:
+            return False
+        if view.is_outdated:
+            return True
+        if self.policy.network == "full":
+            # The list would have the sockets of the sandbox itself.
+            return False
+        try:
+            new = socket_paths() - view.sockets
+        except OSError:
+            return True
+        return any(shows_socket(self.policy, path) for path in new)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no command runs in it, and no spare shell waits."""
+        return self._members == 0 and self.is_ready
+
+    def open_file(self) -> tuple[int, str]:
+        """Return a descriptor of a new file, and the path of the file in the sandbox.
+
+        The name is a number, which `prelude` expects. Raises OSError.
+        """
+        if self._directory is None:
+            raise ProcessLookupError
+        self._file_count += 1
+        name = str(self._file_count)
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        return os.open(name, flags, 0o600, dir_fd=self._directory), f"{PRIVATE}/{name}"
+
+    # -- runners ----------------------------------------------------------------------------
+
+    def acquire(self) -> Channel:
+        while self._idle:
+            channel = self._idle.pop()
+            self._fewest_idle = min(self._fewest_idle, len(self._idle))
+            if channel.receive() == []:
+                return channel
+            channel.close()
+        if self._keeper is None or self.has_ended or not self.is_ready:
+            raise ConnectionError
+        ours, theirs = NamespacedChannel.pair()
+        ours.look_up, ours.came = self._look_up, self._runner_came
+        with theirs:
+            try:
+                self._keeper.send((SPAWN_RUNNER,), (theirs.fileno(),))
+            except BaseException:
+                ours.close()
+                raise
+        return ours
+
+    def release(self, channel: Channel) -> None:
+        if channel.is_open and len(self._idle) < MAX_IDLE and not self.has_ended:
+            self._idle.append(channel)
+        else:
+            channel.close()
+
+    def join(self) -> None:
+        """Learn that a command or a spare shell starts in it."""
+        self._members += 1
+
+    def leave(self) -> None:
+        """Learn that nothing is left of one of them."""
+        self._members -= 1
+        self.idle_since = time.monotonic()
+
+    def trim(self) -> None:
+        """End idle runners that no command has needed since the last call."""
+        for channel in self._idle[: max(0, self._fewest_idle - SPARE)]:
+            self._idle.remove(channel)
+            channel.close()
+        self._fewest_idle = len(self._idle)
+
+    def stop_runner(self, pid: int) -> None:
+        if self._keeper is not None and pid in self._inner:
+            with suppress(OSError):
+                self._keeper.send((STOP_RUNNER, self._inner[pid]))
+
+    def replace_keeper_of(self, channel: Channel) -> None:
+        """End a sandbox whose keeper starts no runner."""
+        del channel
+        self.end()
+
+    def is_dying(self, runner: int | None) -> bool:
+        """Return False: `orphans` waits for the end of the whole sandbox."""
+        del runner
+        return False
+
+    def expect_orphans(self) -> None:
+        """End the sandbox: its keeper has ended, or does not know what a runner has left."""
+        self.end()
+
+    def orphans(self) -> list[int] | None:
+        return self.survivors if self.is_gone or self.survivors else None
+
+    def _look_up(self, pids: Sequence[int]) -> list[int]:
+        return outer_pids(self._first, pids)
+
+    def _runner_came(self, pid: int, inner: int) -> None:
+        self._inner[pid] = inner
+
+
+def _environment() -> dict[bytes, bytes]:
+    """Return the environment of bubblewrap and the keeper, which commands may read."""
+    env = {b"PATH": os.fsencode(os.defpath)}
+    if b"LD_LIBRARY_PATH" in os.environb:
+        # The interpreter may need it.
+        env[b"LD_LIBRARY_PATH"] = os.environb[b"LD_LIBRARY_PATH"]
+    return env
+
+
+def _is_cancelled() -> bool:
+    """Whether the current task is ending because of a cancellation."""
+    return isinstance(sys.exc_info()[1], anyio.get_cancelled_exc_class())
+
+
+async def _receive(channel: Channel) -> list[tuple[Message, list[int]]] | None:
+    """Wait for messages; return None at the end of the channel."""
+    while True:
+        await anyio.wait_readable(channel)
+        messages = channel.receive()
+        if messages != []:
+            return messages

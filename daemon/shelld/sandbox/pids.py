@@ -1,0 +1,109 @@
+"""The pids of a sandbox's processes, as the daemon sees them.
+
+A process of a sandbox knows only pids of its own namespace. With the pid of a new process it sends
+a pidfd, and the kernel tells which process that is here. Other pids are looked up below the
+sandbox's first process.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from typing import Final
+
+from shelld.keeper.channel import (
+    EXITED,
+    LEFTOVER,
+    STARTED,
+    SURVIVORS,
+    Channel,
+    Message,
+    RunnerInfo,
+)
+from shelld.keeper.tree import children_of, read_file
+
+# The number for a process that has ended before its pid could be read. No process can have it: it
+# is above the highest possible pid (PID_MAX_LIMIT).
+ENDED: Final = 2**22 + 1
+
+# More pids than this are not looked up. Each takes some 20 µs.
+_MAX_LOOKED_UP: Final = 2_000
+
+_PID: Final = re.compile(rb"^Pid:\s*(\d+)$", re.MULTILINE)
+_IN_NAMESPACES: Final = re.compile(rb"^NSpid:((?:\s+\d+)+)$", re.MULTILINE)
+
+
+def pid_of(handle: int) -> int:
+    """Return the pid of a pidfd, or `ENDED`."""
+    with suppress(OSError):
+        found = _PID.search(read_file(f"/proc/self/fdinfo/{handle}"))
+        if found is not None:
+            return int(found[1])
+    return ENDED
+
+
+def outer_pids(first: int, inner: Iterable[int]) -> list[int]:
+    """Return the pids here of the processes `inner` of a sandbox, sorted, without those that have
+    ended. `first`: the pid here of a process above all of them.
+    """
+    wanted = set(inner)
+    found: list[int] = []
+    waiting, seen = [first], 0
+    while waiting and wanted and seen < _MAX_LOOKED_UP:
+        seen += 1
+        pid = waiting.pop()
+        # It may end between two steps.
+        with suppress(OSError, ValueError):
+            waiting += children_of(pid)
+            names = _IN_NAMESPACES.search(read_file(f"/proc/{pid}/status"))
+            pids = [] if names is None else names[1].split()
+            if len(pids) > 1 and int(pids[1]) in wanted:
+                wanted.discard(int(pids[1]))
+                found.append(pid)
+    return sorted(found)
+
+
+class NamespacedChannel(Channel):
+    """A channel to a runner of a sandbox. `receive` returns messages with the pids here.
+
+    `look_up` translates pids. `came` is called with the pid of the runner here and in the sandbox.
+    """
+
+    look_up: Callable[[Sequence[int]], list[int]]
+    came: Callable[[int, int], None]
+    _is_known = False
+
+    def receive(self) -> list[tuple[Message, list[int]]] | None:
+        messages = super().receive()
+        if self.peer is not None and not self._is_known:
+            # READY is the only message of its read, so its handle is still here.
+            self._is_known = True
+            inner = self.peer.pid
+            pid = self._close_handle(self._descriptors)
+            self.peer = RunnerInfo(pid, *self.peer[1:])
+            self.came(pid, inner)
+        if not messages:
+            return messages
+        return [(self._translated(message, descriptors), []) for message, descriptors in messages]
+
+    def _close_handle(self, descriptors: list[int]) -> int:
+        if not descriptors:
+            # The kernel drops descriptors for which this process has no room.
+            return ENDED
+        handle = descriptors.pop(0)
+        try:
+            return pid_of(handle)
+        finally:
+            os.close(handle)
+
+    def _translated(self, message: Message, descriptors: list[int]) -> Message:
+        kind = message[0]
+        if kind == STARTED:
+            return STARTED, self._close_handle(descriptors), *message[2:]
+        if kind == EXITED and message[6]:
+            return *message[:6], self.look_up(message[6]), *message[7:]
+        if kind in (LEFTOVER, SURVIVORS):
+            return kind, self.look_up(message[1])
+        return message

@@ -1,0 +1,59 @@
+"""Directories on which a sandbox mounts something, although they are empty or were missing.
+
+If such a directory were removed outside of the sandbox, the kernel would remove the mount with it,
+and commands could make the denied path after all. So each sandbox holds a lock on these
+directories, and only the last one removes those that were made for it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Final
+
+# Another sandbox may just be removing the directory.
+_ATTEMPTS: Final = 5
+
+
+class Placeholders:
+    def __init__(self) -> None:
+        # Descriptors of the directories, with a shared lock.
+        self._held: dict[str, int] = {}
+        self._made: list[str] = []
+
+    def make(self, paths: Iterable[str]) -> None:
+        """Make directories. Raises OSError if that fails."""
+        for path in paths:
+            self._hold(path, may_make=True)
+            self._made.append(path)
+
+    def hold(self, paths: Iterable[str]) -> None:
+        """Let no other sandbox remove directories. Skips what is no directory. Raises OSError."""
+        for path in paths:
+            with suppress(NotADirectoryError):
+                self._hold(path, may_make=False)
+
+    def _hold(self, path: str, *, may_make: bool) -> None:
+        for _ in range(_ATTEMPTS):
+            if may_make:
+                with suppress(FileExistsError):
+                    os.mkdir(path, 0o755)
+            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            with suppress(OSError):
+                fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                if os.path.samestat(os.stat(path), os.fstat(descriptor)):
+                    self._held[path] = descriptor
+                    return
+            os.close(descriptor)
+        raise BlockingIOError
+
+    def close(self, *, removes: bool) -> None:
+        """Let go of the directories. `removes`: remove those made here that are empty."""
+        for path in reversed(self._made if removes else ()):
+            with suppress(OSError, KeyError):
+                fcntl.flock(self._held[path], fcntl.LOCK_EX | fcntl.LOCK_NB)
+                os.rmdir(path)
+        while self._held:
+            os.close(self._held.popitem()[1])

@@ -1,0 +1,285 @@
+"""Policies of sandboxes: from what a client gives to real paths. Looks at paths, changes nothing.
+
+A policy is resolved once, when a session is configured. From then on it holds real paths, so a
+symbolic link that a command makes later cannot move what is allowed or denied.
+
+Invariants:
+
+* A call never gets more than its session has (`tightened`).
+* A policy that no engine can enforce is refused (`check_expressible`), never weakened.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, TypeVar
+
+from msgspec import Struct
+
+from shelld.process.user import home_of_user
+from shelld_protocol.errors import inexpressible, invalid_params
+from shelld_protocol.sandboxes import (
+    EnforcedSandbox,
+    SandboxEngine,
+    SandboxMode,
+    SandboxNetwork,
+    SandboxPolicy,
+    SandboxTmp,
+)
+
+# The directories of temporary files. With `tmp` private, they are empty in a sandbox.
+TEMPORARY: Final = ("/tmp", "/var/tmp")
+
+_PATTERN: Final = re.compile(r"[*?\[\]\0]")
+# Nothing in these directories can be a path to write to: they are made anew in each sandbox.
+_NEVER_WRITTEN: Final = ("/proc", "/sys", "/dev")
+# From the tightest to the loosest.
+_MODES: Final[Sequence[SandboxMode]] = ("read-only", "workspace", "off")
+_NETWORKS: Final[Sequence[SandboxNetwork]] = ("none", "loopback", "hosts", "full")
+_TMPS: Final[Sequence[SandboxTmp]] = ("private", "shared")
+
+T = TypeVar("T")
+
+
+class ResolvedPolicy(Struct, frozen=True):
+    """A policy with real paths. `directory`: the session's, which stays visible below /tmp."""
+
+    directory: str
+    mode: SandboxMode = "workspace"
+    write: tuple[str, ...] = ()
+    deny_write: tuple[str, ...] = ()
+    deny_read: tuple[str, ...] = ()
+    tmp: SandboxTmp = "private"
+    network: SandboxNetwork = "none"
+    unix_sockets: tuple[str, ...] = ()
+    engine: SandboxEngine = "auto"
+
+    @property
+    def writable(self) -> tuple[str, ...]:
+        """The paths of the machine that commands can write to, except for what is denied."""
+        if self.mode != "workspace":
+            return ()
+        shared = [path for path in TEMPORARY if os.path.isdir(path)] if self.tmp == "shared" else []
+        denied = (*self.deny_write, *self.deny_read)
+        return tuple(path for path in (*self.write, *shared) if not is_within(path, denied))
+
+    @property
+    def enforced(self) -> EnforcedSandbox:
+        """What a sandbox with this policy enforces. `check_expressible` has accepted it."""
+        assert self.mode != "off"
+        assert self.network != "hosts"
+        return EnforcedSandbox("bwrap", self.mode, self.network, "isolated")
+
+    @property
+    def shown(self) -> SandboxPolicy:
+        """The policy in the form that clients give."""
+        return SandboxPolicy(
+            mode=self.mode,
+            write=list(self.write),
+            deny_write=list(self.deny_write),
+            deny_read=list(self.deny_read),
+            tmp=self.tmp,
+            network=self.network,
+            unix_sockets=list(self.unix_sockets),
+            engine=self.engine,
+        )
+
+
+def is_within(path: str, directories: Iterable[str]) -> bool:
+    """Whether a path is one of `directories`, or below one. All are real and absolute."""
+    return any(
+        path == each or path.startswith(each if each.endswith("/") else each + "/")
+        for each in directories
+    )
+
+
+def check_expressible(policy: ResolvedPolicy) -> None:
+    """Raise `RpcError` (unavailable) if no engine can enforce a policy."""
+    if policy.engine == "landlock":
+        raise inexpressible("engine landlock", "Use the engine bwrap.")
+    if policy.network == "hosts":
+        raise inexpressible("network hosts", "Use the network none, loopback or full.")
+    for name, paths in (("deny_write", policy.deny_write), ("deny_read", policy.deny_read)):
+        for path in paths:
+            if os.path.realpath(path) != path:
+                hint = "Name the target of the link, or remove the link."
+                raise inexpressible(f"{name} at a symbolic link", hint)
+
+
+def resolved(given: SandboxPolicy, directory: str, engine: SandboxEngine) -> ResolvedPolicy | None:
+    """Return the policy that a client gives; None for the mode off.
+
+    `directory`: the session's. `engine`: the daemon's. Raises `RpcError` (invalid_params).
+    """
+    mode = given.mode or "workspace"
+    _check_hosts(given)
+    if mode == "off":
+        for name in ("write", "deny_write", "deny_read", "tmp", "network", "unix_sockets"):
+            if getattr(given, name):
+                raise _invalid(name, "needs a sandbox, and mode is off")
+        return None
+    paths = Paths(directory)
+    real = os.path.realpath(directory)
+    write = paths.writable(["."] if given.write is None else given.write)
+    if mode == "read-only" and given.write:
+        raise _invalid("write", "must be empty in the mode read-only")
+    tmp = given.tmp or "private"
+    if tmp == "private" and any(path in TEMPORARY for path in write):
+        raise _invalid("write", "has a directory that is private: set tmp to shared")
+    policy = ResolvedPolicy(
+        real,
+        mode,
+        write if mode == "workspace" else (),
+        tmp=tmp,
+        network=given.network or "none",
+        unix_sockets=paths.sockets(given.unix_sockets or ()),
+        engine=given.engine or engine,
+    )
+    return _with_denied(policy, given, paths)
+
+
+def tightened(
+    policy: ResolvedPolicy | None, given: SandboxPolicy, directory: str, engine: SandboxEngine
+) -> ResolvedPolicy | None:
+    """Return the policy of a call in a session with `policy`. It can only be tighter.
+
+    Raises `RpcError` (invalid_params).
+    """
+    if policy is None:
+        return resolved(given, directory, engine)
+    _check_hosts(given)
+    paths = Paths(directory)
+    mode = _tighter("mode", policy.mode, given.mode, _MODES)
+    write = policy.write
+    if given.write is not None:
+        write = paths.writable(given.write)
+        if not all(is_within(path, policy.write) for path in write):
+            raise _looser("write")
+    sockets = policy.unix_sockets
+    if given.unix_sockets is not None:
+        sockets = paths.sockets(given.unix_sockets)
+        if not set(sockets) <= set(policy.unix_sockets):
+            raise _looser("unix_sockets")
+    if given.engine not in (None, "auto", policy.engine) and policy.engine != "auto":
+        raise _invalid("engine", f"differs from that of the session: {policy.engine}")
+    tighter = ResolvedPolicy(
+        policy.directory,
+        mode,
+        write if mode == "workspace" else (),
+        policy.deny_write,
+        policy.deny_read,
+        _tighter("tmp", policy.tmp, given.tmp, _TMPS),
+        _tighter("network", policy.network, given.network, _NETWORKS),
+        sockets,
+        policy.engine if given.engine in (None, "auto") else given.engine,
+    )
+    return _with_denied(tighter, given, paths)
+
+
+def _with_denied(policy: ResolvedPolicy, given: SandboxPolicy, paths: Paths) -> ResolvedPolicy:
+    """Add the paths that a client denies."""
+    writable = policy.writable
+    denied: Mapping[str, tuple[str, ...]] = {
+        name: tuple(
+            dict.fromkeys(
+                (*getattr(policy, name), *paths.denied(name, getattr(given, name) or (), writable))
+            )
+        )
+        for name in ("deny_write", "deny_read")
+    }
+    changed = ResolvedPolicy(
+        policy.directory,
+        policy.mode,
+        policy.write,
+        denied["deny_write"],
+        denied["deny_read"],
+        policy.tmp,
+        policy.network,
+        policy.unix_sockets,
+        policy.engine,
+    )
+    return policy if changed == policy else changed
+
+
+class Paths:
+    """Resolves the paths of a policy. Raises `RpcError` (invalid_params)."""
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+
+    def _absolute(self, name: str, path: str) -> str:
+        if _PATTERN.search(path):
+            raise _invalid(name, "must be paths, not patterns")
+        if path == "~" or path.startswith("~/"):
+            path = (os.environ.get("HOME") or home_of_user()) + path[1:]
+        elif path.startswith("~"):
+            raise _invalid(name, "has the home directory of another user")
+        return os.path.join(self._directory, path)
+
+    def writable(self, given: Iterable[str]) -> tuple[str, ...]:
+        found: dict[str, None] = {}
+        for path in given:
+            real = os.path.realpath(self._absolute("write", path))
+            if not os.path.exists(real):
+                raise _invalid("write", "has a path that does not exist")
+            if real == "/" or is_within(real, _NEVER_WRITTEN):
+                raise _invalid("write", "has a directory of the system, or /")
+            found[real] = None
+        return tuple(found)
+
+    def sockets(self, given: Iterable[str]) -> tuple[str, ...]:
+        found: dict[str, None] = {}
+        for path in given:
+            real = os.path.realpath(self._absolute("unix_sockets", path))
+            if not os.path.exists(real) or os.path.isdir(real):
+                raise _invalid("unix_sockets", "has a path that is no socket")
+            found[real] = None
+        return tuple(found)
+
+    def denied(self, name: str, given: Iterable[str], writable: Sequence[str]) -> tuple[str, ...]:
+        """Return real paths, but leave a link as it is if commands could replace the link."""
+        return tuple(
+            dict.fromkeys(_denied(self._absolute(name, path), writable, name) for path in given)
+        )
+
+
+def _denied(path: str, writable: Sequence[str], name: str) -> str:
+    walked = "/"
+    for part in path.split("/"):
+        if part in ("", "."):
+            continue
+        if part == "..":
+            walked = os.path.dirname(walked)
+            continue
+        step = os.path.join(walked, part)
+        if os.path.islink(step) and is_within(walked, writable):
+            # `check_expressible` refuses it.
+            return step
+        walked = os.path.realpath(step)
+    if walked == "/" or is_within(walked, ("/proc", "/dev")):
+        raise _invalid(name, "has a directory of the system, or /")
+    return walked
+
+
+def _check_hosts(given: SandboxPolicy) -> None:
+    if given.hosts and given.network != "hosts":
+        raise _invalid("hosts", "needs network hosts")
+
+
+def _tighter(name: str, own: T, given: T | None, order: Sequence[T]) -> T:
+    if given is None:
+        return own
+    if order.index(given) > order.index(own):
+        raise _looser(name)
+    return given
+
+
+def _looser(name: str) -> Exception:
+    return _invalid(name, "is looser than the policy of the session")
+
+
+def _invalid(name: str, problem: str) -> Exception:
+    parameter = f"sandbox.{name}"
+    return invalid_params(f"Invalid value for {parameter}: it {problem}", parameter)

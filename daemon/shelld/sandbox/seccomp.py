@@ -1,0 +1,126 @@
+"""The system calls that a sandbox refuses, as a program for seccomp(2). Pure.
+
+Namespaces and mounts do not cover these: sockets of families without a namespace (AF_VSOCK), the
+keys of the user, and a terminal's input queue (TIOCSTI). With the network none, internet sockets
+are refused as well. What could make a socket without socket(2) (io_uring, other system call tables)
+is refused as a whole, and so are new user namespaces.
+"""
+
+from __future__ import annotations
+
+import errno
+import platform
+import struct
+from typing import Final, NamedTuple
+
+# Instructions of classic BPF, and the offsets in struct seccomp_data.
+_LOAD: Final = 0x20
+_JUMP_EQUAL: Final = 0x15
+_JUMP_GREATER_EQUAL: Final = 0x35
+_JUMP_ANY: Final = 0x45
+_RETURN: Final = 0x06
+_NUMBER: Final = 0
+_ARCHITECTURE: Final = 4
+_ARGUMENTS: Final = 16
+
+_ALLOW: Final = 0x7FFF0000
+_ERRNO: Final = 0x00050000
+
+_AF_UNIX: Final = 1
+_AF_INET: Final = 2
+_AF_INET6: Final = 10
+_AF_NETLINK: Final = 16
+_CLONE_NEWUSER: Final = 0x10000000
+_TIOCSTI: Final = 0x5412
+_TIOCLINUX: Final = 0x541C
+# Calls with this bit belong to the table x32, which has other numbers.
+_X32: Final = 0x40000000
+
+
+class _Machine(NamedTuple):
+    """The numbers of a table of system calls."""
+
+    architecture: int
+    socket: int
+    socketpair: int
+    ioctl: int
+    clone: int
+    unshare: int
+    keys: tuple[int, int, int]
+
+
+_MACHINES: Final = {
+    "x86_64": _Machine(0xC000003E, 41, 53, 16, 56, 272, (248, 249, 250)),
+    "aarch64": _Machine(0xC00000B7, 198, 199, 29, 220, 97, (217, 218, 219)),
+}
+# Newer calls have the same numbers everywhere.
+_CLONE3: Final = 435
+_IO_URING: Final = (425, 426, 427)
+_SETNS: Final = {"x86_64": 308, "aarch64": 268}
+
+
+def program(*, has_network: bool, machine: str | None = None) -> bytes | None:
+    """Return the filter as bytes; None for a machine whose system calls are not known."""
+    machine = machine or platform.machine()
+    if machine not in _MACHINES:
+        return None
+    table = _MACHINES[machine]
+    families = [_AF_UNIX, _AF_NETLINK, *((_AF_INET, _AF_INET6) if has_network else ())]
+    steps = [
+        _step(_LOAD, _ARCHITECTURE),
+        _step(_JUMP_EQUAL, table.architecture, 1, 0),
+        _refuse(errno.ENOSYS),
+        _step(_LOAD, _NUMBER),
+        _step(_JUMP_GREATER_EQUAL, _X32, 0, 1),
+        _refuse(errno.ENOSYS),
+    ]
+    # Without clone3, programs use clone, whose flags can be seen here.
+    for number in (*_IO_URING, _CLONE3):
+        steps += _when(number, [_refuse(errno.ENOSYS)])
+    for number in (*table.keys, _SETNS[machine]):
+        steps += _when(number, [_refuse(errno.EPERM)])
+    for number in (table.socket, table.socketpair):
+        steps += _when(number, _unless_one_of(families, errno.EAFNOSUPPORT))
+    for number in (table.clone, table.unshare):
+        steps += _when(
+            number,
+            [
+                _step(_LOAD, _ARGUMENTS),
+                _step(_JUMP_ANY, _CLONE_NEWUSER, 0, 1),
+                _refuse(errno.EPERM),
+                _step(_RETURN, _ALLOW),
+            ],
+        )
+    steps += _when(
+        table.ioctl,
+        [
+            # The kernel ignores the upper half of this argument.
+            _step(_LOAD, _ARGUMENTS + 8),
+            _step(_JUMP_EQUAL, _TIOCSTI, 1, 0),
+            _step(_JUMP_EQUAL, _TIOCLINUX, 0, 1),
+            _refuse(errno.EPERM),
+            _step(_RETURN, _ALLOW),
+        ],
+    )
+    return b"".join([*steps, _step(_RETURN, _ALLOW)])
+
+
+def _step(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
+    return struct.pack("=HBBI", code, if_true, if_false, value)
+
+
+def _refuse(number: int) -> bytes:
+    return _step(_RETURN, _ERRNO | number)
+
+
+def _when(number: int, steps: list[bytes]) -> list[bytes]:
+    """Take `steps`, which end with a decision, for one system call. Others jump over them."""
+    return [_step(_JUMP_EQUAL, number, 0, len(steps)), *steps]
+
+
+def _unless_one_of(values: list[int], error: int) -> list[bytes]:
+    """Refuse a call whose first argument is none of `values`."""
+    jumps = [
+        _step(_JUMP_EQUAL, value, len(values) - index, 0) for index, value in enumerate(values)
+    ]
+    return [_step(_LOAD, _ARGUMENTS), *jumps, _refuse(error), _step(_RETURN, _ALLOW)]

@@ -1,0 +1,218 @@
+"""What a sandbox shows of the machine: from a policy to the arguments of bubblewrap.
+
+The root is read-only. Mounts on top of it follow in the order of their depth, so each one covers
+what lies above it. Every mount that denies is on a path that commands cannot replace: the
+directories above it are mounts as well, and the kernel renames no mount.
+
+A denied path that is missing where commands can write needs a directory on which to mount
+something. `View.placeholders` are these directories. The caller makes them before the sandbox
+starts, and removes them after its end if they are empty.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from msgspec import Struct
+
+from shelld.sandbox.policy import TEMPORARY, ResolvedPolicy, is_within
+
+# The directory of a sandbox for the files of shelld itself.
+PRIVATE: Final = "/run/shelld"
+# The states of sessions are in it, each at most 4 MiB.
+_PRIVATE_BYTES: Final = 256 * 1024 * 1024
+
+_ISOLATION: Final = (
+    *("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"),
+    *("--cap-drop", "ALL", "--die-with-parent"),
+    *("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"),
+)
+# As root, a process without capabilities could still write to these files of a new /proc.
+_KERNEL_SETTINGS: Final = ("sys", "sysrq-trigger", "fs", "acpi", "scsi", "mtrr", "pressure")
+# What programs need from /run: the resolver's configuration, and the system on NixOS.
+_NEEDED_IN_RUN: Final = ("/run/current-system", "/run/opengl-driver", "/run/systemd/resolve")
+_RESOLVER: Final = "/etc/resolv.conf"
+
+
+class View(Struct, frozen=True):
+    """`arguments`: of bubblewrap, without the program. `placeholders`: see above.
+
+    `missing`: denied paths that did not exist, outside of what commands can write. If one appears,
+    this view no longer hides it. `present`: denied paths that did exist, with their devices and
+    inodes. If one is replaced from outside, the kernel removes the mount on it. `sockets`: the
+    sockets of the machine that it hides.
+    """
+
+    arguments: tuple[str, ...]
+    placeholders: tuple[str, ...]
+    missing: tuple[str, ...]
+    present: tuple[tuple[str, tuple[int, int] | None], ...]
+    sockets: frozenset[str]
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether a denied path has appeared, or was replaced."""
+        return any(map(os.path.lexists, self.missing)) or any(
+            identity_of(path) != identity for path, identity in self.present
+        )
+
+
+def identity_of(path: str) -> tuple[int, int] | None:
+    """Return the device and inode of a path; None if it does not exist."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def view_of(policy: ResolvedPolicy, sockets: frozenset[str], needed: Iterable[str]) -> View:
+    """Return the view for a policy. `sockets`: the sockets of the machine. `needed`: paths that
+    shelld needs in the sandbox, such as that of bash.
+    """
+    return _Builder(policy, sockets, needed).view
+
+
+class _Builder:
+    def __init__(
+        self, policy: ResolvedPolicy, sockets: frozenset[str], needed: Iterable[str]
+    ) -> None:
+        self._policy = policy
+        self._writable = policy.writable
+        self._hidden = tuple(_hidden(policy))
+        # The arguments of each mount, by its path.
+        self._mounts: dict[str, list[str]] = {}
+        self._placeholders: dict[str, None] = {}
+        self._missing: dict[str, None] = {}
+        self._present: dict[str, tuple[int, int] | None] = {}
+        for path in self._hidden:
+            self._mounts[path] = ["--perms", "1777" if path != "/run" else "0755", "--tmpfs", path]
+        for path in (*needed, policy.directory, *_needed_in_run(policy)):
+            if self._is_hidden(path) and os.path.exists(path):
+                self._mounts[path] = ["--ro-bind", path, path]
+        for path in self._writable:
+            self._mounts[path] = ["--bind", path, path]
+        for path in policy.unix_sockets:
+            if self._is_hidden(path):
+                self._mounts[path] = ["--ro-bind", path, path]
+        masked = [path for path in sockets if self.shows_socket(path)]
+        for path in masked:
+            self._mask(path)
+        for path in policy.deny_write:
+            self._deny(path, is_readable=True)
+        for path in policy.deny_read:
+            self._deny(path, is_readable=False)
+        self.view = View(
+            tuple(self._arguments()),
+            tuple(self._placeholders),
+            tuple(self._missing),
+            tuple(self._present.items()),
+            frozenset(masked),
+        )
+
+    def _is_hidden(self, path: str) -> bool:
+        return is_within(path, self._hidden)
+
+    def shows_socket(self, path: str) -> bool:
+        """Whether commands would see a socket of the machine that is not allowed."""
+        return shows_socket(self._policy, path)
+
+    def _mask(self, path: str) -> None:
+        # A device cannot be opened on such a mount, and is no socket.
+        path = os.path.realpath(path)
+        self._mounts[path] = ["--ro-bind", "/dev/null", path]
+        self._hold(path)
+
+    def _hold(self, path: str) -> None:
+        """Make mounts of the directories above a path, so that they cannot be renamed."""
+        roots = [each for each in self._writable if is_within(path, (each,))]
+        if roots and path not in roots:
+            above = os.path.dirname(path)
+            while above not in roots:
+                self._mounts.setdefault(above, ["--bind", above, above])
+                above = os.path.dirname(above)
+
+    def _deny(self, path: str, *, is_readable: bool) -> None:
+        is_open = is_within(path, self._writable)
+        if self._is_hidden(path) and not is_open and path not in self._mounts:
+            # The directory around it is private. Whatever is made there is no file of the machine.
+            self._empty(path, is_readable=is_readable)
+        elif os.path.lexists(path):
+            self._present[path] = identity_of(path)
+            if is_readable:
+                self._mounts[path] = ["--ro-bind", path, path]
+            elif os.path.isdir(path):
+                self._empty(path, is_readable=False)
+            else:
+                self._mounts[path] = ["--ro-bind", "/dev/null", path]
+            self._hold(path)
+        elif is_open:
+            first = _first_missing(path)
+            self._placeholders[first] = None
+            self._empty(first, is_readable=is_readable)
+            self._hold(first)
+        else:
+            self._missing[path] = None
+
+    def _empty(self, path: str, *, is_readable: bool) -> None:
+        """Mount an empty directory that nobody can write to."""
+        mode = "0555" if is_readable else "0000"
+        self._mounts[path] = ["--perms", mode, "--tmpfs", path, "--remount-ro", path]
+
+    def _arguments(self) -> Iterator[str]:
+        yield from _ISOLATION
+        if self._policy.network != "full":
+            yield "--unshare-net"
+        for name in _KERNEL_SETTINGS:
+            yield from ("--ro-bind-try", f"/proc/{name}", f"/proc/{name}")
+        unreadable = self._policy.deny_read
+        for path in sorted(self._mounts, key=lambda path: (path.count("/"), path)):
+            # What is below an unreadable directory must not come back.
+            if not is_within(os.path.dirname(path), unreadable):
+                yield from self._mounts[path]
+        yield from ("--size", str(_PRIVATE_BYTES), "--perms", "0700", "--tmpfs", PRIVATE)
+        yield from ("--chdir", "/")
+
+
+def shows_socket(policy: ResolvedPolicy, path: str) -> bool:
+    """Whether a sandbox would show a socket of the machine that is not allowed."""
+    if path in policy.unix_sockets:
+        return False
+    real = os.path.realpath(path)
+    if real in policy.unix_sockets or is_within(real, policy.deny_read):
+        return False
+    if is_within(real, _hidden(policy)):
+        shown = (*policy.writable, policy.directory)
+        return is_within(real, shown) and os.path.exists(real)
+    return os.path.exists(real)
+
+
+def _hidden(policy: ResolvedPolicy) -> Iterator[str]:
+    """Yield the directories that are empty at first."""
+    yield "/run"
+    if policy.tmp == "private":
+        yield from (path for path in TEMPORARY if os.path.realpath(path) == path)
+
+
+def _needed_in_run(policy: ResolvedPolicy) -> Iterator[str]:
+    yield from _NEEDED_IN_RUN
+    if policy.network == "full":
+        yield os.path.realpath(_RESOLVER)
+
+
+def _first_missing(path: str) -> str:
+    """Return the first missing directory on the way to a missing path."""
+    above = os.path.dirname(path)
+    while not os.path.lexists(above):
+        path, above = above, os.path.dirname(above)
+    return path
+
+
+def needed_paths(*programs: str) -> tuple[str, ...]:
+    """Return the paths of this interpreter and this package, and of programs, for `view_of`."""
+    package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
+    found = (sys.prefix, sys.base_prefix, sys.executable, package, *programs)
+    return tuple(dict.fromkeys(os.path.realpath(path) for path in found))

@@ -1,0 +1,100 @@
+"""Where commands start: directly under the daemon's keeper, or in a sandbox.
+
+A place has the runners for its commands, and the files to which they write their state. Starts no
+command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final, NamedTuple
+
+from shelld.keeper.pool import RunnerPool
+from shelld.keeper.runners import Runners
+from shelld.sandbox.host import Host
+from shelld.sandbox.sandboxes import Sandboxes, SandboxKey
+from shelld.sessions.dumps import DumpFiles, PrivateDumpFiles
+from shelld.shells.shell import Shell
+
+
+class Place(NamedTuple):
+    """`files` None: those of the session. `sandbox` None: no sandbox."""
+
+    runners: Runners
+    files: DumpFiles | None = None
+    sandbox: Host | None = None
+
+    def show(self, shell: Shell) -> None:
+        """Show what the place enforces."""
+        shell.sandbox = None if self.sandbox is None else self.sandbox.policy.enforced
+
+
+class Places:
+    """`start_task` starts a task that outlives the request. `on_retire` is called with a sandbox
+    that gets no more commands.
+    """
+
+    def __init__(
+        self,
+        pool: RunnerPool,
+        start_task: Callable[[Callable[[], Awaitable[None]]], object],
+        bash: str,
+        on_retire: Callable[[Host], None],
+    ) -> None:
+        self.outside: Final = Place(pool)
+        self._sandboxes = Sandboxes(pool, start_task, bash, self._retire)
+        self._inside: dict[Host, Place] = {}
+        self._on_retire = on_retire
+
+    async def enter(self, key: SandboxKey) -> Place:
+        """Return the place for a command in a sandbox. Starts the sandbox if necessary.
+
+        Raises OSError and `RpcError` (unavailable, resource_exhausted, shutting_down).
+        """
+        return self._place_in(await self._sandboxes.enter(key))
+
+    def ready(self, key: SandboxKey | None) -> Place:
+        """Return a place without waiting. Raises OSError if its sandbox does not run."""
+        if key is None:
+            return self.outside
+        host = self._sandboxes.ready(key)
+        if host is None:
+            raise ConnectionError
+        return self._place_in(host)
+
+    def _place_in(self, host: Host) -> Place:
+        place = self._inside.get(host)
+        if place is None:
+            files = PrivateDumpFiles(host.open_file)
+            place = self._inside[host] = Place(host, files, host)
+        return place
+
+    def left(self, host: Host) -> None:
+        """Learn that nothing is left of a command in a sandbox."""
+        self._sandboxes.left(host)
+
+    def _retire(self, host: Host) -> None:
+        place = self._inside.pop(host, None)
+        if place is not None and place.files is not None:
+            # Files in use are closed when their commands end.
+            place.files.close()
+        self._on_retire(host)
+
+    def trim(self) -> None:
+        """End the sandboxes that nothing needs."""
+        self._sandboxes.trim()
+
+    def stop(self) -> None:
+        """Start no more sandboxes."""
+        self._sandboxes.stop()
+
+    def close(self) -> None:
+        """Close the files."""
+        while self._inside:
+            _, place = self._inside.popitem()
+            if place.files is not None:
+                place.files.close()
+
+    def abandon(self) -> None:
+        """Close the channels in a forked child."""
+        self._sandboxes.abandon()

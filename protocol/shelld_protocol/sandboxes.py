@@ -1,0 +1,131 @@
+"""The policies of sandboxes, as clients give them and as results report them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+from msgspec import Meta
+
+from shelld_protocol.structs import Params, Result
+
+SandboxMode: TypeAlias = Literal["off", "read-only", "workspace"]
+SandboxTmp: TypeAlias = Literal["private", "shared"]
+SandboxNetwork: TypeAlias = Literal["none", "loopback", "hosts", "full"]
+SandboxEngine: TypeAlias = Literal["auto", "bwrap", "landlock"]
+
+_Paths: TypeAlias = Annotated[list[Annotated[str, Meta(min_length=1)]], Meta(max_length=100)]
+
+
+class SandboxPolicy(Params, omit_defaults=True, frozen=True):  # type: ignore[misc]
+    """What the commands of a session may reach.
+
+    A relative path is relative to the session's directory, and `~` is the home directory. A pattern
+    such as `*.pem` is refused. A denied path is denied with everything below it, whatever `write`
+    says. A denied path that does not exist cannot be created.
+    """
+
+    mode: (
+        Annotated[
+            SandboxMode,
+            Meta(
+                description="off: no sandbox. read-only: commands can write nothing outside of "
+                "their private directories. workspace: they can also write to the paths in write. "
+                "Default: workspace."
+            ),
+        ]
+        | None
+    ) = None
+    write: (
+        Annotated[
+            _Paths,
+            Meta(
+                description="In the mode workspace, the paths that commands can write to. They "
+                "must exist. Default: the session's directory."
+            ),
+        ]
+        | None
+    ) = None
+    deny_write: (
+        Annotated[_Paths, Meta(description="Paths that commands cannot write to.")] | None
+    ) = None
+    deny_read: (
+        Annotated[_Paths, Meta(description="Paths that commands can neither read nor write.")]
+        | None
+    ) = None
+    tmp: (
+        Annotated[
+            SandboxTmp,
+            Meta(
+                description="private: /tmp and /var/tmp are empty at first, and end with the "
+                "sandbox. shared: they are those of the machine; in the mode workspace, commands "
+                "can write to them. Default: private."
+            ),
+        ]
+        | None
+    ) = None
+    network: (
+        Annotated[
+            SandboxNetwork,
+            Meta(
+                description="none: no network. loopback: only the sandbox's own loopback. full: "
+                "the network of the machine. hosts is not built yet and is refused. Default: none."
+            ),
+        ]
+        | None
+    ) = None
+    hosts: (
+        Annotated[
+            list[str],
+            Meta(description="For network hosts. Not built yet: network hosts is refused."),
+        ]
+        | None
+    ) = None
+    unix_sockets: (
+        Annotated[
+            _Paths,
+            Meta(description="Unix sockets of the machine that commands can connect to."),
+        ]
+        | None
+    ) = None
+    engine: (
+        Annotated[
+            SandboxEngine,
+            Meta(
+                description="What enforces the policy. auto is bwrap. landlock is not built yet "
+                "and is refused. Default: the daemon's --sandbox-engine."
+            ),
+        ]
+        | None
+    ) = None
+
+
+Sandbox: TypeAlias = Annotated[
+    SandboxPolicy,
+    Meta(
+        description="What the command may reach. It can only tighten the policy of the session: "
+        "anything looser is refused. Denied paths add to those of the session."
+    ),
+]
+
+
+class EnforcedSandbox(Result):
+    """What the sandbox of a command enforces."""
+
+    engine: Annotated[Literal["bwrap"], Meta(description="What enforces the policy.")]
+    files: Annotated[
+        Literal["read-only", "workspace"],
+        Meta(description="The mode: whether the command can write to the paths in write."),
+    ]
+    network: Annotated[
+        Literal["none", "loopback", "full"], Meta(description="The network of the command.")
+    ]
+    processes: Annotated[
+        Literal["isolated"],
+        Meta(description="isolated: the command sees only processes of its sandbox."),
+    ]
+
+
+Enforcement: TypeAlias = Annotated[
+    EnforcedSandbox | None,
+    Meta(description="What its sandbox enforces. Left out for a command without a sandbox."),
+]
