@@ -54,6 +54,7 @@ from shelld_protocol.event_methods import (
     ScreenEvent,
 )
 from shelld_protocol.input_methods import ResizeShellResult, WriteStdinResult
+from shelld_protocol.sandboxes import EnforcedSandbox, SandboxPolicy
 from shelld_protocol.screen_methods import ReadScreenResult, ScreenCursor
 from shelld_protocol.session_methods import (
     CloseSessionResult,
@@ -100,6 +101,7 @@ __all__ = [
     "DaemonExited",
     "DryRunResult",
     "EnforcedLimits",
+    "EnforcedSandbox",
     "EnvironmentRules",
     "Event",
     "EventOptions",
@@ -137,6 +139,7 @@ __all__ = [
     "ResourceExhausted",
     "ResourceLimits",
     "RunOptions",
+    "SandboxPolicy",
     "ScreenCursor",
     "ScreenEvent",
     "ScreenOptions",

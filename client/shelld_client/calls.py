@@ -95,7 +95,8 @@ class BashOptions(TypedDict, total=False):
     leaves its input open. `merge` gives it one pipe for both streams, so that `stdout` has all its
     output in the order in which it was written. With `idempotency_key`, a call that is repeated
     starts nothing: it returns the shell that the first call with this key has started. `target`
-    names the daemon that runs the command; by default, that is where the session is.
+    names the daemon that runs the command; by default, that is where the session is. `sandbox`
+    tightens the policy of the session.
     """
 
     description: str | None
@@ -113,6 +114,7 @@ class BashOptions(TypedDict, total=False):
     merge: bool
     idempotency_key: str | None
     target: str | None
+    sandbox: SandboxPolicy | None
 
 
 class RunOptions(BashOptions, total=False):

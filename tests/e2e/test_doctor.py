@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 CHECKS = [
     *("system", "open files", "processes", "spool", "guard", "ports"),
-    *("bash", "sessions", "spare shells", "prompts", "containment", "cgroup", "limits"),
+    *("bash", "sessions", "spare shells", "prompts", "containment", "cgroup", "limits", "sandbox"),
 ]
 
 

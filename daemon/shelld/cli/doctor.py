@@ -38,7 +38,8 @@ from shelld.process.logs import open_log
 from shelld.process.options import Options
 from shelld.server.startup import problem_with_bash, raise_file_limit
 from shelld.shells.manager import Manager
-from shelld_protocol.errors import RpcError
+from shelld_protocol.errors import ErrorKind, RpcError
+from shelld_protocol.sandboxes import SandboxPolicy
 from shelld_protocol.shell_methods import (
     BackgroundResult,
     BashOutputParams,
@@ -119,7 +120,7 @@ async def _examine(options: Options) -> list[Diagnosis]:
         *(_guard(options), _ports(), *_files(options), *_environment()),
     ]
     checks: list[Callable[[Patient], Awaitable[Diagnosis]]] = [
-        *(_bash, _sessions, _spare_shells, _prompts, _containment, _cgroup, _limits),
+        *(_bash, _sessions, _spare_shells, _prompts, _containment, _cgroup, _limits, _sandbox),
     ]
     async with _patient(options) as patient:
         for check in checks:
@@ -291,9 +292,10 @@ async def _containment(patient: Patient) -> Diagnosis:
     # perhaps after that.
     result = await patient.run("type -P setsid sleep >/dev/null && (setsid sleep 300 & echo $!)")
     try:
-        pid = int(result.stdout)
+        # In a sandbox, the process has another pid than here.
+        pid = int(result.stdout) if result.sandbox is None else result.leftover[0]
         os.kill(pid, 0)
-    except (ValueError, ProcessLookupError):
+    except (ValueError, IndexError, ProcessLookupError):
         return Diagnosis("containment", "problem", "cannot start a process to test it with")
     killed = await kill_shell(patient.context, KillShellParams(result.bash_id))
     try:
@@ -329,6 +331,22 @@ async def _limits(patient: Patient) -> Diagnosis:
     watched = [name for name in ("memory", "processes") if getattr(enforced, name) == "watch"]
     found = f"no cgroup for a limit on {' and '.join(watched)}"
     return Diagnosis("limits", "note", found, "shelld looks several times a second instead")
+
+
+async def _sandbox(patient: Patient) -> Diagnosis:
+    # With the policy of the daemon, or with one that needs the whole mechanism.
+    is_wanted = patient.options.sandbox is not None
+    tight = None if is_wanted else SandboxPolicy(mode="read-only")
+    try:
+        params = BashParams("true", timeout=10_000, session=None, sandbox=tight)
+        await bash(patient.context, params)
+    except RpcError as error:
+        if error.kind is not ErrorKind.UNAVAILABLE:
+            raise
+        found = f"{error.data['missing']} is missing"
+        meaning = f"commands in a sandbox are refused. {error.data['hint']}"
+        return Diagnosis("sandbox", "problem" if is_wanted else "note", found, meaning)
+    return Diagnosis("sandbox", "ok", "bubblewrap can isolate commands")
 
 
 def _is_alive(pid: int) -> bool:

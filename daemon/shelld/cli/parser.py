@@ -298,7 +298,7 @@ def option_parser() -> argparse.ArgumentParser:
         help="name another daemon, started by the command line ARGV, to pass requests on to it; "
         "repeatable",
     )
-    option(
+    parser.add_argument(
         "--sandbox",
         default=default.sandbox,
         type=_sandbox,

@@ -122,16 +122,17 @@ def resolved(given: SandboxPolicy, directory: str, engine: SandboxEngine) -> Res
         return None
     paths = Paths(directory)
     real = os.path.realpath(directory)
-    write = paths.writable(["."] if given.write is None else given.write)
     if mode == "read-only" and given.write:
         raise _invalid("write", "must be empty in the mode read-only")
+    given_write = ["."] if given.write is None else given.write
+    write = paths.writable(given_write if mode == "workspace" else ())
     tmp = given.tmp or "private"
     if tmp == "private" and any(path in TEMPORARY for path in write):
         raise _invalid("write", "has a directory that is private: set tmp to shared")
     policy = ResolvedPolicy(
         real,
         mode,
-        write if mode == "workspace" else (),
+        write,
         tmp=tmp,
         network=given.network or "none",
         unix_sockets=paths.sockets(given.unix_sockets or ()),

@@ -1,0 +1,401 @@
+"""Commands in a sandbox: what they can do, what they cannot, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from support import DAEMON_COMMAND, Json, RawDaemon, is_alive, raw_daemon, wait_for
+
+pytestmark = pytest.mark.slow
+
+ESCAPES = Path(__file__).parents[1] / "helpers" / "escapes.py"
+ENFORCED = {
+    "engine": "bwrap",
+    "files": "workspace",
+    "network": "none",
+    "processes": "isolated",
+}
+
+
+def why_impossible(**popen: Any) -> str:
+    """Return why this machine has no sandboxes; "" if it has."""
+    if shutil.which("bwrap") is None:
+        return "needs bubblewrap"
+    if platform.machine() not in ("x86_64", "aarch64"):
+        return "needs a machine whose system calls are known"
+    command = ["bwrap", "--unshare-user", "--unshare-net", "--unshare-pid", "--cap-drop", "ALL"]
+    command += ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "true"]
+    ended = subprocess.run(command, capture_output=True, check=False, **popen)
+    return "" if ended.returncode == 0 else "needs user namespaces"
+
+
+if reason := why_impossible():
+    pytest.skip(reason, allow_module_level=True)
+
+
+@pytest.fixture(scope="module")
+def places() -> Iterator[Path]:
+    """A directory for all workspaces, which no sandbox hides."""
+    writable = [path for path in ("/opt", "/srv", str(Path.home())) if os.access(path, os.W_OK)]
+    with tempfile.TemporaryDirectory(dir=writable[0]) as name:
+        path = Path(name)
+        path.chmod(0o755)
+        yield path
+
+
+class Workspace(NamedTuple):
+    daemon: RawDaemon
+    path: Path
+
+
+@pytest.fixture(scope="module")
+def shared(places: Path) -> Iterator[Workspace]:
+    """A daemon that starts in a workspace."""
+    path = places / "shared"
+    path.mkdir()
+    with raw_daemon(cwd=path, env={**os.environ, "A_TOKEN": "hidden", "SEEN": "yes"}) as daemon:
+        yield Workspace(daemon, path)
+
+
+@pytest.fixture
+def session(request: pytest.FixtureRequest) -> str:
+    return str(request.node.name)
+
+
+def configure(daemon: RawDaemon, session: str, **policy: Any) -> Json:
+    answer: Json = daemon.call("configure_session", {"session": session, "sandbox": policy})
+    return answer
+
+
+# -- what works -------------------------------------------------------------------------------
+
+
+def test_commands_work_in_a_sandbox_as_outside(shared: Workspace, session: str) -> None:
+    daemon, path = shared
+    shown = configure(daemon, session, mode="workspace", network="none")["sandbox"]
+    assert (shown["mode"], shown["write"]) == ("workspace", [str(path)])
+    result = daemon.bash("x=1; cd /tmp; f() { echo f$x; }; echo $PWD", session=session)
+    assert result["stdout"] == "/tmp\n"
+    assert result["sandbox"] == ENFORCED
+    assert "stateReason" not in result
+    # The session keeps its state, in a directory that only the sandbox has.
+    daemon.bash("mkdir private; cd private", session=session)
+    result = daemon.bash("f; pwd", session=session)
+    assert result["stdout"] == "f1\n/tmp/private\n"
+    assert result["sessionCwd"] == "/tmp/private"
+    assert not os.path.exists("/tmp/private")
+    daemon.bash(f"cd {path}; echo written > {session}", session=session)
+    assert (path / session).read_text() == "written\n"
+
+
+def test_a_spare_shell_waits_in_the_sandbox(places: Path) -> None:
+    with raw_daemon("--sandbox", "read-only", cwd=places) as daemon:
+        daemon.bash("true")
+
+        def spare_is_used() -> bool:
+            result = daemon.bash("test -e /etc/hostname; touch /etc/new")
+            assert "Read-only" in result["stderr"]
+            assert result["sandbox"]["files"] == "read-only"
+            used: int = daemon.call("server_info")["counters"]["sparesUsed"]
+            return used > 3
+
+        wait_for(spare_is_used, "spare shells")
+
+
+def test_terminals_and_background_shells_work(shared: Workspace, session: str) -> None:
+    daemon, _ = shared
+    configure(daemon, session)
+    typed = {"tty": True, "stdin": "word\n", "session": session}
+    assert "got word" in daemon.bash("read x; echo got $x; test -t 0", **typed)["stdout"]
+    started = daemon.bash("echo $$; exec sleep 300", session=session, run_in_background=True)
+    assert started["sandbox"] == ENFORCED
+    # The pid is the one that the client sees, not the one in the sandbox.
+    assert is_alive(started["pid"])
+    assert Path(f"/proc/{started['pid']}/cwd").resolve() == shared.path
+    daemon.call("kill_shell", {"shell_id": started["bash_id"]})
+    assert not is_alive(started["pid"])
+
+
+def test_leftover_processes_have_pids_of_the_machine(shared: Workspace, session: str) -> None:
+    daemon, _ = shared
+    configure(daemon, session)
+    result = daemon.bash("setsid sleep 300 & disown; sleep 300 &", session=session)
+    assert len(result["leftover"]) == 2
+    assert all(map(is_alive, result["leftover"]))
+    killed = daemon.call("kill_shell", {"shell_id": result["bash_id"]})
+    assert killed.get("survivors", []) == []
+    assert not any(map(is_alive, result["leftover"]))
+
+
+def test_sockets_that_commands_make_work(shared: Workspace, session: str) -> None:
+    daemon, _ = shared
+    configure(daemon, session, network="loopback")
+    code = (
+        "import socket, threading\n"
+        "for family, address in ((socket.AF_UNIX, 'made'), (socket.AF_INET, ('127.0.0.1', 0))):\n"
+        "    server = socket.socket(family); server.bind(address); server.listen()\n"
+        "    client = socket.socket(family); client.connect(server.getsockname())\n"
+        "    print('connected')\n"
+    )
+    command = f"python3 -c {json.dumps(code)[1:-1]!r}" if False else "python3 -"
+    result = daemon.bash(command, session=session, stdin=code)
+    assert result["stdout"] == "connected\n" * 2, result["stderr"]
+    assert result["sandbox"]["network"] == "loopback"
+
+
+def test_an_allowed_socket_can_be_used(shared: Workspace, session: str) -> None:
+    daemon, path = shared
+    code = "import socket; socket.socket(socket.AF_UNIX).connect('allowed'); print('connected')"
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path / "allowed"))
+        server.listen()
+        configure(daemon, session, unix_sockets=["allowed"])
+        assert daemon.bash(f'python3 -c "{code}"', session=session)["stdout"] == "connected\n"
+        # A call can take it away.
+        tighter = {"session": session, "sandbox": {"unix_sockets": []}}
+        assert daemon.bash(f'python3 -c "{code}"', **tighter)["exitCode"] == 1
+
+
+def test_the_environment_has_no_secrets(shared: Workspace, session: str) -> None:
+    daemon, _ = shared
+    rules = {"session": session, "sandbox": {}, "env": {"remove": ["*_TOKEN"]}}
+    daemon.call("configure_session", rules)
+    look = "cat /proc/*/environ 2>/dev/null | tr '\\0' '\\n' | grep -c"
+    assert daemon.bash(f"{look} A_TOKEN", session=session)["stdout"] == "0\n"
+    assert daemon.bash(f"{look} SEEN", session=session)["stdout"] != "0\n"
+
+
+# -- what is denied ---------------------------------------------------------------------------
+
+
+def prepare(path: Path) -> None:
+    """Make what the attempts to escape look for: a workspace, and a directory beside it."""
+    outside = path / "outside"
+    for each in (path / "workspace/kept", path / "workspace/denied", outside / "empty"):
+        each.mkdir(parents=True)
+    for name in ("kept/file", "kept/own", "denied-file", "denied/file"):
+        (path / "workspace" / name).write_text("content")
+    (outside / "file").write_text("content")
+    shutil.copy(ESCAPES, path / "workspace")
+
+
+@pytest.mark.parametrize("user", ["root", "ordinary"])
+@pytest.mark.parametrize("network", ["none", "loopback", "full"])
+def test_nothing_escapes(
+    places: Path, user: str, network: str, request: pytest.FixtureRequest
+) -> None:
+    if platform.machine() != "x86_64":
+        pytest.skip("the attempts have the numbers of system calls of x86-64")
+    popen: dict[str, Any] = {"command": DAEMON_COMMAND}
+    path = places / f"{user}-{network}"
+    prepare(path)
+    if user == "ordinary":
+        popen = dict(request.getfixturevalue("unprivileged"))
+        who = {key: popen[key] for key in ("user", "group", "extra_groups")}
+        if problem := why_impossible(**who):
+            pytest.skip(problem)
+        for each in (path, *path.rglob("*")):
+            os.chown(each, popen["user"], popen["group"])
+    popen["cwd"] = path / "workspace"
+    with (
+        socket.socket(socket.AF_UNIX) as server,
+        socket.socket(socket.AF_UNIX) as abstract,
+        socket.create_server(("127.0.0.1", 0)) as tcp,
+        raw_daemon(**popen) as daemon,
+    ):
+        server.bind(str(path / "outside/host"))
+        os.chmod(path / "outside/host", 0o777)
+        abstract.bind(f"\0shelld-escape-{daemon.pid}")
+        for each in (server, abstract):
+            each.listen()
+        policy = {
+            "network": network,
+            "deny_read": ["denied", "denied-file"],
+            "deny_write": ["kept/file", "missing/below"],
+        }
+        configure(daemon, "main", **policy)
+        port = tcp.getsockname()[1]
+        attempt = f"python3 escapes.py {path}/outside {daemon.pid} {port}"
+        result = daemon.bash(attempt)
+        *escaped, count = result["stdout"].splitlines()
+        # With the network of the machine, its loopback can be reached.
+        allowed = {"the loopback of the host"} if network == "full" else set()
+        assert set(escaped) <= allowed, result
+        assert int(count.split()[0]) >= 60
+    assert (path / "outside/file").read_text() == "content"
+    assert (path / "workspace/kept/file").read_text() == "content"
+    # The directory on which the denied path was mounted is gone with the sandbox.
+    assert not (path / "workspace/missing").exists()
+
+
+def test_the_attempts_succeed_outside(places: Path, tmp_path: Path) -> None:
+    # Otherwise `test_nothing_escapes` would prove nothing. These do no harm outside.
+    path = places / "control"
+    prepare(path)
+    names = ["read a denied file", "change outside", "signal a process outside", "AF_PACKET"]
+    names += ["a unix socket of the host", "a user namespace"] if os.geteuid() == 0 else []
+    code = (
+        "import escapes, sys\n"
+        f"print([name for name in {names!r} if not escapes.succeeds(escapes.ATTEMPTS[name])])"
+    )
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path / "outside/host"))
+        server.listen()
+        command = [sys.executable, "-c", code, f"{path}/outside", str(os.getpid()), "1"]
+        ended = subprocess.run(
+            command, cwd=path / "workspace", capture_output=True, text=True, check=True
+        )
+    assert ended.stdout == "[]\n"
+
+
+def test_a_socket_made_later_is_hidden_from_the_next_command(
+    shared: Workspace, session: str
+) -> None:
+    daemon, path = shared
+    configure(daemon, session)
+    code = "import socket; socket.socket(socket.AF_UNIX).connect('later')"
+    assert daemon.bash("true", session=session)["exitCode"] == 0
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path / "later"))
+        server.listen()
+        result = daemon.bash(f'python3 -c "{code}"', session=session)
+        assert "Error" in result["stderr"]
+    (path / "later").unlink()
+
+
+@pytest.mark.parametrize("kind", ["replaced", "appeared"])
+def test_a_denied_path_that_changes_outside_stays_denied(
+    shared: Workspace, places: Path, session: str, kind: str
+) -> None:
+    daemon, path = shared
+    denied = path / "denied" if kind == "replaced" else places / "appears"
+    if kind == "replaced":
+        denied.write_text("old")
+    configure(daemon, session, deny_read=[str(denied)])
+    assert daemon.bash(f"cat {denied}", session=session)["exitCode"] == 1
+    new = denied.with_suffix(".new")
+    new.write_text("new")
+    new.rename(denied)
+    assert daemon.bash(f"cat {denied}", session=session)["stdout"] == ""
+    denied.unlink()
+
+
+def test_a_private_tmp_does_not_hide_a_workspace_below_it(tmp_path: Path) -> None:
+    beside = tmp_path / "beside"
+    beside.write_text("x")
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    with raw_daemon("--sandbox", "workspace", cwd=workspace) as daemon:
+        result = daemon.bash("touch made && ls; ls ..; ls /tmp | wc -l")
+        assert result["stdout"] == "made\nworkspace\n1\n"
+
+
+# -- tightening -------------------------------------------------------------------------------
+
+
+def test_a_call_tightens_its_session(shared: Workspace, session: str) -> None:
+    daemon, path = shared
+    configure(daemon, session, network="loopback")
+    tight = {"session": session, "sandbox": {"mode": "read-only", "network": "none"}}
+    result = daemon.bash("x=kept; echo new > tightened", **tight)
+    assert "Read-only" in result["stderr"]
+    assert (result["sandbox"]["files"], result["sandbox"]["network"]) == ("read-only", "none")
+    assert not (path / "tightened").exists()
+    result = daemon.bash("echo $x", session=session)
+    assert (result["stdout"], result["sandbox"]["network"]) == ("kept\n", "loopback")
+    error = daemon.fail("bash", {"command": "true", "session": session, "sandbox": {"mode": "off"}})
+    assert (error["code"], error["data"]["parameter"]) == (-32602, "sandbox.mode")
+
+
+def test_a_call_in_a_session_without_a_sandbox_gets_one(shared: Workspace, session: str) -> None:
+    daemon, _ = shared
+    result = daemon.bash("touch /etc/new", session=session, sandbox={"mode": "workspace"})
+    assert (result["exitCode"], result["sandbox"]) == (1, ENFORCED)
+    assert "sandbox" not in daemon.bash("true", session=session)
+
+
+# -- refusals ---------------------------------------------------------------------------------
+
+
+def test_a_policy_comes_before_the_first_command(shared: Workspace, session: str) -> None:
+    daemon, _ = shared
+    daemon.bash("true", session=session)
+    error = daemon.fail("configure_session", {"session": session, "sandbox": {}})
+    assert (error["code"], error["data"]["parameter"]) == (-32602, "session")
+
+
+@pytest.mark.parametrize("policy", [{"engine": "landlock"}, {"network": "hosts", "hosts": ["a:1"]}])
+def test_what_cannot_be_enforced_is_refused(shared: Workspace, session: str, policy: Json) -> None:
+    daemon, path = shared
+    params = {"session": session, "sandbox": policy}
+    error = daemon.fail("configure_session", params)
+    assert (error["code"], error["data"]["kind"]) == (1010, "unavailable")
+    # Neither does a command of the session run.
+    for more in ({"session": session}, params):
+        error = daemon.fail("bash", {"command": "touch witness", **more})
+        assert (error["code"], error["data"]["what"]) == (1010, "sandbox")
+    assert not (path / "witness").exists()
+
+
+@pytest.mark.parametrize("missing", ["bwrap", "userns"])
+def test_a_missing_mechanism_is_named_and_nothing_runs(
+    places: Path, tmp_path: Path, missing: str
+) -> None:
+    # No bubblewrap on PATH, or one that fails as on a system without user namespaces.
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name in ("env", "sh", "touch", "bash"):
+        (programs / name).symlink_to(shutil.which(name) or "")
+    if missing == "userns":
+        (programs / "bwrap").write_text(
+            "#!/bin/sh\necho 'bwrap: Creating new namespace failed' >&2; exit 1\n"
+        )
+        (programs / "bwrap").chmod(0o755)
+    workspace = places / f"without-{missing}"
+    workspace.mkdir()
+    env = {**os.environ, "PATH": str(programs)}
+    with raw_daemon("--sandbox", "workspace", cwd=workspace, env=env) as daemon:
+        error = daemon.fail("bash", {"command": "touch witness"})
+        assert (error["code"], error["data"]["missing"]) == (1010, missing)
+        assert not (workspace / "witness").exists()
+        assert "sandbox" not in error["data"].get("hint", "")[:0]
+
+
+# -- ends -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_nothing_of_a_sandbox_outlives_the_daemon(places: Path, number: int) -> None:
+    with raw_daemon("--sandbox", "workspace", cwd=places, stderr_is_silent=False) as daemon:
+        started = daemon.bash("setsid sleep 300 & exec sleep 300", run_in_background=True)
+        os.kill(daemon.pid, number)
+        daemon.wait()
+        wait_for(lambda: not is_alive(started["pid"]), "the end of the sandbox")
+
+
+def test_a_command_that_kills_everything_ends_only_its_sandbox(
+    shared: Workspace, session: str
+) -> None:
+    daemon, _ = shared
+    configure(daemon, session)
+    outside = daemon.background("sleep 300", session=None)
+    result = daemon.bash("kill -9 -1; kill -9 1 2 3; sleep 300", session=session, timeout=10_000)
+    assert result["status"] in ("killed", "failed")
+    assert result["leftover"] == []
+    assert daemon.bash("echo next", session=session)["stdout"] == "next\n"
+    listed = daemon.call("list_shells")["shells"]
+    assert [each["isRunning"] for each in listed if each["bash_id"] == outside] == [True]
+    daemon.call("kill_shell", {"shell_id": outside})
