@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import shutil
@@ -150,8 +149,7 @@ def test_sockets_that_commands_make_work(shared: Workspace, session: str) -> Non
         "    client = socket.socket(family); client.connect(server.getsockname())\n"
         "    print('connected')\n"
     )
-    command = f"python3 -c {json.dumps(code)[1:-1]!r}" if False else "python3 -"
-    result = daemon.bash(command, session=session, stdin=code)
+    result = daemon.bash("python3 -", session=session, stdin=code)
     assert result["stdout"] == "connected\n" * 2, result["stderr"]
     assert result["sandbox"]["network"] == "loopback"
 
@@ -228,8 +226,11 @@ def test_nothing_escapes(
         }
         configure(daemon, "main", **policy)
         port = tcp.getsockname()[1]
+        # A process outside that the attempts look for by its name.
+        outside = daemon.background("exec -a 'a witness outside' sleep 300", session="outside")
         attempt = f"python3 escapes.py {path}/outside {daemon.pid} {port}"
         result = daemon.bash(attempt)
+        daemon.call("kill_shell", {"shell_id": outside})
         *escaped, count = result["stdout"].splitlines()
         # With the network of the machine, its loopback can be reached.
         allowed = {"the loopback of the host"} if network == "full" else set()
@@ -371,7 +372,6 @@ def test_a_missing_mechanism_is_named_and_nothing_runs(
         error = daemon.fail("bash", {"command": "touch witness"})
         assert (error["code"], error["data"]["missing"]) == (1010, missing)
         assert not (workspace / "witness").exists()
-        assert "sandbox" not in error["data"].get("hint", "")[:0]
 
 
 # -- ends -------------------------------------------------------------------------------------

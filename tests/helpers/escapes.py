@@ -1,8 +1,8 @@
 """Attempts to reach out of a sandbox. Runs in it, and prints the names of those that succeed.
 
 ``python3 escapes.py DIRECTORY PID PORT``: DIRECTORY is outside of what the policy allows and has
-the unix socket `host`; PID is a process outside, which listens on PORT. No attempt does harm if it succeeds: files are only
-opened, and signals are 0.
+the unix socket `host`; PID is a process outside, which listens on PORT. No attempt does harm if it
+succeeds: files are only opened, and signals are 0.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 OUTSIDE: Final = sys.argv[1]
@@ -91,8 +92,8 @@ def takes_a_descriptor() -> None:
 def sees_a_process_outside() -> None:
     """Find the process outside by its whole list of arguments."""
     for pid in filter(str.isdigit, os.listdir("/proc")):
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            if b"WITNESS_OF_THE_HOST" in file.read():
+        with suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
+            if b"a witness outside" in file.read():
                 return
     raise ProcessLookupError
 

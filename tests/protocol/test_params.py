@@ -53,6 +53,7 @@ def test_defaults_match_the_specification() -> None:
         "stdin_base64": None,
         "idempotency_key": None,
         "target": None,
+        "sandbox": None,
     }
 
 
