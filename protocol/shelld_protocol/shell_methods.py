@@ -380,6 +380,7 @@ class BashOutputResult(Result):
     encoding: Annotated[
         Encoding | None, Meta(description="base64 if the request asked for it. Left out otherwise.")
     ] = None
+    sandbox: Enforcement = None
 
     @property
     def stdout_data(self) -> bytes:

@@ -399,3 +399,37 @@ def test_a_command_that_kills_everything_ends_only_its_sandbox(
     listed = daemon.call("list_shells")["shells"]
     assert [each["isRunning"] for each in listed if each["bash_id"] == outside] == [True]
     daemon.call("kill_shell", {"shell_id": outside})
+
+
+# -- limits -----------------------------------------------------------------------------------
+
+
+def test_a_private_tmp_counts_as_memory(shared: Workspace, session: str) -> None:
+    daemon, _ = shared
+    limits = {"memory_bytes": 48 * 1024 * 1024}
+    params = {"session": session, "sandbox": {}, "limits": limits}
+    daemon.call("configure_session", params)
+    answer = daemon.answer(
+        daemon.request(
+            "bash",
+            {"command": "head -c 100M /dev/zero > /tmp/large; echo ended", "session": session},
+        )
+    )
+    if "error" in answer:
+        # No cgroup can be had here, so nothing could count it.
+        assert (answer["error"]["code"], answer["error"]["data"]["missing"]) == (1010, "a cgroup")
+        return
+    result = answer["result"]
+    assert (result["limits"]["memory"], result["reason"]) == ("cgroup", "memory")
+    result = daemon.bash("true", session=session)
+    assert result["limits"]["memory"] == "cgroup"
+
+
+def test_a_limit_on_processes_holds_in_a_sandbox(shared: Workspace, session: str) -> None:
+    daemon, _ = shared
+    params = {"session": session, "sandbox": {}, "limits": {"processes": 5}}
+    daemon.call("configure_session", params)
+    crowd = "for i in {1..30}; do sleep 300 & done; wait"
+    result = daemon.bash(f"timeout 10 bash -c '{crowd}'", session=session, timeout=60_000)
+    assert result["reason"] == "processes", result
+    assert daemon.bash("echo next", session=session)["stdout"] == "next\n"

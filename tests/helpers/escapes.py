@@ -55,6 +55,11 @@ def mounts(source: bytes, target: bytes, kind: bytes | None, flags: int) -> Call
     return lambda: call(LIBC.mount(source, target, kind, flags, None))
 
 
+def keeps_mode(path: str) -> Callable[[], object]:
+    """Set the mode that a file has."""
+    return lambda: os.chmod(path, os.stat(path).st_mode & 0o7777)
+
+
 def helpers(name: str) -> Callable[[], object]:
     """Open a file of the processes that have started this one."""
 
@@ -177,6 +182,11 @@ ATTEMPTS: Final[dict[str, Callable[[], object]]] = {
     "write to /sys": opens("/sys/kernel/mm/transparent_hugepage/enabled"),
     "make a cgroup": lambda: os.mkdir("/sys/fs/cgroup/escaped"),
     "use another cgroup": opens("/sys/fs/cgroup/cgroup.procs"),
+    "change the mode of a device": keeps_mode("/dev/null"),
+    "change the mode of its input": keeps_mode("/proc/self/fd/0"),
+    "change the mode of the first program": keeps_mode("/proc/1/exe"),
+    "change the mode of the first process's input": keeps_mode("/proc/1/fd/0"),
+    "change the mode of bash": keeps_mode(f"/proc/{os.getppid()}/exe"),
     # Namespaces and privileges.
     "a user namespace": lambda: call(LIBC.unshare(NEW_USER)),
     "a mount namespace": lambda: call(LIBC.unshare(NEW_NAMESPACE)),

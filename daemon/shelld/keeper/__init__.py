@@ -42,7 +42,8 @@ daemon -> runner
                                      number of descriptors sent. `has_terminal`: the first three
                                      are one terminal, which becomes the command's controlling
                                      terminal. `restrictions`: None, or the members of
-                                     `start.Restrictions`.
+                                     `start.Restrictions`, with the number of `handles`, which are
+                                     the last descriptors.
     ``(KILL, signal, grace_ms)``     signal the tree, SIGKILL it after the grace. `signal` None:
                                      SIGTERM, unless the command has had it
 

@@ -4,8 +4,9 @@ Protects itself and its runners from the commands, then serves as any other keep
 the same user and see these processes. But they can neither trace them nor read their memory or
 their descriptors, so no command can send messages to the daemon in a runner's name.
 
-It first sends ``(ENTERED,)`` with a descriptor of the directory for shelld's own files. Until then,
-nothing has run in the sandbox. If it cannot protect itself, it ends instead.
+It first sends ``(ENTERED,)`` with descriptors of the directory for shelld's own files and of
+/dev/null. Until then, nothing has run in the sandbox. If it cannot protect itself, it ends instead.
+It is the first process of its namespace, so no command can kill it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Final
 from shelld.keeper import keeper
 from shelld.keeper.channel import ENTERED, Channel
 from shelld.keeper.landlock import close_abstract_sockets
+from shelld.keeper.privileges import check_no_capabilities, protect_devices
 
 _PR_SET_DUMPABLE: Final = 4
 
@@ -29,11 +31,15 @@ def main(
     if ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0):
         os._exit(1)
     try:
+        if os.geteuid() == 0:
+            protect_devices()
+        check_no_capabilities()
         if shares_network == "1":
             close_abstract_sockets()
         handle = os.open(private, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         sock = socket.socket(fileno=3)
-        Channel(sock).send((ENTERED,), (handle,))
+        Channel(sock).send((ENTERED,), (handle, nothing))
         sock.detach()
     except OSError:
         os._exit(1)

@@ -35,11 +35,13 @@ _FAILED: Final = b"failed"
 
 class Restrictions(NamedTuple):
     """`limits`: pairs of a number such as RLIMIT_NOFILE and a value. The soft and the hard limit
-    are lowered to that value. `cgroups`: the directories of the cgroups to enter.
+    are lowered to that value. `cgroups`: the directories of the cgroups to enter. `handles`:
+    descriptors of the files `cgroup.procs` in these directories, if a sandbox cannot write there.
     """
 
     limits: tuple[tuple[int, int], ...] = ()
     cgroups: tuple[bytes, ...] = ()
+    handles: tuple[int, ...] = ()
 
 
 class Program(NamedTuple):
@@ -132,7 +134,7 @@ def _become(program: Program, restrictions: Restrictions, pipe: int) -> NoReturn
         refused = [
             b"%d" % index
             for index, cgroup in enumerate(restrictions.cgroups)
-            if not write(cgroup + b"/cgroup.procs", b"0")
+            if not _enter(index, cgroup, restrictions.handles)
         ]
         if refused:
             os.write(pipe, b" ".join((_REFUSED, *refused)) + b"\n")
@@ -153,6 +155,16 @@ def _become(program: Program, restrictions: Restrictions, pipe: int) -> NoReturn
     finally:
         # After any other exception, too, this process must not go on as a second runner.
         os._exit(127)
+
+
+def _enter(index: int, cgroup: bytes, handles: tuple[int, ...]) -> bool:
+    """Enter a cgroup; return whether that worked."""
+    if not handles:
+        return write(cgroup + b"/cgroup.procs", b"0")
+    with contextlib.suppress(OSError):
+        os.write(handles[index], b"0")
+        return True
+    return False
 
 
 def _set_up_descriptors(program: Program) -> None:

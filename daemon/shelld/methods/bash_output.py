@@ -227,6 +227,7 @@ def result_of(
         limits=shell.limits,
         spool_error=shell.output.error,
         invalid_bytes=(stdout.invalid + stderr.invalid) or None,
+        sandbox=shell.sandbox,
     )
 
 

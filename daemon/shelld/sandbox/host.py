@@ -60,6 +60,8 @@ _END_TIMEOUT_S: Final = 5.0
 _LAST_END_S: Final = 0.3
 
 _ERROR_BYTES: Final = 4_096
+# The number of descriptors that come with ENTERED.
+_ENTERED_WITH: Final = 2
 _BOOT: Final = (
     "import sys; sys.path.append(sys.argv[1]); "
     "from shelld.keeper.inside import main; main(*sys.argv[2:])"
@@ -96,6 +98,7 @@ class Host:
         self._placeholders = Placeholders()
         self._errors: int | None = None
         self._directory: int | None = None
+        self._nothing: int | None = None
         # Whether the runner may have started bubblewrap.
         self._is_begun = False
         # The pid of bubblewrap, and the runners' pids in the sandbox by those here.
@@ -137,15 +140,15 @@ class Host:
                 self._errors, errors = os.pipe()
                 descriptors.append(errors)
                 os.set_blocking(self._errors, False)
-                nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-                descriptors.append(nothing)
+                # Not /dev/null: as root, a command could change its mode by such a descriptor.
+                descriptors.append(nothing := anonymous_file(b""))
                 text = "\0".join(view.arguments).encode("utf-8", "surrogateescape") + b"\0"
                 descriptors.append(arguments := anonymous_file(text))
                 has_network = self.policy.network != "none"
                 content = seccomp.program(has_network=has_network)
                 assert content is not None
                 descriptors.append(filter_ := anonymous_file(content))
-                given = (nothing, nothing, errors, theirs.fileno(), arguments, filter_)
+                given = (nothing, errors, errors, theirs.fileno(), arguments, filter_)
                 command = (os.fsencode(program), self._argv(), _environment(), b"/")
                 self._is_begun = True
                 self._outside.send((RUN, *command, len(given), False, None), given)
@@ -215,8 +218,8 @@ class Host:
                 elif message[0] in (FAILED, EXITED):
                     return
         messages = await _receive(self._keeper)
-        if messages and messages[0][0][0] == ENTERED and messages[0][1]:
-            self._directory = messages[0][1].pop()
+        if messages and messages[0][0][0] == ENTERED and len(messages[0][1]) == _ENTERED_WITH:
+            self._directory, self._nothing = messages[0][1]
             os.mkdir(_NO_FILE, dir_fd=self._directory)
             self.is_ready = True
 
@@ -275,10 +278,10 @@ class Host:
         for channel in (self._keeper, self._outside):
             if channel is not None:
                 channel.close()
-        for descriptor in (self._errors, self._directory):
+        for descriptor in (self._errors, self._directory, self._nothing):
             if descriptor is not None:
                 os.close(descriptor)
-        self._errors = self._directory = None
+        self._errors = self._directory = self._nothing = None
         self._placeholders.close(removes=self.is_gone or not self._is_begun)
         self.is_gone = True
 
@@ -327,6 +330,12 @@ class Host:
         name = str(self._file_count)
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         return os.open(name, flags, 0o600, dir_fd=self._directory), f"{PRIVATE}/{name}"
+
+    def open_nothing(self) -> int:
+        """Return a descriptor of the sandbox's /dev/null. Raises OSError."""
+        if self._nothing is None:
+            raise ProcessLookupError
+        return os.dup(self._nothing)
 
     # -- runners ----------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from shelld.keeper.privileges import CAPABILITIES
 from shelld.sandbox.policy import TEMPORARY, ResolvedPolicy, is_within
 
 # The directory of a sandbox for the files of shelld itself.
@@ -27,7 +28,8 @@ _PRIVATE_BYTES: Final = 256 * 1024 * 1024
 
 _ISOLATION: Final = (
     *("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"),
-    *("--cap-drop", "ALL", "--die-with-parent"),
+    # Otherwise the first process would be bubblewrap, whose program is a file outside.
+    *("--cap-drop", "ALL", "--die-with-parent", "--as-pid-1"),
     *("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"),
 )
 # As root, a process without capabilities could still write to these files of a new /proc.
@@ -166,6 +168,10 @@ class _Builder:
         yield from _ISOLATION
         if self._policy.network != "full":
             yield "--unshare-net"
+        if os.geteuid() == 0:
+            # The keeper gives them up before any command runs.
+            for name in CAPABILITIES:
+                yield from ("--cap-add", name)
         for name in _KERNEL_SETTINGS:
             yield from ("--ro-bind-try", f"/proc/{name}", f"/proc/{name}")
         unreadable = self._policy.deny_read

@@ -46,6 +46,10 @@ class DumpFiles:
     def _make(self) -> int:
         return anonymous_file(b"")
 
+    def open_nothing(self) -> int:
+        """Return a descriptor of /dev/null for a command. Raises OSError."""
+        return os.open(os.devnull, os.O_RDONLY)
+
     def path(self, descriptor: int) -> str:
         """Return the path at which the bash of a command finds a file."""
         return f"/proc/{os.getpid()}/fd/{descriptor}"
@@ -70,13 +74,15 @@ class DumpFiles:
 
 class PrivateDumpFiles(DumpFiles):
     """The files of a sandbox, in which bash does not see the daemon. `make` makes a file, and
-    returns its descriptor and its path in the sandbox. It raises OSError.
+    returns its descriptor and its path in the sandbox. `nothing` opens the sandbox's /dev/null.
+    Both raise OSError.
     """
 
-    def __init__(self, make: Callable[[], tuple[int, str]]) -> None:
+    def __init__(self, make: Callable[[], tuple[int, str]], nothing: Callable[[], int]) -> None:
         # Commands start in a directory of the daemon only by its path.
         super().__init__("/nonexistent")
         self._make_file = make
+        self._open_nothing = nothing
         self._paths: dict[int, str] = {}
 
     def take(self) -> int:
@@ -85,6 +91,9 @@ class PrivateDumpFiles(DumpFiles):
             self._unused.remove(descriptor)
             os.close(descriptor)
         return super().take()
+
+    def open_nothing(self) -> int:
+        return self._open_nothing()
 
     def _make(self) -> int:
         descriptor, path = self._make_file()

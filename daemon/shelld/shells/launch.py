@@ -134,18 +134,38 @@ class Launch:
 
     def hand_over(self, channel: Channel) -> None:
         """Give the command to a runner. If that fails, the channel is closed too."""
-        descriptors = tuple(self._descriptors)
+        handles = [] if self._files is None else self._open_cgroups()
+        descriptors = (*self._descriptors, *handles)
         count, has_terminal = len(descriptors), isinstance(self.input, TerminalInput)
         what = (self._program, self._argv, self._env, self._cwd, count, has_terminal)
-        restrictions = self._restrictions and tuple(self._restrictions)
+        restrictions = self._restrictions and (*self._restrictions[:2], len(handles))
         try:
             channel.send((RUN, *what, restrictions), descriptors)
         except BaseException:
             # A part of the message may have arrived, so the runner must end.
             channel.close()
             raise
+        finally:
+            for handle in handles:
+                os.close(handle)
         self._ours.clear()
         self.is_handed_over = True
+
+    def _open_cgroups(self) -> list[int]:
+        """Return handles with which bash can enter its cgroups from a sandbox.
+
+        Returns none if a cgroup cannot be opened.
+        """
+        handles: list[int] = []
+        if self._restrictions is not None:
+            try:
+                for directory in self._restrictions.cgroups:
+                    path = directory + b"/cgroup.procs"
+                    handles.append(os.open(path, os.O_WRONLY | os.O_CLOEXEC))
+            except OSError:
+                while handles:
+                    os.close(handles.pop())
+        return handles
 
     def bash_runs(self, pid: int) -> None:
         """Learn that the runner has started bash. Raises OSError if this bash cannot be used."""
@@ -174,7 +194,8 @@ class Launch:
 
     def _open_streams(self, stdin: str | None, *, merge: bool = False) -> None:
         if stdin is None:
-            self._give(os.open(os.devnull, os.O_RDONLY))
+            files = self._files or self._session.dump_files
+            self._give(files.open_nothing())
         else:
             self._add_file(to_bytes(stdin))
         self._open_outputs(merge=merge)

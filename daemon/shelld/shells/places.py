@@ -65,7 +65,7 @@ class Places:
     def _place_in(self, host: Host) -> Place:
         place = self._inside.get(host)
         if place is None:
-            files = PrivateDumpFiles(host.open_file)
+            files = PrivateDumpFiles(host.open_file, host.open_nothing)
             place = self._inside[host] = Place(host, files, host)
         return place
 

@@ -49,11 +49,13 @@ from shelld.shells.spare_policy import SparePolicy
 from shelld.shells.spares import Spares
 from shelld.shells.supervisor import Supervisor
 from shelld.terminals.input import TerminalInput
-from shelld_protocol.errors import session_closed, shutting_down
+from shelld_protocol.errors import session_closed, shutting_down, unavailable
 
 # The number of commands that may be starting at once. If a thousand commands come in a burst, most
 # of them wait here at no cost, and the daemon answers other requests meanwhile.
 MAX_STARTING: Final = 32
+
+_TMP_HINT: Final = "Set tmp to shared, or let the daemon create cgroups."
 
 
 class Runtime:
@@ -231,7 +233,7 @@ class Runtime:
         member: Member | None = None
         try:
             self._check_open(session)
-            member = self._admit(session)
+            member = self._admit(session, place)
             restrictions = None if member is None else member.restrictions
             launch = CommandLaunch(request, session, self._options.bash, restrictions, place.files)
             life = self._supervise(launch, member, place)
@@ -249,12 +251,19 @@ class Runtime:
             raise
         return life.shell
 
-    def _admit(self, session: Session, *, is_waiting: bool = False) -> Member | None:
+    def _admit(self, session: Session, place: Place, *, is_waiting: bool = False) -> Member | None:
         """Put a command under the limits of its session. Raises `RpcError` (unavailable)."""
         if not session.is_limited:
             return None
         key = None if session.name is None else session
-        return self.limiter.admit(key, session.limits, is_waiting=is_waiting)
+        member = self.limiter.admit(key, session.limits, is_waiting=is_waiting)
+        sandbox = place.sandbox
+        has_private_tmp = sandbox is not None and sandbox.policy.tmp == "private"
+        if has_private_tmp and member.enforced.memory == "watch":
+            # No process holds the memory of a private /tmp, so the watch would not see it.
+            self.limiter.end(member)
+            raise unavailable("memory_bytes with a private /tmp", "a cgroup", _TMP_HINT)
+        return member
 
     def _check_open(self, session: Session) -> None:
         """Raise `RpcError` if the manager or the session was closed while the start waited."""
@@ -265,7 +274,7 @@ class Runtime:
 
     def _start_spare(self, session: Session) -> Spare:
         place = self.places.ready(session.sandbox)
-        member = self._admit(session, is_waiting=True)
+        member = self._admit(session, place, is_waiting=True)
         try:
             restrictions = None if member is None else member.restrictions
             launch = SpareLaunch(session, self._options.bash, restrictions, place.files)
