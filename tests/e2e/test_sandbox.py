@@ -217,8 +217,8 @@ def test_nothing_escapes(
         server.bind(str(path / "outside/host"))
         os.chmod(path / "outside/host", 0o777)
         abstract.bind(f"\0shelld-escape-{daemon.pid}")
-        for each in (server, abstract):
-            each.listen()
+        for listener in (server, abstract):
+            listener.listen()
         policy = {
             "network": network,
             "deny_read": ["denied", "denied-file"],

@@ -313,10 +313,11 @@ class Runner:
         except ValueError:
             return errno.EINVAL, "cwd"
         terminal = b"/proc/self/fd/%d" % descriptors[0] if has_terminal else None
-        if restrictions is not None and restrictions[2]:
-            # The daemon has sent the number of handles, which are the last descriptors.
-            first = count - restrictions[2]
-            restrictions = (*restrictions[:2], tuple(descriptors[first:]))
+        if restrictions is not None:
+            limits, cgroups, *number = restrictions
+            # Handles of the cgroups are the last descriptors.
+            first = count - (number[0] if number else 0)
+            restrictions = (limits, cgroups, tuple(descriptors[first:]))
             descriptors = descriptors[:first]
         try:
             self._leader, self._refused = start(

@@ -85,7 +85,7 @@ class Places:
         self._sandboxes.trim()
 
     def stop(self) -> None:
-        """Start no more sandboxes."""
+        """End all sandboxes, and start no more."""
         self._sandboxes.stop()
 
     def close(self) -> None:
