@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from both_clients import Spawn
-from shelld_client import EnvironmentRules, InvalidParams, ResourceLimits
+from shelld_client import (
+    EnvironmentRules,
+    InvalidParams,
+    ResourceLimits,
+    SandboxPolicy,
+    Unavailable,
+)
 
 
 async def test_session_is_configured_before_its_first_command(
@@ -44,3 +52,22 @@ async def test_repeated_call_starts_nothing(spawn: Spawn) -> None:
         assert (again.bash_id, again.stdout) == (first.bash_id, first.stdout)
         with pytest.raises(InvalidParams, match="another command has this key"):
             await shell.bash("true", idempotency_key="once")
+
+
+async def test_session_is_put_into_a_sandbox_before_its_first_command(
+    spawn: Spawn, tmp_path: Path
+) -> None:
+    async with spawn() as shell:
+        policy = SandboxPolicy(mode="read-only", deny_read=[str(tmp_path)])
+        try:
+            configured = await shell.configure_session("mine", sandbox=policy)
+        except Unavailable:
+            # This machine has none, so nothing runs.
+            with pytest.raises(Unavailable):
+                await shell.bash("true", session="mine")
+            return
+        assert configured.sandbox.deny_read == [str(tmp_path)]
+        result = await shell.bash("touch /etc/new", session="mine")
+        assert (result.exit_code, result.sandbox.files) == (1, "read-only")
+        with pytest.raises(InvalidParams, match="looser"):
+            await shell.bash("true", session="mine", sandbox=SandboxPolicy(network="full"))
