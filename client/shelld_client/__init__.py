@@ -41,6 +41,7 @@ from shelld_client.errors import (
     WaitTimedOut,
 )
 from shelld_client.jobs import Job
+from shelld_client.restarts import Restart
 from shelld_client.streams import EventStream, OutputStream
 from shelld_client.sync import Client
 from shelld_protocol.about import Containment, Counters, Limits, ServerInfoResult
@@ -138,6 +139,7 @@ __all__ = [
     "ResizeShellResult",
     "ResourceExhausted",
     "ResourceLimits",
+    "Restart",
     "RunOptions",
     "SandboxPolicy",
     "ScreenCursor",

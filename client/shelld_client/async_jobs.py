@@ -106,7 +106,7 @@ class AsyncJob(AsyncItems[Event]):
         if self._starting is not None:
             raise RuntimeError("a job can be started once only")
         undo = partial(kill_in_background, self._call)
-        self._starting = starting = self._begin(self._call, undo)
+        self._starting = starting = await self._begin(self._call, undo)
         try:
             self._started = _background_result(self._call, await starting.answer())
         except BaseException:
@@ -273,7 +273,7 @@ class AsyncJob(AsyncItems[Event]):
                 # Subscribe only now, so that no events pile up for a job that nobody iterates over.
                 strip = self._call.params.get("strip_ansi")
                 params = {"bash_id": self.id, "events": _EVENTS, "strip_ansi": strip}
-                self._ongoing = self._begin(calls.subscribe(params), nothing_to_undo)
+                self._ongoing = await self._begin(calls.subscribe(params), nothing_to_undo)
             if self._event is None:
                 self._event = await self._receive(self._ongoing)
             if (event := self._event) is None:

@@ -71,7 +71,7 @@ class AsyncMethods:
         """Return the daemon's answer to a call, even if the caller is cancelled."""
         raise NotImplementedError
 
-    def _begin(self, call: Call[Any], undo: Undo) -> AsyncOngoing:
+    async def _begin(self, call: Call[Any], undo: Undo) -> AsyncOngoing:
         """Send a call. The caller then takes its events and its answer one by one."""
         raise NotImplementedError
 

@@ -39,7 +39,7 @@ T = TypeVar("T")
 class AsyncBegin(Protocol):
     """Sends a request without waiting for the answer."""
 
-    def __call__(self, call: Call[Any], undo: Undo) -> AsyncOngoing: ...
+    async def __call__(self, call: Call[Any], undo: Undo) -> AsyncOngoing: ...
 
 
 class AsyncItems(Generic[T]):
@@ -137,7 +137,7 @@ class AsyncEventStream(_Iteration[Event]):
         if self._ongoing is not None or self._is_over:
             raise RuntimeError("events can be entered once only")
         call = calls.subscribe(self._params)
-        self._ongoing = ongoing = self._begin(call, nothing_to_undo)
+        self._ongoing = ongoing = await self._begin(call, nothing_to_undo)
         try:
             self._subscribed = result = call.decode(await ongoing.answer())
         except BaseException:
@@ -234,7 +234,7 @@ class AsyncOutputStream(_Iteration[OutputEvent | BashResult | BackgroundResult])
     async def _next(self) -> OutputEvent | BashResult | BackgroundResult:
         ongoing = self._ongoing
         if ongoing is None and not self._is_over:
-            self._ongoing = ongoing = self._begin(
+            self._ongoing = ongoing = await self._begin(
                 self._call, partial(kill_in_background, self._call)
             )
         # Another task or thread can end the iteration at any time.

@@ -248,6 +248,18 @@ def _words(name: str, words: Sequence[str | PathLike[str]]) -> list[str]:
     return texts
 
 
+def daemon_command(
+    command: Sequence[str | PathLike[str]] | None, args: Sequence[str | PathLike[str]]
+) -> list[str]:
+    """Return the command line of a daemon. Raises TypeError."""
+    if command is None:
+        # -P: the working directory is a user's project; do not import modules from there.
+        command = (sys.executable, "-P", "-m", "shelld")
+    # Leave an empty command empty, so that the client refuses it.
+    argv = _words("command", command)
+    return argv + _words("args", args) if argv else argv
+
+
 def message_limit(command: Sequence[str]) -> int:
     """Return the daemon's limit of bytes per message, as far as its command line tells."""
     limit = DEFAULT_MAX_MESSAGE_BYTES
@@ -314,12 +326,7 @@ class SpawnedClient:
         for the daemon's first answer, and skips up to 64 KiB of other text before it. Entering
         raises `SpawnFailed` or `DaemonExited`, and `ProtocolError` if the program is not a shelld.
         """
-        if command is None:
-            # -P: the working directory is a user's project; do not import modules from there.
-            command = (sys.executable, "-P", "-m", "shelld")
-        # Leave an empty command empty, so that `__init__` refuses it.
-        argv = _words("command", command)
-        argv += _words("args", args) if argv else []
+        argv = daemon_command(command, args)
         return cls(argv, env=env, cwd=cwd, start_timeout=start_timeout)
 
     @property

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -28,13 +28,16 @@ from shelld_client.child import (
     POST_MORTEM_S,
     START_TIMEOUT_S,
     SpawnedClient,
+    daemon_command,
     message_limit,
     no_shelld,
 )
 from shelld_client.connection import Connection
 from shelld_client.errors import DaemonExited, ProtocolError, ShellError
 from shelld_client.mailbox import AsyncMailbox
+from shelld_client.restarts import Directories, Restart, enter
 from shelld_client.transport import Transport
+from shelld_protocol.shell_methods import BashResult
 
 T = TypeVar("T")
 
@@ -75,8 +78,13 @@ class AsyncClient(SpawnedClient, AsyncMethods):
         env: Mapping[str, str] | None = None,
         cwd: str | PathLike[str] | None = None,
         start_timeout: float | None = START_TIMEOUT_S,
+        restart: bool = False,
+        keep_directories: bool = False,
+        on_restart: Callable[[Restart], None] | None = None,
     ) -> None:
         super().__init__(command, env=env, cwd=cwd, start_timeout=start_timeout)
+        if not restart and (keep_directories or on_restart is not None):
+            raise TypeError("keep_directories and on_restart need restart=True")
         self._connection: Connection[_Pending | AsyncMailbox] = Connection(
             message_limit(self._command)
         )
@@ -85,25 +93,126 @@ class AsyncClient(SpawnedClient, AsyncMethods):
         # Created when exiting starts; set when it is done.
         self._left: anyio.Event | None = None
         self._event_loop: object = None
+        self._restarts = restart
+        self._directories = Directories() if keep_directories else None
+        self._on_restart = on_restart
+        self._is_entered = False
+        # Held while a daemon is replaced. Created on the event loop, as the client is entered.
+        self._replacing: anyio.Lock
+        # Cancelled by `_end`.
+        self._replacement: anyio.CancelScope | None = None
+
+    @classmethod
+    def spawn(
+        cls,
+        command: Sequence[str | PathLike[str]] | None = None,
+        *,
+        args: Sequence[str | PathLike[str]] = (),
+        env: Mapping[str, str] | None = None,
+        cwd: str | PathLike[str] | None = None,
+        start_timeout: float | None = START_TIMEOUT_S,
+        restart: bool = False,
+        keep_directories: bool = False,
+        on_restart: Callable[[Restart], None] | None = None,
+    ) -> Self:
+        """Return a client that starts its daemon when entered.
+
+        `command` is any argv that ends in a shelld (``["ssh", "host", "shelld"]``); the default is
+        the daemon installed beside this client. `args` are options of the daemon, appended to
+        `command`. `env` and `cwd` are those of the daemon, and its commands start with them.
+
+        A client can be entered once. Entering waits `start_timeout` seconds (None: without limit)
+        for the daemon's first answer, and skips up to 64 KiB of other text before it. Entering
+        raises `SpawnFailed` or `DaemonExited`, and `ProtocolError` if the program is not a shelld.
+
+        With `restart`, the first call after the death of a daemon starts another one, within
+        `start_timeout`, and raises what entering raises if that fails. Calls in flight raise
+        `DaemonExited`. All shells, sessions and subscriptions are lost. With `keep_directories`,
+        the new daemon has the sessions again, in the directories that their last results have told.
+        `on_restart` is called once for each new daemon, before it takes calls.
+        """
+        argv = daemon_command(command, args)
+        return cls(
+            argv,
+            env=env,
+            cwd=cwd,
+            start_timeout=start_timeout,
+            restart=restart,
+            keep_directories=keep_directories,
+            on_restart=on_restart,
+        )
 
     async def __aenter__(self) -> Self:
         self._enter_once()
         self._event_loop = current_token()
+        self._replacing = anyio.Lock()
         await checkpoint_if_cancelled()
         try:
-            child = self._start_child()
-            self._transport = Transport(child)
-            self._background = Background(self._serve, self._on_background_end)
-            with anyio.move_on_after(self._start_timeout) as scope:
-                await self._request(calls.ping())
-            if scope.cancelled_caught:
-                raise self._no_answer(self._connection.said)
+            await self._start()
         except BaseException as error:
             await self._end(patiently=False)
             if isinstance(error, ShellError):
                 raise no_shelld(error) from None
             raise
+        self._is_entered = True
         return self
+
+    async def _start(self) -> None:
+        """Start a daemon, and wait for its first answer. Raises `ShellError`.
+
+        The caller must end the daemon if this raises.
+        """
+        child = self._start_child()
+        self._transport = Transport(child)
+        self._background = Background(self._serve, self._on_background_end)
+        with anyio.move_on_after(self._start_timeout) as scope:
+            await self._exchange(calls.ping())
+        if scope.cancelled_caught:
+            raise self._no_answer(self._connection.said)
+
+    async def _ensure_daemon(self) -> None:
+        """Replace a daemon that has died, if the client restarts. Raises `ShellError`."""
+        if not (self._restarts and self._is_entered and self._left is None):
+            return
+        if not (isinstance(self._failure, DaemonExited) or self._replacing.locked()):
+            return
+        self._check_taker()
+        async with self._replacing:
+            cause = self._failure
+            if not isinstance(cause, DaemonExited) or self._left is not None:
+                # Another task has replaced the daemon, or has left the client.
+                return
+            with anyio.CancelScope() as self._replacement:
+                await self._replace(cause)
+                return
+        raise DaemonExited("the client is closed")
+
+    async def _replace(self, cause: DaemonExited) -> None:
+        await self._release(patiently=False)
+        self._connection = Connection(message_limit(self._command))
+        restored = dict[str, str]()
+        try:
+            await self._start()
+            with anyio.move_on_after(self._start_timeout) as scope:
+                for session, directory in self._known_directories.items():
+                    entered = await self._exchange(enter(session, directory))
+                    if isinstance(entered, BashResult) and entered.exit_code == 0:
+                        restored[session] = directory
+            if scope.cancelled_caught:
+                raise self._no_answer(self._connection.said)
+        except BaseException as error:
+            # The next call tries again.
+            self._failure = cause
+            await self._release(patiently=False)
+            if isinstance(error, ShellError):
+                raise no_shelld(error) from None
+            raise
+        if self._on_restart is not None:
+            self._on_restart(Restart(cause, restored))
+
+    @property
+    def _known_directories(self) -> Mapping[str, str]:
+        return {} if self._directories is None else self._directories.known
 
     async def __aexit__(
         self,
@@ -131,29 +240,50 @@ class AsyncClient(SpawnedClient, AsyncMethods):
                 await self._left.wait()
             return
         self._left = anyio.Event()
-        self._failure = self._failure or DaemonExited("the client is closed")
         try:
-            if self._transport is not None:
-                await self._transport.close(patiently=patiently)
+            if self._replacement is not None:
+                self._replacement.cancel()
+            with anyio.CancelScope(shield=True):
+                # A cancelled replacement takes a bounded time.
+                async with self._replacing:
+                    self._failure = self._failure or DaemonExited("the client is closed")
+            await self._release(patiently=patiently)
         finally:
-            self._fail(self._failure)
-            try:
-                if self._background is not None:
-                    await self._background.stop()
-            finally:
-                self._left.set()
+            self._left.set()
+
+    async def _release(self, *, patiently: bool) -> None:
+        """End the daemon, and all that serves it. Its calls raise `_failure`."""
+        transport, background = self._transport, self._background
+        if transport is None or transport.is_closed:
+            return
+        failure = self._failure or DaemonExited("the client is closed")
+        try:
+            await transport.close(patiently=patiently)
+        finally:
+            self._fail(failure)
+            if background is not None:
+                await background.stop()
 
     async def _request(self, call: Call[T]) -> T:
-        transport = self._usable_transport()
+        if self._restarts:
+            await self._ensure_daemon()
+        result = await self._exchange(call)
+        if self._directories is not None:
+            self._directories.note(call, result)
+        return result
+
+    async def _exchange(self, call: Call[T]) -> T:
+        """Send a call to the present daemon, and return its answer."""
+        transport, connection = self._usable_transport(), self._connection
         pending = _Pending()
-        request_id = self._connection.new_id()
+        request_id = connection.new_id()
         try:
-            frame = self._connection.call(request_id, call.method, call.params, pending)
+            frame = connection.call(request_id, call.method, call.params, pending)
             transport.send(frame)
             await pending.answered.wait()
         except BaseException as error:
             # The caller no longer waits: end the call in the daemon, too.
-            if cancellation := self._connection.cancel(request_id):
+            if cancellation := connection.cancel(request_id):
                 transport.send(cancellation)
             is_cancelled = isinstance(error, anyio.get_cancelled_exc_class())
             if not (pending.answered.is_set() and is_cancelled and _comes_again()):
@@ -180,11 +310,15 @@ class AsyncClient(SpawnedClient, AsyncMethods):
         return self._transport
 
     async def _finish(self, call: Call[T]) -> T:
+        # Not `_request`: what is to be finished has died with its daemon.
         with anyio.move_on_after(FINISH_TIMEOUT_S, shield=True):
-            return await self._request(call)
+            return await self._exchange(call)
         raise TimeoutError
 
-    def _begin(self, call: Call[Any], undo: Undo) -> AsyncOngoing:
+    async def _begin(self, call: Call[Any], undo: Undo) -> AsyncOngoing:
+        if self._restarts:
+            await self._ensure_daemon()
+        # Nothing is awaited from here on, so the caller owns what is sent.
         transport = self._usable_transport()
         return AsyncOngoing(
             self._connection,

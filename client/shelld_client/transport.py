@@ -35,6 +35,8 @@ class Transport:
         self._outbox: collections.deque[tuple[memoryview, list[int]]] = collections.deque()
         self._outbox_filled = anyio.Event()
         self.stderr_ended = anyio.Event()
+        # Whether `close` was called.
+        self.is_closed = False
         # The scope of reading stdout; cancelled when the process has ended.
         self._reading = anyio.CancelScope()
 
@@ -127,6 +129,7 @@ class Transport:
         If the event loop interrupts this despite the shield, as asyncio's `Task.cancel` does, the
         daemon is killed.
         """
+        self.is_closed = True
         try:
             with anyio.CancelScope(shield=True):
                 anyio.notify_closing(self._child.stdin)

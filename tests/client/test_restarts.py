@@ -1,0 +1,160 @@
+"""`AsyncClient.spawn(restart=True)` with real daemons that die."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from both_clients import ASYNC_ONLY
+from shelld_client import AsyncClient, BashResult, DaemonExited, Restart, ShellNotFound, SpawnFailed
+from support import is_alive, wait_for
+
+pytestmark = [pytest.mark.slow, ASYNC_ONLY]
+
+
+def kill(shell: AsyncClient) -> int:
+    pid = shell.pid
+    os.kill(pid, signal.SIGKILL)
+    return pid
+
+
+async def has_failed(shell: AsyncClient) -> None:
+    """Wait until the client has noticed the death of its daemon."""
+    with anyio.fail_after(40):
+        while vars(shell)["_failure"] is None:
+            await anyio.sleep(0.01)
+
+
+async def test_next_call_starts_another_daemon() -> None:
+    restarts: list[Restart] = []
+    async with AsyncClient.spawn(restart=True, on_restart=restarts.append) as shell:
+        await shell.bash("cd /usr")
+        failed: list[DaemonExited] = []
+
+        async def in_flight() -> None:
+            try:
+                await shell.bash("sleep 300")
+            except DaemonExited as error:
+                failed.append(error)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(in_flight)
+            await shell.ping()
+            before = kill(shell)
+        assert len(failed) == 1
+        await has_failed(shell)
+        assert restarts == []
+        async with anyio.create_task_group() as tasks:
+            for _ in range(5):
+                tasks.start_soon(shell.bash, "true")
+        assert shell.pid != before
+        (restart,) = restarts
+        assert (restart.cause.signal, restart.directories) == ("SIGKILL", {})
+        assert (await shell.bash("pwd")).stdout != "/usr\n"
+
+
+async def test_sessions_directories_are_kept_on_request(tmp_path: Path) -> None:
+    restarts: list[Restart] = []
+    options: dict[str, Any] = {"restart": True, "keep_directories": True}
+    async with AsyncClient.spawn(on_restart=restarts.append, **options) as shell:
+        (tmp_path / "gone").mkdir()
+        await shell.bash("cd /usr")
+        await shell.bash("cd / && x=1", session="other")
+        await shell.bash(f"cd {tmp_path}/gone", session="gone")
+        await shell.bash("cd /usr", session="closed")
+        await shell.close_session("closed")
+        (tmp_path / "gone").rmdir()
+        kill(shell)
+        await has_failed(shell)
+        assert (await shell.bash("pwd")).stdout == "/usr\n"
+        assert (await shell.bash("echo $PWD $x", session="other")).stdout == "/\n"
+        assert restarts[0].directories == {"main": "/usr", "other": "/"}
+
+
+async def test_streams_and_jobs_run_on_the_new_daemon() -> None:
+    async with AsyncClient.spawn(restart=True) as shell:
+        async with shell.start("sleep 300") as job:
+            kill(shell)
+            await has_failed(shell)
+            *_, result = [item async for item in shell.stream("echo new")]
+            assert isinstance(result, BashResult)
+            assert result.stdout == "new\n"
+            with pytest.raises(ShellNotFound):
+                await job.output()
+        kill(shell)
+        await has_failed(shell)
+        async with shell.start("echo again") as job:
+            assert (await job.wait()).stdout == "again\n"
+
+
+async def test_start_that_fails_is_tried_again(tmp_path: Path) -> None:
+    program = tmp_path / "shelld"
+    program.symlink_to("/bin/bash")
+    command: list[str | Path] = [program, "-c", f"exec {sys.executable} -P -m shelld"]
+    restarts: list[Restart] = []
+    client = AsyncClient.spawn(command, restart=True, on_restart=restarts.append)
+    async with client as shell:
+        kill(shell)
+        await has_failed(shell)
+        program.unlink()
+        for _ in range(2):
+            with pytest.raises(SpawnFailed):
+                await shell.ping()
+        assert restarts == []
+        program.symlink_to("/bin/bash")
+        await shell.ping()
+        assert len(restarts) == 1
+
+
+SILENT: Sequence[str] = ["/bin/bash", "-c", "sleep 300"]
+
+
+@pytest.mark.parametrize("way", ["cancel", "leave"])
+async def test_start_that_hangs_can_be_left(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shelld_client.child.TERMINATE_TIMEOUT_S", 0.1)
+    async with anyio.create_task_group() as tasks:
+        client = AsyncClient.spawn(restart=True, start_timeout=None)
+        ends: list[str] = []
+
+        async def call(scope: anyio.CancelScope) -> None:
+            with scope:
+                try:
+                    await client.ping()
+                except DaemonExited:
+                    ends.append("raised")
+
+        async with client as shell:
+            kill(shell)
+            await has_failed(shell)
+            vars(client)["_command"] = list(SILENT)
+            scope = anyio.CancelScope()
+            tasks.start_soon(call, scope)
+            with anyio.fail_after(40):
+                while vars(client)["_child"].process.args != SILENT:
+                    await anyio.sleep(0.01)
+            pid = shell.pid
+            if way == "cancel":
+                scope.cancel()
+    assert ends == ([] if way == "cancel" else ["raised"])
+    wait_for(lambda: not is_alive(pid))
+
+
+async def test_client_that_was_left_or_does_not_restart_starts_nothing() -> None:
+    async with AsyncClient.spawn(restart=True) as shell:
+        pass
+    with pytest.raises(DaemonExited, match="closed"):
+        await shell.ping()
+    async with AsyncClient.spawn() as shell:
+        kill(shell)
+        await has_failed(shell)
+        with pytest.raises(DaemonExited):
+            await shell.ping()
+    with pytest.raises(TypeError, match="need restart=True"):
+        AsyncClient.spawn(keep_directories=True)
