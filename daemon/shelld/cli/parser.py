@@ -244,9 +244,8 @@ def option_parser() -> argparse.ArgumentParser:
             flag,
             *more,
             dest=name,
-            default=value,
             help=help + shown,
-            **settings,  # type: ignore[arg-type]
+            **{"default": value, **settings},
         )
 
     option(

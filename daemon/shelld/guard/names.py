@@ -74,7 +74,7 @@ _COMPARED: Final = re.compile(r"(?<!\S)(\S++)\s++-(?:eq|ne|lt|le|gt|ge)(?=\s++(\
 # What matters in an operand: an assignment, or a variable whose value has a subscript.
 _EVALUATED: Final = re.compile(r"[=$A-Za-z_]")
 # The target of a nameref: a variable or the member of an array.
-_REFERENCE: Final = re.compile(r"[A-Za-z_]\w*+(?:\[.*\])?+", re.S)
+_REFERENCE: Final = re.compile(r"[A-Za-z_]\w*+(?>(?:\[.*\])?)", re.S)
 
 
 def function_entry(name: str) -> str:
