@@ -19,10 +19,8 @@ from support import is_alive, wait_for
 pytestmark = [pytest.mark.slow, ASYNC_ONLY]
 
 
-def kill(shell: AsyncClient) -> int:
-    pid = shell.pid
-    os.kill(pid, signal.SIGKILL)
-    return pid
+def kill(shell: AsyncClient) -> None:
+    os.kill(shell.pid, signal.SIGKILL)
 
 
 async def has_failed(shell: AsyncClient) -> None:
@@ -36,7 +34,7 @@ async def test_next_call_starts_another_daemon() -> None:
     restarts: list[Restart] = []
     async with AsyncClient.spawn(restart=True, on_restart=restarts.append) as shell:
         await shell.bash("cd /usr")
-        failed: list[DaemonExited] = []
+        failed, before = list[DaemonExited](), shell.pid
 
         async def in_flight() -> None:
             try:
@@ -47,7 +45,7 @@ async def test_next_call_starts_another_daemon() -> None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(in_flight)
             await shell.ping()
-            before = kill(shell)
+            kill(shell)
         assert len(failed) == 1
         await has_failed(shell)
         assert restarts == []
@@ -119,9 +117,9 @@ SILENT: Sequence[str] = ["/bin/bash", "-c", "sleep 300"]
 @pytest.mark.parametrize("way", ["cancel", "leave"])
 async def test_start_that_hangs_can_be_left(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shelld_client.child.TERMINATE_TIMEOUT_S", 0.1)
+    client = AsyncClient.spawn(restart=True, start_timeout=None)
+    ends: list[str] = []
     async with anyio.create_task_group() as tasks:
-        client = AsyncClient.spawn(restart=True, start_timeout=None)
-        ends: list[str] = []
 
         async def call(scope: anyio.CancelScope) -> None:
             with scope:
@@ -139,11 +137,10 @@ async def test_start_that_hangs_can_be_left(way: str, monkeypatch: pytest.Monkey
             with anyio.fail_after(40):
                 while vars(client)["_child"].process.args != SILENT:
                     await anyio.sleep(0.01)
-            pid = shell.pid
             if way == "cancel":
                 scope.cancel()
     assert ends == ([] if way == "cancel" else ["raised"])
-    wait_for(lambda: not is_alive(pid))
+    wait_for(lambda: not is_alive(client.pid))
 
 
 async def test_client_that_was_left_or_does_not_restart_starts_nothing() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Final, get_args
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 from shelld.process.options import EnvironmentMode, GuardMode, Mechanism, Options
 from shelld_protocol.sandboxes import SandboxEngine, SandboxMode, SandboxPolicy
@@ -232,7 +232,7 @@ def option_parser() -> argparse.ArgumentParser:
     count = _integer(1, 1_000_000)
     milliseconds = _integer(0, 60_000)
 
-    def option(flag: str, *more: str, help: str, **settings: object) -> None:  # noqa: A002
+    def option(flag: str, *more: str, help: str, **settings: Any) -> None:  # noqa: A002
         name = flag.removeprefix("--").replace("-", "_")
         value = getattr(default, name)
         shown = (
@@ -240,13 +240,8 @@ def option_parser() -> argparse.ArgumentParser:
             if value in (None, False)
             else f" (default: {_shown(value, settings.get('metavar'))})"
         )
-        parser.add_argument(
-            flag,
-            *more,
-            dest=name,
-            help=help + shown,
-            **{"default": value, **settings},
-        )
+        settings.setdefault("default", value)
+        parser.add_argument(flag, *more, dest=name, help=help + shown, **settings)
 
     option(
         "--parent-pid",
