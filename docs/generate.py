@@ -114,7 +114,7 @@ ERRORS = {
     ErrorKind.UNAVAILABLE: (
         "The system lacks what the request needs. Nothing ran.",
         "`what`: `tty`, `read_screen`, `listening`, `limits` or a target; `missing`; `hint`: "
-        "a sentence that says what helps",
+        "a sentence that says what helps; `found`, if a target has the wrong Python",
     ),
     ErrorKind.RESOURCE_EXHAUSTED: (
         "The daemon or the system is short of something. A retry may succeed.",

@@ -257,12 +257,13 @@ class AsyncMethods:
         """Kill a session's shells and their leftover processes, and delete the session."""
         return await self._request(calls.close_session(session, target))
 
-    async def add_target(self, name: str, argv: Sequence[str]) -> None:
+    async def add_target(self, name: str, argv: Sequence[str], *, bootstrap: bool = False) -> None:
         """Name another daemon, which `argv` starts, to pass calls on to it.
 
-        It starts when it is first used. Raises `InvalidParams` if there is a target of this name.
+        With `bootstrap`, `argv` leads to a place that has only Python, and shelld is sent there. It
+        starts when it is first used. Raises `InvalidParams` if there is a target of this name.
         """
-        await self._request(calls.add_target(name, argv))
+        await self._request(calls.add_target(name, argv, bootstrap=bootstrap))
 
     async def list_targets(self, *, target: str | None = None) -> list[TargetInfo]:
         """Return the targets of the daemon or of a target."""

@@ -442,11 +442,12 @@ def close_session(session: str, target: str | None) -> Call[CloseSessionResult]:
     return Call("close_session", params, _decoder(CloseSessionResult))
 
 
-def add_target(name: str, argv: Sequence[str]) -> Call[AddTargetResult]:
+def add_target(name: str, argv: Sequence[str], *, bootstrap: bool) -> Call[AddTargetResult]:
     if isinstance(argv, str):
         # A string is a sequence, too, and its characters would be words.
         raise refused_here(invalid_params("Invalid type for argv: expected array", "argv"))
-    return Call("add_target", {"name": name, "argv": list(argv)}, _decoder(AddTargetResult))
+    params = {"name": name, "argv": list(argv), "bootstrap": bootstrap}
+    return Call("add_target", params, _decoder(AddTargetResult))
 
 
 def list_targets(target: str | None) -> Call[list[TargetInfo]]:

@@ -68,6 +68,8 @@ def _forget_working_directory() -> None:
 def _subcommand(name: str) -> Callable[[Sequence[str]], int] | None:
     """Return the program of a subcommand. Load no other."""
     match name:
+        case "bundle":
+            from shelld.cli.bundle import bundle as program  # noqa: PLC0415
         case "completion":
             from shelld.cli.completion import completion as program  # noqa: PLC0415
         case "doctor":

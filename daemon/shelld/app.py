@@ -170,6 +170,8 @@ async def _run(
         daemon = Daemon(options, manager, audit, policy)
         for name, argv in options.targets:
             daemon.targets.add(name, argv)
+        for name, argv in options.bootstraps:
+            daemon.targets.add(name, argv, bootstrap=True)
         toolbox = Toolbox(daemon)
         hint = hint_for(streams[0])
         server = Server(daemon, routes(toolbox), source, output, requests, hint=hint)

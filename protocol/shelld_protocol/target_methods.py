@@ -63,6 +63,14 @@ class AddTargetParams(Params):
             'standard input and output, as ["ssh", "host", "shelld"] does. No shell reads it.'
         ),
     ]
+    bootstrap: Annotated[
+        bool,
+        Meta(
+            description="argv leads to a place without shelld. Send shelld there when the target "
+            "connects: the place needs only sh, and the same version of Python on the same kind of "
+            "machine."
+        ),
+    ] = False
 
 
 class AddTargetResult(Result):
@@ -90,6 +98,7 @@ class TargetInfo(Result):
     version: Annotated[
         str | None, Meta(description="The version of its shelld; null while that is not known.")
     ]
+    bootstrap: Annotated[bool, Meta(description="Whether shelld is sent to it.")] = False
 
 
 class ListTargetsResult(Result):

@@ -41,3 +41,10 @@ async def test_lost_target_raises(spawn: Spawn) -> None:
             await shell.add_target("bad", ["true"])
         with pytest.raises(InvalidParams):
             await shell.add_target("text", "ssh box")
+
+
+async def test_target_may_need_a_bootstrap(spawn: Spawn) -> None:
+    async with spawn() as shell:
+        await shell.add_target("bare", ["ssh", "box"], bootstrap=True)
+        (info,) = await shell.list_targets()
+        assert (info.bootstrap, info.state) == (True, "unused")

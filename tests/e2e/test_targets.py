@@ -7,7 +7,7 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,7 @@ def hub() -> Iterator[RawDaemon]:
 
 
 @contextlib.contextmanager
-def target(daemon: RawDaemon, name: str, *argv: str) -> Iterator[None]:
+def target(daemon: RawDaemon, name: str, *argv: str) -> Generator[None]:
     """Add a target for the block. By default, it is a daemon."""
     assert daemon.call("add_target", {"name": name, "argv": argv or FAR}) == {"name": name}
     yield
@@ -460,6 +460,14 @@ def test_invalid_option_is_refused(values: list[str]) -> None:
     with raw_daemon(*options, stderr_is_silent=False) as daemon:
         assert daemon.wait() == 2
     assert b"--target" in daemon.stderr
+
+
+def test_configuration_file_has_a_table_of_targets(tmp_path: Path) -> None:
+    config = tmp_path / "shelld.toml"
+    config.write_text('target = { box = "ssh box shelld", other = "true" }\n')
+    with raw_daemon("--config", str(config)) as daemon:
+        targets: Any = daemon.call("list_targets")["targets"]
+    assert [target["argv"] for target in targets] == [["ssh", "box", "shelld"], ["true"]]
 
 
 def test_option_is_split_like_shell_words() -> None:

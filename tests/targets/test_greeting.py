@@ -38,7 +38,7 @@ def test_answer_is_found_behind_a_banner(banner: bytes, size: int) -> None:
     reader = GreetingReader()
     answer = answer_to(reader)
     data = banner + answer + b"\nrest"
-    found = None
+    found: tuple[bytes, bytes] | None = None
     for start in range(0, len(data), size):
         if found is None:
             found = reader.receive(data[start : start + size])

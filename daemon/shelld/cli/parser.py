@@ -26,6 +26,7 @@ LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 
 # The subcommands: the arguments of each, and its purpose.
 SUBCOMMANDS: Final = {
+    "bundle": ("[-o FILE]", "write shelld into one file that needs only Python"),
     "completion": ("bash|zsh|fish", "print a script that completes shelld in that shell"),
     "doctor": ("[--json] [-- OPTION ...]", "check what works on this machine"),
     "explain": ("[--guard-rules FILE] COMMAND ...", "show the guard's verdict on a command"),
@@ -69,7 +70,9 @@ def parse_options(arguments: Sequence[str]) -> Options:
             parser.error(str(error))
         values = vars(parser.parse_args([*words, *arguments]))
     del values["stdio"], values["config"]
-    values["targets"] = _targets(parser, values["targets"])
+    _check_targets(parser, [*values["targets"], *values["bootstraps"]])
+    values["targets"] = tuple(values["targets"])
+    values["bootstraps"] = tuple(values["bootstraps"])
     values["limits"] = ResourceLimits(**dict(values["limits"]))
     return Options(**values)
 
@@ -157,15 +160,14 @@ def _target(text: str) -> tuple[str, tuple[str, ...]]:
     return name, tuple(argv)
 
 
-def _targets(
+def _check_targets(
     parser: argparse.ArgumentParser, targets: Sequence[tuple[str, tuple[str, ...]]]
-) -> tuple[tuple[str, tuple[str, ...]], ...]:
+) -> None:
     names = [name for name, _ in targets]
     if again := next((name for name in names if names.count(name) > 1), None):
         parser.error(f"argument --target: there are two targets {again}")
     if len(names) > MAX_TARGETS:
         parser.error(f"argument --target: at most {MAX_TARGETS} targets")
-    return tuple(targets)
 
 
 def _sandbox(text: str) -> SandboxPolicy | None:
@@ -291,6 +293,16 @@ def option_parser() -> argparse.ArgumentParser:
         metavar="NAME=ARGV",
         help="name another daemon, started by the command line ARGV, to pass requests on to it; "
         "repeatable",
+    )
+    parser.add_argument(
+        "--bootstrap",
+        dest="bootstraps",
+        action="append",
+        default=[],
+        type=_target,
+        metavar="NAME=ARGV",
+        help="like --target, for a place with Python and without shelld: ARGV leads there, and "
+        "shelld is sent; repeatable",
     )
     parser.add_argument(
         "--sandbox",

@@ -10,6 +10,7 @@ max-shells = 32
 retain-bytes = "256M"
 guard-rules = "rules.toml"        # relative to this file
 limit = { memory_bytes = "2G" }
+target = { box = "ssh box shelld" }
 ```
 """
 
@@ -28,6 +29,7 @@ CONFIG_VARIABLE: Final = f"{PREFIX}CONFIG"
 # Options that concern one process, and so belong on its command line.
 _NOT_SETTINGS: Final = frozenset({"help", "version", "stdio", "parent_pid", "config"})
 _PATHS: Final = frozenset({"FILE", "DIR", "PATH"})
+_TABLES: Final = frozenset({"NAME=VALUE", "NAME=ARGV"})
 _SWITCHES: Final = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 
 
@@ -126,7 +128,7 @@ def _words_of_value(
             raise ValueError("must be true or false")
         if value:
             yield f"--{name}"
-    elif action.metavar == "NAME=VALUE":
+    elif action.metavar in _TABLES:
         if not isinstance(value, dict):
             raise ValueError("must be a table of names and values")
         for each, inner in cast("dict[str, Any]", value).items():

@@ -35,7 +35,7 @@ Divert = Callable[[RequestContext, bytes], Awaitable[Any] | None]
 
 
 async def add_target(context: RequestContext, params: AddTargetParams) -> AddTargetResult:
-    context.daemon.targets.add(params.name, params.argv)
+    context.daemon.targets.add(params.name, params.argv, bootstrap=params.bootstrap)
     return AddTargetResult(params.name)
 
 

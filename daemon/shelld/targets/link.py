@@ -26,8 +26,11 @@ from anyio.lowlevel import checkpoint
 from msgspec import Raw
 
 from shelld.eventloop.readiness import Watch
+from shelld.eventloop.threads import run_in_thread
 from shelld.keeper.pool import RunnerPool
 from shelld.process.logs import Log
+from shelld.targets.bootstrap import Bootstrap, Over, command_for
+from shelld.targets.bundle import BundleError, cached_bundle
 from shelld.targets.greeting import (
     QUOTED_BYTES,
     Greeting,
@@ -45,6 +48,7 @@ from shelld_protocol.errors import (
     message_too_large,
     resource_exhausted,
     target_lost,
+    unavailable,
 )
 from shelld_protocol.framing import NEED_DATA, FrameError, FrameReader
 
@@ -125,8 +129,16 @@ class Link:
     Raises OSError or `RpcError` if the process cannot start.
     """
 
-    def __init__(self, target: str, argv: Sequence[str], pool: RunnerPool) -> None:
+    def __init__(
+        self, target: str, argv: Sequence[str], pool: RunnerPool, *, bootstrap: bool = False
+    ) -> None:
         self._target = target
+        self._argv = argv
+        # Until the target has its shelld.
+        self._needs_bundle = bootstrap
+        self._bootstrap: Bootstrap | None = None
+        if bootstrap:
+            argv = command_for(argv)
         self._process = TargetProcess(pool, argv)
         self._connection = self._process.connection
         self._loop = asyncio.get_running_loop()
@@ -174,7 +186,9 @@ class Link:
             params,
         )
         waiting = sum(len(each) for each, _ in self._waiting)
-        if self._unsent_bytes + waiting > MAX_UNSENT_BYTES:
+        # Requests wait until a bundle is sent, which does not count.
+        unsent = 0 if self.greeting is None else self._unsent_bytes
+        if unsent + waiting > MAX_UNSENT_BYTES:
             raise resource_exhausted("target", f"Target {self._target} does not read its requests")
         self._check_size(message)
         self._calls[call.far_id] = call
@@ -250,7 +264,12 @@ class Link:
         self._put(message, call)
 
     def _put(self, message: bytes, call: Call | None = None) -> None:
-        frame = memoryview(message + b"\n")
+        self._put_bytes(message + b"\n", call)
+
+    def _put_bytes(self, data: bytes, call: Call | None = None) -> None:
+        if not data:
+            return
+        frame = memoryview(data)
         self._unsent.append((frame, call))
         self._unsent_bytes += len(frame)
         if not self._is_writing:
@@ -264,6 +283,9 @@ class Link:
                 sent = self._connection.send(frame)
                 if call is not None:
                     call.is_sent = True
+                elif self.greeting is None:
+                    # A slow connection may need long for the bundle.
+                    self._began_at = self._loop.time()
                 self._unsent_bytes -= sent
                 self._unsent[0] = (frame[sent:], call)
                 if sent == len(frame):
@@ -291,7 +313,7 @@ class Link:
             return
         watch, errors = Watch(self._connection.fileno()), Watch(self._process.errors)
         try:
-            self._put(self._greetings.request)
+            await self._begin()
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(errors.wait, self._read_errors)
                 await self._read(watch)
@@ -309,6 +331,22 @@ class Link:
                 if not call.done.is_set():
                     call.finish(error=self._failure_of(call))
             self._over.set()
+
+    async def _begin(self) -> None:
+        """Send what comes before all requests."""
+        if not self._needs_bundle:
+            self._put(self._greetings.request)
+            return
+        try:
+            bundle = await run_in_thread(cached_bundle, abandon_on_cancel=True)
+        except BundleError as error:
+            logger.warning("cannot make the bundle: %s", error)
+            hint = "Install shelld with pip, or at the target."
+            self._failure = unavailable("bootstrap", "a complete installation of shelld", hint)
+            return
+        self._bootstrap = Bootstrap(self._target, self._argv, bundle)
+        self._began_at = self._loop.time()
+        self._put_bytes(self._bootstrap.first)
 
     async def _read(self, watch: Watch) -> None:
         """Read until the stream ends, or nothing more can come of it."""
@@ -362,6 +400,13 @@ class Link:
 
     def _receive_greeting(self, data: bytes) -> bool:
         try:
+            if self._bootstrap is not None:
+                step = self._bootstrap.receive(data)
+                if not isinstance(step, Over):
+                    self._put_bytes(step)
+                    return False
+                self._bootstrap, data = None, step.rest
+                self._put(self._greetings.request)
             found = self._greetings.receive(data)
             if found is None:
                 return False
@@ -465,7 +510,8 @@ class Link:
             message, text = f"The connection to target {self._target} is gone", quoted(self._errors)
         else:
             message = f"Target {self._target} cannot be reached"
-            text = quoted(self._greetings.banner, self._errors)
+            before = b"" if self._bootstrap is None else self._bootstrap.text
+            text = quoted(before, self._greetings.banner, self._errors)
         reason = f"{failure}: {last_line(text)}" if text else failure
         return target_lost(
             self._target, f"{message}: {reason}", maybe_started=call.is_sent, text=text

@@ -9,10 +9,9 @@ it was first used. The default session exists in each place.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from shelld.keeper.pool import RunnerPool
-from shelld.targets.link import Link
 from shelld_protocol.errors import ErrorKind, RpcError, invalid_params, resource_exhausted
 from shelld_protocol.structs import DEFAULT_SESSION
 from shelld_protocol.target_methods import (
@@ -23,6 +22,9 @@ from shelld_protocol.target_methods import (
     problem_with_argv,
 )
 
+if TYPE_CHECKING:
+    from shelld.targets.link import Link
+
 MAX_PLACED_SESSIONS: Final = 10_000
 
 # Runs a task beside those of the shells, and again if it fails.
@@ -32,15 +34,19 @@ Attend = Callable[[Callable[[], Awaitable[None]]], None]
 class Target:
     """One target. `link` is its connection: None before the first one, or one that is over."""
 
-    def __init__(self, name: str, argv: Sequence[str]) -> None:
+    def __init__(self, name: str, argv: Sequence[str], *, bootstrap: bool) -> None:
         self.name = name
+        self.bootstrap = bootstrap
         self.argv = tuple(argv)
         self.link: Link | None = None
 
     def connected(self, pool: RunnerPool, attend: Attend) -> Link:
         """Return a link, which may still be connecting. Raises OSError or `RpcError`."""
         if self.link is None or self.link.is_over:
-            self.link = Link(self.name, self.argv, pool)
+            # Few daemons have targets, so few import this.
+            from shelld.targets.link import Link  # noqa: PLC0415
+
+            self.link = Link(self.name, self.argv, pool, bootstrap=self.bootstrap)
             attend(self.link.run)
         return self.link
 
@@ -53,7 +59,7 @@ class Target:
             state = "lost" if link.is_over else "connected" if is_there else "connecting"
         argv = [word.encode("utf-8", "replace").decode() for word in self.argv]
         version = None if link is None or link.greeting is None else link.greeting.version
-        return TargetInfo(self.name, argv, state, version)
+        return TargetInfo(self.name, argv, state, version, self.bootstrap)
 
 
 class Targets:
@@ -68,7 +74,7 @@ class Targets:
     def are_none(self) -> bool:
         return not self._targets
 
-    def add(self, name: str, argv: Sequence[str]) -> None:
+    def add(self, name: str, argv: Sequence[str], *, bootstrap: bool = False) -> None:
         """Raises `RpcError` (invalid_params, resource_exhausted)."""
         if not is_target_name(name):
             raise invalid_params("Invalid value for name: no name of a target", "name")
@@ -78,7 +84,7 @@ class Targets:
             raise invalid_params(f"Invalid value for name: there is a target {name}", "name")
         if len(self._targets) >= MAX_TARGETS:
             raise resource_exhausted("targets", f"There are {MAX_TARGETS} targets already")
-        self._targets[name] = Target(name, argv)
+        self._targets[name] = Target(name, argv, bootstrap=bootstrap)
 
     def get(self, name: str) -> Target | None:
         return self._targets.get(name)

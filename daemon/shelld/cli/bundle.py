@@ -1,0 +1,38 @@
+"""``shelld bundle [-o FILE]``: write shelld into one file that runs with Python alone.
+
+The name of the file goes to stdout.
+
+Exit codes: 0 if it was written, 2 for arguments that cannot be used, or if it cannot be written.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from shelld import __version__
+from shelld.cli.show import refuse, show
+from shelld.targets.bundle import PLATFORM, BundleError, make_bundle, write_file
+
+
+def bundle(arguments: Sequence[str]) -> int:
+    """Write the bundle; return the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="shelld bundle",
+        usage="%(prog)s [-h] [-o FILE]",
+        description="Write shelld and the packages that it needs into one file. The file runs on "
+        f"machines like this one ({PLATFORM}), without any installation: python3 FILE.",
+    )
+    default = f"shelld-{__version__}.pyz"
+    parser.add_argument(
+        "-o", dest="file", metavar="FILE", default=default, help=f"the file (default: {default})"
+    )
+    file: str = parser.parse_args(arguments).file
+    try:
+        write_file(Path(file), make_bundle().data, 0o755)
+    except BundleError as error:
+        return refuse(f"cannot make the bundle: {error}")
+    except OSError as error:
+        return refuse(f"cannot write the bundle: {error.strerror}")
+    return show(file, 0)

@@ -1,0 +1,161 @@
+"""Makes the bundle: shelld and the packages that it needs, as one file that a Python runs.
+
+The bundle has compiled modules, so it runs with the same version of Python, on the same kind of
+machine (`PLATFORM`). Its first member is `bundle_main.py`, which unpacks the others into a cache.
+
+The same packages always make the same bytes, so that a hash of them names the cache.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import re
+import sys
+import sysconfig
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import suppress
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import shelld
+import shelld_protocol
+
+PYTHON: Final = sys.version_info[:2]
+PLATFORM: Final = f"{sys.implementation.cache_tag} {sysconfig.get_platform()}"
+
+# Requirements of parts that shelld does not import; see `dispatch`.
+_NOT_NEEDED: Final = frozenset({"jsonschema"})
+
+_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
+_SHEBANG: Final = b"#!/usr/bin/env python3\n"
+# The earliest time that a ZIP file can hold.
+_TIME: Final = (1980, 1, 1, 0, 0, 0)
+
+
+class BundleError(Exception):
+    """The bundle cannot be made. The text is the end of a sentence."""
+
+
+class Bundle(NamedTuple):
+    """`hash` names the content of `data`."""
+
+    data: bytes
+    hash: str
+
+
+def make_bundle() -> Bundle:
+    """Return the bundle of this installation. Takes a second or two. Raises BundleError."""
+    try:
+        files = dict(sorted(_files()))
+        digest = hashlib.sha256(PLATFORM.encode())
+        content: dict[str, bytes] = {}
+        for name, path in files.items():
+            content[name] = path.read_bytes()
+            digest.update(b"%b\0%d\0%b" % (name.encode(), len(content[name]), content[name]))
+        main = Path(__file__).with_name("bundle_main.py").read_bytes()
+    except OSError as error:
+        raise BundleError(f"a file cannot be read: {error.strerror}") from error
+    digest.update(main)
+    named = digest.hexdigest()[:32]
+    about = f"{named}\n{PLATFORM}\n".encode()
+    buffer = io.BytesIO()
+    buffer.write(_SHEBANG)
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in {"__main__.py": main, "ABOUT": about, **content}.items():
+            archive.writestr(zipfile.ZipInfo(name, _TIME), data, zipfile.ZIP_DEFLATED)
+    return Bundle(buffer.getvalue(), named)
+
+
+def cached_bundle() -> Bundle:
+    """Return the bundle, from a cache if it is there. Raises BundleError."""
+    try:
+        files = sorted(_files())
+        stats = [(name, path.stat()) for name, path in files]
+    except OSError as error:
+        raise BundleError(f"a file cannot be read: {error.strerror}") from error
+    parts = [f"{name} {stat.st_size} {stat.st_mtime_ns}" for name, stat in stats]
+    key = hashlib.sha256("\n".join((PLATFORM, *parts)).encode()).hexdigest()[:32]
+    path = _cache() / f"made-{key}.pyz"
+    with suppress(OSError, KeyError, zipfile.BadZipFile):
+        data = path.read_bytes()
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            return Bundle(data, archive.read("ABOUT").split(b"\n")[0].decode())
+    made = make_bundle()
+    # Without a cache, the next daemon makes it again.
+    with suppress(OSError):
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_file(path, made.data)
+    return made
+
+
+def write_file(path: Path, data: bytes, mode: int = 0o700) -> None:
+    """Write a file so that nobody sees a part of it. Raises OSError."""
+    descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(data)
+        os.chmod(temporary, mode)
+        os.replace(temporary, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+def _cache() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "shelld"
+
+
+def _files() -> Iterator[tuple[str, Path]]:
+    """Yield the files of the bundle: the name of each within it, and its path."""
+    for package in (shelld, shelld_protocol):
+        assert package.__file__ is not None
+        root = Path(package.__file__).parent
+        for path in root.rglob("*"):
+            if path.is_file() and "__pycache__" not in path.parts:
+                yield str(path.relative_to(root.parent)), path
+    own = _distribution("shelld")
+    for file in own.files or ():
+        if file.match("*.dist-info/METADATA") or file.match("*.dist-info/licenses/*"):
+            yield str(file), Path(str(file.locate()))
+    for needed in _requirements(own):
+        for file in needed.files or ():
+            # Scripts are outside of the directory of packages.
+            if ".." not in file.parts and "__pycache__" not in file.parts:
+                yield str(file), Path(str(file.locate()))
+
+
+def _requirements(own: Distribution) -> list[Distribution]:
+    found: dict[str, Distribution] = {}
+    todo = [own]
+    while todo:
+        each = todo.pop()
+        for text in each.requires or ():
+            requirement, _, marker = text.partition(";")
+            match = _NAME.match(requirement)
+            if match is None or "extra" in marker or match[0] in _NOT_NEEDED:
+                continue
+            name = match[0].lower().replace("_", "-")
+            if name in found:
+                continue
+            try:
+                found[name] = distribution(name)
+            except PackageNotFoundError:
+                # Not needed with this Python, or the installation is broken and cannot be bundled.
+                if marker:
+                    continue
+                raise BundleError(f"the package {name} is not installed") from None
+            todo.append(found[name])
+    return list(found.values())
+
+
+def _distribution(name: str) -> Distribution:
+    try:
+        return distribution(name)
+    except PackageNotFoundError:
+        raise BundleError(f"the package {name} is not installed") from None

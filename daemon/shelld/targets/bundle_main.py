@@ -1,0 +1,137 @@
+"""The program at the start of a bundle: unpacks the packages into a cache, then runs shelld.
+
+A bootstrap runs the same text with ``python -c``, before it sends the bundle: see `bootstrap`. The
+arguments are then a marker, what the bundle fits, its hash, and its size.
+
+Runs in any Python since 3.7, before it is known whether the bundle fits. So it uses only the
+standard library, and no recent syntax.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import stat
+import sys
+import sysconfig
+import tempfile
+import zipfile
+from typing import IO, NoReturn
+
+HERE = f"{sys.implementation.cache_tag} {sysconfig.get_platform()}"
+START = (
+    "import sys; sys.path.insert(0, sys.argv.pop(1)); "
+    "from shelld.__main__ import main; sys.exit(main())"
+)
+
+
+class UnpackError(Exception):
+    """The text is the end of a sentence."""
+
+
+def is_safe(directory: str) -> bool:
+    """Return whether only this user can change a directory."""
+    found = os.lstat(directory)
+    is_mine = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
+    return is_mine and not found.st_mode & 0o022 and os.access(directory, os.W_OK)
+
+
+def cache_directory() -> str:
+    """Return a directory to unpack into. Raises UnpackError."""
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    # Anybody may have made the second one.
+    temporary = os.path.join(os.environ.get("TMPDIR") or "/tmp", f"shelld-{os.getuid()}")
+    for directory in (os.path.join(home, "shelld"), temporary):
+        try:
+            os.makedirs(directory, mode=0o700, exist_ok=True)
+            if is_safe(directory):
+                return directory
+        except OSError:
+            pass
+    raise UnpackError("no directory for the bundle can be written")
+
+
+def unpack(source: str | IO[bytes], target: str) -> None:
+    """Unpack a bundle so that nobody sees a part of it. Raises UnpackError."""
+    import zipfile  # noqa: PLC0415
+
+    try:
+        temporary = tempfile.mkdtemp(prefix=".unpacking-", dir=os.path.dirname(target))
+        try:
+            with zipfile.ZipFile(source) as archive:
+                archive.extractall(temporary)
+            os.rename(temporary, target)
+        except BaseException:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise
+    except (OSError, zipfile.BadZipFile) as error:
+        # Another process may have unpacked it meanwhile.
+        if not os.path.isdir(target):
+            reason = getattr(error, "strerror", None) or "it is damaged"
+            raise UnpackError(f"the bundle cannot be unpacked: {reason}") from error
+
+
+def run(target: str, options: list[str]) -> NoReturn:
+    """Become the shelld that was unpacked into a directory. Raises OSError.
+
+    It sees no other packages of its Python, which might be of other versions.
+    """
+    os.execv(sys.executable, [sys.executable, "-I", "-S", "-c", START, target, *options])
+
+
+def run_bundle() -> int:
+    """Run shelld from the bundle that contains this program. Return 2 if that is not possible."""
+
+    try:
+        with zipfile.ZipFile(sys.path[0]) as archive:
+            name, fits = archive.read("ABOUT").decode().splitlines()
+        if fits != HERE:
+            raise UnpackError(f"this bundle is for {fits}, and this is {HERE}")
+        target = os.path.join(cache_directory(), name)
+        if not os.path.isdir(target):
+            unpack(sys.path[0], target)
+    except UnpackError as error:
+        sys.stderr.write(f"shelld: {error}\n")
+        return 2
+    run(target, sys.argv[1:])
+
+
+def say(marker: str, text: str) -> None:
+    # Whatever came before on the line must not hide the marker.
+    os.write(1, f"\n{marker} {text}\n".encode())
+
+
+def receive(size: int) -> IO[bytes]:
+    """Return the bundle, once it has arrived. Ends the process if it does not."""
+
+    data = bytearray()
+    while len(data) < size:
+        more = os.read(0, size - len(data))
+        if not more:
+            os._exit(3)
+        data += more
+    return io.BytesIO(bytes(data))
+
+
+def bootstrap(marker: str, fits: str, name: str, size: int) -> NoReturn:
+    """Become the shelld of a bundle. Ask for the bundle if the cache does not have it."""
+    try:
+        if fits != HERE:
+            say(marker, f"none Python {sys.version_info[0]}.{sys.version_info[1]} ({HERE})")
+            os._exit(3)
+        target = os.path.join(cache_directory(), name)
+        if not os.path.isdir(target):
+            say(marker, "send")
+            unpack(receive(size), target)
+        say(marker, "ready")
+        run(target, [])
+    except (UnpackError, OSError) as error:
+        say(marker, f"failed {error if isinstance(error, UnpackError) else error.strerror}")
+    os._exit(3)
+
+
+if __name__ == "__main__":
+    if sys.argv[0] == "-c":
+        bootstrap(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]))
+    sys.exit(run_bundle())

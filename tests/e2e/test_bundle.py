@@ -1,0 +1,169 @@
+"""The bundle runs with Python alone, and targets to which it is sent need no more than that."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ssh_server import ssh_server
+from support import Json, RawDaemon, raw_daemon
+
+pytestmark = pytest.mark.slow
+
+# The interpreter of the virtual environment, without its packages.
+BARE = os.path.realpath(sys.executable)
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawDaemon]:
+    """A daemon that keeps its bundle in a cache of its own."""
+    cache = tmp_path_factory.mktemp("cache")
+    with raw_daemon(env={**os.environ, "XDG_CACHE_HOME": str(cache)}) as daemon:
+        daemon.call("ping")
+        yield daemon
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("bundle") / "shelld.pyz"
+    command = [sys.executable, "-m", "shelld", "bundle", "-o", str(path)]
+    made = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert (made.stdout, made.stderr) == (f"{path}\n", "")
+    return path
+
+
+def bare_environment(home: Path, path: str = "/usr/bin:/bin") -> list[str]:
+    return ["env", "-i", f"HOME={home}", f"PATH={os.path.dirname(BARE)}:{path}"]
+
+
+def run_bundle(bundle: Path, *env: str) -> subprocess.CompletedProcess[str]:
+    request = '{"jsonrpc": "2.0", "id": 1, "method": "bash", "params": {"command": "echo hi"}}'
+    # Without site-packages.
+    command = ["env", "-i", "PATH=/usr/bin:/bin", *env, BARE, "-I", "-S", str(bundle)]
+    return subprocess.run(command, input=request, capture_output=True, text=True, check=False)
+
+
+# -- the file -----------------------------------------------------------------------------------
+
+
+def test_bundle_runs_with_python_alone(bundle: Path, tmp_path: Path) -> None:
+    unpacked: list[str] = []
+    for _ in range(2):
+        done = run_bundle(bundle, f"HOME={tmp_path}")
+        assert '"stdout":"hi\\n"' in done.stdout, done.stderr
+        unpacked += os.listdir(tmp_path / ".cache" / "shelld")
+    # The second run uses what the first one has unpacked.
+    assert len(unpacked) == 2
+    assert len(set(unpacked)) == 1
+    assert os.access(bundle, os.X_OK)
+
+
+def test_bundle_without_a_home_unpacks_next_to_temporary_files(
+    bundle: Path, tmp_path: Path
+) -> None:
+    place = ("HOME=/dev/null", f"TMPDIR={tmp_path}")
+    assert '"stdout":"hi\\n"' in run_bundle(bundle, *place).stdout
+    (directory,) = tmp_path.glob("shelld-*")
+    # Somebody else might have written what it would run.
+    directory.chmod(0o777)
+    refused = run_bundle(bundle, *place)
+    assert refused.returncode == 2
+    assert refused.stderr == "shelld: no directory for the bundle can be written\n"
+
+
+def test_bundle_for_another_machine_is_refused(bundle: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.pyz"
+    with zipfile.ZipFile(bundle) as source, zipfile.ZipFile(other, "w") as changed:
+        changed.writestr("__main__.py", source.read("__main__.py"))
+        changed.writestr("ABOUT", "c0ffee\ncpython-399 linux-abacus\n")
+    refused = run_bundle(other, f"HOME={tmp_path}")
+    assert refused.returncode == 2
+    assert "this bundle is for cpython-399 linux-abacus, and this is " in refused.stderr
+
+
+def test_same_packages_make_the_same_bundle(bundle: Path, tmp_path: Path) -> None:
+    again = tmp_path / "again.pyz"
+    command = [sys.executable, "-m", "shelld", "bundle", "-o", str(again)]
+    subprocess.run(command, capture_output=True, check=True)
+    assert again.read_bytes() == bundle.read_bytes()
+
+
+def test_bundle_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "shelld", "bundle", "-o", str(tmp_path / "none" / "x")]
+    refused = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert refused.returncode == 2
+    assert refused.stderr == "shelld: cannot write the bundle: No such file or directory\n"
+
+
+# -- bootstraps ---------------------------------------------------------------------------------
+
+
+def bootstrapped(hub: RawDaemon, argv: list[str]) -> Json:
+    """Return the answer of a target to which shelld was sent."""
+    hub.call("add_target", {"name": "bare", "argv": argv, "bootstrap": True})
+    try:
+        return hub.answer(hub.request("bash", {"command": "echo $HOME", "target": "bare"}))
+    finally:
+        hub.call("remove_target", {"name": "bare"})
+
+
+@pytest.mark.parametrize("end", [[], ["sh"], ["bash", "--norc"], [BARE, "-I"]])
+def test_shelld_is_sent_to_a_bare_python(hub: RawDaemon, tmp_path: Path, end: list[str]) -> None:
+    for _ in range(2):
+        answer = bootstrapped(hub, [*bare_environment(tmp_path), *end])
+        assert "error" not in answer, answer
+        assert answer["result"]["stdout"] == f"{tmp_path}\n"
+        # The second time, it is there.
+        assert len(os.listdir(tmp_path / ".cache" / "shelld")) == 1
+
+
+def test_place_without_python_is_named(hub: RawDaemon, tmp_path: Path) -> None:
+    error = bootstrapped(hub, ["env", "-i", "PATH=/nowhere", "/bin/sh"])["error"]
+    assert (error["code"], error["data"]["found"]) == (1010, "no Python")
+    old = tmp_path / "python3"
+    old.write_text('#!/bin/sh\n[ "$1" = --version ] || exit 1\necho Python 3.8.1\n')
+    old.chmod(0o755)
+    error = bootstrapped(hub, ["env", "-i", f"PATH={tmp_path}", "/bin/sh"])["error"]
+    assert (error["code"], error["data"]["found"]) == (1010, "Python 3.8.1")
+    assert error["data"]["missing"] == f"Python {sys.version_info[0]}.{sys.version_info[1]}"
+
+
+def test_place_where_nothing_can_be_stored_is_named(hub: RawDaemon) -> None:
+    argv = [*bare_environment(Path("/dev/null")), "TMPDIR=/dev/null", "sh"]
+    error = bootstrapped(hub, argv)["error"]
+    assert (error["code"], error["data"]["missing"]) == (1010, "a place for the bundle")
+
+
+def test_program_that_is_no_shell_is_quoted(hub: RawDaemon) -> None:
+    error = bootstrapped(hub, ["sh", "-c", "echo denied >&2; exit 255", "sh"])["error"]
+    assert (error["code"], error["data"]["text"]) == (1011, "denied")
+
+
+def test_shelld_is_sent_over_ssh(hub: RawDaemon, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    with ssh_server(tmp_path) as ssh:
+        argv = [*ssh, shlex.join(bare_environment(home))]
+        assert bootstrapped(hub, argv)["result"]["stdout"] == f"{home}\n"
+
+
+def test_option_sends_shelld(tmp_path: Path) -> None:
+    line = shlex.join(bare_environment(tmp_path))
+    options = [f"--bootstrap=bare={line}", "--target=other=true"]
+    with raw_daemon(*options, env={**os.environ, "XDG_CACHE_HOME": str(tmp_path)}) as daemon:
+        listed = daemon.call("list_targets")["targets"]
+        assert [(each["name"], each.get("bootstrap", False)) for each in listed] == [
+            ("other", False),
+            ("bare", True),
+        ]
+        assert daemon.bash("echo hi", target="bare")["stdout"] == "hi\n"
+    # One name for two targets.
+    with raw_daemon(f"--bootstrap=bare={line}", "--target=bare=true", stderr_is_silent=False) as x:
+        assert x.wait() == 2
