@@ -55,7 +55,9 @@ from shelld_protocol.tool_methods import ToolFormat
 from shelld_protocol.tools import ExecutionContext, ToolResult
 
 if TYPE_CHECKING:
+    from agents import FunctionTool
     from langchain_core.tools import StructuredTool
+    from pydantic_ai import Tool as PydanticTool
 
 T = TypeVar("T")
 
@@ -309,6 +311,40 @@ class AsyncMethods:
 
         return [
             structured_tool(
+                tool["name"],
+                tool["description"],
+                tool["input_schema"],
+                call_async=partial(self.call_tool, tool["name"], context=context),
+            )
+            for tool in await self.tool_schemas("anthropic")
+        ]
+
+    async def openai_agents_tools(
+        self, *, context: ExecutionContext | Mapping[str, Any] | None = None
+    ) -> list[FunctionTool]:
+        """Return the tools for an agent of the OpenAI Agents SDK. Needs the extra
+        ``openai-agents``.
+        """
+        from shelld_client.openai_agents import function_tool  # noqa: PLC0415
+
+        return [
+            function_tool(
+                tool["name"],
+                tool["description"],
+                tool["input_schema"],
+                call_async=partial(self.call_tool, tool["name"], context=context),
+            )
+            for tool in await self.tool_schemas("anthropic")
+        ]
+
+    async def pydantic_ai_tools(
+        self, *, context: ExecutionContext | Mapping[str, Any] | None = None
+    ) -> list[PydanticTool[None]]:
+        """Return the tools for an agent of Pydantic AI. Needs the extra ``pydantic-ai``."""
+        from shelld_client.pydantic_ai import pydantic_tool  # noqa: PLC0415
+
+        return [
+            pydantic_tool(
                 tool["name"],
                 tool["description"],
                 tool["input_schema"],

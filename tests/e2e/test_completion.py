@@ -25,7 +25,7 @@ exit 0
 """
 
 # Words before the cursor, and candidates that must be there and that must not.
-CASES = [
+CASES: list[tuple[list[str], list[str], list[str]]] = [
     (["--gu"], ["--guard", "--guard-rules"], ["--grace", "run"]),
     (["do"], ["doctor"], ["--guard"]),
     (["--guard", ""], ["block", "strict", "warn", "off"], ["--guard"]),

@@ -12,7 +12,8 @@ from typing import Any, cast
 
 import pytest
 
-from shelld.cli.mcp_config import HOSTS
+from shelld.cli.mcp_config import ALIASES, HOSTS
+from shelld.cli.mcp_config import mcp_config as run_here
 from support import Json, RawDaemon
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "mcp"
@@ -96,3 +97,87 @@ def test_mcp_config_refuses_bad_arguments(arguments: list[str]) -> None:
 def test_examples_equal_printed_configurations() -> None:
     written = {path.stem: path.read_text() for path in EXAMPLES.iterdir()}
     assert written == {name: host.snippet(["shelld"]) + "\n" for name, host in HOSTS.items()}
+
+
+def read(path: Path) -> Any:
+    return (tomllib.loads if path.suffix == ".toml" else json.loads)(path.read_text())
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The home and working directory."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_configuration_is_written_beside_what_is_there(
+    host: str, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_here([host]) == 0
+    printed = capsys.readouterr().out
+    assert run_here(["--write", host]) == 0
+    written = capsys.readouterr().out.removeprefix("wrote ").strip()
+    path = Path(written).expanduser()
+    ((key, servers),) = read(path).items()
+    assert {key: servers} == (tomllib.loads if path.suffix == ".toml" else json.loads)(printed)
+    # An existing file keeps its other entries, its mode and its place behind a link.
+    real = home / f"real{path.suffix}"
+    path.unlink()
+    path.symlink_to(real)
+    other = {"a": 1, key: {"other": {"b": 2}}}
+    real.write_text(
+        f"a = 1 # kept\n[{key}.other]\nb = 2" if real.suffix == ".toml" else json.dumps(other)
+    )
+    real.chmod(0o640)
+    assert run_here(["--write", host]) == 0
+    assert path.is_symlink()
+    assert real.stat().st_mode & 0o777 == 0o640
+    assert read(path) == {"a": 1, key: {"other": {"b": 2}, **servers}}
+    assert [each.name for each in home.iterdir() if each.name.startswith(".real")] == []
+
+
+@pytest.mark.parametrize(
+    ("host", "text", "problem"),
+    [
+        ("zed", "{} // mine", "is no plain JSON; add the configuration by hand"),
+        ("zed", "[]", "has another form; add the configuration by hand"),
+        ("zed", '{"context_servers": 3}', "has another form; add the configuration by hand"),
+        ("codex", "[mcp_servers.shelld]", "already has such an entry, or is no valid TOML"),
+        ("codex", "x = ", "already has such an entry, or is no valid TOML"),
+    ],
+)
+def test_file_that_is_not_understood_stays_as_it_is(
+    host: str, text: str, problem: str, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = Path(HOSTS[host].file).expanduser()
+    assert path.is_relative_to(home)
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    assert run_here(["--write", host]) == 2
+    assert capsys.readouterr().err == f"shelld: {path} {problem}\n"
+    assert path.read_text() == text
+
+
+def test_folder_that_cannot_be_made_is_reported(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (home / ".codex").touch()
+    assert run_here(["--write", "codex"]) == 2
+    path = home / ".codex" / "config.toml"
+    assert capsys.readouterr().err.startswith(f"shelld: cannot write {path}: ")
+
+
+def test_writing_needs_a_host(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        run_here(["--write"])
+    assert "--write needs a HOST" in capsys.readouterr().err
+
+
+def test_aliases_are_other_names_of_hosts(capsys: pytest.CaptureFixture[str]) -> None:
+    for alias, name in ALIASES.items():
+        assert run_here([alias]) == 0
+        shown = capsys.readouterr()
+        assert run_here([name]) == 0
+        assert capsys.readouterr() == shown

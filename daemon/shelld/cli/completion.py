@@ -26,7 +26,7 @@ WORDS: Final = {
     "doctor": ["--help", "--json", "--"],
     "explain": ["--help", "--guard-rules"],
     "help": list(SUBCOMMANDS),
-    "mcp-config": ["--help", "--", *HOSTS],
+    "mcp-config": ["--help", "--write", "--", *HOSTS],
 }
 
 

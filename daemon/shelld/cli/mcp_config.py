@@ -1,10 +1,11 @@
-"""``shelld mcp-config [HOST] [-- OPTION ...]``: print the configuration of an MCP host.
+"""``shelld mcp-config [--write] [HOST] [-- OPTION ...]``: the configuration of an MCP host.
 
 The configuration goes to stdout, ready to be merged into the host's file; the name of that file
-goes to stderr. The configuration is ASCII, so that no locale can spoil it.
+goes to stderr. With --write, it goes into the file (see `host_files`). The configuration is ASCII,
+so that no locale can spoil it.
 
-Exit codes: 0 if it was printed, 2 for arguments that cannot be used, or if stdout cannot be
-written.
+Exit codes: 0 if it was printed or written, 2 for arguments that cannot be used, or if stdout or the
+file cannot be written.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from shelld.cli.host_files import FileProblem, write_into
 from shelld.cli.parser import parse_options, split_options
 from shelld.cli.show import note, refuse, show
 
@@ -25,11 +27,19 @@ NAME: Final = "shelld"
 _PLAIN: Final = frozenset(map(chr, range(0x20, 0x7F))) - {'"', "\\"}
 
 
+_CLAUDE_FOLDER: Final = (
+    "~/Library/Application Support/Claude" if sys.platform == "darwin" else "~/.config/Claude"
+)
+
+
 class _Host(NamedTuple):
-    """`snippet` makes the text from the command line that starts the daemon."""
+    """`snippet` makes the text from the command line that starts the daemon. `path`: where the file
+    is, if `file` is only its name.
+    """
 
     file: str
     snippet: Callable[[list[str]], str]
+    path: str | None = None
 
 
 def _json(value: Any) -> str:
@@ -61,7 +71,11 @@ def _opencode(command: list[str]) -> str:
 
 HOSTS: Final = {
     "claude-code": _Host(".mcp.json", _servers("mcpServers", type="stdio")),
-    "claude-desktop": _Host("claude_desktop_config.json", _servers("mcpServers")),
+    "claude-desktop": _Host(
+        "claude_desktop_config.json",
+        _servers("mcpServers"),
+        f"{_CLAUDE_FOLDER}/claude_desktop_config.json",
+    ),
     "codex": _Host("~/.codex/config.toml", _codex),
     "cursor": _Host(".cursor/mcp.json", _servers("mcpServers")),
     "gemini-cli": _Host(".gemini/settings.json", _servers("mcpServers")),
@@ -70,6 +84,8 @@ HOSTS: Final = {
     "windsurf": _Host("~/.codeium/windsurf/mcp_config.json", _servers("mcpServers")),
     "zed": _Host("~/.config/zed/settings.json", _servers("context_servers", source="custom")),
 }
+# Shorter names.
+ALIASES: Final = {"claude": "claude-code", "code": "vscode", "gemini": "gemini-cli"}
 # Options whose value is a path.
 _FILES: Final = frozenset(
     {"--audit-log", "--bash", "--config", "--guard-rules", "--log-file", "--spool-dir"}
@@ -83,14 +99,22 @@ def mcp_config(arguments: Sequence[str]) -> int:
     arguments, options = split_options(arguments)
     parser = argparse.ArgumentParser(
         prog="shelld mcp-config",
-        usage="%(prog)s [-h] [HOST] [-- OPTION ...]",
+        usage="%(prog)s [-h] [--write] [HOST] [-- OPTION ...]",
         description="Print the configuration with which an MCP host starts shelld. "
         "Options after -- become options of shelld.",
         epilog=f"hosts: {', '.join(HOSTS)}. Without HOST, the configuration fits every host "
-        "that reads mcpServers.",
+        f"that reads mcpServers. Shorter names: {', '.join(ALIASES)}.",
     )
-    parser.add_argument("host", nargs="?", metavar="HOST", choices=HOSTS, help="the MCP host")
-    named = parser.parse_args(arguments).host
+    parser.add_argument(
+        "--write", action="store_true", help="put the configuration into the host's file"
+    )
+    parser.add_argument(
+        "host", nargs="?", metavar="HOST", choices=[*HOSTS, *ALIASES], help="the MCP host"
+    )
+    given = parser.parse_args(arguments)
+    named = ALIASES.get(given.host, given.host)
+    if given.write and named is None:
+        parser.error("--write needs a HOST")
     # Find mistakes now rather than in the host.
     parse_options(options)
     try:
@@ -103,6 +127,13 @@ def mcp_config(arguments: Sequence[str]) -> int:
         "".join(command).encode()
     except UnicodeEncodeError:
         return refuse("cannot write a path that is not UTF-8 into a configuration")
+    if given.write:
+        path = host.path or host.file
+        try:
+            write_into(Path(path).expanduser(), host.snippet(command))
+        except FileProblem as problem:
+            return refuse(str(problem))
+        return show(f"wrote {path}", 0)
     note(f"# for {host.file}")
     return show(host.snippet(command), 0)
 

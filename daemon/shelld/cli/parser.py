@@ -31,7 +31,7 @@ SUBCOMMANDS: Final = {
     "doctor": ("[--json] [-- OPTION ...]", "check what works on this machine"),
     "explain": ("[--guard-rules FILE] COMMAND ...", "show the guard's verdict on a command"),
     "help": ("[COMMAND]", "show this help, or the help of a command"),
-    "mcp-config": ("[HOST] [-- OPTION ...]", "print the configuration of an MCP host"),
+    "mcp-config": ("[--write] [HOST] [-- OPTION ...]", "print the configuration of an MCP host"),
     "run": ("[-q] [-t] [--timeout S] [OPTION ...] -- COMMAND ...", "run one command"),
     "shell": ("[OPTION ...]", "type commands into a session"),
 }

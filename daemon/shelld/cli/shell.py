@@ -108,17 +108,16 @@ class _Shell:
         while True:
             try:
                 command = self._lines.next_command(self._prompt)
-                if command is None or (left := _EXIT.fullmatch(command)):
-                    break
+                if command is None:
+                    if self._lines.is_terminal:
+                        self._display.say("")
+                    return self._code
+                if (left := _EXIT.fullmatch(command)) is not None:
+                    return self._code if left[1] is None else int(left[1]) & 0xFF
                 self._run_line(command)
             except KeyboardInterrupt:
                 self._display.say("")
                 self._code = _INTERRUPTED
-        if command is None and self._lines.is_terminal:
-            self._display.say("")
-        elif command is not None and left is not None and left[1]:
-            return int(left[1]) & 0xFF
-        return self._code
 
     @property
     def _prompt(self) -> str:

@@ -1,0 +1,78 @@
+"""Puts a configuration into the file of an MCP host, beside what is there.
+
+Never changes a file that it does not understand, and never leaves half a file: a new one takes the
+place of the old one. Comments in JSON are not understood.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+import tomllib
+from pathlib import Path
+from typing import Any, cast
+
+
+class FileProblem(Exception):
+    """The message says why the file stays as it was."""
+
+
+def write_into(path: Path, snippet: str) -> None:
+    """Merge a snippet of JSON or, if the name says so, of TOML. Raises `FileProblem`."""
+    # The file may be a symbolic link into a folder of settings. The link stays.
+    path = Path(os.path.realpath(path))
+    try:
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        merge = _merged_toml if path.suffix == ".toml" else _merged_json
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _replace(path, merge(path, text, snippet))
+    except UnicodeDecodeError:
+        raise FileProblem(f"{path} is no UTF-8") from None
+    except OSError as error:
+        raise FileProblem(f"cannot write {path}: {error.strerror}") from None
+
+
+def _merged_json(path: Path, text: str, snippet: str) -> str:
+    """Return the text with the one server of the snippet; an older entry of it is replaced."""
+    try:
+        content: object = json.loads(text) if text.strip() else {}
+    except ValueError:
+        raise FileProblem(f"{path} is no plain JSON; add the configuration by hand") from None
+    ((key, servers),) = json.loads(snippet).items()
+    members = _object(path, content)
+    members[key] = {**_object(path, members.get(key, {})), **servers}
+    return json.dumps(content, indent=2) + "\n"
+
+
+def _object(path: Path, value: object) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise FileProblem(f"{path} has another form; add the configuration by hand")
+    return cast("dict[str, Any]", value)
+
+
+def _merged_toml(path: Path, text: str, snippet: str) -> str:
+    """Return the text with the snippet at its end."""
+    merged = f"{text.rstrip()}\n\n{snippet}\n".lstrip()
+    try:
+        tomllib.loads(text)
+        # A table may not come twice.
+        tomllib.loads(merged)
+    except tomllib.TOMLDecodeError:
+        raise FileProblem(f"{path} already has such an entry, or is no valid TOML") from None
+    return merged
+
+
+def _replace(path: Path, text: str) -> None:
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with open(descriptor, "w", encoding="utf-8") as file:
+            if path.exists():
+                os.fchmod(descriptor, path.stat().st_mode & 0o777)
+            file.write(text)
+        os.replace(name, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(name)
+        raise

@@ -1,0 +1,49 @@
+"""Agents of the OpenAI Agents SDK and of Pydantic AI use the tools of a daemon.
+
+The frameworks are real, and a script takes the place of the model. Each runs in a process of its
+own: importing them takes seconds, and their threads stay.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+SCRIPTS = Path(__file__).parents[1] / "helpers" / "agents_of"
+FRAMEWORKS = {"openai_agents": "agents", "pydantic_ai": "pydantic_ai"}
+
+
+@pytest.mark.parametrize("name", FRAMEWORKS)
+def test_agent_calls_the_tools(name: str) -> None:
+    command = [sys.executable, str(SCRIPTS / f"{name}_script.py")]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert ended.returncode == 0, ended.stderr
+    answers = ended.stdout.split("---\n")
+    assert answers[0] == "Bash BashOutput KillShell\n"
+    for answer in answers[1:3]:
+        # The directory comes from the context; the failures are texts for the model.
+        assert answer.splitlines()[0] == "/usr"
+        assert "Error: Command failed with exit code 3" in answer
+        assert "Error: Missing required parameter: command" in answer
+    assert len(answers) == 3
+
+
+@pytest.mark.parametrize("name", FRAMEWORKS)
+def test_error_names_the_missing_extra(name: str) -> None:
+    # None in `sys.modules` marks a module that cannot be imported.
+    script = (
+        f"import sys\nsys.modules[{FRAMEWORKS[name]!r}] = None\nfrom shelld_client import Client\n"
+        f"with Client.spawn() as shell: shell.{name}_tools()"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=50, check=False
+    )
+    extra = name.replace("_", "-")
+    last = ended.stderr.splitlines()[-1]
+    assert last.startswith("ModuleNotFoundError: tools for ")
+    assert last.endswith(f"need the extra '{extra}': pip install 'shelld[{extra}]'")
