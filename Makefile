@@ -53,7 +53,7 @@ picture: $(READY) ## Record the demo as docs/demo.svg
 	$(BIN)/python -m pip install --quiet --group docs
 	$(BIN)/python docs/picture.py
 
-sync: $(READY) ## Make the methods of `Client` from those of `AsyncClient`
+sync: $(READY) ## Make what is made from `AsyncClient` and the protocol: `Client`, the npm package's types
 	$(BIN)/python client/make_sync.py
 
 # The tests start hundreds of daemons and several workers: let Python keep its compiled modules.

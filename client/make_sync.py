@@ -62,6 +62,12 @@ def made(target: Path) -> str:
     return text
 
 
+def _make_js_types() -> None:
+    script = Path(__file__).with_name("make_js_types.py")
+    subprocess.run((sys.executable, script), check=True)
+
+
 if __name__ == "__main__":
     for each in TARGETS:
         each.write_text(made(each))
+    _make_js_types()

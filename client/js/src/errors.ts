@@ -1,0 +1,30 @@
+/** The errors of the client: `ShelldError` is the base of all. */
+
+/** An error of the daemon. `kind` is its stable name, such as "timeout" or "shell_not_found". */
+export class ShelldError extends Error {
+  override name = "ShelldError";
+
+  constructor(
+    message: string,
+    readonly code: number | null = null,
+    readonly data: Record<string, unknown> = {},
+  ) {
+    super(message);
+  }
+
+  get kind(): string | null {
+    return typeof this.data["kind"] === "string" ? this.data["kind"] : null;
+  }
+}
+
+/** The daemon is gone, or the client is closed. `stderr` is the end of what the daemon said. */
+export class DaemonExited extends ShelldError {
+  override name = "DaemonExited";
+
+  constructor(
+    message: string,
+    readonly stderr: string,
+  ) {
+    super(stderr ? `${message}\n${stderr}` : message);
+  }
+}

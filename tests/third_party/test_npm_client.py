@@ -1,0 +1,107 @@
+"""The npm client: its types are those of the protocol, and it drives a real daemon from Node.js."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from installed import NODE_MODULES, node, npm_package
+from shelld_client import __version__
+from shelld_protocol.methods import METHODS
+from support import DAEMON_COMMAND, is_alive
+
+PACKAGE = Path(__file__).parents[2] / "client" / "js"
+OLDEST_NODE = 20
+SCRIPT = Path(__file__).with_name("npm_client.mjs")
+
+
+def test_types_are_made_from_the_protocol() -> None:
+    spec = importlib.util.spec_from_file_location(
+        "make_js_types", PACKAGE.with_name("make_js_types.py")
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    text = (PACKAGE / "src" / "types.ts").read_text()
+    assert text == module.made(), "run: make sync"
+    assert re.findall(r'^  "([\w.]+)": \{ params', text, re.MULTILINE) == list(METHODS)
+
+
+def test_package_has_no_dependencies_and_our_version() -> None:
+    manifest = json.loads((PACKAGE / "package.json").read_text())
+    assert manifest["version"] == __version__
+    assert "dependencies" not in manifest
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    """The compiled package."""
+    compiler = npm_package("typescript") / "bin" / "tsc"
+    folder = tmp_path / "shelld-client"
+    shutil.copytree(PACKAGE, folder, ignore=shutil.ignore_patterns("node_modules", "dist"))
+    (tmp_path / "node_modules").symlink_to(NODE_MODULES)
+    compiled = subprocess.run(
+        [node(OLDEST_NODE), str(compiler)], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert compiled.returncode == 0, compiled.stdout
+    return folder
+
+
+@pytest.mark.slow
+def test_compiled_client_drives_a_daemon(package: Path) -> None:
+    program = package / "dist" / "index.js"
+    ended = subprocess.run(
+        [node(OLDEST_NODE), str(SCRIPT), str(program), *DAEMON_COMMAND],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    found = json.loads(ended.stdout)
+    assert not is_alive(found.pop("pid"))
+    assert found == {
+        "result": ["out\n", "é\n", 3],
+        "session": "/usr 1\n",
+        "concurrent": True,
+        "long": 1_000_000,
+        "missing": [True, 1003, "shell_not_found"],
+        "cancelled": -32800,
+        "aborted": "AbortError",
+        "ready": "ready\n",
+        "events": True,
+        "wait": ["got it\n", 4, False],
+        "kill": [0, "killed"],
+        "subscribed": True,
+        "closed": [True, True],
+        "unstarted": [True, "cannot start /nowhere/shelld"],
+        "broken": "shelld: error: unrecognized arguments: --nonsense",
+    }
+
+
+@pytest.mark.slow
+def test_example_of_the_readme_runs(package: Path) -> None:
+    (code,) = re.findall(r"^```js\n(.*?)^```$", (PACKAGE / "README.md").read_text(), re.M | re.S)
+    # A package may import itself by its name.
+    (package / "example.mjs").write_text(code)
+    folder = str(Path(sys.executable).parent)
+    ended = subprocess.run(
+        [node(OLDEST_NODE), "example.mjs"],
+        cwd=package,
+        env={**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout == "hello\n 3\n1\n2\n3\n"
