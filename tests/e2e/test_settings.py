@@ -17,12 +17,14 @@ from support import RawDaemon
 
 PAGE = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text()
 # A valid value for each option that is not the default.
+SPECIAL = {"limit": "processes=7", "target": "box=sh -c 'a b'", "sandbox": "workspace"}
+TABLES = {"limit": "{ processes = 7 }", "target": """{ box = "sh -c 'a b'" }"""}
 SAMPLES = {
     action.option_strings[0].removeprefix("--"): (
-        "1"
+        SPECIAL[action.option_strings[0].removeprefix("--")]
+        if action.option_strings[0].removeprefix("--") in SPECIAL
+        else "1"
         if action.nargs == 0
-        else "processes=7"
-        if action.metavar == "NAME=VALUE"
         else next(each for each in action.choices if each != action.default)
         if action.choices is not None
         else "/x"
@@ -54,7 +56,7 @@ def test_every_option_comes_from_variable_and_file(
     switch = settings_of(option_parser())[name].nargs == 0
     given = parse_options([f"--{name}"] if switch else [f"--{name}", sample])
     assert given != Options()
-    value = "true" if switch else "{ processes = 7 }" if name == "limit" else f'"{sample}"'
+    value = "true" if switch else TABLES.get(name, f'"{sample}"')
     for key in (name, name.replace("-", "_")):
         config.write_text(f"{key} = {value}\n")
         assert parse_options(["--config", str(config)]) == given
@@ -91,8 +93,19 @@ def test_paths_in_a_file_are_relative_to_it(
     config.write_text('guard-rules = "rules.toml"\nbash = "/bin/bash"\n')
     monkeypatch.chdir("/")
     options = parse_options(["--config", os.path.relpath(config)])
+    assert options.sandbox is None
     assert options.guard_rules == str(tmp_path / "rules.toml")
     assert options.bash == "/bin/bash"
+
+
+def test_targets_replace_each_other(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config.write_text('target = { a = "ssh a shelld", b = "ssh b shelld" }\n')
+    monkeypatch.setenv("SHELLD_CONFIG", str(config))
+    in_file = (("a", ("ssh", "a", "shelld")), ("b", ("ssh", "b", "shelld")))
+    assert parse_options([]).targets == in_file
+    monkeypatch.setenv("SHELLD_TARGET", "b=shelld\nc=shelld --env core\n")
+    assert parse_options([]).targets == (("b", ("shelld",)), ("c", ("shelld", "--env", "core")))
+    assert parse_options(["--target", "b=x"]).targets == (("b", ("x",)),)
 
 
 @pytest.mark.parametrize(
@@ -110,6 +123,7 @@ def test_paths_in_a_file_are_relative_to_it(
         ("interactive-tools = 1\n", 1, "interactive-tools: must be true or false"),
         ("limit = 1\n", 1, "limit: must be a table of names and values"),
         ("\n[limit]\nx = 1\n", 2, "limit: no such limit: x; one of "),
+        ('sandbox = "x"\n', 1, "sandbox: "),
         ("grace = 1\ngrace = 2\n", 2, "no valid TOML"),
         ("grace = \n", 1, "no valid TOML"),
     ],
@@ -177,5 +191,6 @@ def test_file_of_the_documentation_is_valid(config: Path) -> None:
         max_shells=32,
         retain_bytes=256 * 2**20,
         interactive_tools=True,
+        targets=(("box", ("ssh", "box", "shelld")),),
         limits=ResourceLimits(memory_bytes=2 * 2**30, processes=100),
     )

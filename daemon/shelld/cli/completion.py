@@ -19,7 +19,12 @@ from shelld.cli.show import show
 Value = Literal["none", "choice", "file", "directory", "other"]
 
 _SHELLS: Final = ("bash", "zsh", "fish")
-_KINDS: Final[dict[object, Value]] = {"FILE": "file", "PATH": "file", "DIR": "directory"}
+_KINDS: Final[dict[object, Value]] = {
+    "FILE": "file",
+    "PATH": "file",
+    "POLICY": "file",
+    "DIR": "directory",
+}
 # What may follow a subcommand. `run` and `shell` take the options of the daemon.
 WORDS: Final = {
     "completion": list(_SHELLS),

@@ -65,7 +65,10 @@ def parse_options(arguments: Sequence[str]) -> Options:
         from shelld.cli import settings  # noqa: PLC0415
 
         try:
-            words = settings.words(parser, values["config"], os.environ)
+            # Targets of the command line take the place of all others, as no name may come twice.
+            names = {"targets": "target", "bootstraps": "bootstrap"}
+            replaced = {name for dest, name in names.items() if values[dest]}
+            words = settings.words(parser, values["config"], os.environ, replaced)
         except settings.SettingsError as error:
             parser.error(str(error))
         values = vars(parser.parse_args([*words, *arguments]))

@@ -19,9 +19,11 @@ from __future__ import annotations
 import argparse
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, cast, get_args
+
+from shelld_protocol.sandboxes import SandboxMode
 
 PREFIX: Final = "SHELLD_"
 CONFIG_VARIABLE: Final = f"{PREFIX}CONFIG"
@@ -30,6 +32,8 @@ CONFIG_VARIABLE: Final = f"{PREFIX}CONFIG"
 _NOT_SETTINGS: Final = frozenset({"help", "version", "stdio", "parent_pid", "config"})
 _PATHS: Final = frozenset({"FILE", "DIR", "PATH"})
 _TABLES: Final = frozenset({"NAME=VALUE", "NAME=ARGV"})
+# Values of --sandbox that are no paths.
+_MODES: Final = frozenset({"off", *get_args(SandboxMode)})
 _SWITCHES: Final = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 
 
@@ -51,10 +55,15 @@ def variable_of(name: str) -> str:
     return PREFIX + name.upper().replace("-", "_")
 
 
-def words(parser: argparse.ArgumentParser, config: str | None, env: Mapping[str, str]) -> list[str]:
+def words(
+    parser: argparse.ArgumentParser,
+    config: str | None,
+    env: Mapping[str, str],
+    replaced: Container[str] = (),
+) -> list[str]:
     """Return the words that stand for the file `config` and the variables `env`.
 
-    Raises `SettingsError`.
+    Options in `replaced` are checked, too, but left out. Raises `SettingsError`.
     """
     settings = settings_of(parser)
     # The words of each option. Those of a variable replace those of the file.
@@ -69,7 +78,7 @@ def words(parser: argparse.ArgumentParser, config: str | None, env: Mapping[str,
                 raise SettingsError(f"{variable_of(name)}: {problem}")
             kept = chosen.get(name, []) if action.metavar == "NAME=VALUE" else []
             chosen[name] = kept + given
-    return [word for given in chosen.values() for word in given]
+    return [word for name, given in chosen.items() if name not in replaced for word in given]
 
 
 def _words_of_variable(name: str, action: argparse.Action, text: str) -> list[str]:
@@ -80,6 +89,8 @@ def _words_of_variable(name: str, action: argparse.Action, text: str) -> list[st
         return [f"--{name}"] if switch else []
     if action.metavar == "NAME=VALUE":
         return [f"--{name}={each}" for each in re.split(r"[,\s]+", text.strip(", \t\n"))]
+    if action.metavar == "NAME=ARGV":
+        return [f"--{name}={line.strip()}" for line in text.splitlines() if line.strip()]
     return [f"--{name}={text}"]
 
 
@@ -133,7 +144,9 @@ def _words_of_value(
             raise ValueError("must be a table of names and values")
         for each, inner in cast("dict[str, Any]", value).items():
             yield f"--{name}={each}={_text(inner)}"
-    elif action.metavar in _PATHS and value:
+    elif value and (
+        action.metavar in _PATHS or (action.metavar == "POLICY" and value not in _MODES)
+    ):
         yield f"--{name}={directory.absolute() / _text(value)}"
     else:
         yield f"--{name}={_text(value)}"
