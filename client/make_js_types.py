@@ -107,9 +107,10 @@ def _type(schema: Schema) -> str:
         case {"type": "array"}:
             inner = _type(schema.get("items") or {})
             kind = f"({inner})[]" if " | " in inner else f"{inner}[]"
+        case {"type": "object", "additionalProperties": {**values}}:
+            kind = f"Record<string, {_type(values)}>"
         case {"type": "object"}:
-            values = schema.get("additionalProperties")
-            kind = f"Record<string, {_type(values) if isinstance(values, dict) else 'unknown'}>"
+            kind = "Record<string, unknown>"
         case _:
             kind = _PRIMITIVES.get(str(schema.get("type")), "unknown")
     return kind

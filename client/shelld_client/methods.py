@@ -337,7 +337,7 @@ class Methods:
 
     def pydantic_ai_tools(
         self, *, context: ExecutionContext | Mapping[str, Any] | None = None
-    ) -> list[PydanticTool[None]]:
+    ) -> list[PydanticTool[object]]:
         """Return the tools for an agent of Pydantic AI. Needs the extra ``pydantic-ai``."""
         from shelld_client.pydantic_ai import pydantic_tool  # noqa: PLC0415
 

@@ -26,7 +26,7 @@ def pydantic_tool(
     *,
     call: Callable[[dict[str, Any]], ToolResult] | None = None,
     call_async: Callable[[dict[str, Any]], Awaitable[ToolResult]] | None = None,
-) -> Tool[None]:
+) -> Tool[object]:
     """Return a tool for an `Agent`. Give `call` or `call_async`. `schema` is for the arguments."""
 
     async def invoke_async(**arguments: Any) -> str:
@@ -39,7 +39,7 @@ def pydantic_tool(
 
     # Pydantic AI calls plain functions in a thread.
     function = invoke if call_async is None else invoke_async
-    return Tool[None].from_schema(function, name, description, schema)
+    return Tool[object].from_schema(function, name, description, schema)
 
 
 def _given(arguments: dict[str, Any]) -> dict[str, Any]:
