@@ -47,6 +47,7 @@ DAEMON_ROOMS = [
     "targets",
     "helpers",
     "eventloop",
+    "lasting",
     "keeper",
     "process",
 ]

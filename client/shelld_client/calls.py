@@ -96,7 +96,8 @@ class BashOptions(TypedDict, total=False):
     output in the order in which it was written. With `idempotency_key`, a call that is repeated
     starts nothing: it returns the shell that the first call with this key has started. `target`
     names the daemon that runs the command; by default, that is where the session is. `sandbox`
-    tightens the policy of the session.
+    tightens the policy of the session. If a lasting daemon loses this client, the command moves to
+    the background, unless `on_disconnect` is "kill".
     """
 
     description: str | None
@@ -115,6 +116,7 @@ class BashOptions(TypedDict, total=False):
     idempotency_key: str | None
     target: str | None
     sandbox: SandboxPolicy | None
+    on_disconnect: Literal["background", "kill"]
 
 
 class RunOptions(BashOptions, total=False):

@@ -329,6 +329,36 @@ class SpawnedClient:
         argv = daemon_command(command, args)
         return cls(argv, env=env, cwd=cwd, start_timeout=start_timeout)
 
+    @classmethod
+    def attach(
+        cls,
+        name: str = "main",
+        *,
+        linger: int | None = None,
+        steal: bool = False,
+        args: Sequence[str | PathLike[str]] = (),
+        env: Mapping[str, str] | None = None,
+        cwd: str | PathLike[str] | None = None,
+        start_timeout: float | None = START_TIMEOUT_S,
+    ) -> Self:
+        """Return a client that joins the lasting daemon `name` when entered, or starts it.
+
+        Leaving the client leaves the daemon and its shells. The daemon ends after `linger` seconds
+        without a client; None stands for 3,600 seconds, or for what a daemon that runs has already.
+        `steal` takes the daemon from another client. `args` (options of the daemon), `env` and
+        `cwd` have an effect only if the daemon is started.
+
+        Entering raises what `spawn` describes. If another client is attached, that is
+        `DaemonExited` with `exit_code` 4.
+        """
+        command = [sys.executable, "-P", "-m", "shelld", "attach", f"--name={name}"]
+        if linger is not None:
+            command.append(f"--linger={linger}")
+        if steal:
+            command.append("--steal")
+        argv = [*command, "--", *_words("args", args)] if args else command
+        return cls(argv, env=env, cwd=cwd, start_timeout=start_timeout)
+
     @property
     def pid(self) -> int:
         """The pid of the started process."""

@@ -1,6 +1,8 @@
 """``shelld`` and ``python -m shelld``.
 
-The subcommands, such as ``shelld run``, are separate programs: see `shelld.cli`.
+The subcommands, such as ``shelld run``, are separate programs: see `shelld.cli`. ``shelld attach``
+starts a lasting daemon as ``shelld lasting NAME LINGER DESCRIPTOR OPTION ...``, with a listening
+socket as the descriptor.
 
 Exit codes:
 
@@ -68,6 +70,8 @@ def _forget_working_directory() -> None:
 def _subcommand(name: str) -> Callable[[Sequence[str]], int] | None:
     """Return the program of a subcommand. Load no other."""
     match name:
+        case "attach":
+            from shelld.cli.attach import attach as program  # noqa: PLC0415
         case "bundle":
             from shelld.cli.bundle import bundle as program  # noqa: PLC0415
         case "completion":
@@ -78,12 +82,16 @@ def _subcommand(name: str) -> Callable[[Sequence[str]], int] | None:
             from shelld.cli.explain import explain as program  # noqa: PLC0415
         case "help":
             from shelld.cli.help import show_help as program  # noqa: PLC0415
+        case "list":
+            from shelld.cli.daemons import list_daemons as program  # noqa: PLC0415
         case "mcp-config":
             from shelld.cli.mcp_config import mcp_config as program  # noqa: PLC0415
         case "run":
             from shelld.cli.run import run as program  # noqa: PLC0415
         case "shell":
             from shelld.cli.shell import shell as program  # noqa: PLC0415
+        case "stop":
+            from shelld.cli.daemons import stop as program  # noqa: PLC0415
         case _:
             return None
     return program
@@ -101,10 +109,13 @@ def _run(arguments: list[str]) -> int:
     # needs an answer.
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, _end_quietly)
+    lasting = None
+    if arguments[:1] == ["lasting"] and len(arguments) >= 4:
+        lasting, arguments = arguments[1:4], arguments[4:]
     options = parse_options(arguments)
     try:
         require_proc()
-        return _start(options, claim_stdio())
+        return _start(options, claim_stdio(), lasting)
     except StartupError as error:
         return refuse(str(error))
 
@@ -118,7 +129,7 @@ def _do_nothing(_number: int, _frame: FrameType | None) -> None:
     pass
 
 
-def _start(options: Options, streams: tuple[int, int]) -> int:
+def _start(options: Options, streams: tuple[int, int], lasting: list[str] | None) -> int:
     undo_locale_coercion()
     # The parent may have blocked the signals that stop the daemon.
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
@@ -136,18 +147,21 @@ def _start(options: Options, streams: tuple[int, int]) -> int:
     except OSError as error:
         return refuse(f"cannot start the keeper: {error.strerror}")
     try:
-        return _serve(options, streams, pool)
+        return _serve(options, streams, pool, lasting)
     finally:
         pool.close()
 
 
-def _serve(options: Options, streams: tuple[int, int], pool: RunnerPool) -> int:
+def _serve(
+    options: Options, streams: tuple[int, int], pool: RunnerPool, lasting: list[str] | None
+) -> int:
     from pathlib import Path  # noqa: PLC0415
 
     from shelld.app import run  # noqa: PLC0415
     from shelld.audit import AuditLog  # noqa: PLC0415
     from shelld.guard.policy import DEFAULT_POLICY  # noqa: PLC0415
     from shelld.process.logs import configure_logging, write_without_waiting  # noqa: PLC0415
+    from shelld.server.clients import lasting_of  # noqa: PLC0415
 
     try:
         configure_logging(options.log_level, options.log_file)
@@ -171,7 +185,8 @@ def _serve(options: Options, streams: tuple[int, int], pool: RunnerPool) -> int:
             return refuse(f"cannot write the audit log: {error.strerror}")
     # Perhaps nobody reads stderr, so this write must not block.
     write_without_waiting(2, greeting_for(streams[0]).encode())
-    return run(options, streams, pool, audit, policy)
+    serves = streams if lasting is None else lasting_of(lasting)
+    return run(options, serves, pool, audit, policy)
 
 
 def _problem_with(options: Options) -> str:

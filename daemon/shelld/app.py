@@ -28,6 +28,7 @@ from shelld.eventloop.signals import received
 from shelld.eventloop.threads import wait_for_work
 from shelld.guard.policy import Policy
 from shelld.keeper.pool import RunnerPool
+from shelld.mcp.tasks import Tasks
 from shelld.mcp.toolbox import Toolbox
 from shelld.methods.context import Daemon, manager_options
 from shelld.methods.guard import load_soon
@@ -36,9 +37,11 @@ from shelld.process.logs import Log, write_without_waiting
 from shelld.process.options import Options
 from shelld.process.stack import with_room_for_frames
 from shelld.routes import routes
+from shelld.server.clients import Clients, Lasting
+from shelld.server.one_client import OneClient
 from shelld.server.serve import Server
-from shelld.server.startup import StartupError, hint_for
-from shelld.server.stdio import Input, Output
+from shelld.server.startup import StartupError
+from shelld.server.stdio import Output
 from shelld.shells.manager import Manager
 from shelld.shells.shell import Shell
 
@@ -75,12 +78,12 @@ PARENT_POLL_S: Final = 1.0
 
 def run(
     options: Options,
-    streams: tuple[int, int],
+    streams: tuple[int, int] | Lasting,
     pool: RunnerPool,
     audit: AuditLog | None,
     policy: Policy,
 ) -> int:
-    """Serve one client on `streams` (in, out) and return the exit code.
+    """Serve one client on `streams` (in, out), or those that attach; return the exit code.
 
     Ends the process instead of returning if the event loop fails, or if tasks or threads ignore
     their cancellation.
@@ -146,7 +149,7 @@ def _end_process(pool: RunnerPool, exit_code: int) -> NoReturn:
 
 async def _run(
     options: Options,
-    streams: tuple[int, int],
+    streams: tuple[int, int] | Lasting,
     pool: RunnerPool,
     audit: AuditLog | None,
     policy: Policy,
@@ -158,7 +161,7 @@ async def _run(
     def start(task: Callable[..., Awaitable[None]], *args: object) -> None:
         watchers.start_soon(faults.keep_running, partial(task, *args), task.__name__)
 
-    source, output = Input(streams[0]), Output(streams[1])
+    service = Clients(streams) if isinstance(streams, Lasting) else OneClient(streams)
     exit_code = 0
     collect_rarely()
     logger.info("shelld %s serves one client", __version__)
@@ -173,13 +176,13 @@ async def _run(
         for name, argv in options.bootstraps:
             daemon.targets.add(name, argv, bootstrap=True)
         toolbox = Toolbox(daemon)
-        hint = hint_for(streams[0])
-        server = Server(daemon, routes(toolbox), source, output, requests, hint=hint)
+        service.begin(daemon, partial(routes, toolbox, Tasks()), requests)
         async with anyio.create_task_group() as watchers:
             second_signal = anyio.Event()
             reading = anyio.CancelScope()
             start(_watch_signals, reading, second_signal)
-            start(_watch_output, output, reading)
+            if service.output is not None:
+                start(_watch_output, service.output, reading)
             start(_watch_children, pool)
             watchers.start_soon(faults.run_once, load_soon, "the preload of the guard")
             watchers.start_soon(faults.run_once, toolbox.preload, "the preload of the tools")
@@ -187,7 +190,9 @@ async def _run(
             if options.parent_pid is not None:
                 start(watch_process, options.parent_pid, reading)
             with reading:
-                await server.read_requests()
+                await service.serve()
+            await service.close()
+            server, output = service.server, service.output
             daemon.draining = True
             logger.info("stopping: %d shells are running", len(manager.list_running()))
             stop_at = anyio.current_time() + STOP_S
@@ -199,8 +204,10 @@ async def _run(
             )
             await _stop(server, daemon, output, second_signal, stop_at)
             last_resort.cancel()
-            output.close()
+            if output is not None:
+                output.close()
             exit_code = _exit_code(server, output)
+            service.end(exit_code)
             # asyncio waits for all tasks, and a task may ignore its cancellation. So end the
             # process at this time at the latest.
             loop.call_at(_flush_until(stop_at), _end_although_tasks_run, manager, pool, exit_code)
@@ -209,8 +216,10 @@ async def _run(
     return exit_code
 
 
-def _exit_code(server: Server, output: Output) -> int:
+def _exit_code(server: Server | None, output: Output | None) -> int:
     """Return the exit code. Call this once the time for writing answers is over."""
+    if server is None or output is None:
+        return 0
     failure = output.failure
     if output.backlog and not output.is_broken:
         failure = "the client has not read all answers in time"
@@ -238,11 +247,18 @@ def _longest_stop_s(manager: Manager) -> float:
 
 
 async def _stop(
-    server: Server, daemon: Daemon, output: Output, second_signal: anyio.Event, stop_at: float
+    server: Server | None,
+    daemon: Daemon,
+    output: Output | None,
+    second_signal: anyio.Event,
+    stop_at: float,
 ) -> None:
+    """`server` and `output` are those of the client that is left, or None."""
     manager = daemon.manager
 
     async def drain() -> None:
+        if server is None or output is None:
+            return
         async with anyio.create_task_group() as stage:
 
             async def cut_short() -> None:
@@ -262,7 +278,8 @@ async def _stop(
     async def flush() -> None:
         with anyio.CancelScope(deadline=_flush_until(stop_at)):
             await daemon.subscriptions.settle()
-            await output.wait_empty()
+            if output is not None:
+                await output.wait_empty()
 
     for stage in (drain, kill_all, flush):
         try:

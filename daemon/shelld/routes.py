@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import shelld_protocol as wire
 from shelld.mcp.methods import McpMethods
 from shelld.mcp.task_methods import TaskMethods
+from shelld.mcp.tasks import Tasks
 from shelld.mcp.toolbox import Toolbox
 from shelld.methods.about import discover, server_info
 from shelld.methods.bash import bash
@@ -43,9 +44,9 @@ def _anywhere(
     return as_method(params_type, body, passing_on(name, params_type))
 
 
-def routes(toolbox: Toolbox) -> Mapping[str, Method]:
-    """Return all methods but `shutdown` and `exit`, which the server answers itself."""
-    hosts = McpMethods(toolbox)
+def routes(toolbox: Toolbox, task_table: Tasks) -> Mapping[str, Method]:
+    """Return the methods of one client: all but `shutdown` and `exit`, which the server answers."""
+    hosts = McpMethods(toolbox, task_table)
     tasks = TaskMethods(hosts)
     return {
         "bash": _anywhere("bash", wire.BashParams, bash),

@@ -59,6 +59,18 @@ class Containment(Result):
     cgroup_kill: bool
 
 
+class Attachment(Result):
+    """How the client is attached to a lasting daemon."""
+
+    name: Annotated[str, _said("The name of the daemon.")]
+    generation: Annotated[int, _said("1 for the first client of the daemon, then 2, ...")]
+    detached_ms: Annotated[int, _said("How long the daemon had no client before this one.")]
+    linger_s: Annotated[
+        int,
+        Meta(description="Seconds without a client after which the daemon ends."),
+    ]
+
+
 # Increment it for a change that breaks clients, not for new members, values or methods.
 PROTOCOL: Final = 1
 
@@ -76,3 +88,6 @@ class ServerInfoResult(Result):
     limits: Limits
     containment: Containment | None
     counters: Counters
+    attachment: Annotated[
+        Attachment | None, _said("Only if the client has attached to a lasting daemon.")
+    ] = None

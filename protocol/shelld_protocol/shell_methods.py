@@ -206,6 +206,13 @@ class BashParams(Params):
     ) = None
     target: Target | None = None
     sandbox: Sandbox | None = None
+    on_disconnect: Annotated[
+        Literal["background", "kill"],
+        Meta(
+            description="If a lasting daemon loses its client, move a foreground command to the "
+            "background, or kill it. Any other daemon ends with its client."
+        ),
+    ] = "background"
 
 
 class BashResult(Result):

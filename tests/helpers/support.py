@@ -274,6 +274,11 @@ class RawDaemon:
         # Rapid commands get two spare shells. The session takes the older one first.
         return waiting[0]
 
+    @property
+    def unclaimed(self) -> list[Any]:
+        """The messages that were received but never claimed."""
+        return list(self._unclaimed)
+
     def forget_answers(self) -> None:
         """Drop the answers that were received but never claimed."""
         self._unclaimed.clear()

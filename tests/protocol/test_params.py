@@ -54,6 +54,7 @@ def test_defaults_match_the_specification() -> None:
         "idempotency_key": None,
         "target": None,
         "sandbox": None,
+        "on_disconnect": "background",
     }
 
 

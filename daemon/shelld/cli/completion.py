@@ -27,11 +27,14 @@ _KINDS: Final[dict[object, Value]] = {
 }
 # What may follow a subcommand. `run` and `shell` take the options of the daemon.
 WORDS: Final = {
+    "attach": ["--help", "--name", "--linger", "--steal", "--stdio", "--parent-pid", "--"],
     "completion": list(_SHELLS),
     "doctor": ["--help", "--json", "--"],
     "explain": ["--help", "--guard-rules"],
     "help": list(SUBCOMMANDS),
     "mcp-config": ["--help", "--write", "--", *HOSTS],
+    "list": ["--help", "--json"],
+    "stop": ["--help"],
 }
 
 

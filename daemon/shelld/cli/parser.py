@@ -26,14 +26,17 @@ LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 
 # The subcommands: the arguments of each, and its purpose.
 SUBCOMMANDS: Final = {
+    "attach": ("[OPTION ...] [-- OPTION ...]", "join a daemon that outlives its client"),
     "bundle": ("[-o FILE]", "write shelld into one file that needs only Python"),
     "completion": ("bash|zsh|fish", "print a script that completes shelld in that shell"),
     "doctor": ("[--json] [-- OPTION ...]", "check what works on this machine"),
     "explain": ("[--guard-rules FILE] COMMAND ...", "show the guard's verdict on a command"),
     "help": ("[COMMAND]", "show this help, or the help of a command"),
+    "list": ("[--json]", "show the daemons that outlive their clients"),
     "mcp-config": ("[--write] [HOST] [-- OPTION ...]", "print the configuration of an MCP host"),
     "run": ("[-q] [-t] [--timeout S] [OPTION ...] -- COMMAND ...", "run one command"),
     "shell": ("[OPTION ...]", "type commands into a session"),
+    "stop": ("NAME", "end a daemon that outlives its client"),
 }
 
 _LIMITS: Final = {

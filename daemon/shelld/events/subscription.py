@@ -226,6 +226,10 @@ class Subscription:
         if seq < self._journal.newest:
             self._replay_later()
 
+    def lose_client(self) -> None:
+        """Keep the events for a client that continues the subscription."""
+        self._recipient, self._is_slow = NOBODY, False
+
     def _send(self, seq: int, entry: Entry, make: Callable[[Header], Event]) -> None:
         header = Header(self.name, seq, entry.bash_id, entry.session, self._request_id)
         self._recipient.send(entry.method, make(header))

@@ -128,6 +128,11 @@ class Subscriptions:
         for feed in self._feeds.pop(name, ()):
             feed.close()
 
+    def lose_client(self) -> None:
+        """Send nothing more until a client continues a subscription. The journals go on."""
+        for each in self._all.values():
+            each.lose_client()
+
     async def settle(self) -> None:
         """Wait until the events of all shells that have ended were sent."""
         for feed in [each for feeds in self._feeds.values() for each in feeds]:

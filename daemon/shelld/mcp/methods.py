@@ -1,6 +1,6 @@
 """``initialize``, ``server/discover``, ``ping``, ``tools/list`` and ``tools/call``.
 
-Owns the tasks and the revision of the last ``initialize``, and no other state. Calls name sessions
+Owns the revision of the last ``initialize``, and no other state. Calls name sessions
 and shells in their arguments. All requests on a stream share the same sessions and shells.
 
 A failed tool is a result with ``isError``. Only an unknown tool, or a request without a revision,
@@ -52,8 +52,8 @@ _CAPABILITIES: Final[dict[str, Any]] = {"tools": {}}
 class McpMethods:
     """MCP's methods for one client."""
 
-    def __init__(self, toolbox: Toolbox) -> None:
-        self.tasks = Tasks()
+    def __init__(self, toolbox: Toolbox, tasks: Tasks) -> None:
+        self.tasks = tasks
         # The revision of the last handshake.
         self.agreed: str | None = None
         self._toolbox = toolbox

@@ -45,6 +45,7 @@ async def server_info(context: RequestContext, _params: NoParams) -> ServerInfoR
             spool_bytes=daemon.manager.spool_bytes,
             internal_errors=faults.count(),
         ),
+        attachment=daemon.attachment,
     )
 
 

@@ -157,6 +157,7 @@ async def _answer(
 
     The events of a background command follow the answer.
     """
+    context.ends_with_client = params.on_disconnect == "kill" and not params.run_in_background
     context.runs(shell)
     with context.daemon.manager.reading(shell):
         try:
@@ -178,7 +179,10 @@ async def _answer(
                 # The cancellation came together with the event that this task waited for.
                 await anyio.lowlevel.checkpoint()
         except anyio.get_cancelled_exc_class():
-            await _kill(context, shell)
+            if context.is_left:
+                shell.release()
+            else:
+                await _kill(context, shell)
             raise
         except Exception:
             if not shell.has_ended:
@@ -195,6 +199,7 @@ async def _answer_again(
     While a call waits for the command, its limits hold. Otherwise the timeout of this request
     holds, from now on. A cancellation kills the command, unless another call waits for it.
     """
+    context.ends_with_client = params.on_disconnect == "kill" and not params.run_in_background
     context.runs(shell)
     has_limits = shell.is_in_foreground
     with notifying(context, params) as begin_events, context.daemon.manager.reading(shell):
@@ -211,7 +216,9 @@ async def _answer_again(
                 await shell.recorder.settle()
             answer = await _result(context, params, shell)
         except anyio.get_cancelled_exc_class():
-            if not (params.run_in_background or shell.is_in_foreground):
+            if context.is_left:
+                shell.release()
+            elif not (params.run_in_background or shell.is_in_foreground):
                 await _kill(context, shell)
             raise
     if isinstance(answer, BackgroundResult):

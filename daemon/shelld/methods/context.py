@@ -21,6 +21,7 @@ from shelld.shells.manager import Manager
 from shelld.shells.options import ManagerOptions
 from shelld.shells.shell import Shell
 from shelld.targets.targets import Targets
+from shelld_protocol.about import Attachment
 from shelld_protocol.errors import resource_exhausted
 from shelld_protocol.tools import ExecutionContext, ToolResult
 
@@ -36,6 +37,8 @@ class Daemon(Struct, eq=False):
     requests: int = 0
     draining: bool = False
     # The subscriptions of its client.
+    # How the client is attached, if the daemon is a lasting one.
+    attachment: Attachment | None = None
     subscriptions: Subscriptions = field(default=None)  # type: ignore[assignment]
     # The idempotency keys of commands.
     keys: Keys = field(default=None)  # type: ignore[assignment]
@@ -179,6 +182,10 @@ class RequestContext(Struct, eq=False):
     deferral: Deferral | None = None
     result_at_stop: object = None
     passed_on: PassedOn | None = None
+    # Whether the command goes on although the request is cancelled.
+    is_left: bool = False
+    # Whether the command ends with its client.
+    ends_with_client: bool = False
     _progress: anyio.Event | None = None
     _turns: anyio.Lock | None = None
 
@@ -196,6 +203,12 @@ class RequestContext(Struct, eq=False):
         """Note that the request was cancelled or answered."""
         self.is_over = True
         self._tell_of_progress()
+
+    def leave_command(self) -> None:
+        """Move the command to the background, because the client is lost. Does not wait."""
+        self.is_left = True
+        if self.command is not None and self.command.is_in_foreground:
+            self.command.release()
 
     async def wait_for_command(self) -> Shell | None:
         """Wait until this request has started a shell. Return the shell, or None if it starts none.

@@ -636,8 +636,32 @@ class Server:
             if not self._in_flight:
                 return
 
+    def leave_commands(self) -> None:
+        """Move the foreground commands of requests in flight to the background, or kill them.
+
+        Their requests are then answered. All other requests end with `drop_in_flight`.
+        """
+        for entry in list(self._in_flight):
+            if entry.context.ends_with_client:
+                entry.cancellation = Cancellation.ANSWERED
+                entry.stop()
+            else:
+                entry.context.leave_command()
+
+    def drop_in_flight(self) -> None:
+        """Answer every request in flight as cancelled, and cancel it. No left command ends."""
+        self._refuse_in_flight(_answer_to_dropped)
+
+    def tell_of_detachment(self) -> None:
+        """Tell the client that another one has taken its place, unless it has sent nothing yet."""
+        if self._frames.framing is not None:
+            self._write(encode_request("shell/detached", {}))
+
     def refuse_in_flight(self) -> None:
         """Answer and cancel every request in flight. Most get the error shutting_down."""
+        self._refuse_in_flight(_answer_at_stop)
+
+    def _refuse_in_flight(self, answer: Callable[[InFlight], bytes]) -> None:
         while self._members:
             # The daemon is draining, so it refuses these.
             self._accept(*self._members.popleft())
@@ -645,9 +669,14 @@ class Server:
         for entry in list(self._in_flight):
             try:
                 entry.stop()
-                self._settle(entry, _answer_at_stop(entry))
+                self._settle(entry, answer(entry))
             except Exception as error:
                 self._fail(entry, error)
+
+
+def _answer_to_dropped(entry: InFlight) -> bytes:
+    """Return the answer to a request whose client is lost."""
+    return encode_error(entry.raw_id, cancelled())
 
 
 def _answer_at_stop(entry: InFlight) -> bytes:

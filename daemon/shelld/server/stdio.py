@@ -148,6 +148,8 @@ class Output:
         self.is_broken = False
         self.failure: str | None = None
         self._closed = False
+        # Whether the descriptor is to be closed, and whether the thread no longer uses it.
+        self._is_released = self._has_thread_ended = False
         self._progress = anyio.Event()
         self._token = anyio.lowlevel.current_token()
         begun = threading.Event()
@@ -232,6 +234,11 @@ class Output:
             faults.report("the writer of answers")
             self._note_failure(None)
             self._wake_loop()
+        finally:
+            with self._lock:
+                self._has_thread_ended = True
+                if self._is_released:
+                    os.close(self._descriptor)
 
     def _wait_for_queue(self) -> bool:
         """Wait until something is queued. Return False if the queue is closed."""
@@ -312,6 +319,21 @@ class Output:
         if self._socket is not None:
             self._socket.detach()
             self._socket = None
+
+    def release(self) -> None:
+        """Drop what the client has not read, and close the descriptor.
+
+        If the thread is writing to a client that does not read, it closes the descriptor when the
+        client reads or is gone.
+        """
+        self.close()
+        with self._lock:
+            self.is_broken = self._is_released = True
+            self._queue.clear()
+            self._queued.notify()
+            if self._has_thread_ended:
+                os.close(self._descriptor)
+        self._signal_progress()
 
     def _signal_progress(self) -> None:
         self._progress.set()

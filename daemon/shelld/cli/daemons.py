@@ -1,0 +1,146 @@
+"""``shelld list [--json]`` and ``shelld stop NAME``: the user's lasting daemons.
+
+``list`` shows the daemons that run. ``stop`` ends one, with all its shells, and returns once the
+daemon has ended.
+
+Exit codes: 0; 1 if there is no daemon with that name, or it does not end; 2 for arguments that
+cannot be used.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import Final, Literal
+
+import msgspec
+
+from shelld import __version__
+from shelld.cli.attach import add_name
+from shelld.cli.show import note, refuse, show
+from shelld.lasting.handshake import (
+    HANDSHAKE,
+    HandshakeError,
+    Hello,
+    Info,
+    Reply,
+    decode,
+    receive,
+    send,
+)
+from shelld.lasting.place import Place, PlaceError
+from shelld_protocol.about import PROTOCOL
+
+# How long to wait for an answer, and for the end of a daemon with a thousand shells.
+ANSWER_S: Final = 5.0
+STOP_S: Final = 15.0
+
+
+def list_daemons(arguments: Sequence[str]) -> int:
+    """Write a table of the daemons, or JSON; return the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="shelld list", description="Show the daemons that shelld attach has started."
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON value")
+    as_json = parser.parse_args(arguments).json
+    try:
+        place = Place.open(create=False)
+    except PlaceError as error:
+        return refuse(str(error))
+    found: list[Info] = []
+    for name in [] if place is None else place.names():
+        assert place is not None
+        try:
+            reply = _ask(place, name, "info")
+        except PlaceError as error:
+            note(f"shelld: {error}")
+            continue
+        if reply is not None and reply.info is not None:
+            found.append(reply.info)
+    if place is not None:
+        place.close()
+    if as_json:
+        return show(msgspec.json.encode(found).decode(), 0)
+    return show(_table(found) if found else "No daemon is running.", 0)
+
+
+def stop(arguments: Sequence[str]) -> int:
+    """End one daemon; return the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="shelld stop", description="End a daemon that shelld attach has started."
+    )
+    add_name(parser, "name", help="the name of the daemon")
+    name = parser.parse_args(arguments).name
+    try:
+        place = Place.open(create=False)
+        connection = None if place is None else place.connect(name, ANSWER_S)
+    except PlaceError as error:
+        return refuse(str(error))
+    if place is not None:
+        place.close()
+    if connection is None:
+        note(f"shelld: there is no daemon {name}")
+        return 1
+    with connection:
+        try:
+            connection.settimeout(STOP_S)
+            send(connection, _hello("stop"))
+            # The answer, and then the end of the process.
+            while receive(connection)[0]:
+                pass
+        except TimeoutError:
+            note(f"shelld: the daemon {name} does not end")
+            return 1
+        except OSError:
+            # The daemon has ended.
+            pass
+    return 0
+
+
+def _hello(wants: Literal["info", "stop"]) -> Hello:
+    return Hello(handshake=HANDSHAKE, protocol=PROTOCOL, version=__version__, wants=wants)
+
+
+def _ask(place: Place, name: str, wants: Literal["info", "stop"]) -> Reply | None:
+    """Return the answer of a daemon; None if it does not run, or is of another version."""
+    connection = place.connect(name, ANSWER_S)
+    if connection is None:
+        return None
+    with connection:
+        try:
+            send(connection, _hello(wants))
+            return decode(receive(connection)[0], Reply)
+        except (OSError, HandshakeError):
+            note(f"shelld: the daemon {name} does not answer")
+            return None
+
+
+def _table(found: Sequence[Info]) -> str:
+    rows = [("NAME", "PID", "CLIENT", "RUNNING", "ENDED", "AGE", "ENDS IN")]
+    for info in found:
+        left_s = None
+        if info.detached_ms is not None:
+            left_s = max(0, info.linger_s - info.detached_ms // 1000)
+        rows.append(
+            (
+                info.name,
+                str(info.pid),
+                "-" if info.client is None else str(info.client),
+                str(info.shells_running),
+                str(info.shells_retained),
+                _duration(info.uptime_ms // 1000),
+                "-" if left_s is None else _duration(left_s),
+            )
+        )
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    )
+
+
+def _duration(seconds: int) -> str:
+    """Return a duration in its largest unit: ``90 s``, ``5 min``, ``3 h``."""
+    if seconds < 120:
+        return f"{seconds} s"
+    return f"{seconds // 60} min" if seconds < 7_200 else f"{seconds // 3_600} h"

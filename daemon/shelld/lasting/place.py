@@ -1,0 +1,199 @@
+"""The directory with the sockets of the user's lasting daemons.
+
+Owns the rules for the directory, the sockets in it, and the lock. The directory is `shelld` in
+XDG_RUNTIME_DIR, or `/tmp/shelld-UID`. It is opened once, and everything in it is reached through
+the descriptor, so it cannot be replaced meanwhile, and the length of its path does not matter.
+
+Never follows or removes anything that is not a socket of this user. Whoever binds or removes a
+socket holds the lock, which is a lock of the directory itself. So a lock leaves no file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import socket
+import stat
+import struct
+import time
+from collections.abc import Generator
+from typing import Final
+
+MAX_NAME_CHARACTERS: Final = 64
+# The address of a socket has at most 107 bytes, and `_reached` adds up to 27.
+_MAX_NAME_BYTES: Final = 80
+_SUFFIX: Final = ".sock"
+# How long to wait for another process that starts or ends a daemon.
+LOCK_S: Final = 15.0
+_LOCK_POLL_S: Final = 0.01
+_BACKLOG: Final = 128
+# The members of ucred: pid, uid, gid.
+_UCRED: Final = struct.Struct("3i")
+
+
+class PlaceError(Exception):
+    """The directory or a socket cannot be used. The message is a sentence for the user."""
+
+
+def check_name(name: str) -> str:
+    """Return the name of a daemon. Raises ValueError, with the reason, for a bad name."""
+    if not 0 < len(name) <= MAX_NAME_CHARACTERS or len(os.fsencode(name)) > _MAX_NAME_BYTES:
+        raise ValueError(
+            f"a name has 1 to {MAX_NAME_CHARACTERS} characters, and up to {_MAX_NAME_BYTES} bytes"
+        )
+    if "/" in name or name.startswith(".") or not name.isprintable():
+        raise ValueError("a name has no slash and no control characters, and begins with no dot")
+    return name
+
+
+def peer_of(connection: socket.socket) -> tuple[int, int]:
+    """Return the pid and the uid of the process at the other end."""
+    data = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
+    pid, uid, _ = _UCRED.unpack(data)
+    return pid, uid
+
+
+def _path() -> str:
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    if runtime.startswith("/"):
+        return os.path.join(runtime, "shelld")
+    return f"/tmp/shelld-{os.getuid()}"
+
+
+class Place:
+    def __init__(self, descriptor: int, path: str) -> None:
+        self._descriptor = descriptor
+        self._path = path
+
+    @classmethod
+    def open(cls, *, create: bool) -> Place | None:
+        """Open the directory. Return None if there is none, unless `create`. Raises PlaceError."""
+        path = _path()
+        try:
+            if create:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(path, 0o700)
+            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        except FileNotFoundError as error:
+            if create:
+                raise PlaceError(f"cannot make {path}: {error.strerror}") from error
+            return None
+        except OSError as error:
+            # O_NOFOLLOW with O_DIRECTORY reports a symlink as ENOTDIR.
+            is_other = error.errno in {errno.ENOTDIR, errno.ELOOP}
+            reason = "it is not a directory" if is_other else error.strerror
+            raise PlaceError(f"cannot use {path}: {reason}") from error
+        found = os.fstat(descriptor)
+        if found.st_uid != os.getuid() or found.st_mode & 0o077:
+            os.close(descriptor)
+            raise PlaceError(f"cannot use {path}: it must belong to you, with mode 0700")
+        return cls(descriptor, path)
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+    def path_of(self, name: str) -> str:
+        """Return the path of a socket, for messages."""
+        return os.path.join(self._path, name + _SUFFIX)
+
+    def names(self) -> list[str]:
+        """Return the names of all sockets."""
+        found = [each for each in os.listdir(self._descriptor) if each.endswith(_SUFFIX)]
+        return sorted(name.removesuffix(_SUFFIX) for name in found)
+
+    def identity(self, name: str) -> int | None:
+        """Return the inode of a socket; None if there is none. Raises PlaceError."""
+        try:
+            found = os.stat(name + _SUFFIX, dir_fd=self._descriptor, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+        if not stat.S_ISSOCK(found.st_mode) or found.st_uid != os.getuid():
+            raise PlaceError(f"cannot use {self.path_of(name)}: it is not a socket of yours")
+        return found.st_ino
+
+    def connect(self, name: str, seconds: float) -> socket.socket | None:
+        """Connect to a daemon. Return None if nobody listens. Raises PlaceError."""
+        if self.identity(name) is None:
+            return None
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        connection.settimeout(seconds)
+        try:
+            connection.connect(self._reached(name))
+            if peer_of(connection)[1] != os.getuid():
+                raise PlaceError(f"cannot use {self.path_of(name)}: another user listens there")
+        except (ConnectionRefusedError, FileNotFoundError):
+            connection.close()
+            return None
+        except OSError as error:
+            connection.close()
+            reason = error.strerror or "nobody answers"
+            raise PlaceError(f"cannot connect to {self.path_of(name)}: {reason}") from error
+        except PlaceError:
+            connection.close()
+            raise
+        return connection
+
+    def listen(self, name: str) -> socket.socket:
+        """Make a socket, and listen on it. Hold the lock. Raises PlaceError."""
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        before = os.umask(0o177)
+        try:
+            listener.bind(self._reached(name))
+            listener.listen(_BACKLOG)
+        except OSError as error:
+            listener.close()
+            raise PlaceError(f"cannot make {self.path_of(name)}: {error.strerror}") from error
+        finally:
+            os.umask(before)
+        return listener
+
+    def remove(self, name: str, identity: int | None) -> None:
+        """Remove a socket, if it is the one with this inode, and the directory if it is empty.
+
+        Hold the lock. Does nothing if the socket was replaced or cannot be removed.
+        """
+        with contextlib.suppress(OSError, PlaceError):
+            if identity is not None and self.identity(name) == identity:
+                os.unlink(name + _SUFFIX, dir_fd=self._descriptor)
+        with contextlib.suppress(OSError):
+            os.rmdir(self._path)
+
+    def try_lock(self) -> bool:
+        """Take the lock, if nobody has it. It ends with `unlock`, or with this process."""
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        return True
+
+    def unlock(self) -> None:
+        fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+
+    @property
+    def is_removed(self) -> bool:
+        """Whether somebody has removed the directory meanwhile."""
+        return os.fstat(self._descriptor).st_nlink == 0
+
+    def _reached(self, name: str) -> str:
+        return f"/proc/self/fd/{self._descriptor}/{name}{_SUFFIX}"
+
+
+@contextlib.contextmanager
+def locked() -> Generator[Place]:
+    """Open the directory, and make it if need be. Hold its lock. Raises PlaceError."""
+    give_up_at = time.monotonic() + LOCK_S
+    while True:
+        place = Place.open(create=True)
+        assert place is not None
+        try:
+            while not place.try_lock():
+                if time.monotonic() > give_up_at:
+                    raise PlaceError("another shelld attach does not finish")
+                time.sleep(_LOCK_POLL_S)
+            if not place.is_removed:
+                yield place
+                return
+        finally:
+            place.close()

@@ -1,0 +1,439 @@
+"""The clients of a lasting daemon, one after the other.
+
+Owns the listening socket and the client that is attached. Each client has a `Server` of its own;
+shells, sessions and subscriptions stay from one client to the next.
+
+When a client is lost, its waits are dropped, and its foreground commands move to the background or
+end, as `on_disconnect` says. When the daemon stops, its last client is left to `app`, which stops
+it like the client of any daemon.
+
+Invariants: at most one client is attached. A client is lost when its stream of requests ends, when
+it reads no more answers, or when its `shelld attach` is gone. Losing it takes a bounded time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Final, NamedTuple
+
+import anyio
+import anyio.abc
+
+from shelld import __version__
+from shelld.lasting.handshake import (
+    HANDSHAKE,
+    End,
+    HandshakeError,
+    Hello,
+    Info,
+    Reply,
+    Version,
+    close_all,
+    decode,
+    receive,
+    send,
+)
+from shelld.lasting.place import Place, peer_of
+from shelld.methods.context import Daemon
+from shelld.process import faults
+from shelld.process.logs import Log
+from shelld.server.dispatch import Method
+from shelld.server.serve import Server
+from shelld.server.startup import StartupError
+from shelld.server.stdio import Input, Output
+from shelld_protocol.about import PROTOCOL, Attachment
+
+logger = Log("shelld.clients")
+
+# Time for a new connection to say what it wants.
+HELLO_S: Final = 5.0
+# Time for requests in flight to end by themselves after the end of the stream, for the commands of
+# the others to move to the background, and for the client to read the last answers.
+DRAIN_S: Final = 0.5
+HAND_OVER_S: Final = 0.5
+FLUSH_S: Final = 0.3
+# How long at least the daemon waits for its first client.
+FIRST_CLIENT_S: Final = 20.0
+# How long a new client waits while the daemon loses the one before.
+LEAVE_S: Final = 10.0
+# How long to try to get the lock before the socket is removed without it.
+LOCK_S: Final = 1.0
+LOCK_POLL_S: Final = 0.01
+
+
+# The methods that only MCP has. The client of MCP gets no notification that MCP does not have.
+_MCP_METHODS: Final = frozenset(
+    {
+        "initialize",
+        "server/discover",
+        "tools/list",
+        "tools/call",
+        "tasks/get",
+        "tasks/update",
+        "tasks/cancel",
+        "subscriptions/listen",
+    }
+)
+
+
+class Lasting(NamedTuple):
+    """A lasting daemon: its name, its socket, and how many seconds it stays without a client."""
+
+    name: str
+    listener: socket.socket
+    linger_s: int
+
+
+def lasting_of(arguments: Sequence[str]) -> Lasting:
+    """Return what the arguments of ``shelld lasting`` mean."""
+    name, linger_s, descriptor = arguments
+    return Lasting(name, socket.socket(fileno=int(descriptor)), int(linger_s))
+
+
+class Spoken(Mapping[str, Method]):
+    """The methods of a client, with a record of those that it has called."""
+
+    def __init__(self, methods: Mapping[str, Method]) -> None:
+        self._methods = methods
+        self._called: set[str] = set()
+
+    def __getitem__(self, name: str) -> Method:
+        method = self._methods[name]
+        self._called.add(name)
+        return method
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._methods)
+
+    def __len__(self) -> int:
+        return len(self._methods)
+
+    @property
+    def is_mcp(self) -> bool:
+        """Whether the client has only spoken MCP. `ping` belongs to both protocols."""
+        return bool(self._called & _MCP_METHODS) and self._called <= _MCP_METHODS | {"ping"}
+
+
+class Client:
+    """`connection` leads to its `shelld attach`."""
+
+    def __init__(
+        self,
+        connection: socket.socket,
+        streams: tuple[int, int],
+        methods: Spoken,
+        server: Server,
+        output: Output,
+    ) -> None:
+        self.methods = methods
+        self.connection = connection
+        self.streams = streams
+        self.server = server
+        self.output = output
+        # Cancelled to lose the client.
+        self.reading = anyio.CancelScope()
+        self.is_stolen = False
+        # Whether the daemon is losing it; and set if that should not take long.
+        self.is_leaving = False
+        self.hurry = anyio.Event()
+        self.is_gone = anyio.Event()
+
+    @property
+    def has_no_reader(self) -> bool:
+        """Whether nobody can read an answer any more."""
+        return self.output.is_broken or bool(_events(self.streams[1]))
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the client or its `shelld attach` is gone, even if nobody has noticed yet."""
+        hung_up = _events(self.streams[0]) or _events(self.connection.fileno())
+        return self.is_leaving or bool(hung_up) or self.has_no_reader
+
+
+class Clients:
+    """`server` and `output` are those of the client that is attached, or None."""
+
+    def __init__(self, lasting: Lasting) -> None:
+        self._name, self._listener, self._linger_s = lasting
+        self._client: Client | None = None
+        self._generation = 0
+        # Since when there is no client. The first one gets time to come, whatever the linger is.
+        self._left_at = time.monotonic() + max(0, FIRST_CLIENT_S - self._linger_s)
+        # Set, and replaced, when a client comes or goes.
+        self._changed = anyio.Event()
+        self._over = anyio.Event()
+        # Held while a client is taken in.
+        self._door = anyio.Lock()
+        # The connections of `shelld stop`, which wait for the end of the process.
+        self._stoppers: list[socket.socket] = []
+        self._place = Place.open(create=False)
+        self._identity = None if self._place is None else self._place.identity(self._name)
+
+    def begin(
+        self,
+        daemon: Daemon,
+        make_methods: Callable[[], Mapping[str, Method]],
+        requests: anyio.abc.TaskGroup,
+    ) -> None:
+        """Call this before anything else. `make_methods` makes the methods of one client."""
+        self._daemon = daemon
+        self._make_methods = make_methods
+        self._requests = requests
+
+    @property
+    def server(self) -> Server | None:
+        return None if self._client is None else self._client.server
+
+    @property
+    def output(self) -> Output | None:
+        return None if self._client is None else self._client.output
+
+    async def serve(self) -> None:
+        """Serve one client after the other, until the daemon should end."""
+        # Only the start has a reader of stderr: `shelld attach`, which now stops reading.
+        os.dup2(0, 2)
+        os.dup2(0, 1)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(faults.keep_running, partial(self._accept, tasks), "new clients")
+            tasks.start_soon(faults.keep_running, self._watch_linger, "the linger")
+            await self._over.wait()
+            tasks.cancel_scope.cancel()
+
+    async def close(self) -> None:
+        """Remove the socket, so that no other client comes. Does not end the attached client."""
+        self._listener.close()
+        place = self._place
+        if place is None:
+            return
+        with anyio.move_on_after(LOCK_S, shield=True):
+            while not place.try_lock():  # noqa: ASYNC110 - there is no event for a free lock
+                await anyio.sleep(LOCK_POLL_S)
+        place.remove(self._name, self._identity)
+        place.close()
+        self._place = None
+
+    def end(self, exit_code: int) -> None:
+        """Tell the attached client that the daemon ends."""
+        if self._client is not None:
+            with contextlib.suppress(OSError):
+                send(self._client.connection, End("stopped", exit_code))
+
+    # -- coming -----------------------------------------------------------------------------
+
+    async def _accept(self, tasks: anyio.abc.TaskGroup) -> None:
+        self._listener.setblocking(False)
+        while True:
+            await anyio.wait_readable(self._listener)
+            try:
+                connection, _ = self._listener.accept()
+            except BlockingIOError:
+                continue
+            except OSError:
+                # No descriptor is free, for example.
+                await faults.pause(LOCK_POLL_S)
+                continue
+            tasks.start_soon(faults.run_once, partial(self._greet, connection), "a new client")
+
+    async def _greet(self, connection: socket.socket) -> None:
+        """Do what a connection wants."""
+        descriptors: list[int] = []
+        is_kept = False
+        try:
+            connection.setblocking(False)
+            if peer_of(connection)[1] != os.getuid():
+                return
+            with anyio.move_on_after(HELLO_S):
+                await anyio.wait_readable(connection)
+            data, descriptors = receive(connection)
+            version = decode(data, Version)
+            if (version.handshake, version.protocol) != (HANDSHAKE, PROTOCOL):
+                self._reply(connection, "other_version")
+                return
+            hello = decode(data, Hello)
+            if hello.wants == "attach" and len(descriptors) == 2:
+                await self._attach(connection, hello, descriptors)
+            elif hello.wants == "info":
+                self._reply(connection, "info", self._info())
+            elif hello.wants == "stop":
+                self._reply(connection, "stopping")
+                self._stoppers.append(connection)
+                is_kept = True
+                self._over.set()
+        except (OSError, HandshakeError):
+            # It is gone, or it is no program of ours.
+            pass
+        finally:
+            close_all(descriptors)
+            is_kept = is_kept or (
+                self._client is not None and self._client.connection is connection
+            )
+            if not is_kept:
+                connection.close()
+
+    async def _attach(
+        self, connection: socket.socket, hello: Hello, descriptors: list[int]
+    ) -> None:
+        async with self._door:
+            if not await self._make_room(steal=hello.steal):
+                self._reply(connection, "busy")
+                return
+            try:
+                client = self._enter(connection, hello, descriptors)
+            except (OSError, StartupError):
+                self._reply(connection, "failed")
+                return
+        try:
+            await self._serve(client)
+        finally:
+            # If the daemon stops, `app` still needs the client.
+            if client.is_gone.is_set() and self._client is client:
+                self._client = None
+
+    async def _make_room(self, *, steal: bool) -> bool:
+        """Return whether no client is attached. Wait for one that leaves, or if `steal`."""
+        client = self._client
+        if client is None:
+            return True
+        if not (steal or client.is_lost):
+            return False
+        client.is_stolen = steal and not client.is_lost
+        client.hurry.set()
+        client.reading.cancel()
+        with anyio.move_on_after(LEAVE_S):
+            await client.is_gone.wait()
+        return self._client is None
+
+    def _enter(self, connection: socket.socket, hello: Hello, descriptors: list[int]) -> Client:
+        incoming, outgoing = descriptors
+        source, output = Input(incoming), Output(outgoing)
+        methods = Spoken(self._make_methods())
+        server = Server(self._daemon, methods, source, output, self._requests)
+        client = Client(connection, (incoming, outgoing), methods, server, output)
+        descriptors.clear()
+        self._generation += 1
+        if hello.linger_s is not None:
+            self._linger_s = hello.linger_s
+        detached_s = time.monotonic() - self._left_at if self._generation > 1 else 0
+        self._daemon.attachment = Attachment(
+            self._name, self._generation, round(detached_s * 1000), self._linger_s
+        )
+        self._client = client
+        self._tell_of_change()
+        self._reply(connection, "attached")
+        logger.info("client %d has attached", self._generation)
+        return client
+
+    # -- going ------------------------------------------------------------------------------
+
+    async def _serve(self, client: Client) -> None:
+        async with anyio.create_task_group() as watchers:
+            watchers.start_soon(self._watch_output, client)
+            watchers.start_soon(self._watch_connection, client)
+            with client.reading:
+                await client.server.read_requests()
+            watchers.cancel_scope.cancel()
+        if self._daemon.draining or client.server.exit_code is not None:
+            # The client wants the daemon to end.
+            self._over.set()
+            await anyio.sleep_forever()
+        await self._lose(client)
+
+    async def _watch_output(self, client: Client) -> None:
+        await client.output.wait_broken()
+        client.reading.cancel()
+
+    async def _watch_connection(self, client: Client) -> None:
+        """Wait for the end of `shelld attach`, which sends nothing more."""
+        await anyio.wait_readable(client.connection)
+        client.reading.cancel()
+
+    async def _lose(self, client: Client) -> None:
+        client.is_leaving = True
+        server, output = client.server, client.output
+        if client.is_stolen:
+            if not client.methods.is_mcp:
+                server.tell_of_detachment()
+        elif not client.has_no_reader:
+            async with anyio.create_task_group() as stage:
+
+                async def cut_short() -> None:
+                    await client.hurry.wait()
+                    stage.cancel_scope.cancel()
+
+                stage.start_soon(cut_short)
+                await server.drain(DRAIN_S)
+                stage.cancel_scope.cancel()
+        server.leave_commands()
+        await server.drain(HAND_OVER_S)
+        server.drop_in_flight()
+        self._daemon.subscriptions.lose_client()
+        with anyio.move_on_after(FLUSH_S):
+            await output.wait_empty()
+        output.release()
+        os.close(client.streams[0])
+        with contextlib.suppress(OSError):
+            send(client.connection, End("stolen") if client.is_stolen else End("detached"))
+        client.connection.close()
+        self._daemon.attachment = None
+        self._client = None
+        self._left_at = time.monotonic()
+        client.is_gone.set()
+        self._tell_of_change()
+        logger.info("client %d is gone", self._generation)
+
+    async def _watch_linger(self) -> None:
+        while True:
+            changed = self._changed
+            if self._client is not None:
+                await changed.wait()
+                continue
+            left = self._left_at + self._linger_s - time.monotonic()
+            if left <= 0:
+                logger.info("no client has come for %d s", self._linger_s)
+                self._over.set()
+            with anyio.move_on_after(max(0, left)):
+                await changed.wait()
+
+    def _tell_of_change(self) -> None:
+        self._changed.set()
+        self._changed = anyio.Event()
+
+    # -- telling ----------------------------------------------------------------------------
+
+    def _reply(self, connection: socket.socket, state: str, info: Info | None = None) -> None:
+        reply = Reply(
+            handshake=HANDSHAKE,
+            protocol=PROTOCOL,
+            version=__version__,
+            state=state,  # type: ignore[arg-type]
+            info=info,
+        )
+        send(connection, reply)
+
+    def _info(self) -> Info:
+        manager, client = self._daemon.manager, self._client
+        running = len(manager.list_running())
+        now = time.monotonic()
+        return Info(
+            name=self._name,
+            pid=os.getpid(),
+            uptime_ms=round((now - self._daemon.started_at) * 1000),
+            client=None if client is None else peer_of(client.connection)[0],
+            detached_ms=None if client is not None else round((now - self._left_at) * 1000),
+            linger_s=self._linger_s,
+            shells_running=running,
+            shells_retained=len(manager.list_shells()) - running,
+        )
+
+
+def _events(descriptor: int) -> int:
+    """Return what poll(2) reports of the other end: a hang-up or an error, or 0."""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLRDHUP)
+    return next((events for _, events in poll.poll(0)), 0)

@@ -1,0 +1,383 @@
+"""`shelld attach`: a daemon that outlives its client."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import stat
+import subprocess
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lasting import Lasting, daemon_pid, kill_attach, lasting_user, wait_for_end
+from shelld import __version__
+from support import Gate, RawDaemon, is_alive, wait_for
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def user(tmp_path: Path) -> Generator[Lasting]:
+    with lasting_user(tmp_path) as user:
+        yield user
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Generator[Lasting]:
+    """A user for the tests that leave their daemon as it was."""
+    with lasting_user(tmp_path_factory.mktemp("runtime")) as user:
+        with user.attach() as client:
+            assert client.call("ping") == {}
+        yield user
+
+
+def exits_of(client: RawDaemon, bash_id: str) -> list[Any]:
+    """Return the numbers of the events about the end of a shell that have arrived."""
+    client.call("ping")
+    return [
+        event["params"]["seq"]
+        for event in client.unclaimed
+        if event.get("method") == "shell/exited" and event["params"]["bash_id"] == bash_id
+    ]
+
+
+# -- what outlives a client -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("loss", ["end of file", "SIGKILL", "SIGTERM"])
+def test_everything_is_found_again(shared: Lasting, tmp_path: Path, loss: str) -> None:
+    gate = Gate(tmp_path / "gate")
+    with shared.attach() as first:
+        pid = daemon_pid(first)
+        server = first.background("echo out; sleep 300")
+        session = f"session {loss}"
+        first.bash("cd /usr; export KEPT=1", session=session)
+        follow = first.call("subscribe", {"events": ["exit"]})["subscription"]
+        command: dict[str, Any] = {
+            "command": f"{gate.wait}; echo end",
+            "session": None,
+            "timeout": 600_000,
+        }
+        call = first.request("bash", {**command, "idempotency_key": loss})
+        first.request("bash_output", {"bash_id": server, "until": "exit", "wait": 600_000})
+        wait_for(lambda: any(s.get("inForeground") for s in first.call("list_shells")["shells"]))
+        if loss == "end of file":
+            first.end_input()
+            answers = {answer.get("id"): answer for answer in first.answers_to_the_end()}
+            assert answers[call]["result"]["status"] == "running"
+            assert answers[call + 1]["error"]["code"] == -32800
+            assert first.wait() == 0
+        elif loss == "SIGTERM":
+            first.process.send_signal(signal.SIGTERM)
+            assert first.wait() == 0
+        else:
+            kill_attach(first)
+    with shared.attach() as second:
+        info = second.call("server_info")
+        assert info["pid"] == pid
+        assert info["attachment"]["name"] == "main"
+        assert info["attachment"]["generation"] > 1
+        assert info["attachment"]["lingerS"] == 3_600
+        assert second.bash("echo $PWD $KEPT", session=session)["stdout"] == "/usr 1\n"
+        read = second.call("bash_output", {"bash_id": server, "stdout_offset": 0})
+        assert (read["stdout"], read["isRunning"]) == ("out\n", True)
+        gate.open()
+        again = second.bash(**command, idempotency_key=loss)
+        assert (again["stdout"], again["status"]) == ("end\n", "completed")
+        continued = {"subscription": follow, "from_seq": 0}
+        assert second.call("subscribe", continued)["subscription"] == follow
+        wait_for(lambda: exits_of(second, again["bash_id"]))
+        assert len(exits_of(second, again["bash_id"])) == 1
+        second.call("kill_shell", {"shell_id": server, "grace": 0})
+
+
+def test_command_can_end_with_its_client(shared: Lasting) -> None:
+    with shared.attach() as first:
+        first.request("bash", {"command": "sleep 300", "on_disconnect": "kill"})
+        wait_for(lambda: [s for s in first.call("list_shells")["shells"] if s["pid"]])
+        shell = first.call("list_shells")["shells"][-1]
+        kill_attach(first)
+    with shared.attach() as second:
+        wait = {"bash_id": shell["bash_id"], "until": "exit", "wait": 60_000}
+        assert second.call("bash_output", wait)["status"] == "killed"
+        assert not is_alive(shell["pid"])
+
+
+def test_events_wait_for_the_next_client(shared: Lasting) -> None:
+    with shared.attach() as first:
+        job = first.background("echo one; sleep 1; echo two")
+        name = first.call("subscribe", {"bash_id": job, "events": ["output", "exit"]})
+        kill_attach(first)
+    with shared.attach() as second:
+        second.call("bash_output", {"bash_id": job, "until": "exit", "wait": 60_000})
+        second.call("subscribe", {"subscription": name["subscription"], "from_seq": 0})
+        events = [second.receive()["params"] for _ in range(3)]
+        assert [event["seq"] for event in events] == [1, 2, 3]
+        assert [event.get("text") for event in events] == ["one\n", "two\n", None]
+        assert [(e["start"], e["end"]) for e in events[:2]] == [(0, 4), (4, 8)]
+
+
+def test_framing_and_protocol_may_change_with_the_client(shared: Lasting) -> None:
+    with shared.attach() as lines:
+        assert lines.call("ping") == {}
+    with shared.attach() as framed:
+        body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "ping"})
+        framed.send_raw(f"Content-Length: {len(body)}\r\n\r\n{body}".encode())
+        assert framed.read_bytes().startswith(b"Content-Length: ")
+    with shared.attach() as host:
+        params: dict[str, Any] = {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {},
+            "clientInfo": {},
+        }
+        assert host.call("initialize", params)["protocolVersion"] == "2025-11-25"
+        arguments = {"name": "Bash", "arguments": {"command": "echo tool"}}
+        assert host.call("tools/call", arguments)["content"][0]["text"] == "tool\n"
+        with shared.attach("--steal") as thief:
+            assert thief.call("ping") == {}
+            # A host gets no notification that MCP does not have.
+            assert host.rest() == b""
+            assert host.wait() == 4
+
+
+def test_plain_daemon_has_no_attachment(daemon: RawDaemon) -> None:
+    assert "attachment" not in daemon.call("server_info")
+
+
+# -- one client at a time ---------------------------------------------------------------------
+
+
+def test_second_client_is_refused_unless_it_steals(shared: Lasting) -> None:
+    with shared.attach() as first:
+        assert first.call("server_info")
+        code, errors = shared.attach_in_vain()
+        sentence = "another client is attached to main; --steal takes its place"
+        assert (code, errors) == (4, f"shelld: {sentence}\n")
+        assert first.call("ping") == {}
+        call = first.request("bash", {"command": "sleep 300"})
+        wait_for(lambda: any(s.get("inForeground") for s in first.call("list_shells")["shells"]))
+        with shared.attach("--steal") as thief:
+            [shell] = [s for s in thief.call("list_shells")["shells"] if s["isRunning"]]
+            assert not shell.get("inForeground")
+            messages = list(first.answers_to_the_end())
+            assert messages[0] == {"jsonrpc": "2.0", "method": "shell/detached", "params": {}}
+            assert [each["id"] for each in messages[1:]] == [call]
+            assert first.wait() == 4
+            assert b"another client has taken the daemon main" in first.read_stderr()
+            thief.call("kill_shell", {"shell_id": shell["bash_id"], "grace": 0})
+
+
+def test_streams_that_a_fork_holds_do_not_keep_the_next_client_out(shared: Lasting) -> None:
+    with shared.attach() as first:
+        assert first.call("ping") == {}
+        assert first.process.stdin is not None
+        assert first.process.stdout is not None
+        held = (first.process.stdin, first.process.stdout)
+        with subprocess.Popen(["sleep", "300"], pass_fds=[each.fileno() for each in held]) as fork:
+            try:
+                kill_attach(first)
+                with shared.attach() as second:
+                    assert second.call("ping") == {}
+            finally:
+                fork.kill()
+
+
+def test_attach_leaves_with_a_process(shared: Lasting) -> None:
+    with (
+        subprocess.Popen(["sleep", "300"]) as parent,
+        shared.attach("--stdio", f"--clientProcessId={parent.pid}") as client,
+    ):
+        assert client.call("ping") == {}
+        parent.kill()
+        assert client.wait() == 0
+
+
+def test_simultaneous_starters_get_one_daemon(user: Lasting) -> None:
+    clients = [RawDaemon("attach", env=user.env) for _ in range(4)]
+    try:
+        for client in clients:
+            client.request("server_info")
+        wait_for(lambda: sum(client.process.poll() is not None for client in clients) == 3)
+        codes = [client.process.poll() for client in clients]
+        assert sorted(code for code in codes if code is not None) == [4, 4, 4]
+        [info] = user.list()
+        assert info["client"] == clients[codes.index(None)].pid
+    finally:
+        for client in clients:
+            client.close()
+
+
+# -- ends -------------------------------------------------------------------------------------
+
+
+def test_nothing_is_left_after_the_linger(user: Lasting) -> None:
+    with user.attach("--linger", "0") as client:
+        pid = daemon_pid(client)
+        shell = client.call("bash", {"command": "sleep 300", "run_in_background": True})
+        assert stat.S_IMODE(user.directory.stat().st_mode) == 0o700
+        assert stat.S_IMODE(user.socket_of().stat().st_mode) == 0o600
+    wait_for_end(pid)
+    assert not is_alive(shell["pid"])
+    assert list(user.runtime.iterdir()) == []
+
+
+def test_stop_ends_a_daemon_with_its_client(user: Lasting) -> None:
+    with user.attach("--name", "work one") as client:
+        pid = daemon_pid(client)
+        shell = client.call("bash", {"command": "sleep 300", "run_in_background": True})
+        table = user.run("list").stdout.splitlines()
+        assert table[0].split() == [
+            "NAME",
+            "PID",
+            "CLIENT",
+            "RUNNING",
+            "ENDED",
+            "AGE",
+            "ENDS",
+            "IN",
+        ]
+        assert table[1].startswith(f"work one  {pid}")
+        assert user.run("stop", "work one").returncode == 0
+        assert not is_alive(shell["pid"])
+        assert client.rest() == b""
+        assert client.wait() == 0
+    assert user.run("list").stdout == "No daemon is running.\n"
+    ended = user.run("stop", "work one")
+    assert (ended.returncode, ended.stderr) == (1, "shelld: there is no daemon work one\n")
+
+
+def test_client_can_end_the_daemon(user: Lasting) -> None:
+    with user.attach() as client:
+        pid = daemon_pid(client)
+        client.call("shutdown")
+        client.notify("exit", None)
+        assert client.wait() == 0
+    wait_for_end(pid)
+    assert list(user.runtime.iterdir()) == []
+
+
+def test_death_of_the_daemon_is_reported(user: Lasting) -> None:
+    with user.attach() as first:
+        pid = daemon_pid(first)
+        shell = first.call("bash", {"command": "sleep 300", "run_in_background": True})
+        os.kill(pid, signal.SIGKILL)
+        assert first.wait() == 6
+        assert b"the daemon main has died" in first.read_stderr()
+        wait_for(lambda: not is_alive(shell["pid"]))
+    assert user.list() == []
+    with user.attach() as second:
+        assert daemon_pid(second) != pid
+        wait_for(lambda: b"the earlier daemon main was killed" in second.read_stderr())
+
+
+# -- bad input --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["a/b", "", "x" * 65, "é" * 41, ".hidden", "line\nend"])
+def test_bad_name_is_refused(user: Lasting, name: str) -> None:
+    code, errors = user.attach_in_vain("--name", name)
+    assert code == 2
+    assert "a name has" in errors
+    assert list(user.runtime.iterdir()) == []
+
+
+def test_longest_name_and_a_long_directory_work(tmp_path: Path) -> None:
+    deep = tmp_path / ("d" * 100)
+    deep.mkdir()
+    with lasting_user(deep) as user, user.attach("--name", "é" * 16 + "x" * 48) as client:
+        assert client.call("server_info")["attachment"]["name"] == "é" * 16 + "x" * 48
+
+
+@pytest.mark.parametrize("kind", ["file", "symlink", "directory"])
+def test_something_else_in_place_of_the_socket_is_left_alone(user: Lasting, kind: str) -> None:
+    user.directory.mkdir(mode=0o700)
+    place = user.socket_of()
+    target = user.runtime / "target"
+    if kind == "file":
+        place.write_text("precious")
+    elif kind == "symlink":
+        place.symlink_to(target)
+    else:
+        place.mkdir()
+    code, errors = user.attach_in_vain()
+    assert (code, errors) == (2, f"shelld: cannot use {place}: it is not a socket of yours\n")
+    assert not target.exists()
+    assert place.is_symlink() or place.is_dir() or place.read_text() == "precious"
+
+
+@pytest.mark.parametrize("kind", ["symlink", "open to others", "file"])
+def test_bad_directory_is_refused(user: Lasting, kind: str) -> None:
+    if kind == "symlink":
+        (user.runtime / "elsewhere").mkdir(mode=0o700)
+        user.directory.symlink_to("elsewhere")
+    elif kind == "file":
+        user.directory.write_text("")
+    else:
+        user.directory.mkdir(mode=0o755)
+    code, errors = user.attach_in_vain()
+    assert code == 2
+    assert errors.startswith(f"shelld: cannot use {user.directory}: it ")
+    assert list((user.runtime / "shelld").parent.glob("*/*.sock")) == []
+
+
+def test_user_without_a_runtime_directory_has_one_in_tmp(user: Lasting) -> None:
+    env = {name: value for name, value in user.env.items() if name != "XDG_RUNTIME_DIR"}
+    name = f"test-{os.getpid()}"
+    client = RawDaemon("attach", "--name", name, "--linger", "0", env=env)
+    try:
+        pid = daemon_pid(client)
+        assert Path(f"/tmp/shelld-{os.getuid()}/{name}.sock").is_socket()
+    finally:
+        client.close()
+    wait_for_end(pid)
+
+
+def test_bad_options_of_the_daemon_are_refused(user: Lasting) -> None:
+    code, errors = user.attach_in_vain("--", "--grace", "never")
+    assert code == 2
+    assert "--grace" in errors
+    code, errors = user.attach_in_vain("--", "--parent-pid", "1")
+    assert code == 2
+    assert "put --parent-pid before --" in errors
+    assert list(user.runtime.iterdir()) == []
+    code, errors = user.attach_in_vain("--", "--bash", "/nowhere")
+    assert code == 2
+    assert errors == (
+        "shelld: cannot run commands with /nowhere: No such file or directory\n"
+        "shelld: the daemon main could not start\n"
+    )
+    assert list(user.runtime.iterdir()) == []
+
+
+def test_options_reach_the_daemon_that_they_start(user: Lasting) -> None:
+    with user.attach("--", "--max-shells", "7") as first:
+        assert first.call("server_info")["limits"]["maxShells"] == 7
+    with user.attach("--linger", "60", "--", "--max-shells", "8") as second:
+        info = second.call("server_info")
+        assert (info["limits"]["maxShells"], info["attachment"]["lingerS"]) == (7, 60)
+        wait_for(lambda: b"runs already, so it keeps its options" in second.read_stderr())
+
+
+def test_another_version_is_named(user: Lasting) -> None:
+    user.directory.mkdir(mode=0o700)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(str(user.socket_of()))
+        listener.listen()
+        client = RawDaemon("attach", env=user.env)
+        try:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(4096)
+                connection.send(b'{"handshake": 99, "protocol": 7, "version": "9.9", "new": []}')
+            assert client.wait() == 5
+            errors = client.read_stderr().decode()
+        finally:
+            client.close()
+    user.socket_of().unlink()
+    assert "shelld 9.9 (protocol 7)" in errors
+    assert f"this is shelld {__version__} (protocol 1)" in errors
