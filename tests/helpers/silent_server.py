@@ -3,15 +3,18 @@
 Run it with a directory to mount on, a file for the log, and Python code. A child process runs the
 code with `file`, a descriptor of a file there. The log gets the number of each request. Only reads
 stay without an answer, so nothing hangs that does not read. If the server ends, the reads fail.
+It ends after 20 seconds at the latest.
 """
 
 import ctypes
 import os
+import signal
 import struct
 import sys
 
 LOOKUP, GETATTR, OPEN, READ, INIT = 1, 3, 14, 15, 26
 NOT_IMPLEMENTED = -38
+LIFETIME_S = 20
 NEW_NAMESPACE, PRIVATE = 0x20000, 0x44000
 
 
@@ -58,6 +61,7 @@ def main(folder: str, log: str, code: str) -> None:
     except OSError as error:
         sys.exit(str(error))
     if os.fork():
+        signal.alarm(LIFETIME_S)
         serve(server, log)
     os.close(server)
     exec(code, {"file": os.open(f"{folder}/file", os.O_RDONLY)})

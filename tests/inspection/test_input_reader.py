@@ -584,6 +584,15 @@ def test_command_is_stopped_if_a_child_in_another_group_is() -> None:
             os.kill(each, signal.SIGKILL)
 
 
+def requests_to(server: int, log: Path) -> list[int]:
+    """Return the requests that a silent server has had. Skips the test if it could not mount."""
+    if log.exists():
+        return [int(line) for line in log.read_text().split()]
+    if not Path(f"/proc/{server}").exists() or process(server).is_dead:
+        pytest.skip("needs the right to mount a file system of its own")
+    return []
+
+
 @pytest.mark.parametrize(
     ("code", "is_found"),
     [("os.read(file, 1)", False), ("os.read(0, 1)", True)],
@@ -596,15 +605,46 @@ def test_look_asks_no_server_that_may_not_answer(tmp_path: Path, code: str, is_f
     code = f"import os, threading; threading.Thread(target=os.read, args=(file, 1)).start(); {code}"
     command = [sys.executable, silent_server.__file__, str(folder), str(log), code]
     with on_terminal(*command) as (pid, source):
-
-        def requests() -> list[int]:
-            if not Path(f"/proc/{pid}").exists() or process(pid).is_dead:
-                pytest.skip("needs the right to mount a file system of its own")
-            return [int(line) for line in log.read_text().split()] if log.exists() else []
-
+        requests = partial(requests_to, pid, log)
         wait_for(lambda: silent_server.READ in requests(), "the read")
         wait_for(lambda: len(list(waits(children(pid)[0]))) == 2, "both threads to wait")
         before = requests()
         assert (find(pid, source, KEYS, LONG_S) is not None) is is_found
         directories_of_readers(pid, source)
         assert requests() == before
+
+
+# Waits with a list of descriptors, and then maps a file in its place.
+POLL_WITH_A_FILE = """
+import ctypes, mmap, os, threading
+libc = ctypes.CDLL(None)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+fixed = 0x10
+place = libc.mmap(None, 4096, 3, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0)
+ctypes.memmove(place, bytes([0, 0, 0, 0, 1, 0, 0, 0]), 8)
+poller = threading.Thread(target=libc.poll, args=(ctypes.c_void_p(place), 1, -1))
+poller.start()
+while b"poll" not in open(f"/proc/self/task/{poller.native_id}/wchan", "rb").read():
+    pass
+libc.mmap(place, 4096, 1, mmap.MAP_PRIVATE | fixed, file, 0)
+poller.join()
+"""
+
+
+def test_look_does_not_load_memory_from_a_server(tmp_path: Path) -> None:
+    folder, log = tmp_path / "mounted", tmp_path / "log"
+    folder.mkdir()
+    code = POLL_WITH_A_FILE
+    command = [sys.executable, silent_server.__file__, str(folder), str(log), code]
+    with on_terminal(*command) as (pid, source):
+        requests = partial(requests_to, pid, log)
+        wait_for(lambda: silent_server.OPEN in requests(), "the start of the program")
+
+        def has_mapped() -> bool:
+            program = children(pid)[0]
+            return "/mounted/file" in Path(f"/proc/{program}/maps").read_text()
+
+        wait_for(has_mapped, "the map of the file")
+        assert find(pid, source, KEYS, LONG_S) is None
+        assert silent_server.READ not in requests()

@@ -10,6 +10,8 @@ own user.
 from __future__ import annotations
 
 import contextlib
+import errno
+import mmap
 import os
 import platform
 import re
@@ -49,6 +51,9 @@ _WAITS_FOR_CHILD: Final = {
 }.get(platform.machine())
 
 _POLLFD: Final = struct.Struct("ihh")
+# An entry of /proc/PID/pagemap, and the bits of a page that is in memory, or swapped out.
+_PAGE: Final = struct.Struct("=Q")
+_LOADED: Final = 0b11 << 62
 # POLLIN and POLLRDNORM; EPOLLIN and EPOLLRDNORM have the same values.
 _READABLE: Final = 0x41
 # The device that makes terminals.
@@ -320,11 +325,33 @@ def name_of(pid: int) -> str:
 def _memory(place: str, address: int, size: int) -> bytes:
     if not size:
         return b""
+    if not _is_loaded(place, address, size):
+        raise OSError(errno.EFAULT, os.strerror(errno.EFAULT))
     descriptor = os.open(f"{place}/mem", os.O_RDONLY | os.O_CLOEXEC)
     try:
         return os.pread(descriptor, size, address)
     finally:
         os.close(descriptor)
+
+
+def _is_loaded(place: str, address: int, size: int) -> bool:
+    """Whether memory is loaded, or swapped out. Raises OSError or OverflowError.
+
+    Otherwise, to read it can mean to wait for a server, if a file is mapped there.
+    """
+    first, last = address // mmap.PAGESIZE, (address + size - 1) // mmap.PAGESIZE
+    count = last - first + 1
+    try:
+        descriptor = os.open(f"{place}/pagemap", os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        # A kernel without this file.
+        return True
+    try:
+        content = os.pread(descriptor, count * _PAGE.size, first * _PAGE.size)
+    finally:
+        os.close(descriptor)
+    entries = [entry for (entry,) in _PAGE.iter_unpack(content)]
+    return len(entries) == count and all(entry & _LOADED for entry in entries)
 
 
 # -- system calls -----------------------------------------------------------------------------
