@@ -10,6 +10,7 @@ import guard_builtin_classes
 import guard_classes
 import guard_further_classes
 import guard_more_classes
+import guard_program_classes
 import guard_shell_classes
 from guard_lines import HERE
 from shelld.guard.judgement import judge
@@ -34,6 +35,7 @@ CORPORA = (
     guard_further_classes,
     guard_shell_classes,
     guard_builtin_classes,
+    guard_program_classes,
 )
 DANGEROUS = by_class(each for corpus in CORPORA for each in corpus.DANGEROUS)
 HARMLESS = by_class(each for corpus in CORPORA for each in corpus.HARMLESS)

@@ -21,7 +21,7 @@ import pytest
 
 import shelld.guard
 from guard_lines import HERE
-from shelld.guard import interpreters, launchers, speakers
+from shelld.guard import interpreters, literals, speakers
 from shelld.guard.judgement import judge
 
 LENGTH = 8_000
@@ -80,17 +80,15 @@ TABLES: list[tuple[str, int, str]] = [
         for each in chain.from_iterable(table(speakers, "_COMMANDS").values())
     ),
     *((each, re.M, "finditer") for each in table(interpreters, "_WRITES")),
-    *(
-        (each, re.NOFLAG, "finditer")
-        for each in (*table(launchers, "_AWK_RUNS"), table(launchers, "_AWK_PIPED"))
-    ),
+    *((each, re.M, "finditer") for each, _ in table(speakers, "_EFFECTS").values()),
+    *((each.pattern, each.flags, "sub") for each in table(literals, "_LONG").values()),
     *(
         (
             rf"{table(interpreters, '_LITERAL')}|({table(interpreters, name)})(?!\s*[:=])",
             re.M,
             "finditer",
         )
-        for name in ("_CALLS", "_REMOVES")
+        for name in ("_CALLS", "_REMOVES", "_EVALUATES", "_OPENS")
     ),
 ]
 # Patterns that helpers match at a position.
@@ -158,6 +156,16 @@ def test_expressions_are_found() -> None:
         "python3 -c '" + 'x = "' + r"\"" * 8_000 + "'",
         "perl -e '" + "open " * 3_000 + "'",
         "awk '" + "print " * 8_000 + "'",
+        "awk '" + "system(" * 2_300 + "'",
+        "awk '" + r"\"" * 8_000 + "'",
+        "sed '/" + r"\/" * 8_000 + "'",
+        "sed '" + "s/a/" * 4_000 + "'",
+        "python3 -c '" + r'\"""' * 4_000 + "'",
+        "lua -e '" + "[[" * 8_000 + "'",
+        "x='" + "!(" * 20_000 + "'; echo $x",
+        "x='" + "@(a|b)" * 4_000 + "'; echo $x",
+        "x='a[" + "$(" * 8_000 + "]'; echo $((x))",
+        "while read x; do ls; done <<< '" + r"a" * 20_000 + "'",
     ],
 )
 def test_long_text_is_judged_in_linear_time(command: str) -> None:

@@ -12,7 +12,9 @@ from functools import cache
 from itertools import islice
 from typing import Final, NamedTuple
 
+from shelld.guard.literals import with_arguments, with_plain_literals
 from shelld.guard.markers import plain
+from shelld.guard.options import leading_options
 from shelld.guard.vocabulary import LANGUAGES, VERSION
 
 # How many characters of code to search, and how many calls to follow.
@@ -56,6 +58,8 @@ def code_of(
             name, equals, value = argument[2:].partition("=")
             if name in ("eval", "print"):
                 codes.append(value if equals else "".join(rest[:1]))
+        elif argument == "-m" and language == "python":
+            return _timed(rest[1:]) if rest[:1] == ["timeit"] else ""
         elif argument.startswith("-") and len(argument) > 1:
             if argument[-1] in letters and len(argument) <= _LONGEST_GROUP:
                 codes.append("".join(rest[:1]))
@@ -64,16 +68,22 @@ def code_of(
                 codes.append(argument[2:])
             elif argument in ("-W", "-X") and language == "python":
                 del rest[:1]
-            elif argument == "-m" and language == "python":
-                return ""
         elif language == "deno" and argument == "eval":
             codes += rest
             rest = []
         elif codes:
+            rest.insert(0, argument)
             break
         else:
             return content_of(argument)
-    return "\n".join(codes) if codes else stdin
+    return with_arguments("\n".join(codes), rest) if codes else stdin
+
+
+def _timed(arguments: Sequence[str]) -> str:
+    """Return the code that Python's module timeit runs."""
+    options, statements = leading_options(arguments, "nrsu", ("number", "repeat", "setup", "unit"))
+    setups = [value or "" for name, value in options if name in ("s", "setup")]
+    return "\n".join([*setups, *statements])
 
 
 # The length of ``-wlne``, as in ``perl -wlne``: a longer option is not a group of letters.
@@ -87,6 +97,8 @@ _CALLS: Final = (
     r"|check_output|getoutput|getstatusoutput|Popen|shell_exec|passthru|proc_open|pcntl_exec"
     r"|Command|fork_exec)\b)"
 )
+_EVALUATES: Final = r"(?:\b(?:exec|eval)\b)"
+_OPENS: Final = r"(?:\bopen\b)"
 _REMOVES: Final = (
     r"(?:\b(?:rmtree|remove_tree|rmSync|rmdirSync|rm_rf|rm_r|remove_dir_all|rmdir_r|remove_entry"
     r"|remove_entry_secure|rimraf)\b)"
@@ -95,6 +107,7 @@ _WRITES: Final = (
     rf"(?:writeFile(?:Sync)?|createWriteStream|file_put_contents|File\.(?:bin)?write)\s*+\(\s*+"
     rf"({_LITERAL})",
     rf"open\s*+\(\s*+({_LITERAL})\s*+,\s*+['\"][^'\"]*[wa+]",
+    rf"open\s*+\(\s*+({_LITERAL})\s*+,[^()\n]{{0,80}}O_(?:WRONLY|RDWR)",
     rf"Path\s*+\(\s*+({_LITERAL})\s*+\)\s*+\.\s*+(?:write_\w|open\s*+\(\s*+['\"][^'\"]*[wa+])",
     r"""open\w{0,20}+[\s(][^;\n"']{0,200}+['"]\+?>>?['"]\s*+,\s*+(['"][^'"]*+['"])""",
     r"""open\w{0,20}+[\s(][^;\n"']{0,200}+(['"]\+?>>?[^'"]*+['"])""",
@@ -123,13 +136,22 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def commands_in(language: str, code: str) -> Commands:
-    code = _compiled(_COMMENT).sub("", plain(code[:_MAX_CODE]))
+    code = _compiled(_COMMENT).sub("", with_plain_literals(language, plain(code[:_MAX_CODE])))
+    # Code in code.
+    code = "\n".join([code, *(values[0] for values in _given(code, _EVALUATES))])
     scripts: list[str] = []
     argvs: list[list[str]] = []
     if language in _BACKTICKS:
         scripts += [match[1] for match in _compiled(r"`([^`]*)`").finditer(code)]
         quoted = _compiled(r"(?:qx|%x)\s*+[({\[/|!]([^)}\]/|!]*+/?[^)}\]|!]*+)").finditer(code)
         scripts += [match[1] for match in quoted]
+    for values in _given(code, _OPENS) if language in _BACKTICKS else ():
+        first, *others = values
+        if first in ("-|", "|-"):
+            argvs.append(others)
+            scripts += others[:1] if len(others) == 1 else []
+        elif first.startswith("|") or first.endswith("|"):
+            scripts.append(first.strip("|"))
     for values in _given(code, _CALLS):
         argvs.append(values)
         if len(values) == 1 or " " in values[0]:
@@ -139,7 +161,7 @@ def commands_in(language: str, code: str) -> Commands:
     written = [_text(match[1]) for each in _WRITES for match in _compiled(each).finditer(code)]
     return Commands(
         scripts[:_MAX_CALLS],
-        argvs[:_MAX_CALLS],
+        [argv for argv in argvs if argv][:_MAX_CALLS],
         [values[0] for values in _given(code, _REMOVES)][:_MAX_CALLS],
         [each.lstrip("+> ") for each in written[:_MAX_CALLS]],
         _is_fork_bomb(code),
@@ -171,7 +193,7 @@ def _given(code: str, calls: str) -> Iterator[list[str]]:
         if not values:
             names = dict.fromkeys(_compiled(r"[A-Za-z_]\w*").findall(arguments))
             for name in islice(names, _MAX_NAMES):
-                assigned = _compiled(rf"\b{name}\s*=(?!=)\s*(.*)").search(code)
+                assigned = _compiled(rf"\b{name}\s*(?:=(?!=)|in\b)\s*(.*)").search(code)
                 if assigned is not None:
                     end = _end_of_arguments(assigned[1], 0)
                     values += _values_in(assigned[1][:end])
@@ -181,7 +203,7 @@ def _given(code: str, calls: str) -> Iterator[list[str]]:
 
 def _values_in(text: str) -> list[str]:
     # Join literals around ``+``. Turn ``qw``, a list of words, into literals.
-    joined = _compiled(r"(['\"])\s*+\+\s*+\1").sub("", text)
+    joined = _compiled(r"(['\"])(?:\s*+\+\s*+|[ \t]+)\1").sub("", text)
     joined = _compiled(r"\bqw\s*+[(\[{/|]([^)\]}|]*+)(?:[)\]}|]|\Z)").sub(_quoted_words, joined)
     return [_text(match[0]) for match in _compiled(_LITERAL).finditer(joined)]
 

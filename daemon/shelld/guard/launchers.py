@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from shelld.guard import rules
+from shelld.guard.awk import awk
+from shelld.guard.containers import bwrap, docker
 from shelld.guard.escapes import ansi_c
 from shelld.guard.markers import UNKNOWN, plain
 from shelld.guard.options import leading_options
 from shelld.guard.rules import Place
-from shelld.guard.vocabulary import SHELLS
+from shelld.guard.sed import sed
 
 _MAX_ITEMS: Final = 32
 if TYPE_CHECKING:
@@ -292,98 +294,6 @@ def _at(shell: Shell, _arguments: Sequence[str], stdin: str) -> str:
     return shell.copy().run_text(stdin, "")
 
 
-_SED_RUNS: Final = r"(?:\d+|\$|/[^/]*/)?\s*e\s+(.+)"
-# The repetitions are atomic, so that text that does not match takes linear time.
-_SED_REPLACED: Final = re.compile(
-    r"(?:\d+|\$|/[^/]*/)?\s*s([^\\\n])(?>(?:\\.|(?!\1)[^\\])*)\1((?>(?:\\.|(?!\1)[^\\])*))\1(\w*)",
-    re.S,
-)
-
-
-def _sed(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
-    options, _ = leading_options(arguments, "efl", ("expression", "file"))
-    files = [name for option, name in options if option in ("f", "file") and name]
-    lines = [line for name in files for line in shell.content_of(name, stdin).splitlines()]
-    for each in (*arguments, *lines[:_MAX_ITEMS]):
-        if (match := re.match(_SED_RUNS, each)) is not None:
-            shell.copy().run_script(match[1], "")
-        if (match := _SED_REPLACED.fullmatch(each)) is not None and "e" in match[3]:
-            shell.copy().run_script(re.sub(r"\\(.)", r"\1", match[2]), "")
-    return shell.written_by(["sed", *arguments], stdin)
-
-
-def _docker(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
-    """Follow the command of a container. It sees only the host files that the container mounts."""
-    mounts = {
-        target: host
-        for target, host in _mounts(arguments)
-        if host == "/" or host in rules.SYSTEM_DIRECTORIES or host.startswith("/dev")
-    }
-    words = list(arguments)
-    for target, host in mounts.items():
-        pattern = re.compile(rf"(?<![\w./-]){re.escape(target)}(?![\w.-])")
-        words = [pattern.sub(host, word) for word in words]
-    for at, word in enumerate(words):
-        known = rules.is_judged(word) or word in SHELLS or word == "chroot"
-        if mounts and known:
-            return str(shell.copy().execute(words[at:], stdin))
-    return UNKNOWN
-
-
-# `-v`, alone or after options without a value.
-_VOLUME: Final = re.compile(r"-[dit]*v(.*)", re.S)
-
-
-def _mounts(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield the container path and the host path of each writable mount."""
-    for index, each in enumerate(arguments):
-        name, equals, value = each.partition("=")
-        if (short := _VOLUME.match(each)) is not None:
-            # As in `-itv/:/mnt`.
-            name, equals, value = "-v", short[1], short[1]
-        value = value if equals else "".join(arguments[index + 1 : index + 2])
-        host, _, rest = value.partition(":")
-        target, _, mode = rest.partition(":")
-        if name == "--mount":
-            fields: dict[str, str] = {}
-            for field in value.split(","):
-                key, _, content = field.partition("=")
-                fields[key] = content
-            host = fields.get("source") or fields.get("src") or ""
-            target = fields.get("target") or fields.get("dst") or fields.get("destination") or ""
-            mode = "ro" if "readonly" in fields or "ro" in fields else ""
-        elif name == "--privileged":
-            host = target = "/dev"
-        elif name == "--device":
-            target = target or host
-        elif name not in ("-v", "--volume"):
-            continue
-        if host.startswith("/") and target.startswith("/") and "ro" not in mode.split(","):
-            yield target.rstrip("/"), rules.normalized(host, "/")
-
-
-_AWK_RUNS: Final = (
-    r'system\s*+\(\s*+"((?>(?:[^"\\]|\\.)*))"',
-    r'(?<!\\)"((?>(?:[^"\\]|\\.)*))"\s*+\|\s*+getline',
-    r'\bprintf?\b(?>(?:(?!\bprintf?\b)[^"|;}])*)\|&?\s*+"((?>(?:[^"\\]|\\.)*))"',
-)
-_AWK_PIPED: Final = r'\bprintf?\b\s*+"((?>(?:[^"\\]|\\.)*))"\s*+\|&?\s*+"((?>(?:[^"\\]|\\.)*))"'
-
-
-def _awk(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
-    options, _ = leading_options(arguments, "fFv")
-    files = [shell.content_of(value, stdin) for name, value in options if name == "f" and value]
-    for code in (*arguments, *files):
-        # Awk joins adjacent strings.
-        each = re.sub(r'"\s+"', "", code)
-        for pattern in _AWK_RUNS:
-            for match in re.finditer(pattern, each):
-                shell.copy().run_script(match[1], "")
-        for match in re.finditer(_AWK_PIPED, each):
-            shell.copy().run_script(match[2], match[1] + "\n")
-    return shell.written_by(["awk", *arguments], stdin)
-
-
 # The keys are the values of `vocabulary.STARTERS`.
 HANDLERS: Final[dict[str, Handler]] = {
     "xargs": _xargs,
@@ -393,7 +303,8 @@ HANDLERS: Final[dict[str, Handler]] = {
     "crontab": _crontab,
     "at": _at,
     "socat": _socat,
-    "sed": _sed,
-    "awk": _awk,
-    "docker": _docker,
+    "sed": sed,
+    "awk": awk,
+    "docker": docker,
+    "bwrap": bwrap,
 }

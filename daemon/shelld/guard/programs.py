@@ -12,6 +12,7 @@ from typing import Any, Final
 from shelld.guard import rules
 from shelld.guard.builtins import BUILTINS
 from shelld.guard.fork_bomb import FORK_BOMB, is_fork_bomb_if_called
+from shelld.guard.git import CONFIGURATION, setting_in
 from shelld.guard.globs import has_glob, matches
 from shelld.guard.interpreters import code_of, commands_in, language_of
 from shelld.guard.launchers import HANDLERS
@@ -208,6 +209,8 @@ class Programs(Shell):
         content_of = partial(shell.content_of, stdin=stdin)
         for script in scripts_of(program, arguments, self._exported, content_of, stdin):
             shell.copy().run_text(script, "")
+        if program == "git" and (setting := setting_in(arguments)):
+            self.files[CONFIGURATION] = f"{self.files.get(CONFIGURATION, '')}\0{setting}"
 
     def _exported(self, name: str) -> str | None:
         """Return the value of a variable if it is exported, else None."""

@@ -203,7 +203,7 @@ class Redirections(Compounds):
 
     def _pipe(self, members: Sequence[Node], stdin: str) -> str:
         words = parse.words_of(members[0]) if members and members[0].type == "command" else []
-        if len(words) == 2 and words[0] == "coproc":
+        if len(members) == 2 and len(words) == 2 and words[0] == "coproc":
             # `ends` writes ``coproc NAME`` before a compound command like this.
             self.start_coprocess(words[1], parse.text_of(members[1]))
             return ""

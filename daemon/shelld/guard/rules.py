@@ -44,14 +44,22 @@ SYSTEM_DIRECTORIES: Final = frozenset(
 # The system directories whose owner and mode must not change.
 _SYSTEM_OWNED: Final = SYSTEM_DIRECTORIES - {"/home", "/root", "/var"}
 
+# Directories in /dev that hold no disks. Others are volume groups, and hold their volumes.
+_NO_DISKS: Final = (
+    "accel|bsg|bus|char|cpu|cpu_dma_latency|dma_heap|dri|dvb|fd|gpio|hugepages|iio|infiniband|input"
+    "|loop|mqueue|net|nvidia-caps|pts|raw|serial|shm|snd|tcp|tty|udp|usb|v4l|vboxusb|vfio|xen"
+)
 _DISK: Final = re.compile(
     rf"/dev/(?:(?:sd|hd|vd|xvd)[a-zA-Z{ANY}{ONE}{SET}{UNKNOWN}].*"
     rf"|nvme\d.*|mmcblk\d.*|r?disk\d.*|mapper/.+|dm-\d.*|md\d.*|md/.+|nbd\d.*|pmem\d.*"
     rf"|zd\d.*|d?rbd\d.*|bcache\d.*|dasd[a-z].*|mtd(?:block)?\d.*|ubi\d.*"
+    rf"|block/\d+:\d+|zvol/.+|(?!(?:{_NO_DISKS})/)[\w.+-]+/[^/]+"
     rf"|disk/.+|(?:sd|hd|vd|xvd|nvme|mmcblk)[{ANY}{ONE}{SET}{UNKNOWN}].*|[{ANY}{ONE}].*)"
 )
 # Another path of the root directory.
-_OWN_ROOT: Final = re.compile(rf"\A(?:/proc/(?:self|thread-self|1|{UNKNOWN})/root)+(?=/|\Z)")
+_OWN_ROOT: Final = re.compile(
+    rf"\A(?:/proc/(?:self|thread-self|1|{UNKNOWN})(?:/task/\d+)?/root)+(?=/|\Z)"
+)
 # Another path of the descriptors.
 _OWN_DESCRIPTORS: Final = re.compile(rf"\A/proc/(?:self|thread-self|{UNKNOWN})/fd/")
 _BRACKETS: Final = re.compile(rf"{SET}[^\]]*\]")

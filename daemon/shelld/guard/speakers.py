@@ -12,6 +12,7 @@ import shlex
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
+from shelld.guard.git import CONFIGURATION, scripts_in, settings_of
 from shelld.guard.markers import UNKNOWN, plain
 from shelld.guard.options import all_options
 from shelld.guard.specification import Specification, specification
@@ -24,7 +25,8 @@ _MAX_COMMANDS: Final = 32
 # Each search takes linear time: the repetitions are possessive, and a blank line belongs to no
 # match.
 _VI: Final = (
-    r"""^:*+[^\S\n]*+(?>sil\w*+!?[^\S\n]++|)(?>exe\w*+[^\S\n]++["']|)[\d.,$%]*+!++\s*+(.*)"""
+    r"""^:*+[^\S\n]*+(?>sil\w*+!?[^\S\n]++|)(?>exe\w*+[^\S\n]++["']|)[\d.,$%]*+"""
+    r"""(?>(?:r(?:ead)?|w(?:rite)?)[^\S\n]*+(?=!)|)!++\s*+(.*)"""
 )
 _CALLED: Final = r"""\b%s\s*+\(?+\s*+(?:"((?>(?:[^"\\]|\\.)*))"|'([^']*+)')"""
 _GIT: Final = (
@@ -42,13 +44,17 @@ _GDB: Final = (r"^[^\S\n]*+(?:shell|!)\s*+(.*)", r"^[^\S\n]*+(?:pipe\s|\|).*?\|\
 _MYSQL: Final = (r"^[^\S\n]*+(?:system|\\!)\s++(.*)",)
 _VIM: Final = (
     _VI,
+    # A command behind another, and one that runs at an event.
+    r"[^\S\n]\|[^\S\n]*+!++\s*+(.*)",
+    r"^:*+[^\S\n]*+au\w*+!?\s++\S++\s++\S++\s++:*+!++(.*)",
     r"^:*+[^\S\n]*+ter(?:m(?:inal)?)?!?\s++(.*)",
     _CALLED % r"(?:system(?:list)?|os\.execute|io\.popen|jobstart|termopen)",
 )
 _SSH: Final = (r"(?i)^(?:Proxy|Local|KnownHosts|Remote)Command(?:\s*+=\s*+|\s++)(.*)",)
 
 _COMMANDS: Final[dict[str, tuple[str, ...]]] = {
-    **dict.fromkeys(("vim", "vi", "nvim", "view", "ex", "ed"), _VIM),
+    **dict.fromkeys(("vim", "vi", "nvim", "view", "vimdiff", "gvim", "ex"), _VIM),
+    "ed": (_VI, r"^[eE]?[^\S\n]*+!++(.*)"),
     **dict.fromkeys(("emacs", "emacsclient"), (_CALLED % r"shell-command(?:-to-string)?",)),
     "less": (r"^\+*!(.*)",),
     "git": (_GIT,),
@@ -64,6 +70,16 @@ _COMMANDS: Final[dict[str, tuple[str, ...]]] = {
     # A dry run still runs ``$(shell ...)``.
     **dict.fromkeys(("make -n", "gmake -n"), _MAKE[2:]),
     "apt-get": (r"(?i)^[\w:-]*invoke(?:-success)?(?:::)?=(.*)",),
+}
+
+# A line that begins text in ``ed`` and ``ex``, up to a line with a dot.
+_INPUT: Final = re.compile(r"[\d.,$+-]*+[aic]\s*+")
+_EDITORS: Final = frozenset({"ed", "ex"})
+# What these programs do themselves, as a shell script. The match is its last argument.
+_WRITES_DISK: Final = (r"^:*+[\d.,$%]*+w(?:rite)?!?[^\S\n]++(/dev/\S++)", "true >")
+_EFFECTS: Final[dict[str, tuple[str, str]]] = {
+    **dict.fromkeys(("vim", "vi", "nvim", "vimdiff", "gvim", "ex", "ed"), _WRITES_DISK),
+    "emacs": (r'\(delete-directory\s++"([^"]*+)"\s++t', "rm -r --"),
 }
 
 
@@ -85,7 +101,11 @@ def scripts_of(
     scripts += [value for value in values if value is not None]
     given = spec.options.get("says", ())
     if "input" in given:
-        said.append(stdin)
+        said.append(_without_text(stdin) if program in _EDITORS else stdin)
+    if program == "git":
+        options, _ = all_options(arguments, *_valued(spec))
+        said += settings_of(options, operands, exported, content_of(CONFIGURATION))
+        scripts += scripts_in(arguments, operands)
     if "operands" in given:
         said += operands
     if "+" in given:
@@ -130,8 +150,25 @@ def _taken_apart(
     return said, scripts, operands
 
 
+def _without_text(script: str) -> str:
+    """Return a script of an editor without the text that it inserts."""
+    lines: list[str] = []
+    is_text = False
+    for line in script.splitlines():
+        if is_text:
+            is_text = line != "."
+        else:
+            lines.append(line)
+            is_text = _INPUT.fullmatch(line) is not None
+    return "\n".join(lines)
+
+
 def _commands_in(program: str, text: str) -> Iterator[str]:
     text = plain(text[:_MAX_TEXT])
     for pattern in _COMMANDS.get(program, ()):
         for match in re.finditer(pattern, text, re.M):
             yield next((each for each in match.groups() if each is not None), "")
+    if program in _EFFECTS:
+        pattern, command = _EFFECTS[program]
+        for match in re.finditer(pattern, text, re.M):
+            yield f"{command} {shlex.quote(match[1])}"

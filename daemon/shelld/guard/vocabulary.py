@@ -186,8 +186,19 @@ WRITERS: Final = {
     "uniq": "fsw last",
     "cryptsetup": "bcdhilMopsStT rest if:luksFormat if:luksErase if:erase type= cipher= label=",
     "zpool": "- rest if:labelclear",
-    "curl": "AbcCdDeEFhHKmoPQrtTuUwxXyYz to:o to:output",
-    "wget": "aBDeEiIlnoOPQRStTUwX to:O to:output-document",
+    "curl": "AbcCdDeEFhHKmoPQrtTuUwxXyYz to:o to:output to:D to:dump-header to:c to:cookie-jar "
+    "to:trace to:trace-ascii to:stderr",
+    "wget": "aBDeEiIlnoOPQRStTUwX to:O to:output-document to:o to:output-file to:a "
+    "to:append-output",
+    "fallocate": "lo all length= offset= if:z if:zero-range if:p if:punch-hole if:c "
+    "if:collapse-range if:i if:insert-range",
+    "cpio": "CEHIMR to:O to:F to:file if:o if:create",
+    "scp": "cDFiJlPXoS last",
+    "tcpdump": "BcCFGijJMQrsTVWyzZ to:w",
+    "strace": "aeOpPsSuEIXb to:o to:output",
+    "ltrace": "aenpsuDFAlx to:o to:output",
+    "time": "f to:o to:output",
+    "script": "EIBTmo all to:O to:log-out",
     "qemu-img": "fOotTlSmrB last key=of if:convert if:dd",
     "bmaptool": "- last if:copy bmap=",
     "tar": "bCfFgHIKLNTVX to:f to:file if:c if:create if:r if:append if:u if:update",
@@ -342,6 +353,38 @@ WRAPPERS: Final[dict[str, str]] = {
 # Wrappers that mostly serve other purposes. `quick` does not look for them, because it sees the
 # program that they start. The name of that program is a word of the command, too.
 EVERYDAY_WRAPPERS: Final[dict[str, str]] = {
+    "aa-exec": "pn profile= namespace=",
+    "abduco": "Aacen",
+    "authbind": "-",
+    "catatonit": "-",
+    "choom": "np adjust= pid=",
+    "cpulimit": "elpP exe= limit= pid= path=",
+    "dtach": "AacnNepr",
+    "envdir": "- +1",
+    "execlineb": "c script:c",
+    "fakechroot": "bcel",
+    "faketime": "f +1",
+    "gpg-agent": "- homedir= options= log-file=",
+    "heaptrack": "o output=",
+    "keep-one-running": "-",
+    "logsave": "- +1",
+    "memusage": "dnopt",
+    "pipesz": "fns file= fd= size=",
+    "run-one": "-",
+    "run-this-one": "-",
+    "runcon": "lrtu range= role= type= user=",
+    "s6-setuidgid": "- +1",
+    "scriptlive": "BIOTlmt script:c script:command",
+    "sem": "j id= jobs= joins",
+    "setcpulatency": "- +1",
+    "ssh-agent": "aEOPt idle:k",
+    "systemd-cat": "pt identifier= priority= stderr-priority= level-prefix=",
+    "torify": "-",
+    "trickle": "dlLnNPtuw",
+    "tsp": "DELNW",
+    "uclampset": "mMp util-min= util-max= pid=",
+    "with-contenv": "-",
+    "xdg-terminal-exec": "-",
     "npm": "wC sub:exec package= prefix= script:c script:call; wC sub:x script:c script:call",
     "npx": "p package= script:c script:call +all",
     "pnpm": "F cd:C cd:dir sub:exec script:c; F cd:C cd:dir sub:dlx script:c",
@@ -379,6 +422,8 @@ SPEAKERS: Final[dict[str, str]] = {
     "vi": "TuUwW says:c says:cmd says:+",
     "nvim": "TuUwW says:c says:cmd says:+",
     "view": "TuUwW says:c says:cmd says:+",
+    "vimdiff": "TuUwW says:c says:cmd says:+",
+    "gvim": "TuUwW says:c says:cmd says:+",
     "ex": "TuUwW says:c says:cmd says:+ says:input",
     "ed": "p says:input",
     "emacs": "lfL says:eval says:execute",
@@ -393,8 +438,9 @@ SPEAKERS: Final[dict[str, str]] = {
     "crontab": "u env:VISUAL env:EDITOR",
     "visudo": "f env:SUDO_EDITOR env:VISUAL env:EDITOR",
     "sudoedit": "uCgp env:SUDO_EDITOR env:VISUAL env:EDITOR",
-    "git": "- cd:C says:c appends script:x script:exec script:extcmd script:tree-filter "
-    "script:index-filter script:msg-filter script:commit-filter script:env-filter "
+    "git": "- cd:C says:c config-env= appends script:x script:exec script:extcmd "
+    "script:sendmail-cmd script:tree-filter script:index-filter script:msg-filter "
+    "script:commit-filter script:env-filter "
     "script:upload-pack script:receive-pack env:GIT_PAGER env:PAGER env:GIT_EDITOR env:VISUAL "
     "env:EDITOR env:GIT_SEQUENCE_EDITOR env:GIT_SSH_COMMAND env:GIT_SSH env:GIT_EXTERNAL_DIFF "
     "env:GIT_ASKPASS env:GIT_PROXY_COMMAND env:GIT_CONFIG_VALUE_0 env:GIT_CONFIG_VALUE_1",
@@ -446,6 +492,7 @@ STARTERS: Final = {
     "docker": "docker",
     "podman": "docker",
     "nerdctl": "docker",
+    "bwrap": "bwrap",
 }
 
 # The characters of a version number.

@@ -1,0 +1,160 @@
+"""Finds the commands that an awk(1) program runs, and the files that it writes.
+
+The program is searched, not run: its calls of ``system`` and its redirections count, with the
+values of strings, variables that are set once, and the fields of known input.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from shelld.guard.escapes import ansi_c
+from shelld.guard.markers import UNKNOWN, plain
+from shelld.guard.options import leading_options
+from shelld.guard.rules import Place, overwrites
+
+if TYPE_CHECKING:
+    from shelld.guard.shell import Shell
+
+# How many characters of a program to search, and how many lines of its input to try.
+_MAX_PROGRAM: Final = 16 * 1024
+_MAX_STATEMENTS: Final = 64
+_MAX_LINES: Final = 4
+# How many calls in one statement to follow.
+_MAX_CALLS: Final = 4
+# The cost of searching a program, relative to copying it.
+_SEARCHING: Final = 60
+
+# Like the literals of `interpreters`, a string begins at no escaped quote.
+_STRING: Final = r'(?<!\\)"(?>(?:[^"\\]|\\.)*)"'
+# A statement ends at these characters, outside of strings.
+_STATEMENT: Final = re.compile(rf"(?>(?:{_STRING}|[^;{{}}\n\"]|(?<=\\)\")+)", re.S)
+_ASSIGNED: Final = re.compile(r"\s*+([A-Za-z_]\w*+)\s*+=(?![=~])\s*+(.*)", re.S)
+_SETTING: Final = re.compile(r"([A-Za-z_]\w*+)=(.*)", re.S)
+_SYSTEM: Final = re.compile(r"\bsystem\s*+\(")
+_PRINT: Final = re.compile(r"\bprintf?\b")
+_GETLINE: Final = re.compile(r"\|&?\s*+getline\b")
+_TOKEN: Final = re.compile(
+    rf'({_STRING})|ENVIRON\s*+\[\s*+"(\w++)"\s*+\]|ARGV\s*+\[\s*+(\d++)\s*+\]|\$(\d++)'
+    rf"|(sprintf\s*+\()|([A-Za-z_]\w*+)|(\d++)|([(),\s])|(.)",
+    re.S,
+)
+
+
+class _Values(NamedTuple):
+    variables: dict[str, str]
+    arguments: Sequence[str]
+    line: str
+
+
+def awk(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
+    options, operands = leading_options(arguments, "fFvilE", ("assign", "file", "source", "load"))
+    files = [value for name, value in options if name in ("f", "file") and value]
+    codes = [value or "" for name, value in options if name in ("source", "e")]
+    codes += [shell.content_of(each, stdin) for each in files]
+    if not codes:
+        codes, operands = operands[:1], operands[1:]
+    code = plain("\n".join(codes))[:_MAX_PROGRAM]
+    set_before = [value or "" for name, value in options if name in ("v", "assign")]
+    variables: dict[str, str] = {}
+    for each in (*set_before, *operands):
+        if (match := _SETTING.fullmatch(each)) is not None:
+            variables[match[1]] = ansi_c(match[2])
+    names = [each for each in operands if not _SETTING.fullmatch(each)]
+    is_known = not names and stdin not in ("", UNKNOWN)
+    lines = plain(stdin).splitlines()[:_MAX_LINES] if is_known else [UNKNOWN]
+    shell.spend(len(code) * _SEARCHING * len(lines))
+    output = ""
+    for line in lines or [""]:
+        output += _follow(shell, code, _Values(dict(variables), ["awk", *operands], line))
+    if is_known and _ALL_PRINT.fullmatch(code):
+        return output
+    return shell.written_by(["awk", *arguments], stdin)
+
+
+# A program that prints the same for every line, whatever is in the line.
+_ALL_PRINT: Final = re.compile(r"\s*+\{\s*+print\b[^{};|>]*+;?+\s*+\}\s*+")
+
+
+def _follow(shell: Shell, code: str, values: _Values) -> str:
+    output = ""
+    for count, match in enumerate(_STATEMENT.finditer(code)):
+        if count >= _MAX_STATEMENTS:
+            shell.unresolved("it is too much to be followed")
+            break
+        statement = match[0]
+        if (assigned := _ASSIGNED.fullmatch(statement)) is not None:
+            values.variables[assigned[1]] = _value(assigned[2], values, shell)
+        for call in islice(_SYSTEM.finditer(statement), _MAX_CALLS):
+            end = next(_ends_of(statement, call.end(), ")"), len(statement))
+            _run(shell, _value(statement[call.end() : end], values, shell))
+        if (read := _GETLINE.search(statement)) is not None:
+            _run(shell, _value(statement[: read.start()].rpartition("(")[2], values, shell))
+        elif (prints := _PRINT.search(statement)) is not None:
+            output += _print(shell, statement[prints.end() :], values)
+    return output
+
+
+def _print(shell: Shell, statement: str, values: _Values) -> str:
+    """Follow the rest of a print statement. Return what it writes to stdout."""
+    end = next(_ends_of(statement, 0, ">|"), len(statement))
+    operator = statement[end : end + 1]
+    text = _value(statement[:end].replace(",", '" "'), values, shell) or values.line
+    target = _value(statement[end:].lstrip(">|&"), values, shell) if operator else ""
+    if operator == ">":
+        shell.report(overwrites(target, Place(shell.cwd, shell.home)))
+    elif operator == "|" and target.strip(UNKNOWN):
+        shell.copy().run_script(target, text + "\n")
+    return "" if operator else text + "\n"
+
+
+def _run(shell: Shell, script: str) -> None:
+    if script.strip(UNKNOWN):
+        shell.copy().run_script(script, "")
+
+
+_PART: Final = re.compile(rf"{_STRING}|[()>|]", re.S)
+
+
+def _ends_of(text: str, start: int, ends: str) -> Iterator[int]:
+    """Yield the positions of characters outside of strings and of parentheses."""
+    depth = 0
+    for match in _PART.finditer(text, start):
+        character = match[0]
+        if depth == 0 and character in ends:
+            yield match.start()
+        depth += (character == "(") - (character == ")")
+
+
+def _value(text: str, values: _Values, shell: Shell) -> str:
+    """Return the value of an expression: the joined values of its parts."""
+    return "".join(_part(match, values, shell) for match in _TOKEN.finditer(text))
+
+
+def _part(match: re.Match[str], values: _Values, shell: Shell) -> str:  # noqa: PLR0911
+    string, environment, argument, field, call, name, number, mark, _ = match.groups()
+    if string is not None:
+        return ansi_c(string[1:-1])
+    if environment is not None:
+        is_seen = environment in shell.exported
+        return shell.variables.get(environment, "") if is_seen else ""
+    if argument is not None:
+        given = values.arguments
+        return given[int(argument)] if int(argument) < len(given) else ""
+    if field is not None:
+        return _field(values.line, int(field))
+    if name is not None:
+        return values.variables.get(name, UNKNOWN)
+    if number is not None:
+        return number
+    return "" if call is not None or mark is not None else UNKNOWN
+
+
+def _field(line: str, index: int) -> str:
+    if index == 0 or UNKNOWN in line:
+        return line
+    fields = line.split()
+    return fields[index - 1] if index <= len(fields) else ""
