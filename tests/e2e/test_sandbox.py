@@ -37,6 +37,7 @@ def why_impossible(**popen: Any) -> str:
         return "needs a machine whose system calls are known"
     command = ["bwrap", "--unshare-user", "--unshare-net", "--unshare-pid", "--cap-drop", "ALL"]
     command += ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "true"]
+    ended: subprocess.CompletedProcess[bytes]
     ended = subprocess.run(command, capture_output=True, check=False, **popen)
     return "" if ended.returncode == 0 else "needs user namespaces"
 
@@ -163,7 +164,7 @@ def test_an_allowed_socket_can_be_used(shared: Workspace, session: str) -> None:
         configure(daemon, session, unix_sockets=["allowed"])
         assert daemon.bash(f'python3 -c "{code}"', session=session)["stdout"] == "connected\n"
         # A call can take it away.
-        tighter = {"session": session, "sandbox": {"unix_sockets": []}}
+        tighter: Json = {"session": session, "sandbox": {"unix_sockets": []}}
         assert daemon.bash(f'python3 -c "{code}"', **tighter)["exitCode"] == 1
 
 
@@ -233,7 +234,7 @@ def test_nothing_escapes(
         daemon.call("kill_shell", {"shell_id": outside})
         *escaped, count = result["stdout"].splitlines()
         # With the network of the machine, its loopback can be reached.
-        allowed = {"the loopback of the host"} if network == "full" else set()
+        allowed: set[str] = {"the loopback of the host"} if network == "full" else set()
         assert set(escaped) <= allowed, result
         assert int(count.split()[0]) >= 60
     assert (path / "outside/file").read_text() == "content"
