@@ -17,14 +17,16 @@ from support import RawDaemon
 
 PAGE = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text()
 # A valid value for each option that is not the default.
-SPECIAL = {"limit": "processes=7", "target": "box=sh -c 'a b'", "sandbox": "workspace"}
-TABLES = {"limit": "{ processes = 7 }", "target": """{ box = "sh -c 'a b'" }"""}
 SAMPLES = {
     action.option_strings[0].removeprefix("--"): (
-        SPECIAL[action.option_strings[0].removeprefix("--")]
-        if action.option_strings[0].removeprefix("--") in SPECIAL
-        else "1"
+        "1"
         if action.nargs == 0
+        else "processes=7"
+        if action.metavar == "NAME=VALUE"
+        else "box=true"
+        if action.metavar == "NAME=ARGV"
+        else "read-only"
+        if action.metavar == "POLICY"
         else next(each for each in action.choices if each != action.default)
         if action.choices is not None
         else "/x"
@@ -53,10 +55,14 @@ def test_every_option_comes_from_variable_and_file(
     name: str, config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sample = SAMPLES[name]
-    switch = settings_of(option_parser())[name].nargs == 0
+    action = settings_of(option_parser())[name]
+    switch = action.nargs == 0
     given = parse_options([f"--{name}"] if switch else [f"--{name}", sample])
     assert given != Options()
-    value = "true" if switch else TABLES.get(name, f'"{sample}"')
+    value = "true" if switch else f'"{sample}"'
+    if action.metavar in ("NAME=VALUE", "NAME=ARGV"):
+        inner, _, text = sample.partition("=")
+        value = f'{{ {inner} = "{text}" }}'
     for key in (name, name.replace("-", "_")):
         config.write_text(f"{key} = {value}\n")
         assert parse_options(["--config", str(config)]) == given

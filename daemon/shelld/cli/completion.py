@@ -29,6 +29,7 @@ _KINDS: Final[dict[object, Value]] = {
 WORDS: Final = {
     "attach": ["--help", "--name", "--linger", "--steal", "--stdio", "--parent-pid", "--"],
     "completion": list(_SHELLS),
+    "bundle": ["--help", "-o"],
     "doctor": ["--help", "--json", "--"],
     "explain": ["--help", "--guard-rules"],
     "help": list(SUBCOMMANDS),
