@@ -107,10 +107,9 @@ def _type(schema: Schema) -> str:
         case {"type": "array"}:
             inner = _type(schema.get("items") or {})
             kind = f"({inner})[]" if " | " in inner else f"{inner}[]"
-        case {"type": "object", "additionalProperties": {**values}}:
-            kind = f"Record<string, {_type(values)}>"
         case {"type": "object"}:
-            kind = "Record<string, unknown>"
+            more: Schema | bool = schema.get("additionalProperties", True)
+            kind = f"Record<string, {'unknown' if isinstance(more, bool) else _type(more)}>"
         case _:
             kind = _PRIMITIVES.get(str(schema.get("type")), "unknown")
     return kind

@@ -578,6 +578,8 @@ export interface ServerInfoResult {
   limits: Limits;
   containment: Containment | null;
   counters: Counters;
+  /** Only if the client has attached to a lasting daemon. */
+  attachment?: Attachment | null;
 }
 
 export interface Limits {
@@ -621,6 +623,17 @@ export interface Counters {
   spoolBytes: number;
   /** Unexpected errors in the daemon's own code. Each ended only one request, shell or background task. */
   internalErrors: number;
+}
+
+export interface Attachment {
+  /** The name of the daemon. */
+  name: string;
+  /** 1 for the first client of the daemon, then 2, ... */
+  generation: number;
+  /** How long the daemon had no client before this one. */
+  detachedMs: number;
+  /** Seconds without a client after which the daemon ends. */
+  lingerS: number;
 }
 
 export interface OutputEvent {
@@ -816,6 +829,8 @@ export interface BashParams {
   /** The target that answers. A target of a target has the names of both, joined with a colon: box:inner. Default: where the session is, else this daemon. */
   target?: string;
   sandbox?: SandboxPolicy;
+  /** If a lasting daemon loses its client, move a foreground command to the background, or kill it. Any other daemon ends with its client. */
+  on_disconnect?: "background" | "kill";
 }
 
 export interface BashOutputParams {

@@ -28,8 +28,8 @@ _KINDS: Final[dict[object, Value]] = {
 # What may follow a subcommand. `run` and `shell` take the options of the daemon.
 WORDS: Final = {
     "attach": ["--help", "--name", "--linger", "--steal", "--stdio", "--parent-pid", "--"],
-    "completion": list(_SHELLS),
     "bundle": ["--help", "-o"],
+    "completion": list(_SHELLS),
     "doctor": ["--help", "--json", "--"],
     "explain": ["--help", "--guard-rules"],
     "help": list(SUBCOMMANDS),
