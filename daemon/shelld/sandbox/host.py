@@ -57,7 +57,7 @@ START_TIMEOUT_S: Final = 20.0
 # How long the end of a sandbox may take before its processes count as survivors.
 _END_TIMEOUT_S: Final = 5.0
 # The same while the daemon stops.
-_LAST_END_S: Final = 0.6
+_LAST_END_S: Final = 1.0
 
 _ERROR_BYTES: Final = 4_096
 # The number of descriptors that come with ENTERED.
