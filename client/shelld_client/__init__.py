@@ -44,7 +44,7 @@ from shelld_client.jobs import Job
 from shelld_client.restarts import Restart
 from shelld_client.streams import EventStream, OutputStream
 from shelld_client.sync import Client
-from shelld_protocol.about import Containment, Counters, Limits, ServerInfoResult
+from shelld_protocol.about import Attachment, Containment, Counters, Limits, ServerInfoResult
 from shelld_protocol.event_methods import (
     Event,
     ExitEvent,
@@ -87,6 +87,7 @@ __all__ = [
     "AsyncEventStream",
     "AsyncJob",
     "AsyncOutputStream",
+    "Attachment",
     "BackgroundResult",
     "BashOptions",
     "BashOutputResult",
