@@ -155,13 +155,15 @@ def _start(options: Options, streams: tuple[int, int], lasting: list[str] | None
 def _serve(
     options: Options, streams: tuple[int, int], pool: RunnerPool, lasting: list[str] | None
 ) -> int:
+    from functools import partial  # noqa: PLC0415
     from pathlib import Path  # noqa: PLC0415
 
     from shelld.app import run  # noqa: PLC0415
     from shelld.audit import AuditLog  # noqa: PLC0415
     from shelld.guard.policy import DEFAULT_POLICY  # noqa: PLC0415
     from shelld.process.logs import configure_logging, write_without_waiting  # noqa: PLC0415
-    from shelld.server.clients import lasting_of  # noqa: PLC0415
+    from shelld.server.one_client import OneClient  # noqa: PLC0415
+    from shelld.server.service import Service  # noqa: PLC0415
 
     try:
         configure_logging(options.log_level, options.log_file)
@@ -185,8 +187,12 @@ def _serve(
             return refuse(f"cannot write the audit log: {error.strerror}")
     # Perhaps nobody reads stderr, so this write must not block.
     write_without_waiting(2, greeting_for(streams[0]).encode())
-    serves = streams if lasting is None else lasting_of(lasting)
-    return run(options, serves, pool, audit, policy)
+    make_service: Callable[[], Service] = partial(OneClient, streams)
+    if lasting is not None:
+        from shelld.server.clients import Clients, lasting_of  # noqa: PLC0415
+
+        make_service = partial(Clients, lasting_of(lasting))
+    return run(options, make_service, pool, audit, policy)
 
 
 def _problem_with(options: Options) -> str:

@@ -37,9 +37,8 @@ from shelld.process.logs import Log, write_without_waiting
 from shelld.process.options import Options
 from shelld.process.stack import with_room_for_frames
 from shelld.routes import routes
-from shelld.server.clients import Clients, Lasting
-from shelld.server.one_client import OneClient
 from shelld.server.serve import Server
+from shelld.server.service import Service
 from shelld.server.startup import StartupError
 from shelld.server.stdio import Output
 from shelld.shells.manager import Manager
@@ -78,12 +77,12 @@ PARENT_POLL_S: Final = 1.0
 
 def run(
     options: Options,
-    streams: tuple[int, int] | Lasting,
+    make_service: Callable[[], Service],
     pool: RunnerPool,
     audit: AuditLog | None,
     policy: Policy,
 ) -> int:
-    """Serve one client on `streams` (in, out), or those that attach; return the exit code.
+    """Serve one client, or those that attach, as the service does; return the exit code.
 
     Ends the process instead of returning if the event loop fails, or if tasks or threads ignore
     their cancellation.
@@ -93,7 +92,7 @@ def run(
         _try_descriptors()
         with_loop = {"loop_factory": EventLoop}
         start = with_room_for_frames(partial(anyio.run, backend_options=with_loop))
-        exit_code: int = start(_run, options, streams, pool, audit, policy)
+        exit_code: int = start(_run, options, make_service, pool, audit, policy)
         _ignore_signals()
     except OSError as error:
         # Only the start of the event loop raises a bare OSError. Tasks raise exception groups, or
@@ -149,7 +148,7 @@ def _end_process(pool: RunnerPool, exit_code: int) -> NoReturn:
 
 async def _run(
     options: Options,
-    streams: tuple[int, int] | Lasting,
+    make_service: Callable[[], Service],
     pool: RunnerPool,
     audit: AuditLog | None,
     policy: Policy,
@@ -161,7 +160,7 @@ async def _run(
     def start(task: Callable[..., Awaitable[None]], *args: object) -> None:
         watchers.start_soon(faults.keep_running, partial(task, *args), task.__name__)
 
-    service = Clients(streams) if isinstance(streams, Lasting) else OneClient(streams)
+    service = make_service()
     exit_code = 0
     collect_rarely()
     logger.info("shelld %s serves one client", __version__)

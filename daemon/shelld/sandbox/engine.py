@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from typing import Final, NamedTuple
 
@@ -56,6 +55,9 @@ _REFUSALS: Final = (
 def find_engine() -> str | None:
     """Return the path of bubblewrap: of the system, or else of the extra; None if there is none."""
     # AppArmor may allow namespaces only to the program of the system.
+    # Its own imports are large, and few daemons have a sandbox.
+    import shutil  # noqa: PLC0415
+
     if (found := shutil.which(_PROGRAM)) is not None:
         return os.path.abspath(found)
     for directory in filter(os.path.isabs, sys.path):

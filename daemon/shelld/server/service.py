@@ -1,0 +1,40 @@
+"""What a daemon serves: one client, or the clients that attach one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+import anyio.abc
+
+from shelld.methods.context import Daemon
+from shelld.server.dispatch import Method
+from shelld.server.serve import Server
+from shelld.server.stdio import Output
+
+
+class Service(Protocol):
+    """`server` and `output` are those of the present client, or None."""
+
+    @property
+    def server(self) -> Server | None: ...
+
+    @property
+    def output(self) -> Output | None: ...
+
+    def begin(
+        self,
+        daemon: Daemon,
+        make_methods: Callable[[], Mapping[str, Method]],
+        requests: anyio.abc.TaskGroup,
+    ) -> None:
+        """Call this before anything else. `make_methods` makes the methods of one client."""
+
+    async def serve(self) -> None:
+        """Read requests until the daemon should end."""
+
+    async def close(self) -> None:
+        """Take no further clients. The present one stays for the stop."""
+
+    def end(self, exit_code: int) -> None:
+        """Tell the present client that the daemon ends."""
