@@ -59,8 +59,7 @@ class AsyncItems(Generic[T]):
         return self
 
     async def __anext__(self) -> T:
-        if (ongoing := self._ongoing) is not None:
-            ongoing.check_taker()
+        self._check_taker()
         async with self._taking:
             if self._is_taking:
                 # The interrupted code may already have taken the next item.
@@ -73,6 +72,11 @@ class AsyncItems(Generic[T]):
                 raise
             finally:
                 self._is_taking = False
+
+    def _check_taker(self) -> None:
+        """Raise RuntimeError if the items cannot come where this runs."""
+        if self._ongoing is not None:
+            self._ongoing.check_taker()
 
     async def _next(self) -> T:
         raise NotImplementedError

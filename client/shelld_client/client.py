@@ -241,15 +241,21 @@ class AsyncClient(SpawnedClient, AsyncMethods):
             return
         self._left = anyio.Event()
         try:
-            if self._replacement is not None:
-                self._replacement.cancel()
-            with anyio.CancelScope(shield=True):
-                # A cancelled replacement takes a bounded time.
-                async with self._replacing:
-                    self._failure = self._failure or DaemonExited("the client is closed")
-            await self._release(patiently=patiently)
+            await self._stop_replacing()
         finally:
-            self._left.set()
+            self._failure = self._failure or DaemonExited("the client is closed")
+            try:
+                await self._release(patiently=patiently)
+            finally:
+                self._left.set()
+
+    async def _stop_replacing(self) -> None:
+        """End the replacement of a daemon, if one is going on. This takes a bounded time."""
+        if self._replacement is not None and self._replacing.locked():
+            self._replacement.cancel()
+            with anyio.CancelScope(shield=True):
+                async with self._replacing:
+                    pass
 
     async def _release(self, *, patiently: bool) -> None:
         """End the daemon, and all that serves it. Its calls raise `_failure`."""

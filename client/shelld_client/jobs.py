@@ -261,6 +261,11 @@ class Job(Items[Event]):
 
     # -- events -----------------------------------------------------------------------------
 
+    def _check_taker(self) -> None:
+        # The subscription begins later than the job.
+        if self._starting is not None:
+            self._starting.check_taker()
+
     def _next(self) -> Event:
         while not self._is_over:
             if self._output.ready:

@@ -55,8 +55,7 @@ class Items(Generic[T]):
         return self
 
     def __next__(self) -> T:
-        if (ongoing := self._ongoing) is not None:
-            ongoing.check_taker()
+        self._check_taker()
         with self._taking:
             if self._is_taking:
                 # The interrupted code may already have taken the next item.
@@ -69,6 +68,11 @@ class Items(Generic[T]):
                 raise
             finally:
                 self._is_taking = False
+
+    def _check_taker(self) -> None:
+        """Raise RuntimeError if the items cannot come where this runs."""
+        if self._ongoing is not None:
+            self._ongoing.check_taker()
 
     def _next(self) -> T:
         raise NotImplementedError
