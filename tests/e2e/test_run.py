@@ -27,6 +27,14 @@ ENVIRONMENT = {**os.environ, "TERM": "xterm-256color"}
 ENVIRONMENT.pop("NO_COLOR", None)
 
 
+@pytest.fixture
+def rules(tmp_path: Path) -> str:
+    """Return the path of guard rules that block a harmless command."""
+    path = tmp_path / "rules.toml"
+    path.write_text('[[block]]\nname = "no"\nprogram = "forbidden"\n')
+    return str(path)
+
+
 def run(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
     command = [*PROGRAM, "run", *arguments]
     return subprocess.run(command, input=stdin, capture_output=True, timeout=50, check=False)
@@ -172,7 +180,6 @@ def test_end_of_the_daemon_is_reported() -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["--", "rm -rf /"], 126, "Command blocked: dangerous (rm-root): "),
         (["--cwd", "/nowhere", "--", "ls"], 125, "working directory"),
         (["--bash", "/nowhere", "--", "ls"], 125, "cannot run commands with /nowhere: "),
     ],
@@ -207,10 +214,11 @@ def test_bad_arguments_are_refused_before_a_daemon_starts(
     assert message in capfd.readouterr().err
 
 
-def test_guard_refuses_dangerous_input_of_a_shell() -> None:
-    ended = run("-q", "--", "bash", stdin=b"rm -rf /\n")
+@pytest.mark.parametrize(("command", "stdin"), [("forbidden", b""), ("bash", b"forbidden\n")])
+def test_guard_refuses_the_command_or_its_input(rules: str, command: str, stdin: bytes) -> None:
+    ended = run("-q", "--guard-rules", rules, "--", command, stdin=stdin)
     assert (ended.returncode, ended.stdout) == (126, b"")
-    assert ended.stderr.startswith(b"shelld: Command blocked: dangerous (rm-root): ")
+    assert ended.stderr.startswith(b"shelld: Command blocked: dangerous (no)")
 
 
 def test_one_file_for_both_streams_keeps_their_order(tmp_path: Path) -> None:
@@ -290,12 +298,13 @@ def test_tty_gives_the_command_a_terminal_of_our_size() -> None:
     assert "shelld: exit code 5 after " in shown
 
 
-def test_terminal_passes_on_keys_and_refuses_dangerous_lines() -> None:
-    command = [*PROGRAM, "run", "-t", "-q", "--", "PS1='$ ' exec bash --norc -i"]
+def test_terminal_passes_on_keys_and_refuses_dangerous_lines(rules: str) -> None:
+    options = ["-t", "-q", "--guard-rules", rules]
+    command = [*PROGRAM, "run", *options, "--", "PS1='$ ' exec bash --norc -i"]
     with UserTerminal(command, env=ENVIRONMENT) as terminal:
         terminal.until("$ ")
-        terminal.write("rm -rf /\r")
-        terminal.until("shelld: Command blocked: dangerous (rm-root)")
+        terminal.write("forbidden\r")
+        terminal.until("shelld: Command blocked: dangerous (no)")
         terminal.write("\x15sleep 300\r")
         terminal.until("sleep 300\r\n")
         terminal.write("\x03")

@@ -50,7 +50,6 @@ def test_commands_from_a_pipe_share_a_session() -> None:
     [
         ("false\nexit\necho no\n", 1, ""),
         ("exit 300\n", 44, ""),
-        ("rm -rf /\n", 126, "Command blocked: dangerous (rm-root): "),
         ("echo 'open\n", 2, "unexpected EOF while looking for matching"),
         ("kill -9 $$", 137, ""),
     ],
@@ -60,6 +59,14 @@ def test_exit_code_is_that_of_the_last_command(script: str, code: int, message: 
     assert (ended.returncode, ended.stdout) == (code, "")
     assert message in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+def test_blocked_command_has_an_exit_code_of_its_own(tmp_path: Path) -> None:
+    rules = tmp_path / "rules.toml"
+    rules.write_text('[[block]]\nname = "no"\nprogram = "forbidden"\n')
+    ended = shell("forbidden\n", "--guard-rules", str(rules))
+    assert (ended.returncode, ended.stdout) == (126, "")
+    assert "Command blocked: dangerous (no)" in ended.stderr
 
 
 def test_own_commands_begin_with_a_colon() -> None:

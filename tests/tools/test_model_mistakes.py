@@ -90,7 +90,6 @@ MISTAKES: Mapping[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
         {"command": "no-such-program"},
         ("exit code 127", "command not found"),
     ),
-    "a dangerous command": ("Bash", {"command": "rm -rf /"}, ("Command blocked", "rm")),
     "an unknown tool": ("Shell", {"command": "ls"}, ("Unknown tool: Shell", "Bash, BashOutput")),
 }
 
