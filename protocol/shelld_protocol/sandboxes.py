@@ -68,7 +68,7 @@ class SandboxPolicy(Params, omit_defaults=True, frozen=True):  # type: ignore[mi
             SandboxNetwork,
             Meta(
                 description="none: no network. loopback: only the sandbox's own loopback. full: "
-                "the network of the machine. hosts is not built yet and is refused. Default: none."
+                "the network of the machine. hosts is not supported and is refused. Default: none."
             ),
         ]
         | None
@@ -76,7 +76,7 @@ class SandboxPolicy(Params, omit_defaults=True, frozen=True):  # type: ignore[mi
     hosts: (
         Annotated[
             list[str],
-            Meta(description="For network hosts. Not built yet: network hosts is refused."),
+            Meta(description="For network hosts, which is not supported and is refused."),
         ]
         | None
     ) = None
@@ -91,7 +91,7 @@ class SandboxPolicy(Params, omit_defaults=True, frozen=True):  # type: ignore[mi
         Annotated[
             SandboxEngine,
             Meta(
-                description="What enforces the policy. auto is bwrap. landlock is not built yet "
+                description="What enforces the policy. auto is bwrap. landlock is not supported "
                 "and is refused. Default: the daemon's --sandbox-engine."
             ),
         ]

@@ -12,13 +12,13 @@ export interface SandboxPolicy {
   deny_read?: string[] | null;
   /** private: /tmp and /var/tmp are empty at first, and end with the sandbox. shared: they are those of the machine; in the mode workspace, commands can write to them. Default: private. */
   tmp?: "private" | "shared" | null;
-  /** none: no network. loopback: only the sandbox's own loopback. full: the network of the machine. hosts is not built yet and is refused. Default: none. */
+  /** none: no network. loopback: only the sandbox's own loopback. full: the network of the machine. hosts is not supported and is refused. Default: none. */
   network?: "full" | "hosts" | "loopback" | "none" | null;
-  /** For network hosts. Not built yet: network hosts is refused. */
+  /** For network hosts, which is not supported and is refused. */
   hosts?: string[] | null;
   /** Unix sockets of the machine that commands can connect to. */
   unix_sockets?: string[] | null;
-  /** What enforces the policy. auto is bwrap. landlock is not built yet and is refused. Default: the daemon's --sandbox-engine. */
+  /** What enforces the policy. auto is bwrap. landlock is not supported and is refused. Default: the daemon's --sandbox-engine. */
   engine?: "auto" | "bwrap" | "landlock" | null;
 }
 
