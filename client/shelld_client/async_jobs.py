@@ -267,8 +267,8 @@ class AsyncJob(AsyncItems[Event]):
 
     def _check_taker(self) -> None:
         # The subscription begins later than the job.
-        if self._starting is not None:
-            self._starting.check_taker()
+        if (starting := self._starting) is not None:
+            starting.check_taker()
 
     async def _next(self) -> Event:
         while not self._is_over:

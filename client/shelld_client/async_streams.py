@@ -75,8 +75,9 @@ class AsyncItems(Generic[T]):
 
     def _check_taker(self) -> None:
         """Raise RuntimeError if the items cannot come where this runs."""
-        if self._ongoing is not None:
-            self._ongoing.check_taker()
+        # In `Client`, an interrupt may change the attribute between two uses.
+        if (ongoing := self._ongoing) is not None:
+            ongoing.check_taker()
 
     async def _next(self) -> T:
         raise NotImplementedError

@@ -263,8 +263,8 @@ class Job(Items[Event]):
 
     def _check_taker(self) -> None:
         # The subscription begins later than the job.
-        if self._starting is not None:
-            self._starting.check_taker()
+        if (starting := self._starting) is not None:
+            starting.check_taker()
 
     def _next(self) -> Event:
         while not self._is_over:
