@@ -128,6 +128,7 @@ bench-parts: $(READY) ## Measure the parts, one by one
 	$(BIN)/python benchmarks/concurrency.py
 	$(BIN)/python benchmarks/tools.py
 	$(BIN)/python benchmarks/terminals.py
+	$(BIN)/python benchmarks/sandbox.py
 	PYTHONPATH=tests/helpers $(BIN)/python benchmarks/prompts.py
 	$(BIN)/python benchmarks/waits.py
 	$(BIN)/python benchmarks/events.py

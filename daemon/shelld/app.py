@@ -82,7 +82,7 @@ def run(
     audit: AuditLog | None,
     policy: Policy,
 ) -> int:
-    """Serve one client, or those that attach, as the service does; return the exit code.
+    """Serve until the service is over; return the exit code. The service is made on the event loop.
 
     Ends the process instead of returning if the event loop fails, or if tasks or threads ignore
     their cancellation.

@@ -67,7 +67,7 @@ def _mounts(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
             yield target.rstrip("/"), rules.normalized(host, "/")
 
 
-# The options of bwrap(1) that take no value, and those that take two.
+# The options of bwrap(1) without a value, and those with two values.
 _ALONE: Final = frozenset(
     {
         *("--unshare-all", "--share-net", "--unshare-user", "--unshare-user-try", "--unshare-ipc"),

@@ -35,9 +35,9 @@ def settings_of(
     exported: Callable[[str], str | None],
     before: str,
 ) -> list[str]:
-    """Return the settings that apply, as ``name=value``.
+    """Return the settings of a call of git, as ``name=value``.
 
-    They are those of the option ``--config-env``, and those that ``git config`` has set `before`.
+    Each option ``--config-env`` gives one. `before`: those that an earlier ``git config`` has made.
     """
     found: list[str] = []
     for name, value in options:

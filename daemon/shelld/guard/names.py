@@ -113,7 +113,7 @@ class Names(Streams):
         self.has_unset = False
         # Whether bash stops at an unset variable; None: no longer known.
         self.nounset: bool | None = False
-        # Options of ``shopt`` and ``set`` that are on, of those that matter to the guard.
+        # The options of ``shopt`` and ``set`` that are on. Has only those that matter to the guard.
         self.options: frozenset[str] = frozenset()
         # The actions of ``trap``, by signal.
         self.traps: dict[str, str] = {}

@@ -45,8 +45,9 @@ def pid_of(handle: int) -> int:
 
 
 def outer_pids(first: int, inner: Iterable[int]) -> list[int]:
-    """Return the pids here of the processes `inner` of a sandbox, sorted, without those that have
-    ended. `first`: the pid here of a process above all of them.
+    """Translate pids of a sandbox to pids here, sorted. Skip processes that have ended.
+
+    `first`: the pid here of a process that is an ancestor of all of them.
     """
     wanted = set(inner)
     found: list[int] = []

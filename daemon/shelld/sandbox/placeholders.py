@@ -1,8 +1,8 @@
 """Directories on which a sandbox mounts something, although they are empty or were missing.
 
 If such a directory were removed outside of the sandbox, the kernel would remove the mount with it,
-and commands could make the denied path after all. So each sandbox holds a lock on these
-directories, and only the last one removes those that were made for it.
+and commands could make the denied path after all. So each sandbox holds a lock on the directories
+that it uses. The last sandbox to give up a lock removes the directory, if a sandbox has made it.
 """
 
 from __future__ import annotations
