@@ -16,6 +16,8 @@ import pytest
 
 from lasting import Lasting, daemon_pid, kill_attach, lasting_user, wait_for_end
 from shelld import __version__
+from shelld.lasting.handshake import HANDSHAKE, Hello, send
+from shelld_protocol.about import PROTOCOL
 from support import Gate, RawDaemon, is_alive, wait_for
 
 pytestmark = pytest.mark.slow
@@ -185,6 +187,24 @@ def test_streams_that_a_fork_holds_do_not_keep_the_next_client_out(shared: Lasti
                     assert second.call("ping") == {}
             finally:
                 fork.kill()
+
+
+def test_attach_that_is_killed_before_it_has_joined_keeps_nobody_out(shared: Lasting) -> None:
+    with shared.attach() as first:
+        pid = daemon_pid(first)
+    wait_for(lambda: shared.list()[0]["client"] is None)
+    os.kill(pid, signal.SIGSTOP)
+    hello = Hello(handshake=HANDSHAKE, protocol=PROTOCOL, wants="attach")
+    (reader, writer), connection = os.pipe(), socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with connection:
+        connection.connect(str(shared.socket_of()))
+        send(connection, hello, (reader, writer))
+    os.kill(pid, signal.SIGCONT)
+    # The streams of the killed process may still be open elsewhere.
+    with shared.attach() as second:
+        assert daemon_pid(second) == pid
+    os.close(reader)
+    os.close(writer)
 
 
 def test_attach_leaves_with_a_process(shared: Lasting) -> None:

@@ -288,12 +288,7 @@ class Clients:
             except (OSError, StartupError):
                 self._reply(connection, "failed")
                 return
-        try:
-            await self._serve(client)
-        finally:
-            # If the daemon stops, `app` still needs the client.
-            if client.is_gone.is_set() and self._client is client:
-                self._client = None
+        await self._serve(client)
 
     async def _make_room(self, *, steal: bool) -> bool:
         """Return whether no client is attached. Wait for one that leaves, or if `steal`."""
@@ -325,7 +320,9 @@ class Clients:
         )
         self._client = client
         self._tell_of_change()
-        self._reply(connection, "attached")
+        # If nobody takes the reply, `_serve` sees it, too, and loses the client.
+        with contextlib.suppress(OSError):
+            self._reply(connection, "attached")
         logger.info("client %d has attached", self._generation)
         return client
 
