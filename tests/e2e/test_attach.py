@@ -18,7 +18,7 @@ from lasting import Lasting, daemon_pid, kill_attach, lasting_user, wait_for_end
 from shelld import __version__
 from shelld.lasting.handshake import HANDSHAKE, Hello, send
 from shelld_protocol.about import PROTOCOL
-from support import Gate, RawDaemon, is_alive, wait_for
+from support import DAEMON_COMMAND, Gate, RawDaemon, is_alive, wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -96,6 +96,21 @@ def test_everything_is_found_again(shared: Lasting, tmp_path: Path, loss: str) -
         wait_for(lambda: exits_of(second, again["bash_id"]))
         assert len(exits_of(second, again["bash_id"])) == 1
         second.call("kill_shell", {"shell_id": server, "grace": 0})
+
+
+def test_client_that_ends_its_side_of_a_socket_gets_its_answers(shared: Lasting) -> None:
+    ours, theirs = socket.socketpair()
+    with ours:
+        with theirs:
+            command = [*DAEMON_COMMAND, "attach"]
+            attach = subprocess.Popen(command, stdin=theirs, stdout=theirs, env=shared.env)
+        params = {"command": "sleep 0.1; echo end", "session": None}
+        request = {"jsonrpc": "2.0", "id": 1, "method": "bash", "params": params}
+        ours.sendall(json.dumps(request).encode() + b"\n")
+        ours.shutdown(socket.SHUT_WR)
+        with ours.makefile("rb") as answers:
+            assert json.loads(answers.read())["result"]["stdout"] == "end\n"
+    assert attach.wait(60) == 0
 
 
 def test_command_can_end_with_its_client(shared: Lasting) -> None:

@@ -147,7 +147,8 @@ class Client:
     @property
     def has_no_reader(self) -> bool:
         """Whether nobody can read an answer any more."""
-        return self.output.is_broken or bool(_events(self.streams[1]))
+        # A client that has only ended its requests still reads: POLLRDHUP, on a socket.
+        return self.output.is_broken or bool(_events(self.streams[1]) & ~select.POLLRDHUP)
 
     @property
     def is_lost(self) -> bool:
@@ -430,7 +431,7 @@ class Clients:
 
 
 def _events(descriptor: int) -> int:
-    """Return what poll(2) reports of the other end: a hang-up or an error, or 0."""
+    """Return what poll(2) reports of the other end: a hang-up, an error, the end of input, or 0."""
     poll = select.poll()
     poll.register(descriptor, select.POLLRDHUP)
     return next((events for _, events in poll.poll(0)), 0)
