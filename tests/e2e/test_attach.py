@@ -398,18 +398,21 @@ def test_options_reach_the_daemon_that_they_start(user: Lasting) -> None:
         wait_for(lambda: b"runs already, so it keeps its options" in second.read_stderr())
 
 
-def test_another_version_is_named(user: Lasting) -> None:
+@pytest.mark.parametrize(
+    ("command", "exit_code"), [(["attach"], 5), (["stop", "main"], 1), (["list"], 0)]
+)
+def test_another_version_is_named(user: Lasting, command: list[str], exit_code: int) -> None:
     user.directory.mkdir(mode=0o700)
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind(str(user.socket_of()))
         listener.listen()
-        client = RawDaemon("attach", env=user.env)
+        client = RawDaemon(*command, env=user.env)
         try:
             connection, _ = listener.accept()
             with connection:
                 connection.recv(4096)
                 connection.send(b'{"handshake": 99, "protocol": 7, "version": "9.9", "new": []}')
-            assert client.wait() == 5
+            assert client.wait() == exit_code
             errors = client.read_stderr().decode()
         finally:
             client.close()

@@ -214,7 +214,7 @@ def _say(connection: socket.socket, name: str, hello: Hello) -> bool:
         connection.close()
         return False
     try:
-        reply = _reply(data, name)
+        reply = read_reply(data, name)
         if reply.state == "busy":
             sentence = f"another client is attached to {name}; --steal takes its place"
             raise RefusedError(OCCUPIED, sentence)
@@ -226,7 +226,7 @@ def _say(connection: socket.socket, name: str, hello: Hello) -> bool:
     return True
 
 
-def _reply(data: bytes, name: str) -> Reply:
+def read_reply(data: bytes, name: str) -> Reply:
     """Return the answer of a daemon of this version. Raises RefusedError."""
     try:
         version = decode(data, Version)

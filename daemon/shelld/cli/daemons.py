@@ -3,8 +3,8 @@
 ``list`` shows the daemons that run. ``stop`` ends one, with all its shells, and returns once the
 daemon has ended.
 
-Exit codes: 0; 1 if there is no daemon with that name, or it does not end; 2 for arguments that
-cannot be used.
+Exit codes: 0; 1 if there is no daemon with that name, or it does not end or is of another version;
+2 for arguments that cannot be used.
 """
 
 from __future__ import annotations
@@ -16,15 +16,13 @@ from typing import Final, Literal
 import msgspec
 
 from shelld import __version__
-from shelld.cli.attach import add_name
+from shelld.cli.attach import RefusedError, add_name, read_reply
 from shelld.cli.show import note, refuse, show
 from shelld.lasting.handshake import (
     HANDSHAKE,
-    HandshakeError,
     Hello,
     Info,
     Reply,
-    decode,
     receive,
     send,
 )
@@ -86,8 +84,11 @@ def stop(arguments: Sequence[str]) -> int:
             connection.settimeout(STOP_S)
             send(connection, _hello("stop"))
             # The answer, and then the end of the process.
-            while receive(connection)[0]:
-                pass
+            while data := receive(connection)[0]:
+                read_reply(data, name)
+        except RefusedError as error:
+            note(f"shelld: {error}")
+            return 1
         except TimeoutError:
             note(f"shelld: the daemon {name} does not end")
             return 1
@@ -109,10 +110,17 @@ def _ask(place: Place, name: str, wants: Literal["info", "stop"]) -> Reply | Non
     with connection:
         try:
             send(connection, _hello(wants))
-            return decode(receive(connection)[0], Reply)
-        except (OSError, HandshakeError):
-            note(f"shelld: the daemon {name} does not answer")
-            return None
+            data = receive(connection)[0]
+        except OSError:
+            data = b""
+    if not data:
+        note(f"shelld: the daemon {name} does not answer")
+        return None
+    try:
+        return read_reply(data, name)
+    except RefusedError as error:
+        note(f"shelld: {error}")
+        return None
 
 
 def _table(found: Sequence[Info]) -> str:
