@@ -125,6 +125,27 @@ def test_command_can_end_with_its_client(shared: Lasting) -> None:
         assert not is_alive(shell["pid"])
 
 
+@pytest.mark.parametrize(("on_disconnect", "status"), [(None, "running"), ("kill", "killed")])
+def test_command_at_a_target_outlives_its_client(
+    user: Lasting, on_disconnect: str | None, status: str
+) -> None:
+    target = {"name": "box", "argv": [*DAEMON_COMMAND, "--stdio"]}
+    with user.attach() as first:
+        first.call("add_target", target)
+        params = {"command": "sleep 300", "target": "box", "on_disconnect": on_disconnect}
+        first.request("bash", params)
+        where = {"target": "box"}
+        wait_for(lambda: [s for s in first.call("list_shells", where)["shells"] if s["pid"]])
+        kill_attach(first)
+    with user.attach() as second:
+
+        def state() -> tuple[str, bool | None]:
+            [shell] = second.call("list_shells", where)["shells"]
+            return shell["status"], shell.get("inForeground")
+
+        wait_for(lambda: state() == (status, None))
+
+
 def test_events_wait_for_the_next_client(shared: Lasting) -> None:
     with shared.attach() as first:
         job = first.background("echo one; sleep 1; echo two")

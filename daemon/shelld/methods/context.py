@@ -36,9 +36,9 @@ class Daemon(Struct, eq=False):
     started_at: float = field(default_factory=time.monotonic)
     requests: int = 0
     draining: bool = False
-    # The subscriptions of its client.
     # How the client is attached, if the daemon is a lasting one.
     attachment: Attachment | None = None
+    # The subscriptions of its client.
     subscriptions: Subscriptions = field(default=None)  # type: ignore[assignment]
     # The idempotency keys of commands.
     keys: Keys = field(default=None)  # type: ignore[assignment]
@@ -144,10 +144,11 @@ class Deferral(Protocol):
 
 
 class PassedOn(NamedTuple):
-    """Where a request was passed on to, and its id there (JSON text)."""
+    """Where a request was passed on to, its id there (JSON text), and how to leave its command."""
 
     target: str
     far_id: bytes
+    leave_command: Callable[[], None] | None = None
 
 
 class RequestContext(Struct, eq=False):
@@ -207,6 +208,8 @@ class RequestContext(Struct, eq=False):
     def leave_command(self) -> None:
         """Move the command to the background, because the client is lost. Does not wait."""
         self.is_left = True
+        if self.passed_on is not None and self.passed_on.leave_command is not None:
+            self.passed_on.leave_command()
         if self.command is not None and self.command.is_in_foreground:
             self.command.release()
 

@@ -6,6 +6,7 @@ A request goes to a target if it names one, if one of its ids does, or if its se
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Final
 
 from msgspec import Raw
@@ -151,6 +152,9 @@ async def _pass_on(context: RequestContext, method: str, target: Target, members
         link.listen(context.notify, context.recipient)
         call = link.begin(method, encode(members), context.request_id)
         context.passed_on = PassedOn(target.name, call.far_id)
+        if method == "bash":
+            context.passed_on = PassedOn(target.name, call.far_id, partial(link.leave, call))
+            context.ends_with_client = _ends_with_client(members)
         try:
             result = await link.answer(call)
         finally:
@@ -164,6 +168,11 @@ async def _pass_on(context: RequestContext, method: str, target: Target, members
     if method == "close_session" and session is not None:
         daemon.targets.forget_place(session)
     return named_result(method, target.name, result)
+
+
+def _ends_with_client(members: Members) -> bool:
+    is_in_background = bytes(members.get("run_in_background", b"")) == b"true"
+    return text_of(members.get("on_disconnect")) == "kill" and not is_in_background
 
 
 def _started_nothing(error: Exception) -> bool:

@@ -109,12 +109,14 @@ class Reader(Protocol):
 class Call:
     """A request to a target. `far_id` is its id there, as JSON text."""
 
-    __slots__ = ("done", "error", "far_id", "is_sent", "result")
+    __slots__ = ("done", "error", "far_id", "is_left", "is_sent", "result")
 
     def __init__(self, far_id: bytes) -> None:
         self.far_id = far_id
         self.done = anyio.Event()
         self.is_sent = False
+        # Whether its command goes on although the call is cancelled.
+        self.is_left = False
         self.result: bytes | None = None
         self.error: RpcError | None = None
 
@@ -225,10 +227,18 @@ class Link:
             self._waiting = deque(item for item in self._waiting if item[1] is not call)
             self._unsent = deque(item for item in self._unsent if item[1] is not call)
             self._unsent_bytes = sum(len(frame) for frame, _ in self._unsent)
+        if call.is_left or not call.is_sent:
             call.finish()
             return
         params = b'{"id":%b}' % call.far_id
         self._send(b'{"jsonrpc":"2.0","method":"$/cancelRequest","params":%b}' % params)
+
+    def leave(self, call: Call) -> None:
+        """Move the command of a call to the background there, because the client is lost."""
+        call.is_left = True
+        if call.is_sent:
+            params = b'{"request_id":%b}' % call.far_id
+            self._send(b'{"jsonrpc":"2.0","method":"background","params":%b}' % params)
 
     async def end(self) -> bool:
         """Tell the target to end, and wait for it. Return whether it has ended by itself."""
