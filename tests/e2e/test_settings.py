@@ -130,6 +130,7 @@ def test_targets_replace_each_other(config: Path, monkeypatch: pytest.MonkeyPatc
         ("limit = 1\n", 1, "limit: must be a table of names and values"),
         ("\n[limit]\nx = 1\n", 2, "limit: no such limit: x; one of "),
         ('sandbox = "x"\n', 1, "sandbox: "),
+        ('[sandbox]\nmode = "workspace"\n', 1, "sandbox: must be text or a whole number"),
         ("grace = 1\ngrace = 2\n", 2, "no valid TOML"),
         ("grace = \n", 1, "no valid TOML"),
     ],

@@ -144,12 +144,10 @@ def _words_of_value(
             raise ValueError("must be a table of names and values")
         for each, inner in cast("dict[str, Any]", value).items():
             yield f"--{name}={each}={_text(inner)}"
-    elif value and (
-        action.metavar in _PATHS or (action.metavar == "POLICY" and value not in _MODES)
-    ):
-        yield f"--{name}={directory.absolute() / _text(value)}"
     else:
-        yield f"--{name}={_text(value)}"
+        text = _text(value)
+        is_path = action.metavar in _PATHS or (action.metavar == "POLICY" and text not in _MODES)
+        yield f"--{name}={directory.absolute() / text if text and is_path else text}"
 
 
 def _text(value: object) -> str:
