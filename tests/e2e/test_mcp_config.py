@@ -54,6 +54,11 @@ def test_file_options_become_absolute_paths(tmp_path: Path) -> None:
     command = command_in(json.loads(mcp_config("--", *options, cwd=tmp_path).stdout))
     expected = ["--guard-rules", f"{tmp_path}/rules.toml", f"--audit-log={tmp_path}/log"]
     assert command[-5:] == [*expected, "--guard", "warn"]
+    (tmp_path / "policy.toml").write_text('mode = "workspace"\n')
+    for given, meant in (("policy.toml", f"{tmp_path}/policy.toml"), ("read-only", "read-only")):
+        options = ["--sandbox", given, f"--sandbox={given}", "--limit", "processes=9"]
+        command = command_in(json.loads(mcp_config("--", *options, cwd=tmp_path).stdout))
+        assert command[-5:-2] == ["--sandbox", meant, f"--sandbox={meant}"]
 
 
 @pytest.mark.parametrize("host", [None, *HOSTS])

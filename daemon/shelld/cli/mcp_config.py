@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from shelld.cli.host_files import FileProblem, write_into
-from shelld.cli.parser import parse_options, split_options
+from shelld.cli.parser import option_parser, parse_options, split_options
+from shelld.cli.settings import is_path
 from shelld.cli.show import note, refuse, show
 
 NAME: Final = "shelld"
@@ -86,10 +87,6 @@ HOSTS: Final = {
 }
 # Shorter names.
 ALIASES: Final = {"claude": "claude-code", "code": "vscode", "gemini": "gemini-cli"}
-# Options whose value is a path.
-_FILES: Final = frozenset(
-    {"--audit-log", "--bash", "--config", "--guard-rules", "--log-file", "--spool-dir"}
-)
 # The form that most other hosts read.
 _ANY: Final = _Host("your host's configuration", _servers("mcpServers"))
 
@@ -140,20 +137,21 @@ def mcp_config(arguments: Sequence[str]) -> int:
 
 def _absolute(options: Sequence[str]) -> list[str]:
     """Return the options with absolute paths. Raises FileNotFoundError in a deleted directory."""
+    actions = {
+        flag: action
+        for action in option_parser()._actions  # pyright: ignore[reportPrivateUsage]
+        for flag in action.option_strings
+    }
     absolute: list[str] = []
     for word in options:
         option, equals, value = word.partition("=")
-        if equals and option in _FILES:
-            absolute.append(f"{option}={_absolute_path(value)}")
-        else:
-            names_file = bool(absolute) and absolute[-1] in _FILES
-            absolute.append(_absolute_path(word) if names_file else word)
+        if not (equals and option in actions):
+            option, equals, value = absolute[-1] if absolute else "", "", word
+        action = actions.get(option)
+        if action is not None and is_path(action, value):
+            value = os.path.abspath(value)
+        absolute.append(f"{option}={value}" if equals else value)
     return absolute
-
-
-def _absolute_path(path: str) -> str:
-    # An empty path is a mistake. Do not turn it into the working directory.
-    return os.path.abspath(path) if path else path
 
 
 def _this_program() -> list[str]:

@@ -55,6 +55,12 @@ def variable_of(name: str) -> str:
     return PREFIX + name.upper().replace("-", "_")
 
 
+def is_path(action: argparse.Action, text: str) -> bool:
+    """Whether `text`, as the value of an option, is a path. An empty path is a mistake."""
+    may_be = action.metavar in _PATHS or (action.metavar == "POLICY" and text not in _MODES)
+    return may_be and text != ""
+
+
 def words(
     parser: argparse.ArgumentParser,
     config: str | None,
@@ -146,8 +152,7 @@ def _words_of_value(
             yield f"--{name}={each}={_text(inner)}"
     else:
         text = _text(value)
-        is_path = action.metavar in _PATHS or (action.metavar == "POLICY" and text not in _MODES)
-        yield f"--{name}={directory.absolute() / text if text and is_path else text}"
+        yield f"--{name}={directory.absolute() / text if is_path(action, text) else text}"
 
 
 def _text(value: object) -> str:
