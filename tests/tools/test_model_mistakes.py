@@ -120,6 +120,10 @@ async def test_result_of_a_mistake_says_how_to_go_on(call: Tools, mistake: str) 
         ("grep x /dev/null; (exit 1)", False),
         ("# grep\nfalse", False),
         ("false\ngrep x /dev/null", True),
+        ("false || grep x /dev/null", True),
+        ("[ -e /none ] && grep x /dev/null", False),
+        ("(cd / && false) && diff /dev/null /dev/null", False),
+        ("! diff /dev/null /dev/null", False),
     ],
 )
 async def test_meaning_of_exit_code_1_is_that_of_the_last_program(

@@ -26,7 +26,7 @@ _MEANINGS: Final[Mapping[str, str]] = {
 
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*\+?=")
 # Words after which another program begins.
-_BEFORE: Final = frozenset({"!", "time", "command", "env", "sudo", "then", "do", "else", "if", "{"})
+_BEFORE: Final = frozenset({"time", "command", "env", "sudo"})
 
 
 def meaning_of_one(command: str) -> str | None:
@@ -49,8 +49,11 @@ def _last_program(command: str) -> str:
         for word in lexer:
             if not set(word) <= set(";&|()"):
                 words.append(word)
-            elif words:
-                last, words = words, []
+            else:
+                last, words = words or last, []
+                if "&&" in word and last[:1] != ["cd"]:
+                    # What stands before may have failed. A cd would say so.
+                    return ""
     except ValueError:
         # A quote is open.
         return ""
