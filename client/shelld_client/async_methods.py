@@ -77,6 +77,10 @@ class AsyncMethods:
         """Send a call. The caller then takes its events and its answer one by one."""
         raise NotImplementedError
 
+    def _noted(self, call: Call[T]) -> Call[T]:
+        """Return a call whose result the client remembers, if it remembers any."""
+        return call
+
     @overload
     async def bash(
         self, command: str, *, run_in_background: Literal[True], **options: Unpack[BashOptions]
@@ -199,7 +203,7 @@ class AsyncMethods:
         Leaving the iteration kills the command.
         """
         call = calls.followed_bash(command, options, ["output", "exit"])
-        return AsyncOutputStream(self._begin, self._request, call)
+        return AsyncOutputStream(self._begin, self._request, self._noted(call))
 
     def start(self, command: str, **options: Unpack[BashOptions]) -> AsyncJob:
         """Run a command in the background. Use the job with ``async with``: the block ends it."""

@@ -35,7 +35,7 @@ from shelld_client.child import (
 from shelld_client.connection import Connection
 from shelld_client.errors import DaemonExited, ProtocolError, ShellError
 from shelld_client.mailbox import AsyncMailbox
-from shelld_client.restarts import Directories, Restart, enter
+from shelld_client.restarts import Memory, Restart, enter
 from shelld_client.transport import Transport
 from shelld_protocol.shell_methods import BashResult
 
@@ -94,7 +94,8 @@ class AsyncClient(SpawnedClient, AsyncMethods):
         self._left: anyio.Event | None = None
         self._event_loop: object = None
         self._restarts = restart
-        self._directories = Directories() if keep_directories else None
+        self._memory = Memory()
+        self._keeps_directories = keep_directories
         self._on_restart = on_restart
         self._is_entered = False
         # Held while a daemon is replaced. Created on the event loop, as the client is entered.
@@ -127,9 +128,11 @@ class AsyncClient(SpawnedClient, AsyncMethods):
 
         With `restart`, the first call after the death of a daemon starts another one, within
         `start_timeout`, and raises what entering raises if that fails. Calls in flight raise
-        `DaemonExited`. All shells, sessions and subscriptions are lost. With `keep_directories`,
-        the new daemon has the sessions again, in the directories that their last results have told.
-        `on_restart` is called once for each new daemon, before it takes calls.
+        `DaemonExited`. All shells, sessions and subscriptions are lost. What `configure_session`
+        and `add_target` have set up is set up again; if that fails, the call raises its error. With
+        `keep_directories`, the new daemon has the sessions again, in the directories that the last
+        results of `bash` and `stream` have told; those of targets are lost. `on_restart` is called
+        once for each new daemon, before it takes calls.
         """
         argv = daemon_command(command, args)
         return cls(
@@ -192,27 +195,30 @@ class AsyncClient(SpawnedClient, AsyncMethods):
         self._connection = Connection(message_limit(self._command))
         restored = dict[str, str]()
         try:
-            await self._start()
+            try:
+                await self._start()
+            except ShellError as error:
+                raise no_shelld(error) from None
             with anyio.move_on_after(self._start_timeout) as scope:
-                for session, directory in self._known_directories.items():
+                for call in self._memory.configured:
+                    await self._exchange(call)
+                for session, directory in self._kept_directories.items():
                     entered = await self._exchange(enter(session, directory))
                     if isinstance(entered, BashResult) and entered.exit_code == 0:
                         restored[session] = directory
             if scope.cancelled_caught:
                 raise self._no_answer(self._connection.said)
-        except BaseException as error:
+        except BaseException:
             # The next call tries again.
             self._failure = cause
             await self._release(patiently=False)
-            if isinstance(error, ShellError):
-                raise no_shelld(error) from None
             raise
         if self._on_restart is not None:
             self._on_restart(Restart(cause, restored))
 
     @property
-    def _known_directories(self) -> Mapping[str, str]:
-        return {} if self._directories is None else self._directories.known
+    def _kept_directories(self) -> Mapping[str, str]:
+        return self._memory.directories if self._keeps_directories else {}
 
     async def __aexit__(
         self,
@@ -273,10 +279,18 @@ class AsyncClient(SpawnedClient, AsyncMethods):
     async def _request(self, call: Call[T]) -> T:
         if self._restarts:
             await self._ensure_daemon()
-        result = await self._exchange(call)
-        if self._directories is not None:
-            self._directories.note(call, result)
-        return result
+        return await self._exchange(self._noted(call))
+
+    def _noted(self, call: Call[T]) -> Call[T]:
+        if not self._restarts:
+            return call
+
+        def decode(answer: bytes) -> T:
+            result = call.decode(answer)
+            self._memory.note(call, result)
+            return result
+
+        return call._replace(decode=decode)
 
     async def _exchange(self, call: Call[T]) -> T:
         """Send a call to the present daemon, and return its answer."""

@@ -1,12 +1,13 @@
 """What a client remembers for the next daemon, after a daemon has died. Pure.
 
-Owns the last known directory of each session. Never starts anything: `AsyncClient` does.
+Owns what the client has configured, and the last known directory of each session. Never starts
+anything: `AsyncClient` does.
 """
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from shelld_client import calls
@@ -28,23 +29,44 @@ class Restart(NamedTuple):
     directories: Mapping[str, str]
 
 
-class Directories:
-    """The directories of the sessions, as the results of their commands have told them."""
+class Memory:
+    """The targets and the rules of sessions, and the directories that results have told."""
 
     def __init__(self) -> None:
-        self._known: dict[str, str] = {}
+        self._configured: list[Call[Any]] = []
+        self._directories: dict[str, str] = {}
 
     def note(self, call: Call[Any], result: object) -> None:
         """Take a call and its result."""
-        if isinstance(result, CloseSessionResult):
-            self._known.pop(result.session, None)
+        params = call.params
+        if call.method in ("add_target", "configure_session"):
+            self._configured.append(call)
+        elif call.method == "remove_target":
+            self._forget(params["name"], "name", "target")
+        elif isinstance(result, CloseSessionResult):
+            self._forget(result.session, "session")
+            self._directories.pop(result.session, None)
         elif isinstance(result, BashResult) and result.session_cwd is not None:
-            session: str = call.params.get("session", DEFAULT_SESSION)
-            self._known[session] = result.session_cwd
+            # A session of a target has its directory there. The ids of targets have a colon.
+            if ":" not in result.bash_id:
+                session: str = params.get("session", DEFAULT_SESSION)
+                self._directories[session] = result.session_cwd
+
+    def _forget(self, value: str, *names: str) -> None:
+        self._configured = [
+            call
+            for call in self._configured
+            if value not in (call.params.get(name) for name in names)
+        ]
 
     @property
-    def known(self) -> Mapping[str, str]:
-        return dict(self._known)
+    def configured(self) -> Sequence[Call[Any]]:
+        """The calls that configure the next daemon as the last one."""
+        return tuple(self._configured)
+
+    @property
+    def directories(self) -> Mapping[str, str]:
+        return dict(self._directories)
 
 
 def enter(session: str, directory: str) -> Call[AnyBashResult]:

@@ -13,7 +13,16 @@ import anyio
 import pytest
 
 from both_clients import ASYNC_ONLY
-from shelld_client import AsyncClient, BashResult, DaemonExited, Restart, ShellNotFound, SpawnFailed
+from shelld_client import (
+    AsyncClient,
+    BashResult,
+    DaemonExited,
+    InvalidParams,
+    Restart,
+    ShellNotFound,
+    SpawnFailed,
+)
+from shelld_protocol import ResourceLimits
 from support import is_alive, wait_for
 
 pytestmark = [pytest.mark.slow, ASYNC_ONLY]
@@ -74,6 +83,52 @@ async def test_sessions_directories_are_kept_on_request(tmp_path: Path) -> None:
         assert (await shell.bash("pwd")).stdout == "/usr\n"
         assert (await shell.bash("echo $PWD $x", session="other")).stdout == "/\n"
         assert restarts[0].directories == {"main": "/usr", "other": "/"}
+
+
+async def test_sessions_keep_their_configuration() -> None:
+    restarts: list[Restart] = []
+    options: dict[str, Any] = {"restart": True, "keep_directories": True}
+    async with AsyncClient.spawn(on_restart=restarts.append, **options) as shell:
+        await shell.add_target("box", [sys.executable, "-P", "-m", "shelld"])
+        await shell.add_target("gone", ["/nowhere"])
+        await shell.remove_target("gone")
+        for session, target in (("few", None), ("there", "box"), ("closed", None)):
+            limits = ResourceLimits(open_files=77)
+            await shell.configure_session(session, limits=limits, target=target)
+            await shell.bash("cd /usr", session=session)
+        await shell.close_session("closed")
+        kill(shell)
+        await has_failed(shell)
+        for session, limit in (("few", "77"), ("there", "77")):
+            result = await shell.bash("ulimit -n", session=session)
+            assert result.stdout == f"{limit}\n"
+        assert (await shell.bash("ulimit -n", session="closed")).stdout != "77\n"
+        assert result.bash_id.startswith("box:")
+        assert restarts[0].directories == {"few": "/usr"}
+
+
+async def test_no_command_runs_without_the_configuration_of_its_session() -> None:
+    async with AsyncClient.spawn(restart=True) as shell:
+        await shell.configure_session("few", limits=ResourceLimits(open_files=77))
+        vars(shell)["_command"] += ["--limit", "open_files=20"]
+        kill(shell)
+        await has_failed(shell)
+        for _ in range(2):
+            with pytest.raises(InvalidParams, match="open_files"):
+                await shell.bash("true", session="few")
+
+
+async def test_directories_of_streamed_commands_are_kept() -> None:
+    restarts: list[Restart] = []
+    options: dict[str, Any] = {"restart": True, "keep_directories": True}
+    async with AsyncClient.spawn(on_restart=restarts.append, **options) as shell:
+        assert [each async for each in shell.stream("cd /usr")]
+        await shell.bash("cd /etc", session="heard", on_output=lambda _: None)
+        await shell.bash("cd /", session=None)
+        kill(shell)
+        await has_failed(shell)
+        await shell.ping()
+        assert restarts[0].directories == {"main": "/usr", "heard": "/etc"}
 
 
 async def test_streams_and_jobs_run_on_the_new_daemon() -> None:
