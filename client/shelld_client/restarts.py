@@ -46,11 +46,10 @@ class Memory:
         elif isinstance(result, CloseSessionResult):
             self._forget(result.session, "session")
             self._directories.pop(result.session, None)
-        elif isinstance(result, BashResult) and result.session_cwd is not None:
-            # A session of a target has its directory there. The ids of targets have a colon.
-            if ":" not in result.bash_id:
-                session: str = params.get("session", DEFAULT_SESSION)
-                self._directories[session] = result.session_cwd
+        elif isinstance(result, BashResult) and result.session_cwd and ":" not in result.bash_id:
+            # The ids of targets have a colon: such a session has its directory there.
+            session: str = params.get("session", DEFAULT_SESSION)
+            self._directories[session] = result.session_cwd
 
     def _forget(self, value: str, *names: str) -> None:
         self._configured = [

@@ -103,7 +103,9 @@ def test_client_that_ends_its_side_of_a_socket_gets_its_answers(shared: Lasting)
     with ours:
         with theirs:
             command = [*DAEMON_COMMAND, "attach"]
-            attach = subprocess.Popen(command, stdin=theirs, stdout=theirs, env=shared.env)
+            attach = subprocess.Popen(
+                command, stdin=theirs.fileno(), stdout=theirs.fileno(), env=shared.env
+            )
         params = {"command": "sleep 0.1; echo end", "session": None}
         request = {"jsonrpc": "2.0", "id": 1, "method": "bash", "params": params}
         ours.sendall(json.dumps(request).encode() + b"\n")
