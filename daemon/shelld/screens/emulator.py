@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from avt._avt import Vt
 
 from shelld.screens.marks import Marks
+from shelld.screens.scrolling import unseen
 
 # Titles, switches of the alternate screen, and resets of the whole terminal. A title ends where
 # another sequence may begin, so that the search takes time linear in the length of the output. The
@@ -34,6 +35,9 @@ _UNFINISHED: Final = re.compile(
     r"|(?:\x1b\[|\x9b)\??[\d;]{0,64})\Z"
 )
 _MAX_UNFINISHED: Final = 4_200
+# Sets the lines that scroll, or all lines if it has no numbers. A reset sets all lines, too.
+_MARGINS: Final = re.compile(r"(?:\x1b\[|\x9b)([\d;]*)r|\x1bc")
+_PRINTABLE: Final = re.compile(rb"[ -~]*")
 # With a single column, a wide character may make the emulator end the process.
 _MIN_COLS: Final = 2
 _ALTERNATE: Final = frozenset({"47", "1047", "1049"})
@@ -52,11 +56,14 @@ class Emulator:
         self._vt = Vt(max(cols, _MIN_COLS), rows, scrollback)
         # The true width. A terminal of one column is shown as if it had two.
         self._cols = cols
+        self._scrollback = scrollback
         self._marks = Marks(_width)
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._unfinished = ""
         self.title = ""
         self.alternate: bool = False
+        # Whether only some lines scroll.
+        self._has_margins = False
         self._version = version
         self._rows: list[str] = [""] * rows
         self._versions = [version] * rows
@@ -70,11 +77,34 @@ class Emulator:
         positions: list[tuple[int, int]] = []
         start = 0
         for stop in stops:
-            self._feed(data[start:stop])
+            self._show(data[start:stop])
             positions.append(self.cursor[:2])
             start = stop
-        self._feed(data[start:])
+        self._show(data[start:])
         return positions
+
+    def _show(self, data: bytes) -> None:
+        """Show output. Leave out what has scrolled off at the end, because that is slow to show."""
+        _, rows = self._vt.size
+        gap = unseen(data, rows, self._scrollback)
+        if gap is None:
+            self._feed(data)
+            return
+        start = 0
+        for end in (gap.start, gap.start + self._probe_length(data, gap.start)):
+            self._feed(data[start:end])
+            start = end
+        is_probed = start > gap.start and not self._has_margins
+        # If the probe does not move the cursor, it is part of a title, for example.
+        if is_probed and self.cursor.col == start - gap.start:
+            self._unfinished = ""
+            start = max(start, gap.end)
+        self._feed(data[start:])
+
+    def _probe_length(self, data: bytes, start: int) -> int:
+        """Return how many characters at `start` move the cursor to the right, at the least."""
+        found = _PRINTABLE.match(data, start, start + self._cols - 1)
+        return 0 if found is None else len(found[0])
 
     def _feed(self, data: bytes) -> None:
         text = self._decoder.decode(data)
@@ -150,6 +180,8 @@ class Emulator:
                 self.title, self.alternate = "", False
             elif not _ALTERNATE.isdisjoint(match["modes"].split(";")):
                 self.alternate = match["action"] == "h"
+        for match in _MARGINS.finditer(text) if "\x1b" in text or "\x9b" in text else ():
+            self._has_margins = bool(match[1])
         unfinished = _UNFINISHED.search(text, max(0, len(text) - _MAX_UNFINISHED))
         self._unfinished = unfinished[0] if unfinished else ""
 

@@ -1,0 +1,50 @@
+"""Finds output that scrolls off a screen before anybody can see it. Pure.
+
+An emulator is slower than a program that prints. So plain lines that are followed by a screenful of
+others need not be shown.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+# Shorter output is shown whole.
+_WORTH_BYTES: Final = 8_192
+# Plain bytes only write characters and move the cursor: they change no mode of a terminal. A byte
+# from 0x80 on is part of a character in UTF-8.
+_PLAIN: Final = bytes([*range(0x07, 0x0E), *range(0x20, 0x100)])
+# The first byte in UTF-8 of the controls from U+0080 on.
+_LATIN: Final = b"\xc2"
+
+
+class Unseen(NamedTuple):
+    """Where plain lines begin, and where the lines begin that are seen in the end.
+
+    `start` is just behind a line end, and `end` just before one.
+    """
+
+    start: int
+    end: int
+
+
+def unseen(data: bytes, rows: int, scrollback: int) -> Unseen | None:
+    """Return the output that scrolls off a screen and its `scrollback` lines; None if none does.
+
+    This holds if all lines of the screen scroll, and if the output before `data` does not end
+    within an escape sequence.
+    """
+    if len(data) < _WORTH_BYTES:
+        return None
+    start = data.find(b"\r\n") + 2
+    end = len(data)
+    # Lines may be written over others, until the cursor has reached the last row. Those scroll off,
+    # too.
+    for _ in range(2 * rows + scrollback):
+        end = data.rfind(b"\n", start, end)
+        if end < 0:
+            return None
+    end = data.rfind(b"\r\n", start, end)
+    middle = data[start:end]
+    if start < 2 or end < 0 or _LATIN in middle or middle.translate(None, _PLAIN):
+        return None
+    return Unseen(start, end)
