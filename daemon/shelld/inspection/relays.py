@@ -59,7 +59,7 @@ def passes_on(
             inner.append(source)
         elif source not in seen and _may_be_read(device, reader, wait, members, is_spent):
             is_uncertain = True
-    if not (inner or is_uncertain):
+    if not (inner or is_uncertain) and len(members) > 1:
         is_uncertain = _has_relay_beside(reader, wait, members, seen, is_spent)
     return Passed(inner, is_uncertain)
 

@@ -220,5 +220,5 @@ def last_line(store: StreamStore, max_characters: int) -> str:
     """
     data = store.read(max(0, store.written - _GLANCE_BYTES), _GLANCE_BYTES).data
     text = last_states(plain_text(data, strip=True, is_end=True))
-    lines = [line.strip() for line in text.splitlines()]
-    return next((line[-max_characters:] for line in reversed(lines) if line), "")
+    found = (line.strip() for line in reversed(text.splitlines()))
+    return next((line[-max_characters:] for line in found if line), "")
