@@ -121,6 +121,7 @@ for line in sys.stdin:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [10, 200_000])
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_interrupt_at_every_step_of_sending_cancels(anyio_backend: str, size: int) -> None:

@@ -133,6 +133,7 @@ def in_pump(monkeypatch: pytest.MonkeyPatch, interlopers: list[Interloper]) -> N
     monkeypatch.setattr(Client, "_receive", traced)
 
 
+@pytest.mark.slow
 def test_call_in_client_thread_fails_at_every_step(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -250,6 +251,7 @@ def test_leaving_within_leaving_returns_at_every_step() -> None:
     assert step > 50
 
 
+@pytest.mark.slow
 def test_calls_during_entering_fail_or_return() -> None:
     step, was_within = 0, True
     while was_within:

@@ -33,11 +33,13 @@ async def test_a_peer_that_echoes_is_a_protocol_error(spawn: Spawn) -> None:
         await enter(spawn, "exec cat", start_timeout=None)
 
 
+@pytest.mark.slow
 async def test_silent_peer_is_protocol_error(spawn: Spawn) -> None:
     with pytest.raises(ProtocolError, match="did not answer within 2 s"):
         await enter(spawn, "exec sleep 300", start_timeout=PATIENCE_S)
 
 
+@pytest.mark.slow
 async def test_peer_not_reading_is_protocol_error(
     spawn: Spawn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -48,6 +50,7 @@ async def test_peer_not_reading_is_protocol_error(
         await enter(spawn, "exec sleep 300 <&-", start_timeout=PATIENCE_S)
 
 
+@pytest.mark.slow
 async def test_a_failed_start_ends_and_reaps_the_peer(
     spawn: Spawn, tmp_path: Any, impatient: None
 ) -> None:
@@ -60,6 +63,7 @@ async def test_a_failed_start_ends_and_reaps_the_peer(
         os.kill(pid, 0)
 
 
+@pytest.mark.slow
 async def test_error_quotes_text_of_silent_peer(spawn: Spawn) -> None:
     script = "echo; printf 'Welcome\\r\\nPassword: '; echo 'cannot read' >&2; exec sleep 300"
     with pytest.raises(ProtocolError) as error:

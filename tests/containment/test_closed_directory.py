@@ -55,6 +55,7 @@ def test_commands_run_in_closed_directory(
             assert (result["stdout"], result["status"]) == (f"{closed}\n", "completed")
 
 
+@pytest.mark.slow
 def test_failed_start_elsewhere_keeps_session_directory(
     unprivileged: dict[str, Any], closed: Path
 ) -> None:

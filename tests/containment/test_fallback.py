@@ -42,6 +42,7 @@ def test_daemon_reports_process_group_containment(daemon: RawDaemon) -> None:
     assert daemon.call("server_info")["containment"] == expected
 
 
+@pytest.mark.slow
 def test_command_runs_and_has_an_outcome(daemon: RawDaemon) -> None:
     result = daemon.bash("echo out; echo err >&2; exit 3")
     assert (result["stdout"], result["stderr"], result["exitCode"]) == ("out\n", "err\n", 3)
@@ -93,6 +94,7 @@ def test_traceable_processes_are_killed(daemon: RawDaemon, command: str, end: st
     wait_for(lambda: not any(map(is_alive, family)), "the end of all")
 
 
+@pytest.mark.slow
 def test_lost_command_leaves_no_traceable_process(
     daemon: RawDaemon,
 ) -> None:
@@ -117,6 +119,7 @@ def test_lost_command_leaves_no_traceable_process(
     assert (read["status"], read["reason"], alive) == ("killed", "lost", [])
 
 
+@pytest.mark.slow
 def test_leftover_list_shrinks_as_processes_end(daemon: RawDaemon) -> None:
     result = daemon.bash("sleep 300 & sleep 300 & exit 3")
     assert len(result["leftover"]) == 2
@@ -134,6 +137,7 @@ def test_leftover_list_shrinks_as_processes_end(daemon: RawDaemon) -> None:
     assert not is_alive(second)
 
 
+@pytest.mark.slow
 def test_ended_leftover_frees_its_shell(daemon: RawDaemon, tmp_path: Path) -> None:
     gate = Gate(tmp_path / "gate")
     result = daemon.bash(f"{gate.wait} & exit 0")
@@ -143,6 +147,7 @@ def test_ended_leftover_frees_its_shell(daemon: RawDaemon, tmp_path: Path) -> No
     assert daemon.bash("echo next")["stdout"] == "next\n"
 
 
+@pytest.mark.slow
 def test_traced_runner_does_not_stop_a_kill(daemon: RawDaemon) -> None:
     bash_id, family = start_tracer(daemon)
     try:

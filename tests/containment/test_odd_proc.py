@@ -149,6 +149,7 @@ def test_a_hidden_process_is_killed_or_named(
         wait_for(lambda: has_no_leftover(daemon), "an empty list")
 
 
+@pytest.mark.slow
 def test_a_hidden_process_is_followed_without_subreapers(
     unprivileged: dict[str, Any], foreign: Foreign, open_directory: Path
 ) -> None:
@@ -245,6 +246,7 @@ def test_daemon_names_missing_null_device() -> None:
     assert refusal(prefix) == "shelld: cannot open /dev/null: No such file or directory\n"
 
 
+@pytest.mark.slow
 def test_mount_point_with_invalid_bytes_changes_nothing(tmp_path: Path) -> None:
     script = 'd="$1/$(printf \'\\377\\205\\r\')" && mkdir -p "$d" && mount -t tmpfs none "$d"'
     with raw_daemon(prefix=run_after(script, str(tmp_path))) as daemon:

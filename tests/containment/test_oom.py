@@ -55,6 +55,7 @@ def limited() -> Iterator[RawDaemon]:
     cgroup.path.rmdir()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "exit_code", "signal"),
     [(f"exec {EAT}", None, "SIGKILL"), (f"{EAT}; exit $?", 137, None)],
@@ -80,6 +81,7 @@ def test_sigkill_without_oom_has_no_reason(daemon: RawDaemon, command: str) -> N
     assert "reason" not in daemon.bash(command)
 
 
+@pytest.mark.slow
 def test_a_command_is_killed_before_the_daemon(new_daemon: RawDaemon) -> None:
     def score(pid: int) -> int:
         return int(Path(f"/proc/{pid}/oom_score_adj").read_text())

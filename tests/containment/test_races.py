@@ -95,6 +95,7 @@ def rounds(short: int, long: int) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("count", [short, many])
 
 
+@pytest.mark.slow
 @rounds(200, 10_000)
 def test_two_kills_and_a_read_agree_at_the_end(daemon: RawDaemon, count: int) -> None:
     chance = random.Random(count)
@@ -160,6 +161,7 @@ def test_input_resize_kill_and_exit_agree(daemon: RawDaemon, count: int) -> None
     holdings.assert_nothing_new()
 
 
+@pytest.mark.slow
 @rounds(200, 10_000)
 def test_start_is_either_cancelled_or_completed(daemon: RawDaemon, count: int) -> None:
     chance = random.Random(count)
@@ -210,6 +212,7 @@ def test_simultaneous_timeout_kill_and_exit_agree(daemon: RawDaemon, count: int)
             assert read["status"] in ENDED - {"failed"}
 
 
+@pytest.mark.slow
 @rounds(100, 10_000)
 def test_commands_survive_killed_runners_and_keepers(daemon: RawDaemon, count: int) -> None:
     # One command in five kills its runner. One in fifty also kills the keeper.

@@ -7,6 +7,8 @@ import stat
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from support import raw_daemon
 
 
@@ -14,6 +16,7 @@ def lines_of(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
+@pytest.mark.slow
 def test_every_command_is_logged_without_output_or_environment(tmp_path: Path) -> None:
     log = tmp_path / "audit.jsonl"
     with raw_daemon("--audit-log", str(log)) as daemon:
@@ -45,6 +48,7 @@ def test_every_command_is_logged_without_output_or_environment(tmp_path: Path) -
     assert stat.S_IMODE(log.stat().st_mode) == 0o600
 
 
+@pytest.mark.slow
 def test_rotation_keeps_three_old_logs(tmp_path: Path) -> None:
     log = tmp_path / "audit.jsonl"
     with raw_daemon("--audit-log", str(log), "--audit-max-bytes", "1000") as daemon:
@@ -58,6 +62,7 @@ def test_rotation_keeps_three_old_logs(tmp_path: Path) -> None:
     assert newest[-1] == "true 29"
 
 
+@pytest.mark.slow
 def test_an_older_log_is_appended_to(tmp_path: Path) -> None:
     log = tmp_path / "audit.jsonl"
     for text in ("one", "two"):

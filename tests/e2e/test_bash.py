@@ -92,6 +92,7 @@ def test_stdin_is_given_and_then_ends(daemon: RawDaemon) -> None:
     assert result["stdout"] == text
 
 
+@pytest.mark.slow
 def test_env_adds_variables_and_null_removes_them() -> None:
     with raw_daemon(env={**os.environ, "KEPT": "kept", "GONE": "gone"}) as daemon:
         env = {"NEW": "n=1\n", "GONE": None}
@@ -101,6 +102,7 @@ def test_env_adds_variables_and_null_removes_them() -> None:
         assert again["stdout"] == "kept|gone|unset\n"
 
 
+@pytest.mark.slow
 def test_environment_gains_no_variables() -> None:
     env = {"PATH": os.environ["PATH"], "ONLY": "this"}
     with raw_daemon(env=env) as daemon:
@@ -118,12 +120,14 @@ def test_cwd_is_for_this_command_only(daemon: RawDaemon, tmp_path: Path) -> None
     assert daemon.bash("pwd")["stdout"] == os.getcwd() + "\n"
 
 
+@pytest.mark.slow
 def test_relative_cwd_starts_from_session_directory(tmp_path: Path) -> None:
     (tmp_path / "below").mkdir()
     with raw_daemon(cwd=tmp_path) as daemon:
         assert daemon.bash("pwd", cwd="below")["stdout"] == f"{tmp_path}/below\n"
 
 
+@pytest.mark.slow
 def test_commands_run_in_deleted_daemon_directory(tmp_path: Path) -> None:
     here = tmp_path / "here"
     here.mkdir()
@@ -134,6 +138,7 @@ def test_commands_run_in_deleted_daemon_directory(tmp_path: Path) -> None:
         assert result["stdout"] == "still here\n"
 
 
+@pytest.mark.slow
 def test_answer_ignores_grandchild_holding_the_pipes(new_daemon: RawDaemon) -> None:
     result = new_daemon.bash("sleep 300 & echo first; exit 7")
     assert (result["stdout"], result["exitCode"]) == ("first\n", 7)
@@ -156,6 +161,7 @@ def test_bash_output_is_complete_beside_writing_grandchild(
     assert len(result["leftover"]) == 1
 
 
+@pytest.mark.slow
 def test_process_substitution_gets_a_moment_to_finish() -> None:
     # On a busy machine, the usual moment may be too short for cat.
     with raw_daemon(command=altered_daemon({"shelld.shells.life.OUTPUT_GRACE_S": 60.0})) as daemon:
@@ -163,6 +169,7 @@ def test_process_substitution_gets_a_moment_to_finish() -> None:
             assert daemon.bash("exec > >(cat); echo through cat")["stdout"] == "through cat\n"
 
 
+@pytest.mark.slow
 def test_ended_leftover_leaves_the_list(new_daemon: RawDaemon, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     os.mkfifo(gate)
@@ -211,6 +218,7 @@ def test_timeout_error_has_output_so_far(daemon: RawDaemon) -> None:
     assert "survivors" not in data
 
 
+@pytest.mark.slow
 def test_timeout_answer_follows_death_of_the_tree(new_daemon: RawDaemon) -> None:
     command = "trap '' TERM; setsid sleep 300 & sleep 301 & echo $! ; wait; sleep 302"
     error = new_daemon.fail("bash", {"command": command, "timeout": 1000})
@@ -227,6 +235,7 @@ def lenient() -> Iterator[RawDaemon]:
         yield daemon
 
 
+@pytest.mark.slow
 def test_grace_lets_a_trap_finish(lenient: RawDaemon) -> None:
     command = "trap 'echo cleaning; sleep 0.2; echo clean; exit 9' TERM; sleep 300 & wait"
     error = lenient.fail("bash", {"command": command, "timeout": 1000})
@@ -235,6 +244,7 @@ def test_grace_lets_a_trap_finish(lenient: RawDaemon) -> None:
     assert error["data"]["status"] == "timeout"
 
 
+@pytest.mark.slow
 def test_sigterm_reaches_each_process_of_the_group_once(lenient: RawDaemon, tmp_path: Path) -> None:
     log = tmp_path / "log"
     script = f"trap 'echo term >> {log}' TERM; for i in $(seq 60); do sleep 0.05; done"
@@ -275,6 +285,7 @@ def test_silent_command_times_out(daemon: RawDaemon) -> None:
     }.items()  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stream", ["", ">&2"])
 def test_output_resets_the_idle_timeout(daemon: RawDaemon, stream: str) -> None:
     # Silent for longer than the limit in total, but never for long at a time.
@@ -317,6 +328,7 @@ def test_given_timeout_applies_to_background_shell(daemon: RawDaemon) -> None:
     assert (read["status"], read["signal"]) == ("timeout", "SIGTERM")
 
 
+@pytest.mark.slow
 def test_default_timeout_can_be_set() -> None:
     with raw_daemon("--default-timeout", "1000") as daemon:
         assert daemon.fail("bash", {"command": "sleep 300"})["data"]["timeout_ms"] == 1000
@@ -355,6 +367,7 @@ def test_invalid_bytes_are_replaced_and_control_characters_kept(
     assert result["stdoutBytes"] == 8
 
 
+@pytest.mark.slow
 def test_dry_run_runs_nothing(new_daemon: RawDaemon, tmp_path: Path) -> None:
     command = f"touch {tmp_path}/ran"
     result = new_daemon.bash(command, dry_run=True)
@@ -421,6 +434,7 @@ def test_environment_over_the_systems_limit_is_spawn_failed(daemon: RawDaemon) -
     assert daemon.bash("echo fine")["stdout"] == "fine\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "errno"),
     [

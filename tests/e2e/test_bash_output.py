@@ -299,6 +299,7 @@ def test_cancelled_filtered_read_consumes_no_output(daemon: RawDaemon) -> None:
     assert read(daemon, bash_id)["stdoutRange"] == {"start": 0, "end": 1_000_000, "dropped": 0}
 
 
+@pytest.mark.slow
 def test_overtaken_filtered_read_restarts_after_the_other(daemon: RawDaemon) -> None:
     bash_id = finished(daemon, "yes | head -c 300000; echo last")
     slow = daemon.request("bash_output", {"bash_id": bash_id, "filter": "y|last"})

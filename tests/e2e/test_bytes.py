@@ -171,6 +171,7 @@ def test_reads_in_base64_and_as_text_share_a_position(daemon: RawDaemon) -> None
     assert daemon.call("bash_output", {"bash_id": bash_id})["stdout"] == ""
 
 
+@pytest.mark.slow
 def test_output_in_base64_counts_what_was_dropped() -> None:
     with raw_daemon("--retain-bytes", "200000") as daemon:
         total = 1_000_001

@@ -61,6 +61,7 @@ def test_unknown_command_is_refused_and_the_nearest_named(word: str, message: st
     assert ended.stderr.splitlines()[-1] == f"shelld: error: {message}"
 
 
+@pytest.mark.slow
 def test_help_is_the_help_of_options_and_commands() -> None:
     assert run_daemon("help").stdout == run_daemon("--help").stdout
     assert run_daemon("help", "run").stdout == run_daemon("run", "--help").stdout

@@ -51,6 +51,7 @@ def test_subscription_continues_without_a_number(events: RawDaemon) -> None:
     assert next_event(events)["seq"] == 2
 
 
+@pytest.mark.slow
 def test_subscription_of_an_ended_shell_can_be_continued(events: RawDaemon) -> None:
     result = events.bash("echo out", notify=["output", "exit"])
     found = events_to(events, "exited")
@@ -63,6 +64,7 @@ def test_subscription_of_an_ended_shell_can_be_continued(events: RawDaemon) -> N
     assert text_of(again) == "out\n"
 
 
+@pytest.mark.slow
 def test_subscription_of_an_expired_shell_is_gone() -> None:
     with raw_daemon("--retain-seconds", "1") as daemon:
         result = daemon.bash("true", notify=["exit"])
@@ -73,6 +75,7 @@ def test_subscription_of_an_expired_shell_is_gone() -> None:
         assert error["data"]["parameter"] == "subscription"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("args", "max_over"),
     [(("--max-retained", "1"), 1_000), ((), 1)],

@@ -35,6 +35,7 @@ def used_bytes(directory: Path) -> int:
     return (status.f_blocks - status.f_bfree) * status.f_frsize
 
 
+@pytest.mark.slow
 def test_full_disk_loses_output_only(small_disk: Path) -> None:
     total = 8_000_000
     with raw_daemon("--spool-dir", str(small_disk)) as daemon:

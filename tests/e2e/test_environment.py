@@ -120,6 +120,7 @@ def test_wrong_rules_are_invalid_params(daemon: RawDaemon, params: Any, paramete
     assert daemon.fail("get_session", {"session": "x"})["code"] == 1007
 
 
+@pytest.mark.slow
 def test_core_option_applies_to_all_sessions() -> None:
     with raw_daemon("--env", "core", env=ENVIRONMENT) as daemon:
         for session in ("main", "other", None):
@@ -131,6 +132,7 @@ def test_core_option_applies_to_all_sessions() -> None:
         assert daemon.bash("printenv GITHUB_TOKEN", session="new")["stdout"] == f"{SECRET}\n"
 
 
+@pytest.mark.slow
 def test_shared_spare_shell_is_not_for_a_configured_session() -> None:
     with raw_daemon(env=ENVIRONMENT) as daemon:
         daemon.bash("true")
@@ -141,6 +143,7 @@ def test_shared_spare_shell_is_not_for_a_configured_session() -> None:
         assert int(result["stdout"].split()[0]) != shared
 
 
+@pytest.mark.slow
 def test_configured_session_has_spare_shells_of_its_own() -> None:
     with raw_daemon(env=ENVIRONMENT) as daemon:
         configure(daemon, "new", remove=["*_TOKEN"])

@@ -28,6 +28,7 @@ ALL = ["exit", "output", "prompt", "listening", "leftover", "screen"]
 # -- what is sent -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_end_follows_all_output(events: RawDaemon) -> None:
     subscription = subscribe(events, "output", "exit")
     result = events.bash("printf 'one\\n'; printf 'two\\n' >&2; printf 'three\\xc3\\xa9'; exit 3")
@@ -51,6 +52,7 @@ def test_end_follows_all_output(events: RawDaemon) -> None:
     assert end["usage"]["maxRssBytes"] > 0
 
 
+@pytest.mark.slow
 def test_half_a_character_is_sent_only_if_nothing_can_write_the_rest(events: RawDaemon) -> None:
     subscribe(events, "output", "exit")
     events.bash("printf 'abc\\xc3'")
@@ -64,12 +66,14 @@ def test_half_a_character_is_sent_only_if_nothing_can_write_the_rest(events: Raw
     events.call("kill_shell", {"shell_id": result["bash_id"], "grace": 0})
 
 
+@pytest.mark.slow
 def test_only_wanted_events_are_sent(events: RawDaemon) -> None:
     subscribe(events, "exit")
     events.bash("echo out")
     assert [each["method"] for each in events_to(events, "exited")] == ["exited"]
 
 
+@pytest.mark.slow
 def test_nobody_else_hears_anything(events: RawDaemon) -> None:
     events.bash("echo out")
     ended = {"bash_id": events.background("echo out"), "until": "exit", "wait": 60_000}
@@ -77,6 +81,7 @@ def test_nobody_else_hears_anything(events: RawDaemon) -> None:
     assert events_to_answer(events, events.request("ping")) == []
 
 
+@pytest.mark.slow
 def test_events_of_one_shell(events: RawDaemon, tmp_path: Path) -> None:
     gate = Gate(tmp_path / "gate")
     bash_id = events.background(f"echo early; {gate.wait}; echo late")
@@ -89,6 +94,7 @@ def test_events_of_one_shell(events: RawDaemon, tmp_path: Path) -> None:
     assert text_of(found) == "early\nlate\n"
 
 
+@pytest.mark.slow
 def test_output_that_was_read_is_not_sent(events: RawDaemon, tmp_path: Path) -> None:
     gate = Gate(tmp_path / "gate")
     bash_id = events.background(f"echo early; {gate.wait}; echo late")
@@ -101,6 +107,7 @@ def test_output_that_was_read_is_not_sent(events: RawDaemon, tmp_path: Path) -> 
     assert found[0]["start"] == len("early\n")
 
 
+@pytest.mark.slow
 def test_events_do_not_take_output_from_readers(events: RawDaemon) -> None:
     subscribe(events, "output", "exit")
     bash_id = events.background("echo out")
@@ -140,6 +147,7 @@ def rare() -> Generator[RawDaemon]:
         yield daemon
 
 
+@pytest.mark.slow
 def test_only_the_end_cuts_the_interval_short(rare: RawDaemon, tmp_path: Path) -> None:
     first, second = Gate(tmp_path / "1"), Gate(tmp_path / "2")
     subscribe(rare, "output", "exit")
@@ -154,6 +162,7 @@ def test_only_the_end_cuts_the_interval_short(rare: RawDaemon, tmp_path: Path) -
     assert (output["text"], end["bash_id"]) == ("two\nthree\n", bash_id)
 
 
+@pytest.mark.slow
 def test_full_chunk_does_not_wait_for_the_interval(rare: RawDaemon, tmp_path: Path) -> None:
     first, second = Gate(tmp_path / "1"), Gate(tmp_path / "2")
     subscribe(rare, "output", "exit", max_bytes=1024)
@@ -187,6 +196,7 @@ def test_leftover_processes_are_told_until_the_last_has_ended(events: RawDaemon)
     assert not any(map(is_alive, first["leftover"]))
 
 
+@pytest.mark.slow
 def test_prompt_follows_its_text_and_ends_with_the_answer(events: RawDaemon) -> None:
     subscribe(events, "output", "prompt", "exit", interval_ms=5_000)
     bash_id = events.background("echo; read -p 'Name? ' x; read -p 'Age? ' y", tty=True)
@@ -203,6 +213,7 @@ def test_prompt_follows_its_text_and_ends_with_the_answer(events: RawDaemon) -> 
     assert next_event(events, "exited")["exitCode"] == 0
 
 
+@pytest.mark.slow
 def test_prompt_of_an_open_input_ends_without_output(events: RawDaemon, tmp_path: Path) -> None:
     gate = Gate(tmp_path / "gate")
     subscribe(events, "prompt", "exit")
@@ -232,6 +243,7 @@ for number in range(1000):
 " """
 
 
+@pytest.mark.slow
 def test_prompt_of_a_program_with_a_clock_is_told(events: RawDaemon) -> None:
     subscribe(events, "prompt")
     events.background(CLOCK, tty=True)
@@ -240,6 +252,7 @@ def test_prompt_of_a_program_with_a_clock_is_told(events: RawDaemon) -> None:
     assert prompt["blocking"] is False
 
 
+@pytest.mark.slow
 def test_second_question_without_an_answer_is_told(events: RawDaemon) -> None:
     subscribe(events, "prompt")
     events.background(ASKS_TWICE, tty=True)
@@ -251,6 +264,7 @@ def test_second_question_without_an_answer_is_told(events: RawDaemon) -> None:
     assert (second["pid"], second["text"].endswith("Delete all?")) == (first["pid"], True)
 
 
+@pytest.mark.slow
 def test_ports_follow_the_output_before_them(events: RawDaemon) -> None:
     # The first output is sent at once. The second would wait, if nothing came after it.
     subscribe(events, "output", "listening", interval_ms=5_000)
@@ -276,6 +290,7 @@ def test_port_of_a_server_that_goes_to_the_background_has_its_last_owner(
     assert (last["port"], is_alive(last["pid"])) == (first["port"], True)
 
 
+@pytest.mark.slow
 def test_ports_are_told_when_they_change(events: RawDaemon) -> None:
     subscribe(events, "listening", "exit")
     bash_id = events.background(f"( {SERVER} ); {SERVER}")
@@ -291,6 +306,7 @@ def test_ports_are_told_when_they_change(events: RawDaemon) -> None:
     events.call("kill_shell", {"shell_id": bash_id})
 
 
+@pytest.mark.slow
 def test_screen_is_told_with_its_changes(events: RawDaemon) -> None:
     pytest.importorskip("avt")
     subscribe(events, "screen", "exit")
@@ -310,6 +326,7 @@ def test_screen_is_told_with_its_changes(events: RawDaemon) -> None:
 # -- notify -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_notify_of_a_background_command_follows_its_answer(events: RawDaemon) -> None:
     request = events.request(
         "bash", {"command": "echo out", "run_in_background": True, "notify": ["output", "exit"]}
@@ -323,6 +340,7 @@ def test_notify_of_a_background_command_follows_its_answer(events: RawDaemon) ->
     assert [each["seq"] for each in found] == [1, 2]
 
 
+@pytest.mark.slow
 def test_notify_of_a_foreground_command_comes_before_its_answer(
     events: RawDaemon, tmp_path: Path
 ) -> None:
@@ -338,6 +356,7 @@ def test_notify_of_a_foreground_command_comes_before_its_answer(
     assert events_to(events, "exited")[-1]["exitCode"] == 0
 
 
+@pytest.mark.slow
 def test_notify_of_a_command_that_cannot_start_leaves_nothing(events: RawDaemon) -> None:
     for _ in range(300):
         params = {"command": "true", "cwd": "/nonexistent", "notify": ["exit"]}
@@ -347,6 +366,7 @@ def test_notify_of_a_command_that_cannot_start_leaves_nothing(events: RawDaemon)
     assert error["data"]["parameter"] == "subscription"
 
 
+@pytest.mark.slow
 def test_notify_outlives_a_move_to_the_background(events: RawDaemon, tmp_path: Path) -> None:
     gate = Gate(tmp_path / "gate")
     result = events.bash(
@@ -482,6 +502,7 @@ def run_many_commands(events: RawDaemon) -> None:
         assert text_of([each for each in found if each["bash_id"] == bash_id]) == expected
 
 
+@pytest.mark.slow
 def test_subscribing_ending_and_unsubscribing_at_once(events: RawDaemon) -> None:
     subscribe(events, "exit")
     for _ in range(50):
@@ -511,6 +532,7 @@ def test_shutdown_tells_the_ends(events: RawDaemon) -> None:
     assert [each["params"]["seq"] for each in found] == list(range(1, len(found) + 1))
 
 
+@pytest.mark.slow
 def test_shutdown_shows_the_last_screen(events: RawDaemon) -> None:
     pytest.importorskip("avt")
     subscribe(events, "screen", "exit")
@@ -523,6 +545,7 @@ def test_shutdown_shows_the_last_screen(events: RawDaemon) -> None:
     assert "bye" in "".join(found[-2]["params"]["lines"])
 
 
+@pytest.mark.slow
 def test_client_that_leaves_in_the_middle_of_an_event_ends_the_daemon() -> None:
     for framing in (b"\n", None):
         with raw_daemon(stderr_is_silent=False) as daemon:

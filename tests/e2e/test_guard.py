@@ -61,6 +61,7 @@ def test_guard_uses_environment_and_directory_of_call(daemon: RawDaemon) -> None
     assert daemon.bash("dd of=$D", dry_run=True)["verdict"] == "allow"
 
 
+@pytest.mark.slow
 def test_guard_knows_directories_of_call_and_session(new_daemon: RawDaemon) -> None:
     def is_blocked(command: str, **params: object) -> bool:
         answer = new_daemon.call("explain_command", {"command": command, **params})
@@ -108,6 +109,7 @@ def test_a_blocked_command_is_in_the_audit_log(tmp_path: Path) -> None:
     assert (record["command"], record["description"]) == (f"dd of={NO_DISK}", "why")
 
 
+@pytest.mark.slow
 def test_strict_guard_refuses_unknown_commands() -> None:
     with raw_daemon("--guard", "strict") as daemon:
         error = daemon.fail("bash", {"command": 'bash -c "$(date)"'})
@@ -133,6 +135,7 @@ def test_guard_off_judges_nothing() -> None:
         assert daemon.bash("echo fine", dry_run=True)["verdict"] == "unresolved"
 
 
+@pytest.mark.slow
 def test_rules_file_adds_and_disables_rules(tmp_path: Path) -> None:
     rules = tmp_path / "rules.toml"
     rules.write_text(
@@ -145,6 +148,7 @@ def test_rules_file_adds_and_disables_rules(tmp_path: Path) -> None:
         assert daemon.bash(f"dd of={NO_DISK}", dry_run=True)["verdict"] == "allow"
 
 
+@pytest.mark.slow
 def test_broken_rules_stop_the_start(tmp_path: Path) -> None:
     rules = tmp_path / "rules.toml"
     rules.write_text("\nallow = 3\n")

@@ -44,6 +44,7 @@ def test_foreground_call_is_handed_over(daemon: RawDaemon, tmp_path: Path, name:
     assert (read["stdout"], read["status"]) == ("out\nend\n", "completed")
 
 
+@pytest.mark.slow
 def test_command_continues_without_its_limits(daemon: RawDaemon) -> None:
     params = {"command": "sleep 3; echo end", "timeout": 1_000, "idle_timeout": 1_000}
     call = daemon.request("bash", params)

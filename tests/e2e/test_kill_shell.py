@@ -138,6 +138,7 @@ def is_in_state(pid: int, state: str) -> bool:
     return Path(f"/proc/{pid}/stat").read_text().split()[2] == state
 
 
+@pytest.mark.slow
 def test_kill_counts_leftovers_of_a_bash_just_ended(new_daemon: RawDaemon, tmp_path: Path) -> None:
     """The daemon learns of the kill and of bash's end at the same time."""
     gate = Gate(tmp_path / "gate")

@@ -54,6 +54,7 @@ def test_the_shell_that_ended_first_expires_first(tmp_path: Path) -> None:
         assert listed == {result["bash_id"], bash_id, quick[3]}
 
 
+@pytest.mark.slow
 def test_only_ended_shells_expire_by_time() -> None:
     with raw_daemon("--retain-seconds", "1") as daemon:
         running = daemon.background("sleep 300")
@@ -69,6 +70,7 @@ def test_only_ended_shells_expire_by_time() -> None:
         assert listed == [running, with_leftover]
 
 
+@pytest.mark.slow
 def test_oldest_output_goes_first_at_the_total_limit() -> None:
     with raw_daemon("--retain-total-bytes", "1000000") as daemon:
         ids = [daemon.bash("head -c 300000 /dev/zero")["bash_id"] for _ in range(6)]

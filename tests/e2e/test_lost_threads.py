@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+import pytest
+
 from support import is_alive, raw_daemon
 
 # A daemon in which the system starts threads that end before their first call. The first thread,
@@ -39,6 +41,7 @@ def limit_of(answer: Any) -> str:
     return limit
 
 
+@pytest.mark.slow
 def test_lost_threads_fail_only_their_requests() -> None:
     with raw_daemon(command=[sys.executable, "-c", DAEMON], stderr_is_silent=False) as daemon:
         job = daemon.bash("exec sleep 300", run_in_background=True)

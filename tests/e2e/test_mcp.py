@@ -110,6 +110,7 @@ def test_mistake_of_model_is_failed_result(daemon: RawDaemon, arguments: Json, t
     assert result["content"][0]["text"].startswith(text)
 
 
+@pytest.mark.slow
 def test_blocked_command_is_failed_result_with_reason() -> None:
     with raw_daemon() as daemon:
         # This disk does not exist, so the command would do no harm even if it ran.

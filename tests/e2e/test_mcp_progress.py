@@ -25,6 +25,7 @@ def host(daemon: RawDaemon) -> RawDaemon:
     return daemon
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("token", ["abc", 0, 7])
 def test_a_call_that_takes_long_reports_its_progress(
     daemon: RawDaemon, tmp_path: Path, token: Any

@@ -61,6 +61,7 @@ def respond(host: TaskHost, task: str, key: str, response: object) -> None:
     host.call("tasks/update", taskId=task, inputResponses={key: response})
 
 
+@pytest.mark.slow
 def test_a_call_that_prompts_becomes_a_task_with_a_question(host: TaskHost) -> None:
     # Long before the ten seconds have passed: the test would fail at its deadline.
     task = host.task(f"for i in 1 2; do {NAME}; done", tty=True)
@@ -92,6 +93,7 @@ def test_a_listener_hears_of_each_question(host: TaskHost) -> None:
     assert rest in (["working", "completed"], ["completed"])
 
 
+@pytest.mark.slow
 def test_a_listener_hears_that_a_question_is_withdrawn(host: TaskHost) -> None:
     # Nothing is written when bash gives up.
     task = host.task("read -t 3 -p 'Name? ' name; sleep 300", tty=True, run_in_background=True)

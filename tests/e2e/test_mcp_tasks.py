@@ -57,6 +57,7 @@ def shell_of(host: TaskHost, task_id: str) -> Json:
 # -- which calls become tasks -----------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_short_call_gets_its_result(daemon: RawDaemon) -> None:
     host = TaskHost(daemon)
     result = host.bash("echo hi")
@@ -64,6 +65,7 @@ def test_a_short_call_gets_its_result(daemon: RawDaemon) -> None:
     assert result["content"] == [{"type": "text", "text": "hi\n"}]
 
 
+@pytest.mark.slow
 def test_a_long_call_becomes_a_task_with_the_id_of_its_shell(eager: TaskHost, gate: Gate) -> None:
     created = eager.bash(gate.wait)
     assert created["status"] == "working"
@@ -74,6 +76,7 @@ def test_a_long_call_becomes_a_task_with_the_id_of_its_shell(eager: TaskHost, ga
     assert eager.end_of(created["taskId"])["status"] == "completed"
 
 
+@pytest.mark.slow
 def test_a_long_call_becomes_a_task_in_time(gate: Gate) -> None:
     # Only the answer to the call opens the gate.
     with raw_daemon("--task-after", "50") as daemon:
@@ -249,6 +252,7 @@ def test_cancelling_a_call_before_its_task_kills_the_command(daemon: RawDaemon) 
     assert host.fail("tasks/get", taskId=killed)["message"] == "Task not found"
 
 
+@pytest.mark.slow
 def test_progress_ends_when_the_call_becomes_a_task(gate: Gate) -> None:
     with raw_daemon("--task-after", "700") as daemon:
         meta = {**META_WITH_TASKS, "progressToken": "p"}
@@ -323,6 +327,7 @@ def test_unknown_task(daemon: RawDaemon, method: str) -> None:
     assert daemon.fail(method, params)["message"] == "Missing required parameter: taskId"
 
 
+@pytest.mark.slow
 def test_expired_task(gate: Gate) -> None:
     with raw_daemon("--task-after", "0", "--retain-seconds", "0") as daemon:
         host = TaskHost(daemon)
@@ -380,6 +385,7 @@ def test_a_declaration_counts_for_one_request(eager: TaskHost) -> None:
     assert eager.get(task)["status"] == "working"
 
 
+@pytest.mark.slow
 def test_revisions_with_handshake_have_no_tasks() -> None:
     with raw_daemon("--task-after", "0") as daemon:
         for method, params in METHODS.items():
@@ -505,6 +511,7 @@ def test_a_subscription_has_the_id_of_its_request(eager: TaskHost, gate: Gate) -
     assert [state["status"] for state in eager.heard('a "name"', [task])] == ["completed"]
 
 
+@pytest.mark.slow
 def test_too_many_tasks_are_not_listened_to(eager: TaskHost) -> None:
     tasks = [eager.task("sleep 300") for _ in range(8)]
     # The limit is on tasks of all subscriptions together.

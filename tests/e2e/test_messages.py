@@ -22,6 +22,7 @@ def error_code(answer: Any) -> int:
     return code
 
 
+@pytest.mark.slow
 def test_content_length_is_answered_in_kind(daemon: RawDaemon) -> None:
     del daemon
     with raw_daemon() as lsp:
@@ -34,6 +35,7 @@ def test_content_length_is_answered_in_kind(daemon: RawDaemon) -> None:
         assert lsp.rest() == frame * 2
 
 
+@pytest.mark.slow
 def test_stream_continues_after_bad_headers() -> None:
     with raw_daemon() as lsp:
         body = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
@@ -47,6 +49,7 @@ def test_stream_continues_after_bad_headers() -> None:
         assert [answer.get("error", {}).get("code") for answer in answers] == [-32700, -32700, None]
 
 
+@pytest.mark.slow
 def test_daemon_writes_nothing_before_reading() -> None:
     with raw_daemon() as daemon:
         daemon.send_raw(b" \n\t\r\n\xef\xbb\xbf\n")
@@ -62,6 +65,7 @@ def test_requests_may_arrive_byte_by_byte(daemon: RawDaemon) -> None:
     assert daemon.receive()["result"]["stdout"] == "ä€😀\n"
 
 
+@pytest.mark.slow
 def test_a_message_over_the_limit_is_skipped() -> None:
     with raw_daemon("--max-message-bytes", "10000") as daemon:
         daemon.send_raw(b'{"jsonrpc":"2.0","id":1,"method":"ping","x":"%b"}\n' % (b"x" * 100_000))
@@ -70,6 +74,7 @@ def test_a_message_over_the_limit_is_skipped() -> None:
         assert daemon.call("ping") == {}
 
 
+@pytest.mark.slow
 def test_hundred_megabytes_without_line_end_cost_no_memory(new_daemon: RawDaemon) -> None:
     def peak_mb() -> int:
         with open(f"/proc/{new_daemon.pid}/status") as status:
@@ -110,6 +115,7 @@ def test_no_depth_of_nesting_ends_the_daemon(daemon: RawDaemon, message: bytes) 
     assert daemon.call("ping") == {}
 
 
+@pytest.mark.slow
 def test_batch_over_the_limit_is_answered_in_full() -> None:
     with raw_daemon("--max-in-flight", "4") as daemon:
         members = [
@@ -124,6 +130,7 @@ def test_batch_over_the_limit_is_answered_in_full() -> None:
         assert daemon.wait() == 1
 
 
+@pytest.mark.slow
 def test_batch_starting_at_the_stop_is_answered_in_full() -> None:
     with raw_daemon() as daemon:
         command = {"command": f"kill -TERM {daemon.pid}"}

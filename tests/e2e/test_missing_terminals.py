@@ -48,6 +48,7 @@ def assert_refused(daemon: RawDaemon, code: int, data: Json, folder: Path) -> No
     assert daemon.bash("cat; tty", stdin="in ")["stdout"] == "in not a tty\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("daemon", [TWO_PTYS], indirect=True)
 def test_no_free_terminal_is_a_shortage(daemon: RawDaemon, tmp_path: Path) -> None:
     one, two = (Session(daemon, "tty; cat") for _ in range(2))

@@ -30,6 +30,7 @@ def test_kept_bytes_equal_written_bytes(max_bytes: int) -> None:
         assert (kept, dropped) == (10_000_000, 30_000_000)
 
 
+@pytest.mark.slow
 def test_bytes_read_while_writing_are_right(daemon: RawDaemon) -> None:
     total = 20_000_000
     bash_id = daemon.background(records(total))
@@ -42,6 +43,7 @@ def test_bytes_read_while_writing_are_right(daemon: RawDaemon) -> None:
         assert result["stdout"] == expected(span["start"], position)
 
 
+@pytest.mark.slow
 def test_many_readers_at_once_get_every_byte_once(daemon: RawDaemon) -> None:
     total = 20_000_000
     bash_id = daemon.background(records(total))
@@ -231,6 +233,7 @@ def test_a_filter_that_backtracks_follows_a_running_shell(
     assert (result["stdout"], result["stdoutRange"]["start"]) == ("ready now\n", 0)
 
 
+@pytest.mark.slow
 def test_killed_daemon_ends_its_filter_process(new_daemon: RawDaemon) -> None:
     bash_id = new_daemon.bash("printf 'a%.0s' {1..60}; echo '!'")["bash_id"]
     new_daemon.request(

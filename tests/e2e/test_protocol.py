@@ -149,6 +149,7 @@ def test_batch_of_notifications_is_not_answered(daemon: RawDaemon) -> None:
     assert daemon.receive()["id"] == "only"
 
 
+@pytest.mark.slow
 def test_batch_of_ten_thousand_gets_one_array(daemon: RawDaemon) -> None:
     total = 10_000
     daemon.send([{"jsonrpc": "2.0", "id": i, "method": "ping"} for i in range(total)])
@@ -340,6 +341,7 @@ def test_discover_returns_an_openrpc_document(daemon: RawDaemon) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_server_info_has_limits_and_counters(new_daemon: RawDaemon) -> None:
     new_daemon.bash("true")
     new_daemon.background("sleep 300")

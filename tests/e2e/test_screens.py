@@ -31,6 +31,7 @@ curses.wrapper(main)
 """
 
 
+@pytest.mark.slow
 def test_screen_of_a_program_that_draws(daemon: RawDaemon) -> None:
     screen = ScreenUser(daemon, f"python3 -c '{CURSES}'; echo done", rows=5, cols=40)
     # It has drawn everything once it waits for a key.

@@ -287,6 +287,7 @@ def test_next_command_runs_after_directory_is_deleted(daemon: RawDaemon, tmp_pat
     assert error["data"]["errno"] == "ENOENT"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spares", ["0", "4"])
 def test_remote_directory_is_not_accessed_by_daemon(tmp_path: Path, spares: str) -> None:
     # A server that no longer answers would block the event loop.
@@ -382,6 +383,7 @@ def test_state_left_after_close_is_dropped(daemon: RawDaemon, tmp_path: Path) ->
     assert out(daemon, "echo [$x]", session="mine") == "[]\n"
 
 
+@pytest.mark.slow
 def test_new_session_starts_from_daemon_environment(tmp_path: Path) -> None:
     env_file = tmp_path / "env.sh"
     env_file.write_text("from_env=$((from_env + 1))\n")
@@ -402,6 +404,7 @@ def test_call_may_set_its_own_startup_file(daemon: RawDaemon, tmp_path: Path) ->
     assert out(daemon, "echo $defined", session="new") == "this\n"
 
 
+@pytest.mark.slow
 def test_environment_entries_with_invalid_names_reach_commands() -> None:
     entries = {"my.setting": "1", "npm_config_//registry/:_x": "2", "svc-host": "a\nb"}
     show = "python3 -c 'import os; print(sorted((k, v) for k, v in os.environ.items()" + (
@@ -432,6 +435,7 @@ def test_a_variable_of_bash_stays_exported(daemon: RawDaemon, name: str) -> None
     assert daemon.bash(f"printenv {name}")["exitCode"] == 1
 
 
+@pytest.mark.slow
 def test_user_ids_of_the_daemons_environment_stay() -> None:
     # Compose files set these variables. Bash then does not make them readonly.
     with raw_daemon(env={"PATH": os.environ["PATH"], "UID": "1234", "EUID": "1235"}) as daemon:
@@ -446,6 +450,7 @@ def test_allexport_exports_only_user_variables(daemon: RawDaemon) -> None:
     assert "__shelld" not in out(daemon, "y=1; env | cut -d= -f1; declare -p")
 
 
+@pytest.mark.slow
 def test_function_in_daemon_environment_may_change_session() -> None:
     # On systems that select programs with the `module` command, it works this way.
     environment = {"PATH": os.environ["PATH"], "BASH_FUNC_module%%": "() { export LOADED=$1; }"}
@@ -456,6 +461,7 @@ def test_function_in_daemon_environment_may_change_session() -> None:
         assert daemon.call("get_session")["env"] == {"LOADED": "other"}
 
 
+@pytest.mark.slow
 def test_sessions_remember_in_posix_mode_too() -> None:
     with raw_daemon(env={"PATH": os.environ["PATH"], "POSIXLY_CORRECT": "1"}) as daemon:
         daemon.bash("x=1; cd /usr")
@@ -478,6 +484,7 @@ def test_large_states_fit_any_stack_limit(stack_kib: int) -> None:
         )
 
 
+@pytest.mark.slow
 def test_short_dumps_do_not_evade_the_limit_of_a_state(daemon: RawDaemon) -> None:
     sizes = [daemon.bash(f"v{n}=$(seq 250000)").get("stateReason") for n in range(4)]
     # Each value has 1.6 MB, and a state may have 4 MiB.
@@ -570,6 +577,7 @@ def test_every_state_tells_the_options_to_later_commands(daemon: RawDaemon, tmp_
     assert out(daemon, "f; shopt nullglob") == "f\nnullglob       \ton\n"
 
 
+@pytest.mark.slow
 def test_daemon_killed_while_saving_leaves_nothing(new_daemon: RawDaemon) -> None:
     new_daemon.request("bash", {"command": "x=$(head -c 50000000 /dev/zero | tr '\\0' x)"})
     wait_for(lambda: new_daemon.call("list_shells")["shells"], "the command")

@@ -80,6 +80,7 @@ sys.exit(main())
 """
 
 
+@pytest.mark.slow
 def test_shortage_in_the_event_loop_ends_neither_the_daemon_nor_its_stop() -> None:
     with raw_daemon(command=[sys.executable, "-W", "error", "-c", _SHORT_OF_MEMORY]) as daemon:
         assert daemon.bash("echo here")["stdout"] == "here\n"
@@ -90,6 +91,7 @@ def test_shortage_in_the_event_loop_ends_neither_the_daemon_nor_its_stop() -> No
         assert_all_gone(family)
 
 
+@pytest.mark.slow
 def test_end_of_input_ends_everything_before_the_daemon() -> None:
     with raw_daemon(command=PATIENT_DAEMON) as daemon:
         family = start_stubborn_family(daemon)
@@ -120,6 +122,7 @@ def test_signal_during_start_ends_daemon_quietly(number: signal.Signals) -> None
     assert_all_gone(family)
 
 
+@pytest.mark.slow
 def test_second_signal_skips_the_grace() -> None:
     # Without the second signal, neither the request nor the command would end during the test.
     endless = altered_daemon(
@@ -149,6 +152,7 @@ def test_sigkill_of_the_daemon_leaves_nothing() -> None:
     assert_all_gone(family)
 
 
+@pytest.mark.slow
 def test_requests_at_end_of_input_get_results(tmp_path: Path) -> None:
     gate, log = Gate(tmp_path / "gate"), tmp_path / "log"
     log.touch()
@@ -164,6 +168,7 @@ def test_requests_at_end_of_input_get_results(tmp_path: Path) -> None:
         assert daemon.wait() == 0
 
 
+@pytest.mark.slow
 def test_long_last_answer_reaches_slow_reader() -> None:
     with raw_daemon(command=PATIENT_DAEMON) as daemon:
         daemon.request("bash", {"command": "seq 100000"}, 1)
@@ -177,6 +182,7 @@ def test_long_last_answer_reaches_slow_reader() -> None:
         assert daemon.wait() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["input", "signal"])
 def test_requests_that_do_not_end_are_refused(end: str) -> None:
     with raw_daemon() as daemon:
@@ -205,6 +211,7 @@ def test_requests_that_do_not_end_are_refused(end: str) -> None:
         assert daemon.wait() == 0
 
 
+@pytest.mark.slow
 def test_a_last_line_without_its_end_is_processed() -> None:
     with raw_daemon(command=PATIENT_DAEMON) as daemon:
         daemon.send_raw(b'{"jsonrpc":"2.0","id":1,"method":"bash","params":{"command":"echo x"}}')
@@ -221,6 +228,7 @@ def test_an_unfinished_body_is_not_processed(tmp_path: Path) -> None:
         assert daemon.wait() == 0
 
 
+@pytest.mark.slow
 def test_shutdown_then_exit_is_zero() -> None:
     with raw_daemon() as daemon:
         daemon.request("bash", {"command": "sleep 0.3; echo kept"}, "before")
@@ -262,6 +270,7 @@ def test_shutdown_as_a_notification_takes_effect() -> None:
         assert daemon.wait() == 0
 
 
+@pytest.mark.slow
 def test_shutdown_with_bad_params_changes_nothing() -> None:
     with raw_daemon() as daemon:
         send_at_once(daemon, {**SHUTDOWN, "params": {"now": True}}, TOO_LATE)
@@ -308,6 +317,7 @@ def test_vanished_reader_ends_daemon() -> None:
     assert daemon.stderr == b""
 
 
+@pytest.mark.slow
 def test_blocked_reader_cannot_keep_daemon(tmp_path: Path) -> None:
     with raw_daemon(stderr_is_silent=False) as daemon:
         daemon.bash("true")
@@ -319,6 +329,7 @@ def test_blocked_reader_cannot_keep_daemon(tmp_path: Path) -> None:
         assert daemon.wait() == STDOUT_FAILED
 
 
+@pytest.mark.slow
 def test_unread_answers_are_reported_at_the_end() -> None:
     with raw_daemon(stderr_is_silent=False) as daemon:
         stdout = daemon.bash("head -c 200000 /dev/zero | tr '\\0' x")["stdout"]
@@ -332,6 +343,7 @@ def test_unread_answers_are_reported_at_the_end() -> None:
     )
 
 
+@pytest.mark.slow
 def test_end_of_input_is_seen_although_there_is_no_room_for_answers() -> None:
     with raw_daemon(stderr_is_silent=False) as daemon:
         bash_id = daemon.call("bash", {"command": "head -c 16000000 /dev/zero"})["bash_id"]
@@ -543,6 +555,7 @@ def test_signals_during_shutdown_leave_exit_code_zero(number: signal.Signals) ->
             assert daemon.wait() == 0
 
 
+@pytest.mark.slow
 def test_two_daemons_never_see_each_others_shells() -> None:
     with raw_daemon() as one, raw_daemon() as two:
         bash_id = one.background("sleep 300")
@@ -562,6 +575,7 @@ def test_starts_and_ends_leave_no_files_behind() -> None:
     assert left == set()
 
 
+@pytest.mark.slow
 def test_client_vanishing_at_the_limit_ends_daemon() -> None:
     with raw_daemon("--max-in-flight", "3") as daemon:
         bash_id = daemon.background("sleep 300")
@@ -571,6 +585,7 @@ def test_client_vanishing_at_the_limit_ends_daemon() -> None:
         assert daemon.wait() == 0
 
 
+@pytest.mark.slow
 def test_log_names_shells_but_not_commands(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with raw_daemon("--log-level", "debug", "--log-file", str(log)) as daemon:

@@ -18,6 +18,7 @@ from event_reader import (
 from support import Gate, Json, RawDaemon, altered_daemon, raw_daemon, wait_for
 
 
+@pytest.mark.slow
 def test_slow_client_loses_output_but_no_end(tmp_path: Path) -> None:
     with raw_daemon(command=altered_daemon({"shelld.events.subscription.PATIENCE_S": 0})) as events:
         lose_output(events, tmp_path)
@@ -59,6 +60,7 @@ def impatient() -> Generator[RawDaemon]:
         yield daemon
 
 
+@pytest.mark.slow
 def test_output_goes_on_after_what_was_skipped(impatient: RawDaemon, tmp_path: Path) -> None:
     subscribe(impatient, "output", "exit", interval_ms=0)
     done, first, second = tmp_path / "done", Gate(tmp_path / "1"), Gate(tmp_path / "2")
@@ -177,6 +179,7 @@ def test_journal_tells_what_is_no_longer_kept() -> None:
         assert 0 < dropped < result["stdoutBytes"]
 
 
+@pytest.mark.slow
 def test_slow_client_delays_no_other_command(events: RawDaemon, tmp_path: Path) -> None:
     subscribe(events, "output", "exit")
     flood = events.background("yes")

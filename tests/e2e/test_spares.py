@@ -36,6 +36,7 @@ def used(daemon: RawDaemon) -> int:
     return int(daemon.call("server_info")["counters"]["sparesUsed"])
 
 
+@pytest.mark.slow
 def test_spare_shell_runs_the_command(daemon: RawDaemon) -> None:
     daemon.bash("true")
     waiting = daemon.wait_for_spare()
@@ -47,6 +48,7 @@ def test_spare_shell_runs_the_command(daemon: RawDaemon) -> None:
     assert daemon.wait_for_spare() != waiting
 
 
+@pytest.mark.slow
 def test_spare_shell_accepts_any_seconds_value(daemon: RawDaemon) -> None:
     daemon.bash("true")
     waiting = daemon.wait_for_spare()
@@ -129,6 +131,7 @@ def test_older_spare_shell_is_told_the_state(tmp_path: Path) -> None:
         assert shown["cwd"] == str(tmp_path)
 
 
+@pytest.mark.slow
 def test_spare_shell_that_cannot_be_told_the_state_ends(daemon: RawDaemon, tmp_path: Path) -> None:
     gate = Gate(tmp_path / "gate")
     daemon.bash("x=1")
@@ -150,6 +153,7 @@ def test_new_sessions_share_spare_shells(daemon: RawDaemon) -> None:
     assert daemon.bash("echo $x $$", session="a")["stdout"].startswith("1 ")
 
 
+@pytest.mark.slow
 def test_sessions_do_not_see_the_environment_of_others(daemon: RawDaemon) -> None:
     # A spare shell of "a" could be told the state of "b".
     daemon.bash("x=1", session="b")
@@ -164,6 +168,7 @@ def test_sessions_do_not_see_the_environment_of_others(daemon: RawDaemon) -> Non
     assert any(b"SECRET" in environment_of(pid) for pid in spares_of(daemon))
 
 
+@pytest.mark.slow
 def test_spare_shell_in_a_deleted_directory_serves_nobody_elsewhere(tmp_path: Path) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()
@@ -184,6 +189,7 @@ def environment_of(pid: int) -> bytes:
     return b""
 
 
+@pytest.mark.slow
 def test_command_enters_replaced_directory(daemon: RawDaemon, tmp_path: Path) -> None:
     place = tmp_path / "place"
     place.mkdir()
@@ -239,6 +245,7 @@ def test_stuck_spare_shell_is_not_used(daemon: RawDaemon) -> None:
     assert used(daemon) == 0
 
 
+@pytest.mark.slow
 def test_killed_spare_shell_is_replaced(daemon: RawDaemon) -> None:
     daemon.bash("x=1")
     kill(daemon.wait_for_spare())
@@ -293,6 +300,7 @@ def next_spares(daemon: RawDaemon) -> list[int]:
     return found
 
 
+@pytest.mark.slow
 def test_repeated_deaths_end_spare_shells(daemon: RawDaemon) -> None:
     daemon.bash("true")
     daemon.wait_for_spare()
@@ -308,6 +316,7 @@ def test_repeated_deaths_end_spare_shells(daemon: RawDaemon) -> None:
     assert used(daemon) == before
 
 
+@pytest.mark.slow
 def test_stopped_spare_shell_is_not_used(daemon: RawDaemon) -> None:
     daemon.bash("x=1")
     waiting = daemon.wait_for_spare()
@@ -317,6 +326,7 @@ def test_stopped_spare_shell_is_not_used(daemon: RawDaemon) -> None:
     assert used(daemon) == 0
 
 
+@pytest.mark.slow
 def test_a_command_that_stops_itself_is_not_ended(daemon: RawDaemon) -> None:
     shell = daemon.background("kill -STOP $$; echo on")
     pid = daemon.call("list_shells")["shells"][0]["pid"]
@@ -336,6 +346,7 @@ def test_closed_session_leaves_no_spare_shell(daemon: RawDaemon) -> None:
     assert daemon.bash("echo on", session="short")["stdout"] == "on\n"
 
 
+@pytest.mark.slow
 def test_last_closed_session_leaves_no_shared_spare_shell(daemon: RawDaemon) -> None:
     daemon.bash("true", session="a")
     daemon.bash("true", session="b")
@@ -347,6 +358,7 @@ def test_last_closed_session_leaves_no_shared_spare_shell(daemon: RawDaemon) -> 
     wait_for(lambda: spares_of(daemon) == [], "their end")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [0, 2])
 def test_spare_shells_stay_within_the_limit(limit: int) -> None:
     with raw_daemon("--spare-shells", str(limit)) as daemon:
@@ -386,6 +398,7 @@ def test_spare_shell_honours_session_options(
     assert used(daemon) == uses
 
 
+@pytest.mark.slow
 def test_posix_mode_costs_no_command(daemon: RawDaemon) -> None:
     daemon.bash("POSIXLY_CORRECT=1; readonly POSIXLY_CORRECT; export POSIXLY_CORRECT")
     for _ in range(2):
@@ -399,6 +412,7 @@ def test_an_alias_named_trap_costs_no_state(daemon: RawDaemon) -> None:
     assert daemon.bash("echo $x")["stdout"] == "5\n"
 
 
+@pytest.mark.slow
 def test_startup_file_runs_with_the_command(
     tmp_path: Path,
 ) -> None:
@@ -434,6 +448,7 @@ def test_hundreds_of_commands_run_in_order(
     assert used(daemon) > 0
 
 
+@pytest.mark.slow
 def test_background_child_does_not_delay_spare_shell() -> None:
     # An answer that waited for more output would not come before the test ends.
     command = altered_daemon({"shelld.shells.life.OUTPUT_GRACE_S": 600})
@@ -445,6 +460,7 @@ def test_background_child_does_not_delay_spare_shell() -> None:
             assert (result["stdout"], len(result["leftover"])) == ("on\n", 1)
 
 
+@pytest.mark.slow
 def test_state_shows_no_trace_of_spare_shells(daemon: RawDaemon) -> None:
     # Skip the variables that the README lists, and those that differ between any two bashes.
     listing = (
@@ -474,6 +490,7 @@ def test_commands_find_their_state_on_busy_machine(daemon: RawDaemon) -> None:
         daemon.call("close_session", {"session": session})
 
 
+@pytest.mark.slow
 def test_concurrent_commands_never_share_a_spare_shell(daemon: RawDaemon) -> None:
     daemon.bash("x=1")
     asked = [daemon.request("bash", {"command": "echo $x $$"}) for _ in range(50)]

@@ -39,6 +39,7 @@ def daemon_on_terminal() -> Generator[tuple[RawDaemon, int]]:
 # -- by hand ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_daemon_on_terminal_shows_what_to_type() -> None:
     with daemon_on_terminal() as (daemon, terminal):
         os.write(terminal, PING)
@@ -55,6 +56,7 @@ def test_daemon_on_terminal_shows_what_to_type() -> None:
         assert daemon.read_stderr().decode() == greeting
 
 
+@pytest.mark.slow
 def test_daemon_on_terminal_repeats_hint_after_help() -> None:
     with daemon_on_terminal() as (daemon, terminal):
         os.write(terminal, PING)
@@ -189,6 +191,7 @@ def test_trusted_bash_is_not_started(tmp_path: Path) -> None:
     assert not ran.exists()
 
 
+@pytest.mark.slow
 def test_relative_bash_runs_in_any_directory(tmp_path: Path) -> None:
     (tmp_path / "bash").symlink_to("/bin/bash")
     with raw_daemon("--bash", "./bash", cwd=tmp_path) as daemon:
@@ -208,6 +211,7 @@ def test_startup_file_is_not_run_to_check_bash(tmp_path: Path) -> None:
 # -- an unwritable stdout ---------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_full_stdout_is_reported_and_exits_3() -> None:
     with open("/dev/full", "wb") as full:
         ended = subprocess.run(
@@ -217,6 +221,7 @@ def test_full_stdout_is_reported_and_exits_3() -> None:
     assert ended.returncode == 3
 
 
+@pytest.mark.slow
 def test_unused_full_stdout_exits_zero() -> None:
     with open("/dev/full", "wb") as full:
         ended = subprocess.run(
@@ -225,6 +230,7 @@ def test_unused_full_stdout_exits_zero() -> None:
     assert (ended.stderr, ended.returncode) == (b"", 0)
 
 
+@pytest.mark.slow
 def test_file_that_reaches_its_size_limit_exits_3(tmp_path: Path) -> None:
     with (tmp_path / "answers").open("wb") as answers:
         ended = subprocess.run(

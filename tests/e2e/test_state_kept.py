@@ -364,6 +364,7 @@ def test_cwd_of_call_never_becomes_session_directory(
         place.mkdir(exist_ok=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spares", ["0", "4"])
 def test_session_follows_cd_into_replaced_directory(tmp_path: Path, spares: str) -> None:
     start, renamed = tmp_path / "start", tmp_path / "renamed"
@@ -428,6 +429,7 @@ def test_unset_bash_variables_stay_unset(daemon: RawDaemon, session: str) -> Non
     assert daemon.bash("echo $X", session=session)["stdout"] == "1\n"
 
 
+@pytest.mark.slow
 def test_a_daemon_outlives_its_own_directory(tmp_path: Path) -> None:
     place = tmp_path / "place"
     place.mkdir()
@@ -442,6 +444,7 @@ def test_a_daemon_outlives_its_own_directory(tmp_path: Path) -> None:
             place.mkdir()
 
 
+@pytest.mark.slow
 def test_cwd_of_call_is_the_recreated_directory(tmp_path: Path) -> None:
     place = tmp_path / "place"
     place.mkdir()
@@ -454,6 +457,7 @@ def test_cwd_of_call_is_the_recreated_directory(tmp_path: Path) -> None:
     assert (place / "made").exists()
 
 
+@pytest.mark.slow
 def test_requests_are_utf_8_in_every_locale(tmp_path: Path) -> None:
     (tmp_path / "é").mkdir()
     environment = {"PATH": os.environ["PATH"], "LC_ALL": "C", "PYTHONCOERCECLOCALE": "0"}

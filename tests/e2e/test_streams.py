@@ -197,6 +197,7 @@ def _exercise_and_compare(daemon: RawDaemon) -> None:
     assert after[2] - before[2] < 5_500
 
 
+@pytest.mark.slow
 def test_no_temporary_files_are_made() -> None:
     with (
         tempfile.TemporaryDirectory() as directory,

@@ -485,6 +485,7 @@ def test_audit_log_counts_input_and_hides_it(tmp_path: Path) -> None:
     assert "swordfish" not in log.read_text()
 
 
+@pytest.mark.slow
 def test_debug_log_hides_what_is_secret(tmp_path: Path) -> None:
     log, rules = tmp_path / "log", tmp_path / "rules.toml"
     rules.write_text('[[block]]\nname = "no"\nprogram = "forbidden"\nreason = "a test"\n')

@@ -30,6 +30,7 @@ while True:
 """
 
 
+@pytest.mark.slow
 def test_last_size_of_a_storm_holds(daemon: RawDaemon) -> None:
     typing = Session(daemon, f"exec python3 -c {shlex.quote(SHOWS_ITS_SIZE)}")
     typing.until("ready\r\n")

@@ -41,6 +41,7 @@ def call(daemon: RawDaemon, name: str, arguments: Any = None, **context: Any) ->
     return daemon.call("call_tool", params)
 
 
+@pytest.mark.slow
 def test_failed_command_is_result_not_error(daemon: RawDaemon) -> None:
     result = call(daemon, "Bash", {"command": "echo hi; exit 2"})
     assert result["success"] is False
@@ -50,6 +51,7 @@ def test_failed_command_is_result_not_error(daemon: RawDaemon) -> None:
     jsonschema.validate(result, tool_result_schema(["string"]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["kill_shell", "close_session"])
 def test_killed_status_ignores_exit_code(new_daemon: RawDaemon, tmp_path: Path, way: str) -> None:
     ready = tmp_path / "ready"
@@ -129,6 +131,7 @@ def test_context_members_apply_to_the_call(daemon: RawDaemon, tmp_path: Path) ->
     assert "truncated" in call(daemon, "Bash", {"command": "seq 99"}, max_output_size=9)["output"]
 
 
+@pytest.mark.slow
 def test_tool_call_has_default_timeout() -> None:
     with raw_daemon("--default-timeout", "1000") as daemon:
         result = call(daemon, "Bash", {"command": "sleep 300"})
@@ -256,6 +259,7 @@ def test_tool_parameters_match_method_params(daemon: RawDaemon, tool: str, metho
         assert schema["type"] == other.get("type", "string"), name
 
 
+@pytest.mark.slow
 def test_failed_tool_is_logged_only_on_request(tmp_path: Path) -> None:
     with raw_daemon() as daemon:
         call(daemon, "Bash", {"command": "exit 1"})
@@ -377,6 +381,7 @@ def test_a_tool_that_returns_no_valid_result_fails(plugged: RawDaemon) -> None:
     assert plugged.call("server_info")["counters"]["internalErrors"] == 0
 
 
+@pytest.mark.slow
 def test_plugins_are_loaded_without_being_asked_for(plugged: RawDaemon) -> None:
     plugged.call("ping")
     wait_for(lambda: b"g_several" in plugged.read_stderr() or b"e_no_tool" in plugged.stderr)

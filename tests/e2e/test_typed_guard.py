@@ -277,6 +277,7 @@ def test_beginning_of_a_character_does_not_hide_a_forbidden_line(typing: Session
     assert_refused(typing, [{"base64": line}])
 
 
+@pytest.mark.slow
 def test_refused_write_leaves_the_judgement_unchanged(guarded: RawDaemon) -> None:
     typing = at_prompt(guarded, DASH)
     typing.write("for x in forbidden; do\n")
@@ -646,6 +647,7 @@ def test_end_of_a_long_text_is_judged_too(rules: str, content: str) -> None:
         assert typing.refused(content + "forbidden\n")["code"] == 1002
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("quoted", ["", "x='\n" + "yyyyyyyyy\n" * 150 + "'\n"])
 def test_line_after_many_others_continues_a_command(rules: str, quoted: str) -> None:
     with soon_tired(rules) as daemon:
@@ -660,6 +662,7 @@ def soon_tired(rules: str) -> AbstractContextManager[RawDaemon]:
     return raw_daemon("--guard-rules", rules, command=altered_daemon(limits))
 
 
+@pytest.mark.slow
 def test_oversized_input_is_refused_unjudged(guarded: RawDaemon) -> None:
     typing = Session(guarded, "stty raw -echo; echo ready; sleep 300")
     typing.until("ready")

@@ -93,6 +93,7 @@ def without_texts(message: Json | list[Any]) -> Any:
     return message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("framing", Framing)
 def test_every_vector_holds(framing: Framing) -> None:
     with raw_daemon() as daemon:

@@ -34,6 +34,7 @@ def server(*arguments: str) -> str:
 # -- what was reached -------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_output_is_reached(daemon: RawDaemon) -> None:
     bash_id = daemon.background("echo out; sleep 300")
     result = read(daemon, bash_id)
@@ -178,6 +179,7 @@ def test_params_that_do_not_fit_are_invalid(
 # -- quiet ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_quiet_waits_until_output_stops(daemon: RawDaemon) -> None:
     bash_id = daemon.background("for i in {1..5}; do echo $i; sleep 0.1; done; sleep 300")
     result = read(daemon, bash_id, until="quiet", quiet_ms=2_000)
@@ -191,6 +193,7 @@ def test_quiet_counts_from_the_last_output(daemon: RawDaemon) -> None:
     assert read(daemon, bash_id, until="quiet", quiet_ms=300, wait=0)["reached"] == "quiet"
 
 
+@pytest.mark.slow
 def test_quiet_after_a_write_has_the_answer(daemon: RawDaemon) -> None:
     answers = 'while read x; do sleep 0.2; echo "<$x>"; done'
     bash_id = daemon.background(answers, open_stdin=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 from support import is_alive, wait_for
 
 FORKING = """
@@ -40,6 +42,7 @@ os.read(0, 1)
 """
 
 
+@pytest.mark.slow
 def test_forked_child_keeps_no_parent_shells() -> None:
     with subprocess.Popen(
         [sys.executable, "-W", "error", "-c", FORKING],
@@ -92,6 +95,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 def test_forked_child_does_not_block_spare_shell() -> None:
     ended = subprocess.run(
         [sys.executable, "-c", _CHILD_LIVES_ON],

@@ -231,6 +231,7 @@ def test_reset_that_asyncio_cancels_ends_everything() -> None:
     )
 
 
+@pytest.mark.slow
 def test_program_ending_without_reset_leaves_nothing() -> None:
     program = (
         "import anyio\n"

@@ -246,6 +246,7 @@ print(repr(shells[0].get_all_output()))
 """
 
 
+@pytest.mark.slow
 def test_output_is_readable_after_loop_is_closed() -> None:
     ended = subprocess.run(
         [sys.executable, "-c", _LOOP_IS_CLOSED],

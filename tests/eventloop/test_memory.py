@@ -51,6 +51,7 @@ def test_freed_memory_returns_to_the_system() -> None:
     assert left_mb <= 5
 
 
+@pytest.mark.slow
 def test_daemon_starts_returning_freed_memory(tmp_path: Path) -> None:
     asked = tmp_path / "asked"
     script = f"""

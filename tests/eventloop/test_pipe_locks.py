@@ -148,6 +148,7 @@ def read_until(daemon: RawDaemon, bash_id: str, end: str) -> str:
     return text
 
 
+@pytest.mark.slow
 def test_socket_spliced_into_stdout_stops_no_daemon(
     daemon: RawDaemon, tmp_path: Path, gates: list[Gate]
 ) -> None:
@@ -162,6 +163,7 @@ def test_socket_spliced_into_stdout_stops_no_daemon(
     assert text == "begin;part 0;part 1;part 2;"
 
 
+@pytest.mark.slow
 def test_command_that_holds_its_stdout_can_be_killed(
     daemon: RawDaemon, tmp_path: Path, gates: list[Gate]
 ) -> None:
@@ -171,6 +173,7 @@ def test_command_that_holds_its_stdout_can_be_killed(
     assert (result["status"], result["survivors"]) == ("killed", [])
 
 
+@pytest.mark.slow
 def test_stdin_spliced_into_a_full_socket_stops_no_daemon(
     daemon: RawDaemon, tmp_path: Path, gates: list[Gate]
 ) -> None:
@@ -186,6 +189,7 @@ def test_stdin_spliced_into_a_full_socket_stops_no_daemon(
     assert read_until(daemon, bash_id, "end") == "first;more;end"
 
 
+@pytest.mark.slow
 def test_held_stdin_can_be_closed(daemon: RawDaemon, tmp_path: Path, gates: list[Gate]) -> None:
     # Closing it is the first call on it since the program holds it.
     bash_id = start(daemon, TO_SOCKET, tmp_path, open_stdin=True, stdin="first;")
@@ -193,6 +197,7 @@ def test_held_stdin_can_be_closed(daemon: RawDaemon, tmp_path: Path, gates: list
     assert daemon.bash("echo meanwhile")["stdout"] == "meanwhile\n"
 
 
+@pytest.mark.slow
 def test_leftover_that_holds_the_stdout_of_an_ended_command_stops_no_daemon(
     daemon: RawDaemon, tmp_path: Path
 ) -> None:
@@ -207,6 +212,7 @@ def test_leftover_that_holds_the_stdout_of_an_ended_command_stops_no_daemon(
     assert daemon.bash("echo meanwhile")["stdout"] == "meanwhile\n"
 
 
+@pytest.mark.slow
 def test_killed_daemon_leaves_no_command_that_holds_a_pipe(
     daemon: RawDaemon, tmp_path: Path, gates: list[Gate]
 ) -> None:
@@ -219,6 +225,7 @@ def test_killed_daemon_leaves_no_command_that_holds_a_pipe(
     wait_for(lambda: not any(map(is_alive, tree)), "the end of the command")
 
 
+@pytest.mark.slow
 def test_job_control_sees_no_stop(daemon: RawDaemon, tmp_path: Path, gates: list[Gate]) -> None:
     script, gate = tmp_path / "program.py", Gate(tmp_path / "gate")
     script.write_text(FROM_SOCKET)
@@ -247,6 +254,7 @@ def test_watch_needs_no_free_descriptor() -> None:
             program.wait()
 
 
+@pytest.mark.slow
 def test_thread_that_outlives_its_leader_stops_no_daemon(
     daemon: RawDaemon, tmp_path: Path, gates: list[Gate]
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -45,6 +46,7 @@ parts = st.sampled_from(
 chunks = st.lists(st.lists(parts, min_size=1, max_size=6).map(b"".join), min_size=1, max_size=6)
 
 
+@pytest.mark.slow
 @given(chunks, st.sampled_from([1, 2, 3, 5, 8, 1_000]), st.booleans(), st.integers(0, 40))
 # The end of the range alone does not tell whether the last unit is whole.
 @example([b"\x1bP q\r\x1b[\xc2\x9c", b"12\xc2"], 8, True, SIZE)

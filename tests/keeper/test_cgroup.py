@@ -167,6 +167,7 @@ def test_cgroups_that_a_command_has_made_are_removed(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_runner_and_command_share_their_own_cgroup(
     enclosed: tuple[RawDaemon, Enclosure],
 ) -> None:
@@ -179,6 +180,7 @@ def test_runner_and_command_share_their_own_cgroup(
     assert f"shelld-{keeper}-" in runner
 
 
+@pytest.mark.slow
 def test_runner_returns_to_its_cgroup_after_a_kill(
     enclosed: tuple[RawDaemon, Enclosure],
 ) -> None:
@@ -193,6 +195,7 @@ def test_runner_returns_to_its_cgroup_after_a_kill(
     assert len(runners) == 1
 
 
+@pytest.mark.slow
 def test_cgroups_of_killed_runners_are_removed(
     enclosed: tuple[RawDaemon, Enclosure],
 ) -> None:

@@ -192,6 +192,7 @@ async def test_cancellation_before_answer_kills_leftovers(
         assert not shells[0].survivors
 
 
+@pytest.mark.slow
 async def test_other_requests_run_while_the_first_input_is_followed() -> None:
     turns = 0
 

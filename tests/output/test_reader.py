@@ -150,6 +150,7 @@ def test_only_reads_without_offset_move_the_position() -> None:
     assert take(reader_of(stream, offset=99))[:5] == ("", 99, 99, 0, False)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_steps")
 @given(
     outputs,
@@ -412,6 +413,7 @@ async def test_unfinished_line_is_held_until_its_end(
     assert (await take_lines(stream, everything, final=True))[:5] == ("three", 31, 36, 0, False)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_steps")
 async def test_look_that_is_not_used_changes_nothing(everything: LineFilter) -> None:
     made = reader_of(stream_of(b"one line\n" * 10_000 + b"prompt> "), line_filter=everything)
@@ -459,6 +461,7 @@ async def test_a_line_is_matched_in_its_last_state() -> None:
         assert (await take_lines(stream, line_filter, final=True)).text == "\r95%"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_steps")
 @given(outputs, st.integers(1, 40))
 def test_filtered_reads_are_independent_of_arrival(data: bytes, arrived: int) -> None:

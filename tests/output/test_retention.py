@@ -34,6 +34,7 @@ def fill(output: ShellOutput, blocks: int) -> None:
 writes = st.lists(st.tuples(st.booleans(), st.integers(0, 60)), max_size=40)
 
 
+@pytest.mark.slow
 @given(writes, st.integers(8, 100))
 def test_both_streams_of_a_shell_share_its_room(
     written: list[tuple[bool, int]], limit: int

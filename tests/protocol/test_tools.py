@@ -170,6 +170,7 @@ def parameters(draw: st.DrawFn) -> ToolParameter:
     return ToolParameter("p", kind, **limits)
 
 
+@pytest.mark.slow
 @given(parameters(), VALUES)
 def test_validation_agrees_with_the_schema(parameter: ToolParameter, value: Any) -> None:
     schema = parameter.to_json_schema()

@@ -212,6 +212,7 @@ pieces = st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(pieces, max_size=20).map(b"".join), st.data())
 def test_splits_change_nothing(output: bytes, data: st.DataObject) -> None:
     places = data.draw(st.lists(st.integers(0, len(output)), max_size=6).map(sorted))

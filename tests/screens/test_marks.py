@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import unicodedata
 
+import pytest
+
 from shelld.screens.marks import Marks
 
 # Format characters that take a column in every terminal, such as the Arabic sign for a number.
@@ -14,6 +16,7 @@ def all_of(marks: Marks, text: str) -> str:
     return marks.join(text) + marks.release()
 
 
+@pytest.mark.slow
 def test_every_mark_joins_and_nothing_else_does() -> None:
     characters = [*map(chr, range(0x300, 0x20000)), *map(chr, range(0xE0000, 0xE0200))]
     expected = [
@@ -27,6 +30,7 @@ def test_every_mark_joins_and_nothing_else_does() -> None:
     assert [each for each in characters if len(all_of(marks, "e" + each)) == 1] == expected
 
 
+@pytest.mark.slow
 def test_marks_are_dropped_once_no_stand_in_is_free() -> None:
     marks = Marks(lambda _: 1)
     assert all_of(marks, "a\u0300") != "a"

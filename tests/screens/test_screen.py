@@ -296,6 +296,7 @@ async def test_forgotten_screen_ends_its_process(screens: Screens) -> None:
     wait_for(lambda: not helpers(), "the end of the process")
 
 
+@pytest.mark.slow
 async def test_resize_leaves_earlier_output_unchanged(screens: Screens) -> None:
     terminal = Terminal(screens)
     # If the process got all of this at once, it would need more memory than it may have.

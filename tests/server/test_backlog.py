@@ -20,6 +20,7 @@ from shelld.server.serve import (
 from shelld_protocol.jsonrpc import encode_batch
 
 
+@pytest.mark.slow
 async def test_large_answers_are_encoded_as_client_reads() -> None:
     large = LargeBody()
     async with served(large=large) as peer:
@@ -36,6 +37,7 @@ async def test_large_answers_are_encoded_as_client_reads() -> None:
     assert [len(answers[number]["result"]) for number in (0, 2, 3)] == [LARGE_BYTES] * 3
 
 
+@pytest.mark.slow
 async def test_full_batch_refuses_more_large_answers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -93,6 +95,7 @@ async def test_batch_without_memory_drops_largest_answers(
     assert answers["small"]["result"] is None
 
 
+@pytest.mark.slow
 async def test_small_answers_pass_large_ones_that_wait() -> None:
     async with served(large=LargeBody()) as peer:
         peer.send(*(request("large", number) for number in range(3)), request("nothing", 3))

@@ -62,6 +62,7 @@ def test_failed_request_is_freed_without_garbage_collection() -> None:
         gc.enable()
 
 
+@pytest.mark.slow
 def test_unused_modules_are_not_imported() -> None:
     script = "import sys, shelld.app; print(*sys.modules)"
     shown = subprocess.run(

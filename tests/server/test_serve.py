@@ -133,6 +133,7 @@ steps = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(steps)
 def test_each_request_gets_one_answer(

@@ -210,6 +210,7 @@ STATEMENTS = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(STATEMENTS, STATEMENTS, STATEMENTS)
 def test_any_told_bash_has_the_same_state(

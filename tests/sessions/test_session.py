@@ -125,6 +125,7 @@ def seconds_to_parse(dump: bytes) -> float:
     return min(times)
 
 
+@pytest.mark.slow
 def test_parsing_time_is_linear_in_functions() -> None:
     few, many = functions_dump(5_000), functions_dump(40_000)
     assert len((parse_dump(many) or BASE).names) == 40_002

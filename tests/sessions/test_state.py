@@ -104,6 +104,7 @@ def test_a_dump_that_cannot_be_read_is_none() -> None:
     assert parse_dump(dump_of("x=1").replace(b"declare -- x", b"declare x")) is None
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(st.binary(max_size=40).map(lambda value: value.replace(b"\0", b"")))
 def test_values_are_kept_byte_for_byte(value: bytes) -> None:
@@ -113,6 +114,7 @@ def test_values_are_kept_byte_for_byte(value: bytes) -> None:
     assert after("export z", unexported).env[b"z"] == value
 
 
+@pytest.mark.slow
 @given(st.binary(max_size=40))
 def test_quoted_word_stays_one_word(value: bytes) -> None:
     value = value.replace(b"\0", b"")

@@ -118,6 +118,7 @@ typing = st.lists(
 ).map(lambda parts: LONG.join(parts) if len(parts) > 2 else b"".join(parts))
 
 
+@pytest.mark.slow
 @given(
     typing,
     st.sampled_from([termios.ICRNL, termios.ICRNL | termios.IGNCR, termios.INLCR | termios.ICRNL]),

@@ -104,6 +104,7 @@ KEYS = [
 ]
 
 
+@pytest.mark.slow
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.sampled_from(KEYS), max_size=12).map("".join))
 def test_bash_agrees(bash: Pty, typed: str) -> None:

@@ -40,6 +40,7 @@ def schemas(format_name: Any) -> list[dict[str, Any]]:
     return ToolExecutor().get_all_schemas(format_name)
 
 
+@pytest.mark.slow
 def test_the_openai_sdk_takes_the_schemas() -> None:
     # Import the SDKs here. At the top of the file, every worker would spend a second on them.
     import openai.types.chat  # noqa: PLC0415

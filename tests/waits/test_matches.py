@@ -217,6 +217,7 @@ async def test_line_longer_than_a_step_is_whole() -> None:
     assert (matched.start, matched.end) == (6, 6 + 8 + 2 * STEP_BYTES)
 
 
+@pytest.mark.slow
 async def test_place_next_to_a_gap_is_exact() -> None:
     shell = a_shell(retain_bytes=262_144)
     for number in range(200_000):
