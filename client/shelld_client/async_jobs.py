@@ -300,6 +300,10 @@ class AsyncJob(AsyncItems[Event]):
     async def _receive(self, ongoing: AsyncOngoing) -> Event | None:
         """Return the next event; None for the answer to the subscription."""
         item = await ongoing.next()
+        if ongoing.can_be_continued(item.error if isinstance(item, End) else item):
+            # Another subscription has the same events again.
+            self._ongoing = None
+            return None
         if isinstance(item, ShellError):
             # It is not subscribed. The next call tries again.
             self._ongoing = None

@@ -167,7 +167,13 @@ class AsyncEventStream(_Iteration[Event]):
             # An iteration could take the answer for which the entry waits.
             if self._ongoing is None or self._subscribed is None:
                 raise RuntimeError("enter the events with a with block before you iterate")
-            event = await self._ongoing.next_event()
+            try:
+                event = await self._ongoing.next_event()
+            except ShellError as error:
+                if not self._ongoing.can_be_continued(error):
+                    raise
+                await self._continue()
+                continue
             if event is None:
                 break
             self.seq = event.seq
@@ -177,6 +183,19 @@ class AsyncEventStream(_Iteration[Event]):
             if self._wanted is None or calls.EVENT_NAMES[type(event)] in self._wanted:
                 return event
         raise StopAsyncIteration
+
+    async def _continue(self) -> None:
+        """Take up the subscription on another connection."""
+        params = {"subscription": self.subscription, "from_seq": self.seq}
+        call = calls.subscribe(params)
+        ongoing = await self._begin(call, nothing_to_undo)
+        try:
+            call.decode(await ongoing.answer())
+        except ShellError as error:
+            # If this connection was lost, too, the next event tells so again.
+            if not ongoing.can_be_continued(error):
+                raise
+        self._ongoing = ongoing
 
     def _is_last(self, event: Event) -> bool:
         subscribed = self._subscribed

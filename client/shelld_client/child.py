@@ -260,6 +260,18 @@ def daemon_command(
     return argv + _words("args", args) if argv else argv
 
 
+def attach_command(
+    name: str, *, linger: int | None, steal: bool, args: Sequence[str | PathLike[str]]
+) -> list[str]:
+    """Return the command line that joins or starts a lasting daemon. Raises TypeError."""
+    command = [sys.executable, "-P", "-m", "shelld", "attach", f"--name={name}"]
+    if linger is not None:
+        command.append(f"--linger={linger}")
+    if steal:
+        command.append("--steal")
+    return [*command, "--", *_words("args", args)] if args else command
+
+
 def message_limit(command: Sequence[str]) -> int:
     """Return the daemon's limit of bytes per message, as far as its command line tells."""
     limit = DEFAULT_MAX_MESSAGE_BYTES
@@ -351,13 +363,8 @@ class SpawnedClient:
         Entering raises what `spawn` describes. If another client is attached, that is
         `DaemonExited` with `exit_code` 4.
         """
-        command = [sys.executable, "-P", "-m", "shelld", "attach", f"--name={name}"]
-        if linger is not None:
-            command.append(f"--linger={linger}")
-        if steal:
-            command.append("--steal")
-        argv = [*command, "--", *_words("args", args)] if args else command
-        return cls(argv, env=env, cwd=cwd, start_timeout=start_timeout)
+        command = attach_command(name, linger=linger, steal=steal, args=args)
+        return cls(command, env=env, cwd=cwd, start_timeout=start_timeout)
 
     @property
     def pid(self) -> int:

@@ -28,13 +28,22 @@ from shelld_client.child import (
     POST_MORTEM_S,
     START_TIMEOUT_S,
     SpawnedClient,
+    attach_command,
     daemon_command,
     message_limit,
     no_shelld,
 )
 from shelld_client.connection import Connection
-from shelld_client.errors import DaemonExited, ProtocolError, ShellError
+from shelld_client.errors import DaemonExited, ProtocolError, ShellError, TargetLost
 from shelld_client.mailbox import AsyncMailbox
+from shelld_client.reconnects import (
+    RECONNECT_S,
+    Reconnect,
+    is_connection_lost,
+    is_repeatable,
+    may_go_on,
+    pauses,
+)
 from shelld_client.restarts import Memory, Restart, enter
 from shelld_client.transport import Transport
 from shelld_protocol.shell_methods import BashResult
@@ -81,6 +90,7 @@ class AsyncClient(SpawnedClient, AsyncMethods):
         restart: bool = False,
         keep_directories: bool = False,
         on_restart: Callable[[Restart], None] | None = None,
+        reconnect: Reconnect | None = None,
     ) -> None:
         super().__init__(command, env=env, cwd=cwd, start_timeout=start_timeout)
         if not restart and (keep_directories or on_restart is not None):
@@ -97,6 +107,7 @@ class AsyncClient(SpawnedClient, AsyncMethods):
         self._memory = Memory()
         self._keeps_directories = keep_directories
         self._on_restart = on_restart
+        self._reconnect = reconnect
         self._is_entered = False
         # Held while a daemon is replaced. Created on the event loop, as the client is entered.
         self._replacing: anyio.Lock
@@ -145,6 +156,46 @@ class AsyncClient(SpawnedClient, AsyncMethods):
             on_restart=on_restart,
         )
 
+    @classmethod
+    def attach(
+        cls,
+        name: str = "main",
+        *,
+        linger: int | None = None,
+        steal: bool = False,
+        args: Sequence[str | PathLike[str]] = (),
+        env: Mapping[str, str] | None = None,
+        cwd: str | PathLike[str] | None = None,
+        start_timeout: float | None = START_TIMEOUT_S,
+        reconnect: bool = False,
+    ) -> Self:
+        """Return a client that joins the lasting daemon `name` when entered, or starts it.
+
+        Leaving the client leaves the daemon and its shells. The daemon ends after `linger` seconds
+        without a client; None stands for 3,600 seconds, or for what a daemon that runs has already.
+        `steal` takes the daemon from another client. `args` (options of the daemon), `env` and
+        `cwd` have an effect only if the daemon is started.
+
+        Entering raises what `spawn` describes. If another client is attached, that is
+        `DaemonExited` with `exit_code` 4.
+
+        With `reconnect`, the client attaches again if its connection is lost, for up to 30 seconds.
+        Calls under way that have an `idempotency_key` are repeated, and so are calls that change
+        nothing: `kill_shell`, `bash_output` with both offsets, and others that only read. All other
+        calls under way raise `TargetLost`. Iterations over events and jobs go on where they were. A
+        daemon that has died, or that another client has taken, is left alone: calls raise
+        `DaemonExited`.
+        """
+        command = attach_command(name, linger=linger, steal=steal, args=args)
+        again = attach_command(name, linger=None, steal=False, args=())
+        return cls(
+            command,
+            env=env,
+            cwd=cwd,
+            start_timeout=start_timeout,
+            reconnect=Reconnect(name, [*again, "--no-start"]) if reconnect else None,
+        )
+
     async def __aenter__(self) -> Self:
         self._enter_once()
         self._event_loop = current_token()
@@ -170,25 +221,70 @@ class AsyncClient(SpawnedClient, AsyncMethods):
         self._background = Background(self._serve, self._on_background_end)
         with anyio.move_on_after(self._start_timeout) as scope:
             await self._exchange(calls.ping())
+            await self._identify_daemon()
         if scope.cancelled_caught:
             raise self._no_answer(self._connection.said)
 
-    async def _ensure_daemon(self) -> None:
-        """Replace a daemon that has died, if the client restarts. Raises `ShellError`."""
-        if not (self._restarts and self._is_entered and self._left is None):
+    async def _identify_daemon(self) -> None:
+        """Note which daemon has the name, or raise `DaemonExited` if it is another one now."""
+        if self._reconnect is None:
             return
-        if not (isinstance(self._failure, DaemonExited) or self._replacing.locked()):
+        pid = (await self._exchange(calls.server_info())).pid
+        if self._reconnect.pid not in (None, pid):
+            raise self._reconnect.died()
+        self._reconnect.pid = pid
+
+    async def _ensure_daemon(self) -> None:
+        """Replace a daemon that has died, or attach to it again. Raises `ShellError`."""
+        if not (self._is_entered and self._left is None):
+            return
+        if not (self._can_go_on(self._failure) or self._replacing.locked()):
             return
         self._check_taker()
         async with self._replacing:
             cause = self._failure
-            if not isinstance(cause, DaemonExited) or self._left is not None:
+            if not self._can_go_on(cause) or self._left is not None:
                 # Another task has replaced the daemon, or has left the client.
                 return
+            assert isinstance(cause, DaemonExited)
             with anyio.CancelScope() as self._replacement:
-                await self._replace(cause)
+                if self._reconnect is None:
+                    await self._replace(cause)
+                else:
+                    await self._attach_again(self._reconnect, cause)
                 return
         raise DaemonExited("the client is closed")
+
+    def _can_go_on(self, failure: ShellError | None) -> bool:
+        """Whether calls are possible again after a new start or another connection."""
+        if self._reconnect is not None:
+            return is_connection_lost(failure)
+        return self._restarts and isinstance(failure, DaemonExited)
+
+    async def _attach_again(self, reconnect: Reconnect, cause: DaemonExited) -> None:
+        # Why future calls fail, and why this one does.
+        lasting: ShellError = cause
+        failure: ShellError = cause
+        self._command = reconnect.command
+        try:
+            with anyio.move_on_after(RECONNECT_S):
+                for pause in pauses():
+                    await self._release(patiently=False)
+                    self._connection = Connection(message_limit(self._command))
+                    try:
+                        await self._start()
+                        return
+                    except ShellError as error:
+                        failure = error
+                    if not may_go_on(failure):
+                        lasting = failure
+                        break
+                    await anyio.sleep(pause)
+            raise failure
+        except BaseException:
+            self._failure = lasting
+            await self._release(patiently=False)
+            raise
 
     async def _replace(self, cause: DaemonExited) -> None:
         await self._release(patiently=False)
@@ -277,9 +373,14 @@ class AsyncClient(SpawnedClient, AsyncMethods):
                 await background.stop()
 
     async def _request(self, call: Call[T]) -> T:
-        if self._restarts:
+        while True:
             await self._ensure_daemon()
-        return await self._exchange(self._noted(call))
+            try:
+                return await self._exchange(self._noted(call))
+            except TargetLost as error:
+                # An error of a target has a code.
+                if error.code is not None or not is_repeatable(call):
+                    raise
 
     def _noted(self, call: Call[T]) -> Call[T]:
         if not self._restarts:
@@ -330,14 +431,14 @@ class AsyncClient(SpawnedClient, AsyncMethods):
         return self._transport
 
     async def _finish(self, call: Call[T]) -> T:
-        # Not `_request`: what is to be finished has died with its daemon.
+        # After a restart, what is to be finished has died with its daemon.
+        send = self._exchange if self._reconnect is None else self._request
         with anyio.move_on_after(FINISH_TIMEOUT_S, shield=True):
-            return await self._exchange(call)
+            return await send(call)
         raise TimeoutError
 
     async def _begin(self, call: Call[Any], undo: Undo) -> AsyncOngoing:
-        if self._restarts:
-            await self._ensure_daemon()
+        await self._ensure_daemon()
         # Nothing is awaited from here on, so the caller owns what is sent.
         transport = self._usable_transport()
         return AsyncOngoing(
@@ -348,6 +449,7 @@ class AsyncClient(SpawnedClient, AsyncMethods):
             check=self._raise_if_unusable,
             check_taker=self._check_taker,
             undo=undo,
+            continues=self._reconnect is not None,
         )
 
     async def _serve(self) -> None:
@@ -391,8 +493,11 @@ class AsyncClient(SpawnedClient, AsyncMethods):
 
     def _fail(self, failure: ShellError) -> None:
         """Make all calls, present and future, raise `failure`: no more answers will come."""
-        self._failure = self._failure or failure
+        self._failure = failure = self._failure or failure
+        if self._reconnect is not None and self._left is None and is_connection_lost(failure):
+            # Future calls attach again.
+            failure = self._reconnect.lost()
         for pending in self._connection.take_pending():
-            pending.put(copy.copy(self._failure))
+            pending.put(copy.copy(failure))
         for listener in self._connection.take_listeners():
-            listener.fail(copy.copy(self._failure))
+            listener.fail(copy.copy(failure))

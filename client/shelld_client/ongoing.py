@@ -13,7 +13,7 @@ from weakref import ref
 from shelld_client import calls
 from shelld_client.calls import Call, Undo
 from shelld_client.connection import Connection
-from shelld_client.errors import ProtocolError, ShellError
+from shelld_client.errors import ProtocolError, ShellError, TargetLost
 from shelld_client.mailbox import End, Item, Mailbox
 from shelld_client.results import subscription_in
 from shelld_protocol.event_methods import Event
@@ -26,7 +26,8 @@ def nothing_to_undo(_result: bytes) -> None:
 class Ongoing:
     """Sends a request. Raises `ShellError` if that is impossible, and the exceptions of `check`.
 
-    `check` is called once the request is known to the connection. `check_taker` raises if nothing
+    `continues`: whether another request can continue this one, if its connection was lost. `check`
+    is called once the request is known to the connection. `check_taker` raises if nothing
     would wake its caller. Call it before you wait for an item, or for another task or thread that
     takes one.
     """
@@ -44,8 +45,10 @@ class Ongoing:
         check: Callable[[], None],
         check_taker: Callable[[], None],
         undo: Undo,
+        continues: bool = False,
     ) -> None:
         self.check_taker = check_taker
+        self._continues = continues
         self._connection = connection
         self._send = send
         self._mailbox = mailbox
@@ -77,6 +80,11 @@ class Ongoing:
     def may_lose_items(self) -> bool:
         """Whether an exception that interrupts `next` may lose the item that has just come."""
         return self._mailbox.MAY_LOSE_ITEMS
+
+    def can_be_continued(self, error: object) -> bool:
+        """Whether `error` says only that the connection was lost."""
+        # An error of a target has a code.
+        return self._continues and isinstance(error, TargetLost) and error.code is None
 
     def next(self) -> Item:
         """Wait for the next event, the answer, or the end."""

@@ -163,7 +163,13 @@ class EventStream(_Iteration[Event]):
             # An iteration could take the answer for which the entry waits.
             if self._ongoing is None or self._subscribed is None:
                 raise RuntimeError("enter the events with a with block before you iterate")
-            event = self._ongoing.next_event()
+            try:
+                event = self._ongoing.next_event()
+            except ShellError as error:
+                if not self._ongoing.can_be_continued(error):
+                    raise
+                self._continue()
+                continue
             if event is None:
                 break
             self.seq = event.seq
@@ -173,6 +179,19 @@ class EventStream(_Iteration[Event]):
             if self._wanted is None or calls.EVENT_NAMES[type(event)] in self._wanted:
                 return event
         raise StopIteration
+
+    def _continue(self) -> None:
+        """Take up the subscription on another connection."""
+        params = {"subscription": self.subscription, "from_seq": self.seq}
+        call = calls.subscribe(params)
+        ongoing = self._begin(call, nothing_to_undo)
+        try:
+            call.decode(ongoing.answer())
+        except ShellError as error:
+            # If this connection was lost, too, the next event tells so again.
+            if not ongoing.can_be_continued(error):
+                raise
+        self._ongoing = ongoing
 
     def _is_last(self, event: Event) -> bool:
         subscribed = self._subscribed

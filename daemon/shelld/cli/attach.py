@@ -1,5 +1,5 @@
-"""``shelld attach [--name NAME] [--linger SECONDS] [--steal] [-- OPTION ...]``: join the lasting
-daemon of that name, or start it.
+"""``shelld attach [--name NAME] [--linger SECONDS] [--steal] [--no-start] [-- OPTION ...]``: join
+the lasting daemon of that name, or start it.
 
 Hands stdin and stdout over to the daemon, and waits until the daemon no longer serves the client.
 Owns the start of the daemon. Never reads a request or writes an answer.
@@ -10,7 +10,7 @@ Exit codes:
 * 2: arguments, files or streams cannot be used, or the daemon cannot start
 * 4: another client is attached, or has taken the daemon
 * 5: the daemon is of another version
-* 6: the daemon has died
+* 6: the daemon has died, or does not run and must not be started
 * the exit code of the daemon, if the client has ended the daemon
 """
 
@@ -109,7 +109,7 @@ def attach(arguments: Sequence[str]) -> int:
         linger_s=given.linger,
     )
     try:
-        connection = _join(given.name, hello, options)
+        connection = _join(given.name, hello, options, may_start=not given.no_start)
     except RefusedError as error:
         if str(error):
             note(f"shelld: {error}")
@@ -123,7 +123,8 @@ def attach(arguments: Sequence[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="shelld attach",
-        usage="%(prog)s [-h] [--name NAME] [--linger SECONDS] [--steal] [-- OPTION ...]",
+        usage="%(prog)s [-h] [--name NAME] [--linger SECONDS] [--steal] [--no-start] "
+        "[-- OPTION ...]",
         description="Serve stdin and stdout by a daemon that outlives its client. The daemon is "
         "started if it does not run. Options after -- become its options.",
         allow_abbrev=False,
@@ -145,6 +146,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--steal", action="store_true", help="take the daemon from a client that is attached"
+    )
+    parser.add_argument(
+        "--no-start", action="store_true", help="do not start a daemon if none runs (exit code 6)"
     )
     parser.add_argument("--stdio", action="store_true", help="serve stdin and stdout (the default)")
 
@@ -172,8 +176,8 @@ def _end_quietly(_number: int, _frame: FrameType | None) -> None:
 # -- joining ----------------------------------------------------------------------------------
 
 
-def _join(name: str, hello: Hello, options: Sequence[str]) -> socket.socket:
-    """Attach to the daemon, and start it if it does not run. Return the connection.
+def _join(name: str, hello: Hello, options: Sequence[str], *, may_start: bool) -> socket.socket:
+    """Attach to the daemon. Start it if it does not run and `may_start`. Return the connection.
 
     Raises RefusedError and PlaceError.
     """
@@ -185,6 +189,8 @@ def _join(name: str, hello: Hello, options: Sequence[str]) -> socket.socket:
                 connection = place.connect(name, ANSWER_S)
             finally:
                 place.close()
+        if connection is None and not may_start:
+            raise RefusedError(DIED, f"the daemon {name} does not run")
         if connection is None:
             connection = _start(name, hello, options)
             if connection is not None:

@@ -1,0 +1,84 @@
+"""What a client needs to attach again to a lasting daemon, after its connection was lost. Pure.
+
+Owns the command that attaches again, and the identity of the daemon. Never starts anything:
+`AsyncClient` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from shelld_client.calls import Call
+from shelld_client.errors import DaemonExited, TargetLost
+
+# How long to try again, and the first and the longest pause between two attempts. The daemon may
+# take ten seconds until it no longer serves the lost connection.
+RECONNECT_S: Final = 30.0
+_FIRST_PAUSE_S: Final = 0.05
+_LONGEST_PAUSE_S: Final = 2.0
+
+# Exit codes of ``shelld attach``: another client is attached; the daemon has died.
+OCCUPIED: Final = 4
+DIED: Final = 6
+
+# These calls change nothing that a repetition would change again.
+_REPEATABLE: Final = frozenset(
+    {
+        *("ping", "server_info", "list_shells", "list_sessions", "list_targets", "list_tools"),
+        *("get_session", "explain_command", "kill_shell"),
+    }
+)
+
+
+class Reconnect:
+    """The lasting daemon `name`. `command` attaches to it, but never starts or steals one."""
+
+    def __init__(self, name: str, command: Sequence[str]) -> None:
+        self.name = name
+        self.command = list(command)
+        # The pid of the daemon; None before the first connection.
+        self.pid: int | None = None
+
+    def lost(self) -> TargetLost:
+        """Return the error of a call that was under way when the connection was lost."""
+        data = {"target": self.name, "maybeStarted": True}
+        return TargetLost(f"the connection to the daemon {self.name} was lost", data=data)
+
+    def died(self) -> DaemonExited:
+        """Return the error of all calls once another daemon has the name."""
+        return DaemonExited(f"the daemon {self.name} has died", exit_code=DIED)
+
+
+def is_connection_lost(failure: object) -> bool:
+    """Whether the daemon may go on without the client.
+
+    Other exit codes than 0 say that the daemon has died, or that another client has taken it.
+    """
+    return isinstance(failure, DaemonExited) and failure.exit_code in (None, 0)
+
+
+def may_go_on(failure: object) -> bool:
+    """Whether another attempt to attach may succeed after one that has failed."""
+    # The daemon may not have noticed yet that this client is gone.
+    is_occupied = isinstance(failure, DaemonExited) and failure.exit_code == OCCUPIED
+    return is_occupied or is_connection_lost(failure)
+
+
+def is_repeatable(call: Call[Any]) -> bool:
+    """Whether a call has the same effect and result if the daemon gets it twice."""
+    params = call.params
+    if call.method == "bash":
+        return params.get("idempotency_key") is not None
+    if call.method == "bash_output":
+        # Other reads count their output as read.
+        return {"stdout_offset", "stderr_offset"} <= params.keys()
+    return call.method in _REPEATABLE
+
+
+def pauses() -> Iterator[float]:
+    """Yield the pauses between attempts, in seconds, for ever."""
+    pause = _FIRST_PAUSE_S
+    while True:
+        yield pause
+        pause = min(2 * pause, _LONGEST_PAUSE_S)
