@@ -6,6 +6,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,18 @@ def own_singletons(leaks_nothing: None) -> Iterator[None]:
 
 def pytest_configure() -> None:
     become_subreaper()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what a sample leaves out, before the tests are selected by their marks."""
+    counts: Counter[object] = Counter()
+    for item in items:
+        if (sampled := item.get_closest_marker("sampled")) is not None:
+            function = item.nodeid.partition("[")[0]
+            if counts[function] % sampled.args[0]:
+                item.add_marker(pytest.mark.long)
+            counts[function] += 1
 
 
 def pytest_collection_finish() -> None:

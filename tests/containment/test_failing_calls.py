@@ -126,6 +126,7 @@ def arm(directory: Path, function: str, failure: str) -> None:
     os.rename(directory / "new", directory / "armed")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("process", "function", "failures"), TABLE, ids=[f"{row[0]}-{row[1]}" for row in TABLE]
 )

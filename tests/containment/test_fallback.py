@@ -50,6 +50,7 @@ def test_command_runs_and_has_an_outcome(daemon: RawDaemon) -> None:
     assert daemon.bash("kill -TERM $$")["signal"] == "SIGTERM"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "command",

@@ -159,6 +159,7 @@ SPOILING = {
 LOOK_AT_LIMITS = "ulimit -a; nice; chrt -p $$ | cut -d: -f2; touch written"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("spares", ["0", "4"])
 @pytest.mark.parametrize("spoil", SPOILING.values(), ids=SPOILING)

@@ -80,6 +80,7 @@ CALLS = [
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("call", CALLS, ids=repr)
 def test_env_of_call_ends_with_its_command(daemon: RawDaemon, session: str, call: Call) -> None:
     look = f"declare -p {call.names} 2>/dev/null; echo $X$Y"
@@ -193,6 +194,7 @@ def test_the_guard_sees_the_environment_of_the_call() -> None:
         assert daemon.call("explain_command", {"command": "rm -rf $D"})["verdict"] == "allow"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("value", [None, "() { echo new; }", "junk", "() { \n    echo old\n}"])
 @pytest.mark.parametrize("name", ["f", "g", "h", "a b", ""])
 @pytest.mark.parametrize("define", ["f() { echo old; }", "f() { echo old; }; export -f f"])

@@ -105,6 +105,7 @@ def by_daemon(daemon: RawDaemon, command: str, session: str | None) -> Outcome:
     return Outcome(done["stdout"], without_pids(done["stderr"]), code)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_spare_shell_does_what_bash_does(
     daemon_with_spares: RawDaemon, command: str, environment: dict[str, str], home: Path

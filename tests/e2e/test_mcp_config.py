@@ -12,6 +12,8 @@ from typing import Any, cast
 
 import pytest
 
+from lasting import lasting_user
+from mcp_messages import bash
 from shelld.cli.mcp_config import ALIASES, HOSTS
 from shelld.cli.mcp_config import mcp_config as run_here
 from support import Json, RawDaemon
@@ -47,6 +49,27 @@ def test_printed_configuration_starts_a_daemon_anywhere(host: str | None, tmp_pa
     params: Json = {"protocolVersion": "2025-06-18", "capabilities": {}}
     assert daemon.call("initialize", params)["serverInfo"]["name"] == "shelld"
     daemon.close()
+
+
+@pytest.mark.slow
+def test_printed_configuration_joins_a_lasting_daemon(tmp_path: Path) -> None:
+    ended = mcp_config("--attach", "work", "cursor", "--", "--guard", "warn", cwd=tmp_path)
+    command = command_in(json.loads(ended.stdout))
+    assert command[-4:] == ["--name=work", "--", "--guard", "warn"]
+    outputs: list[str] = []
+    with lasting_user(tmp_path) as user:
+        for _ in range(2):
+            daemon = RawDaemon(command=command, env=user.env)
+            result = bash(daemon, "echo $((n += 1))")
+            outputs.append(result["structuredContent"]["output"])
+            daemon.close()
+    assert outputs == ["1\n", "2\n"]
+
+
+def test_attach_is_refused_for_a_name_with_a_slash() -> None:
+    ended = mcp_config("--attach", "a/b")
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "slash" in ended.stderr
 
 
 def test_file_options_become_absolute_paths(tmp_path: Path) -> None:

@@ -184,6 +184,7 @@ def check(place: Place, changes: list[str], expected: str) -> None:
     assert shown["cwd"] == directory
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_change_is_seen_by_the_next_command(place: Place, change: str) -> None:

@@ -370,6 +370,7 @@ def test_spare_shells_stay_within_the_limit(limit: int) -> None:
         assert used(daemon) == limit
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("before", "after", "shown", "uses"),

@@ -114,6 +114,7 @@ def hostile(pattern: str) -> Iterator[tuple[str, str]]:
     yield from product((*heads, *"%\"'/=:!s@{["), TELLING)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.slow
 @pytest.mark.parametrize(("pattern", "flags", "method"), EXPRESSIONS)
 def test_search_takes_linear_time(pattern: str, flags: int, method: str) -> None:

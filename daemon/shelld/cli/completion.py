@@ -27,13 +27,22 @@ _KINDS: Final[dict[object, Value]] = {
 }
 # What may follow a subcommand. `run` and `shell` take the options of the daemon.
 WORDS: Final = {
-    "attach": ["--help", "--name", "--linger", "--steal", "--stdio", "--parent-pid", "--"],
+    "attach": [
+        "--help",
+        "--name",
+        "--linger",
+        "--steal",
+        "--no-start",
+        "--stdio",
+        "--parent-pid",
+        "--",
+    ],
     "bundle": ["--help", "-o"],
     "completion": list(_SHELLS),
     "doctor": ["--help", "--json", "--"],
     "explain": ["--help", "--guard-rules"],
     "help": list(SUBCOMMANDS),
-    "mcp-config": ["--help", "--write", "--", *HOSTS],
+    "mcp-config": ["--help", "--write", "--attach", "--", *HOSTS],
     "list": ["--help", "--json"],
     "stop": ["--help"],
 }

@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from shelld.cli.attach import add_name
 from shelld.cli.host_files import FileProblem, write_into
 from shelld.cli.parser import option_parser, parse_options, split_options
 from shelld.cli.settings import is_path
@@ -96,7 +97,7 @@ def mcp_config(arguments: Sequence[str]) -> int:
     arguments, options = split_options(arguments)
     parser = argparse.ArgumentParser(
         prog="shelld mcp-config",
-        usage="%(prog)s [-h] [--write] [HOST] [-- OPTION ...]",
+        usage="%(prog)s [-h] [--write] [--attach NAME] [HOST] [-- OPTION ...]",
         description="Print the configuration with which an MCP host starts shelld. "
         "Options after -- become options of shelld.",
         epilog=f"hosts: {', '.join(HOSTS)}. Without HOST, the configuration fits every host "
@@ -104,6 +105,11 @@ def mcp_config(arguments: Sequence[str]) -> int:
     )
     parser.add_argument(
         "--write", action="store_true", help="put the configuration into the host's file"
+    )
+    add_name(
+        parser,
+        "--attach",
+        help="join the lasting daemon of that name: its shells outlive the host",
     )
     parser.add_argument(
         "host", nargs="?", metavar="HOST", choices=[*HOSTS, *ALIASES], help="the MCP host"
@@ -120,6 +126,9 @@ def mcp_config(arguments: Sequence[str]) -> int:
         return refuse("cannot find the working directory: it was deleted")
     host = _ANY if named is None else HOSTS[named]
     command = [*_this_program(), *options]
+    if given.attach is not None:
+        joining = ["attach", f"--name={given.attach}"]
+        command = [*_this_program(), *joining, *(["--", *options] if options else [])]
     try:
         "".join(command).encode()
     except UnicodeEncodeError:
