@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from os import PathLike
-from typing import IO, Final, Self
+from typing import IO, Final, NoReturn, Self
 
 from shelld_client.errors import DaemonExited, ProtocolError, ShellError, SpawnFailed
 from shelld_protocol.framing import DEFAULT_MAX_MESSAGE_BYTES
@@ -365,6 +365,12 @@ class SpawnedClient:
         """
         command = attach_command(name, linger=linger, steal=steal, args=args)
         return cls(command, env=env, cwd=cwd, start_timeout=start_timeout)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a client cannot be pickled, because its daemon belongs to the process that entered "
+            "it: create one where it is needed"
+        )
 
     @property
     def pid(self) -> int:

@@ -233,6 +233,23 @@ class TargetLost(ShellError):
         return str(self.data.get("text", ""))
 
 
+class SessionLost(ShellError):
+    """The daemon of a pool on which `session` was is gone, and with it all that the session had.
+
+    `session` is None for a command without a session. A command that was under way may have had its
+    effect. `reason` says why the daemon is gone.
+    """
+
+    def __init__(self, session: str | None, reason: str) -> None:
+        what = "a command" if session is None else f"the session {session!r}"
+        super().__init__(f"{what} is lost with its daemon: {reason}")
+        self.session = session
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.session, self.reason), vars(self)
+
+
 class DaemonExited(ShellError):
     """The daemon is gone, or the client is closed.
 

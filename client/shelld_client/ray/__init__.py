@@ -1,0 +1,18 @@
+"""A pool of daemons on a Ray cluster. Needs the extra ``ray``; nothing else imports this package.
+
+One Ray actor is one daemon. Ray decides where the actors run, and has their resources. The pool
+decides on which of its daemons a session starts. A session then stays there.
+"""
+
+try:
+    import ray as _ray  # pyright: ignore[reportMissingImports, reportUnusedImport]  # noqa: F401
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "a pool needs the extra 'ray': pip install 'shelld[ray]'", name=error.name
+    ) from error
+
+from shelld_client.ray.mapping import Results
+from shelld_client.ray.pool import Load, Pool
+from shelld_client.ray.session import Session
+
+__all__ = ["Load", "Pool", "Results", "Session"]

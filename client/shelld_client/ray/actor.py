@@ -1,0 +1,98 @@
+"""What runs in an actor: one daemon, and its streams.
+
+Owns the daemon from `start` to `close`, or to the end of the actor's process, which the daemon
+notices at its input. Never looks into the messages. Knows nothing of Ray.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+
+import anyio
+
+from shelld_client.background import Background, run_together
+from shelld_client.child import (
+    LAST_WORDS_S,
+    POST_MORTEM_S,
+    READ_BYTES,
+    Child,
+    daemon_command,
+)
+from shelld_client.errors import ShellError
+from shelld_client.transport import Transport
+
+# The most that one call takes. A larger answer comes in several parts.
+MAX_TAKEN_BYTES = 4 * 1024 * 1024
+
+
+class DaemonActor:
+    """Only one call of `take`, and one of `feed`, may run at a time."""
+
+    async def start(self, args: Sequence[str]) -> ShellError | None:
+        """Start the daemon. Return the error if that is impossible."""
+        try:
+            self._child = Child(daemon_command(None, args), env=None, cwd=None)
+        except ShellError as error:
+            return error
+        self._transport = Transport(self._child)
+        self._has_ended = False
+        self._background = Background(self._serve, lambda: None)
+        return None
+
+    async def _serve(self) -> None:
+        await run_together(
+            self._transport.write_outbox, self._transport.collect_stderr, self._watch
+        )
+
+    async def _watch(self) -> None:
+        await self._transport.has_ended(math.inf)
+        # Other processes may hold the pipe open, so do not wait for its end.
+        self._has_ended = True
+        anyio.notify_closing(self._child.stdout)
+
+    async def feed(self, data: bytes) -> None:
+        """Write to the daemon."""
+        self._transport.send(data)
+
+    async def take(self) -> bytes | ShellError:
+        """Wait for what the daemon writes. Return it, or the error that says how it has ended.
+
+        Until this is called, the daemon's output stays in the pipe.
+        """
+        while not self._has_ended:
+            with suppress(anyio.ClosedResourceError):
+                await anyio.wait_readable(self._child.stdout)
+            if data := self._read():
+                return data
+            if data is not None:
+                break
+        if data := self._read():
+            return data
+        await self._transport.has_ended(POST_MORTEM_S)
+        with anyio.move_on_after(LAST_WORDS_S):
+            await self._transport.stderr_ended.wait()
+        return self._child.post_mortem("")
+
+    def _read(self) -> bytes | None:
+        """Return what the pipe holds: None if nothing, b"" at its end."""
+        parts = list[bytes]()
+        size = 0
+        try:
+            while size < MAX_TAKEN_BYTES:
+                part = os.read(self._child.stdout.fileno(), READ_BYTES)
+                if not part:
+                    break
+                parts.append(part)
+                size += len(part)
+        except BlockingIOError:
+            if not parts:
+                return None
+        return b"".join(parts)
+
+    async def close(self) -> None:
+        """End the daemon, with all its commands, within seconds."""
+        await self._transport.close(patiently=True)
+        await self._background.stop()

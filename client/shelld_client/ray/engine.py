@@ -1,0 +1,120 @@
+"""All that this package knows of Ray.
+
+Owns the actors that it starts, until `Actor.kill`. Invariant: an exception of Ray leaves this file
+only as `ActorGone` or as a `ShellError`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from importlib import import_module
+from typing import Any, Final, NamedTuple
+
+from shelld_client.errors import ShellError, SpawnFailed
+from shelld_client.ray.actor import DaemonActor
+
+# Ray's own types are incomplete, so nothing here depends on them.
+_ray: Final[Any] = import_module("ray")
+
+# How many calls Ray lets an actor execute at once. The pool makes two, and one to end it.
+_CONCURRENCY: Final = 8
+
+
+class ActorGone(Exception):
+    """An actor has ended, cannot be reached, or could not be started. Its text says why."""
+
+
+class Needs(NamedTuple):
+    """What one actor needs of the cluster. `options` are further options of Ray's actors."""
+
+    num_cpus: float
+    resources: Mapping[str, float]
+    options: Mapping[str, Any]
+
+    def __str__(self) -> str:
+        amounts = {"CPU": self.num_cpus, **self.resources}
+        needed = [f"{amount:g} {name}" for name, amount in amounts.items() if amount]
+        return ", ".join(needed) or "no resources"
+
+
+class Actor:
+    """A daemon in an actor. Nobody restarts it: what it had is lost with it."""
+
+    def __init__(self, needs: Needs) -> None:
+        """Ask Ray for the actor, without waiting for it. Raises `SpawnFailed`."""
+        options = {
+            **needs.options,
+            "num_cpus": needs.num_cpus,
+            "resources": dict(needs.resources) or None,
+            "max_restarts": 0,
+            "max_task_retries": 0,
+            "max_concurrency": _CONCURRENCY,
+        }
+        try:
+            self._handle: Any = _ray.remote(DaemonActor).options(**options).remote()
+        except Exception as error:
+            raise SpawnFailed(f"Ray refuses the actor: {_first_line(error)}") from error
+
+    async def start(self, args: Sequence[str]) -> None:
+        """Wait until Ray has placed the actor, and start its daemon. Raises `SpawnFailed`."""
+        error = await self._result(self._handle.start.remote(list(args)))
+        if error is not None:
+            raise error
+
+    async def feed(self, data: bytes) -> None:
+        """Write to the daemon."""
+        await self._result(self._handle.feed.remote(data))
+
+    async def take(self) -> bytes | ShellError:
+        """Return what the daemon writes next, or why nothing more will come."""
+        taken: bytes | ShellError = await self._result(self._handle.take.remote())
+        return taken
+
+    async def close(self) -> None:
+        """End the daemon, with all its commands."""
+        await self._result(self._handle.close.remote())
+
+    def kill(self) -> None:
+        """End the actor. The daemon notices the end of its input, and ends, too."""
+        # Ray may have been shut down, and have ended it.
+        with suppress(Exception):
+            _ray.kill(self._handle, no_restart=True)
+
+    async def _result(self, reference: Any) -> Any:
+        try:
+            return await reference
+        except Exception as error:
+            raise ActorGone(_first_line(error)) from error
+
+
+def connect() -> None:
+    """Start Ray, or join the cluster of the environment, unless this process has. This may block.
+
+    Raises `SpawnFailed`.
+    """
+    try:
+        if not _ray.is_initialized():
+            _ray.init()
+    except Exception as error:
+        raise SpawnFailed(f"Ray cannot be started or reached: {_first_line(error)}") from error
+
+
+def room(needs: Needs) -> int:
+    """Return how many actors with these needs the cluster has room for now. This may block."""
+    try:
+        available: Mapping[str, float] = _ray.available_resources()
+        nodes = sum(1 for node in _ray.nodes() if node["Alive"])
+    except Exception as error:
+        raise SpawnFailed(f"Ray cannot be reached: {_first_line(error)}") from error
+    amounts = {"CPU": needs.num_cpus, **needs.resources}
+    counts = [
+        math.floor(available.get(name, 0) / amount) for name, amount in amounts.items() if amount
+    ]
+    return min(counts) if counts else nodes
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

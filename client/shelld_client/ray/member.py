@@ -1,0 +1,141 @@
+"""One daemon of a pool, from the request for its actor to its end.
+
+Owns the actor, the link to it, and the numbers from which the pool chooses. Invariant: once it is
+lost or closed, every call of its sessions fails at once, and no call of another daemon does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import anyio
+
+from shelld_client.async_ongoing import AsyncOngoing
+from shelld_client.calls import Call, Undo
+from shelld_client.child import message_limit
+from shelld_client.errors import DaemonExited, SessionLost, SpawnFailed
+from shelld_client.ray.engine import Actor, ActorGone, Needs
+from shelld_client.ray.link import Failure, Link
+
+T = TypeVar("T")
+
+
+def takes_a_place(call: Call[Any]) -> bool:
+    """Return whether a call runs a command in the foreground, so that it counts as load."""
+    params = call.params
+    return call.method == "bash" and not (params.get("run_in_background") or params.get("dry_run"))
+
+
+class Member:
+    def __init__(
+        self,
+        needs: Needs,
+        daemon_args: Sequence[str],
+        *,
+        max_in_flight: int,
+        on_lost: Callable[[Member], None],
+        on_idle: Callable[[Member], None],
+    ) -> None:
+        """`on_lost` is called once, if the daemon ends by itself. `on_idle` is called after a call
+        or a session has ended. Raises `SpawnFailed` if Ray refuses the actor.
+        """
+        self._args = daemon_args
+        self._on_lost = on_lost
+        self._on_idle = on_idle
+        self._places = anyio.Semaphore(max_in_flight, fast_acquire=True)
+        self.sessions = set[str]()
+        # The commands that run or wait for a place.
+        self.commands = 0
+        self.is_lost = False
+        # Whether it takes no new sessions, and ends with its last one.
+        self.is_draining = False
+        # Set when its actor has ended.
+        self.ended = asyncio.Event()
+        self._actor = Actor(needs)
+        self._link = Link(
+            self._actor,
+            max_message_bytes=message_limit(["shelld", *daemon_args]),
+            on_lost=self._lose,
+        )
+
+    async def start(self) -> None:
+        """Wait until the daemon runs. Raises `ShellError`. If it fails, the actor has ended."""
+        try:
+            await self._actor.start(self._args)
+            await self._link.start()
+        except BaseException as error:
+            self.kill()
+            if isinstance(error, ActorGone):
+                raise SpawnFailed(f"Ray cannot start the actor: {error}") from error
+            if isinstance(error, SessionLost):
+                # No session was there yet.
+                raise DaemonExited(error.reason) from None
+            raise
+
+    @property
+    def is_idle(self) -> bool:
+        return not (self.sessions or self.commands)
+
+    async def _take_place(self) -> None:
+        """Wait for one of the places for commands."""
+        self.commands += 1
+        try:
+            await self._places.acquire()
+        except BaseException:
+            self.commands -= 1
+            self._on_idle(self)
+            raise
+
+    def _leave_place(self) -> None:
+        self._places.release()
+        self.commands -= 1
+        self._on_idle(self)
+
+    async def request(self, call: Call[T], session: str | None) -> T:
+        """Send a call, and return its result. A command may wait for a place first."""
+        if not takes_a_place(call):
+            return await self._link.request(call, session)
+        await self._take_place()
+        try:
+            return await self._link.request(call, session)
+        finally:
+            self._leave_place()
+
+    async def finish(self, call: Call[T], session: str | None) -> T:
+        return await self._link.finish(call, session)
+
+    async def begin(self, call: Call[Any], undo: Undo, session: str | None) -> AsyncOngoing:
+        """Send a call whose events and answer are taken one by one."""
+        if not takes_a_place(call):
+            return self._link.begin(call, undo, session, lambda: None)
+        await self._take_place()
+        return self._link.begin(call, undo, session, self._leave_place)
+
+    def _lose(self, reason: str) -> None:
+        self.end_calls(lost(reason))
+        self.kill()
+        self._on_lost(self)
+
+    def end_calls(self, failure: Failure) -> None:
+        """Let all calls, present and future, raise errors."""
+        self.is_lost = True
+        self._link.fail(failure)
+
+    async def close(self) -> None:
+        """End the daemon, within a bounded time. Its calls must have failed before."""
+        try:
+            await self._link.close()
+        finally:
+            self.ended.set()
+
+    def kill(self) -> None:
+        """End the actor at once."""
+        self._link.kill()
+        self.ended.set()
+
+
+def lost(reason: str) -> Failure:
+    """Return what makes the error for the calls of a daemon that is gone because of `reason`."""
+    return lambda session: SessionLost(session, reason)

@@ -1,0 +1,141 @@
+"""Which session is on which daemon of a pool.
+
+Owns the place of each session, from its first call until it is forgotten. Starts and ends no
+daemon. Invariant: a session is on one daemon; it never moves, not even when that daemon is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from shelld_client.async_ongoing import AsyncOngoing
+from shelld_client.calls import Call, Undo
+from shelld_client.errors import DaemonExited, ResourceExhausted, SessionNotFound
+from shelld_client.ray.member import Member
+from shelld_protocol.errors import ErrorKind
+
+T = TypeVar("T")
+
+
+class _Home:
+    def __init__(self, member: Member) -> None:
+        self.member = member
+        # The calls of the session that have no result yet.
+        self.calls = 0
+
+
+class Placement:
+    def __init__(self, *, room_timeout: float, on_idle: Callable[[Member], None]) -> None:
+        """`room_timeout`: how long a new session waits for a daemon, if there is none."""
+        self._room_timeout = room_timeout
+        self._on_idle = on_idle
+        # The daemons that take new sessions.
+        self.members = list[Member]()
+        self._homes = dict[str, _Home]()
+        self._changed = asyncio.Event()
+        # Why no session can start; "" if one can.
+        self.closed = "the pool was not entered"
+
+    def add(self, member: Member) -> None:
+        """Let a daemon take new sessions."""
+        self.members.append(member)
+        self._wake()
+
+    def remove(self, member: Member) -> None:
+        """Let a daemon take no more new sessions. Those that it has stay."""
+        if member in self.members:
+            self.members.remove(member)
+
+    def close(self, reason: str) -> None:
+        """Refuse all calls."""
+        self.closed = reason
+        self._wake()
+
+    def _wake(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    async def _member(self, load: Callable[[Member], tuple[int, int]]) -> Member:
+        """Return the daemon with the least load. Wait for one, if there is none."""
+        deadline = time.monotonic() + self._room_timeout
+        while not (self.members or self.closed):
+            try:
+                async with asyncio.timeout(deadline - time.monotonic()):
+                    await self._changed.wait()
+            except TimeoutError:
+                raise ResourceExhausted(
+                    f"the pool has had no daemon for {self._room_timeout:g} s (start_timeout)",
+                    code=ErrorKind.RESOURCE_EXHAUSTED.code,
+                    data={"kind": ErrorKind.RESOURCE_EXHAUSTED.value, "limit": "daemons"},
+                ) from None
+        self._check()
+        return min(self.members, key=load)
+
+    def _check(self) -> None:
+        if self.closed:
+            raise DaemonExited(self.closed)
+
+    async def _home(self, session: str) -> _Home:
+        """Return where a session is. Decide it, if the session is new."""
+        self._check()
+        if session not in self._homes:
+            member = await self._member(_sessions_first)
+            # Another call may have decided it meanwhile.
+            if session not in self._homes:
+                self._homes[session] = _Home(member)
+                member.sessions.add(session)
+        return self._homes[session]
+
+    async def request(self, session: str | None, call: Call[T]) -> T:
+        """Pass a call on. Without a session, the daemon with the fewest commands gets it."""
+        if session is None:
+            return await (await self._member(_commands_first)).request(call, None)
+        if call.method == "close_session":
+            self._require(session)
+        home = await self._home(session)
+        home.calls += 1
+        try:
+            return await home.member.request(call, session)
+        finally:
+            home.calls -= 1
+
+    async def finish(self, session: str, call: Call[T]) -> T:
+        """Pass a call on, even if this is cancelled. Raises TimeoutError after some seconds."""
+        return await self._require(session).member.finish(call, session)
+
+    async def begin(self, session: str, call: Call[Any], undo: Undo) -> AsyncOngoing:
+        home = await self._home(session)
+        home.calls += 1
+        try:
+            return await home.member.begin(call, undo, session)
+        finally:
+            home.calls -= 1
+
+    def _require(self, session: str) -> _Home:
+        if (home := self._homes.get(session)) is None:
+            self._check()
+            raise SessionNotFound(
+                "Session not found",
+                code=ErrorKind.SESSION_NOT_FOUND.code,
+                data={"kind": ErrorKind.SESSION_NOT_FOUND.value, "session": session},
+            )
+        return home
+
+    def forget(self, session: str) -> None:
+        """Forget where a session was, unless a call of it is under way. It has ended there."""
+        home = self._homes.get(session)
+        if home is not None and not home.calls:
+            del self._homes[session]
+            home.member.sessions.discard(session)
+            self._on_idle(home.member)
+
+
+def _sessions_first(member: Member) -> tuple[int, int]:
+    return len(member.sessions), member.commands
+
+
+def _commands_first(member: Member) -> tuple[int, int]:
+    return member.commands, len(member.sessions)

@@ -1,0 +1,405 @@
+"""`Pool`: daemons in the actors of a Ray cluster, as one place to run commands.
+
+Owns its daemons, from the request for an actor to its end, and the tasks that start and end them.
+Invariants: every daemon has an owner from the moment at which Ray is asked for it; what waits for
+room in the cluster is bounded, or takes place in the background; a lost daemon is replaced, and
+concerns no session but its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from os import PathLike
+from types import TracebackType
+from typing import Any, Final, Literal, NamedTuple, NoReturn, Self, Unpack, cast, overload
+
+import anyio
+
+from shelld_client import calls
+from shelld_client.calls import BashOptions, RunOptions
+from shelld_client.child import daemon_command
+from shelld_client.errors import ResourceExhausted, ShellError
+from shelld_client.ray.engine import Needs, connect, room
+from shelld_client.ray.mapping import Results
+from shelld_client.ray.member import Member, lost
+from shelld_client.ray.placement import Placement
+from shelld_client.ray.session import Session
+from shelld_protocol.errors import ErrorKind
+from shelld_protocol.shell_methods import BackgroundResult, BashResult
+
+logger: Final = logging.getLogger("shelld_client.ray")
+
+# How long daemons may take to start before the log says what the pool waits for.
+NOTICE_S: Final = 5.0
+
+# The pauses between two attempts to replace a daemon, if daemons cannot be started.
+FIRST_PAUSE_S: Final = 1.0
+LONGEST_PAUSE_S: Final = 30.0
+
+
+class Load(NamedTuple):
+    """What one daemon has: its sessions, and the commands that run or wait for their turn."""
+
+    sessions: int
+    commands: int
+
+
+class Pool:
+    """Use it with ``async with``, on asyncio, because Ray needs that.
+
+    `size` is the number of daemons; by default, as many as the cluster has room for. Each is an
+    actor that takes `num_cpus` and `resources` of the cluster, and has the options `daemon_args`.
+    At most `max_in_flight` commands run on a daemon at once, without those in the background;
+    others wait for their turn. `actor_options` are further options of Ray's actors, such as
+    `scheduling_strategy` and `runtime_env`.
+
+    Entering joins the cluster of the process, or starts Ray. It waits up to `start_timeout` seconds
+    for room in the cluster, and then raises `ResourceExhausted`. Leaving ends all daemons with all
+    their commands. So does the end of the process.
+    """
+
+    def __init__(
+        self,
+        size: int | None = None,
+        *,
+        num_cpus: float = 1,
+        resources: Mapping[str, float] | None = None,
+        daemon_args: Sequence[str | PathLike[str]] = (),
+        max_in_flight: int = 64,
+        start_timeout: float = 60.0,
+        actor_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        if size is not None:
+            _check_count("size", size, least=1)
+        _check_count("max_in_flight", max_in_flight, least=1)
+        if not (num_cpus >= 0 and start_timeout > 0):
+            raise ValueError("num_cpus must be 0 or more, and start_timeout more than 0 seconds")
+        self._wanted = size
+        self._needs = Needs(num_cpus, dict(resources or {}), dict(actor_options or {}))
+        self._daemon_args = daemon_command(["shelld"], daemon_args)[1:]
+        self._max_in_flight = max_in_flight
+        self._start_timeout = start_timeout
+        self._placement = Placement(room_timeout=start_timeout, on_idle=self._on_idle)
+        # All daemons whose actors have not ended: those that start, serve and drain.
+        self._members = set[Member]()
+        self._replacements = set[asyncio.Task[None]]()
+        # The tasks that end daemons.
+        self._endings = set[asyncio.Task[None]]()
+        # Held while the number of daemons is changed.
+        self._resizing = asyncio.Lock()
+        self._is_entered = False
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a pool cannot be pickled, because it belongs to the process that entered it: "
+            "create one where it is needed"
+        )
+
+    async def __aenter__(self) -> Self:
+        if self._is_entered:
+            raise RuntimeError("a pool can be entered only once")
+        self._is_entered = True
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            raise RuntimeError("a pool needs asyncio, because Ray does") from None
+        connect()
+        size = self._wanted
+        if size is None:
+            size = max(1, await asyncio.to_thread(room, self._needs))
+        await self._start(size, self._start_timeout)
+        self._placement.closed = ""
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._placement.close("the pool is closed")
+        for task in self._replacements:
+            task.cancel()
+        try:
+            with anyio.CancelScope(shield=True):
+                for member in list(self._members):
+                    self._end(member, "the pool is closed")
+                await asyncio.gather(*self._replacements, *self._endings, return_exceptions=True)
+        finally:
+            # asyncio's `Task.cancel` passes the shield.
+            for member in self._members:
+                member.kill()
+
+    @property
+    def size(self) -> int:
+        """The number of daemons that take new sessions, or will when they have started."""
+        return len(self._placement.members) + len(self._replacements)
+
+    @property
+    def loads(self) -> list[Load]:
+        """What each daemon has, of those that take new sessions."""
+        return [Load(len(each.sessions), each.commands) for each in self._placement.members]
+
+    # -- commands ----------------------------------------------------------------------------
+
+    def session(self, name: str) -> Session:
+        """Return the session `name`: an object with the methods of `AsyncClient`.
+
+        It starts with its first call, on the daemon with the fewest sessions, and stays there.
+        """
+        if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"the name of a session must be text, not {type(name).__name__}")
+        return Session(self._placement, name)
+
+    @overload
+    async def bash(
+        self, command: str, *, run_in_background: Literal[True], **options: Unpack[BashOptions]
+    ) -> BackgroundResult: ...
+
+    @overload
+    async def bash(self, command: str, **options: Unpack[RunOptions]) -> BashResult: ...
+
+    async def bash(self, command: str, **options: Any) -> Any:
+        """Run a command as `AsyncClient.bash` does, in the session of the pool that is given.
+
+        Without a session, it runs outside all sessions, on the daemon with the fewest commands.
+        Raises `SessionLost` if the daemon is gone.
+        """
+        if (session := options.pop("session", None)) is not None:
+            methods: Any = self.session(session)
+            return await methods.bash(command, **options)
+        for name in ("run_in_background", "dry_run", "on_output"):
+            if options.get(name):
+                raise TypeError(f"a command with {name} needs a session")
+        check = options.pop("check", False)
+        call = calls.bash(command, {**options, "session": None})
+        result = await self._placement.request(None, call)
+        assert isinstance(result, BashResult)
+        return calls.checked(result) if check else result
+
+    @overload
+    def map(
+        self,
+        commands: Iterable[str],
+        *,
+        return_exceptions: Literal[False] = ...,
+        progress: bool = ...,
+        **options: Unpack[BashOptions],
+    ) -> Results[BashResult]: ...
+
+    @overload
+    def map(
+        self,
+        commands: Iterable[str],
+        *,
+        return_exceptions: bool,
+        progress: bool = ...,
+        **options: Unpack[BashOptions],
+    ) -> Results[BashResult | ShellError]: ...
+
+    def map(
+        self,
+        commands: Iterable[str],
+        *,
+        return_exceptions: bool = False,
+        progress: bool = False,
+        **options: Any,
+    ) -> Results[Any]:
+        """Run many commands, each outside all sessions, with the same options.
+
+        Iterate over the results with ``async for``, or await them as a list. They come in the order
+        of the commands. The commands are taken from the iterable as daemons have places for them.
+
+        A command that raises an error ends the iteration with this error, and cancels the commands
+        that run. With `return_exceptions`, the error takes the place of the result. `progress`
+        shows a progress bar of tqdm.
+        """
+        if isinstance(commands, str):
+            raise TypeError("map needs several commands, not one text")
+
+        async def run(command: str) -> BashResult:
+            return cast("BashResult", await self.bash(command, **options))
+
+        return Results[Any](
+            run,
+            commands,
+            at_once=lambda: max(1, self.size) * self._max_in_flight,
+            returns_errors=return_exceptions,
+            progress=progress,
+        )
+
+    # -- the number of daemons ---------------------------------------------------------------
+
+    async def resize(self, size: int, *, timeout: float | None = None) -> None:
+        """Change the number of daemons, while the pool is used. Wait until it has changed.
+
+        A larger pool waits up to `start_timeout` for room, as entering does, or stays as it is.
+
+        A smaller pool drains the daemons with the fewest sessions: they take no new ones, and end
+        with their last session and command. After `timeout` seconds (None: never), those that still
+        have some end nevertheless, and their sessions are lost. With size 0, all daemons end; the
+        pool then refuses new sessions, until it is resized again.
+        """
+        _check_count("size", size, least=0)
+        async with self._resizing:
+            if not self._is_entered or self._placement.closed == "the pool is closed":
+                raise RuntimeError("resize needs a pool that is entered and not closed")
+            surplus = self.size - size
+            if surplus < 0:
+                await self._start(-surplus, self._start_timeout)
+            draining = self._drain(surplus)
+            self._placement.closed = "" if size else "the pool was resized to no daemons"
+        waits = [asyncio.create_task(member.ended.wait()) for member in draining]
+        try:
+            if waits:
+                await asyncio.wait(waits, timeout=timeout)
+        finally:
+            for wait in waits:
+                wait.cancel()
+        for member in draining:
+            if not member.ended.is_set():
+                self._end(member, "it was removed from the pool")
+        for member in draining:
+            await member.ended.wait()
+
+    def _drain(self, count: int) -> list[Member]:
+        """Let `count` daemons take no more sessions. Return those that must end."""
+        for task in list(self._replacements)[: max(0, count)]:
+            task.cancel()
+            self._replacements.discard(task)
+            count -= 1
+        by_load = sorted(
+            self._placement.members, key=lambda each: (len(each.sessions), each.commands)
+        )
+        draining = by_load[: max(0, count)]
+        for member in draining:
+            member.is_draining = True
+            self._placement.remove(member)
+            self._on_idle(member)
+        return draining
+
+    def _on_idle(self, member: Member) -> None:
+        if member.is_draining and member.is_idle and not member.is_lost:
+            self._end(member, "it was removed from the pool")
+
+    def _end(self, member: Member, reason: str) -> None:
+        """Let the calls of a daemon fail, and end it in the background."""
+        self._placement.remove(member)
+        member.end_calls(lost(reason))
+        self._keep(self._endings, self._close(member))
+
+    async def _close(self, member: Member) -> None:
+        try:
+            await member.close()
+        finally:
+            self._members.discard(member)
+
+    @staticmethod
+    def _keep(tasks: set[asyncio.Task[None]], work: Coroutine[Any, Any, None]) -> None:
+        # The event loop holds tasks only weakly.
+        task = asyncio.create_task(work)
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+    # -- starting ----------------------------------------------------------------------------
+
+    async def _start(self, count: int, timeout: float | None) -> None:
+        """Start daemons, all or none of them. Raises `ShellError`."""
+        members = list[Member]()
+        tasks = list[asyncio.Task[None]]()
+        try:
+            for _ in range(count):
+                members.append(self._new_member())
+                tasks.append(asyncio.create_task(members[-1].start()))
+            await self._all_started(tasks, timeout)
+        except BaseException:
+            for member in members:
+                member.kill()
+                self._members.discard(member)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            raise
+        for member in members:
+            if not member.is_lost:
+                self._placement.add(member)
+
+    def _new_member(self) -> Member:
+        member = Member(
+            self._needs,
+            self._daemon_args,
+            max_in_flight=self._max_in_flight,
+            on_lost=self._on_lost,
+            on_idle=self._on_idle,
+        )
+        self._members.add(member)
+        return member
+
+    async def _all_started(
+        self, tasks: Sequence[asyncio.Task[None]], timeout: float | None
+    ) -> None:
+        """Wait until all tasks have ended. Raises the error of the first that fails."""
+        limit = math.inf if timeout is None else timeout
+        await asyncio.wait(tasks, timeout=min(NOTICE_S, limit), return_when=asyncio.FIRST_EXCEPTION)
+        left = [task for task in tasks if not task.done()]
+        if left and not _failed(tasks):
+            until = "" if timeout is None else f", up to {timeout:g} s"
+            logger.warning("%s%s", self._waits_for(len(left), len(tasks)), until)
+            await asyncio.wait(
+                left,
+                timeout=None if timeout is None else max(0, timeout - NOTICE_S),
+                return_when=asyncio.FIRST_EXCEPTION,
+            )
+        for task in _failed(tasks):
+            await task
+        left = [task for task in tasks if not task.done()]
+        if left:
+            raise ResourceExhausted(
+                f"{self._waits_for(len(left), len(tasks))}, for {timeout:g} s (start_timeout)",
+                code=ErrorKind.RESOURCE_EXHAUSTED.code,
+                data={"kind": ErrorKind.RESOURCE_EXHAUSTED.value, "limit": "cluster"},
+            )
+
+    def _waits_for(self, left: int, count: int) -> str:
+        return (
+            f"the pool waits for room in the Ray cluster: {left} of {count} daemons have not "
+            f"started, each of which needs {self._needs}"
+        )
+
+    # -- losses ------------------------------------------------------------------------------
+
+    def _on_lost(self, member: Member) -> None:
+        served = member in self._placement.members
+        self._placement.remove(member)
+        self._members.discard(member)
+        if served and not self._placement.closed:
+            self._keep(self._replacements, self._replace())
+
+    async def _replace(self) -> None:
+        """Start one daemon in place of a lost one, however long it takes."""
+        pause = FIRST_PAUSE_S
+        while True:
+            try:
+                await self._start(1, None)
+            except ShellError as error:
+                logger.warning("a lost daemon cannot be replaced yet: %s", error)
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, LONGEST_PAUSE_S)
+            else:
+                return
+
+
+def _check_count(name: str, value: object, *, least: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise ValueError(f"{name} must be a whole number of at least {least}")
+
+
+def _failed(tasks: Iterable[asyncio.Task[None]]) -> list[asyncio.Task[None]]:
+    return [
+        task
+        for task in tasks
+        if task.done() and not task.cancelled() and task.exception() is not None
+    ]

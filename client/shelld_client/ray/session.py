@@ -1,0 +1,141 @@
+"""A session of a pool: the methods of `AsyncClient`, on the daemon on which the session is."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Final, NoReturn, Protocol, Self, TypeVar
+
+from shelld_client import calls
+from shelld_client.async_methods import AsyncMethods
+from shelld_client.async_ongoing import AsyncOngoing
+from shelld_client.calls import Call, Undo
+from shelld_client.errors import DaemonExited, SessionLost, SessionNotFound, refused_here
+from shelld_protocol.errors import invalid_params
+from shelld_protocol.sandboxes import SandboxPolicy
+from shelld_protocol.session_methods import (
+    CloseSessionResult,
+    ConfigureSessionResult,
+    EnvironmentRules,
+    SessionInfo,
+)
+from shelld_protocol.structs import DEFAULT_SESSION, ResourceLimits
+
+T = TypeVar("T")
+
+# The methods with a `session` in their params.
+_NAMING: Final = frozenset(
+    {
+        "bash",
+        "close_session",
+        "configure_session",
+        "explain_command",
+        "get_session",
+        "list_shells",
+        "subscribe",
+    }
+)
+
+
+class Router(Protocol):
+    """Passes the calls of a session on to its daemon."""
+
+    async def request(self, session: str, call: Call[T]) -> T: ...
+
+    async def finish(self, session: str, call: Call[T]) -> T: ...
+
+    async def begin(self, session: str, call: Call[Any], undo: Undo) -> AsyncOngoing: ...
+
+    def forget(self, session: str) -> None: ...
+
+
+def in_session(call: Call[T], session: str) -> Call[T]:
+    """Return a call of a session. Raises `InvalidParams` if the call names another session."""
+    params = dict(call.params)
+    if call.method == "call_tool":
+        context = params["context"] = dict(params.get("context") or {})
+        _name(context, "session_id", session)
+    elif call.method == "subscribe" and ("bash_id" in params or "subscription" in params):
+        return call
+    elif call.method in _NAMING:
+        _name(params, "session", session)
+    return call._replace(params=params)
+
+
+def _name(params: dict[str, Any], member: str, session: str) -> None:
+    if params.setdefault(member, session) not in (session, DEFAULT_SESSION):
+        reason = f"Invalid value for {member}: these are the methods of the session {session!r}"
+        raise refused_here(invalid_params(reason, member))
+    params[member] = session
+
+
+class Session(AsyncMethods):
+    """Use `Pool.session`. Every call is one of this session; none needs to name it.
+
+    The first call decides on which daemon the session is. Calls raise `SessionLost` once that
+    daemon is gone, until `close_session`. With ``async with``, the end of the block closes the
+    session. `server_info`, `list_targets` and the like are about its daemon, which other sessions
+    use, too.
+    """
+
+    def __init__(self, router: Router, name: str) -> None:
+        self._router = router
+        self.name = name
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        # Its daemon is gone or closed, it was never used, or the daemon does not answer.
+        with suppress(SessionLost, SessionNotFound, DaemonExited, TimeoutError):
+            await self._finish(calls.close_session(self.name, None))
+        self._router.forget(self.name)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a session of a pool cannot be pickled: it belongs to the pool's process")
+
+    async def _request(self, call: Call[T]) -> T:
+        return await self._router.request(self.name, in_session(call, self.name))
+
+    async def _finish(self, call: Call[T]) -> T:
+        return await self._router.finish(self.name, in_session(call, self.name))
+
+    async def _begin(self, call: Call[Any], undo: Undo) -> AsyncOngoing:
+        return await self._router.begin(self.name, in_session(call, self.name), undo)
+
+    async def configure_session(
+        self,
+        session: str = DEFAULT_SESSION,
+        *,
+        env: EnvironmentRules | None = None,
+        limits: ResourceLimits | None = None,
+        target: str | None = None,
+        sandbox: SandboxPolicy | None = None,
+    ) -> ConfigureSessionResult:
+        """Do what `AsyncClient.configure_session` does, for this session."""
+        return await super().configure_session(
+            session, env=env, limits=limits, target=target, sandbox=sandbox
+        )
+
+    async def list_sessions(self) -> list[SessionInfo]:
+        """Return this session, if it exists."""
+        return [each for each in await super().list_sessions() if each.session == self.name]
+
+    async def close_session(
+        self, session: str = DEFAULT_SESSION, *, target: str | None = None
+    ) -> CloseSessionResult:
+        """End this session and what it has started, and forget where it was.
+
+        Its next call may start it on another daemon. A lost session is only forgotten.
+        """
+        try:
+            result = await super().close_session(session, target=target)
+        except SessionLost:
+            result = CloseSessionResult(session=self.name, killed=0)
+        self._router.forget(self.name)
+        return result
