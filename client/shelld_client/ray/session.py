@@ -137,5 +137,8 @@ class Session(AsyncMethods):
             result = await super().close_session(session, target=target)
         except SessionLost:
             result = CloseSessionResult(session=self.name, killed=0)
+        except SessionNotFound:
+            self._router.forget(self.name)
+            raise
         self._router.forget(self.name)
         return result
