@@ -33,7 +33,14 @@ def run_on_ray(name: str, marks: str, home: Path) -> None:
     }
     env.pop("PYTEST_XDIST_WORKER", None)
     script = str(TESTS / "helpers" / name)
-    options = ["-q", "-p", "no:cacheprovider", f"--basetemp={home / 'tests'}", "--durations=0"]
+    options = [
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        f"--basetemp={home / 'tests'}",
+        "--durations=0",
+        "-rP",
+    ]
     ended = subprocess.run(
         [sys.executable, "-m", "pytest", *options, "-m", marks, script],
         cwd=TESTS.parent,
@@ -57,6 +64,13 @@ def test_pool_on_a_local_ray(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_pool_on_a_local_ray_in_detail(tmp_path: Path) -> None:
     run_on_ray("pool_on_ray.py", "long", tmp_path)
+
+
+@needs_ray
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_pool_on_three_nodes(tmp_path: Path) -> None:
+    run_on_ray("pool_on_ray_nodes.py", "long", tmp_path)
 
 
 def test_client_does_not_import_ray() -> None:
