@@ -344,6 +344,54 @@ async def test_cluster_without_room_is_waited_for_and_named(
 
 
 @pytest.mark.long
+async def test_default_size_is_what_the_cluster_has_room_for(cluster: None) -> None:
+    # Every cluster has one of this resource.
+    async with Pool(num_cpus=0, resources={"node:__internal_head__": 0.5}) as pool:
+        assert (pool.size, len(pool.loads)) == (2, 2)
+    assert pool.size == 0
+
+
+@pytest.mark.long
+async def test_drained_pool_finishes_its_sessions(cluster: None) -> None:
+    async with Pool(2, num_cpus=0.25) as pool:
+        session = pool.session("a")
+        await session.bash("x=1")
+        draining = asyncio.create_task(pool.resize(0))
+        await until(lambda: pool.size == 0)
+        with pytest.raises(DaemonExited, match="resized to no daemons"):
+            await pool.bash("true", session="new")
+        assert (await session.bash("echo $x")).stdout == "1\n"
+        assert not draining.done()
+        await session.close_session()
+        await draining
+        await pool.resize(1)
+        assert (await pool.bash("echo again", session="new")).stdout == "again\n"
+        running = asyncio.create_task(pool.bash("sleep 300", session="new"))
+        await until(lambda: pool.loads[0].commands == 1)
+    with pytest.raises(DaemonExited, match="the pool is closed"):
+        await running
+
+
+async def test_map_shows_a_progress_bar(pool: Pool, capsys: pytest.CaptureFixture[str]) -> None:
+    assert len(await pool.map(["true"] * 3, progress=True)) == 3
+    assert "3/3" in capsys.readouterr().err
+
+
+@pytest.mark.long
+def test_pool_refuses_another_event_loop(cluster: None) -> None:
+    pools: list[Pool] = []
+
+    async def enter() -> None:
+        pool = await Pool(1, num_cpus=0).__aenter__()
+        await pool.bash("true", session="a")
+        pools.append(pool)
+
+    asyncio.run(enter())
+    with pytest.raises(RuntimeError, match="another event loop"):
+        asyncio.run(pools[0].bash("true", session="a"))
+
+
+@pytest.mark.long
 async def test_daemon_that_cannot_start_is_told(cluster: None) -> None:
     with pytest.raises(DaemonExited, match="--nonsense"):
         async with Pool(1, daemon_args=["--nonsense"], num_cpus=0):

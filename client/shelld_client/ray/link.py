@@ -83,6 +83,7 @@ class Link:
         self._actor = actor
         self._connection: Connection[_Pending | AsyncMailbox] = Connection(max_message_bytes)
         self._on_lost = on_lost
+        self._event_loop = asyncio.get_running_loop()
         self._outbox = list[bytes]()
         self._filled = asyncio.Event()
         self._failure: Failure | None = None
@@ -130,11 +131,17 @@ class Link:
             _Mailbox(session, on_settled),
             call,
             check=lambda: self._check(session),
-            check_taker=lambda: None,
+            check_taker=self._check_taker,
             undo=undo,
         )
 
+    def _check_taker(self) -> None:
+        """Raise an error where nothing would wake the caller."""
+        if asyncio.get_running_loop() is not self._event_loop:
+            raise RuntimeError("the pool was entered on another event loop")
+
     def _check(self, session: str | None) -> None:
+        self._check_taker()
         if self._failure is not None:
             raise self._failure(session)
 

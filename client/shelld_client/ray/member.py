@@ -15,7 +15,7 @@ import anyio
 from shelld_client.async_ongoing import AsyncOngoing
 from shelld_client.calls import Call, Undo
 from shelld_client.child import message_limit
-from shelld_client.errors import DaemonExited, SessionLost, SpawnFailed
+from shelld_client.errors import DaemonExited, SessionLost, ShellError, SpawnFailed
 from shelld_client.ray.engine import Actor, ActorGone, Needs
 from shelld_client.ray.link import Failure, Link
 
@@ -48,7 +48,8 @@ class Member:
         self.sessions = set[str]()
         # The commands that run or wait for a place.
         self.commands = 0
-        self.is_lost = False
+        # Whether all its calls fail: it is lost, or ends.
+        self.is_gone = False
         # Whether it takes no new sessions, and ends with its last one.
         self.is_draining = False
         # Set when its actor has ended.
@@ -120,7 +121,7 @@ class Member:
 
     def end_calls(self, failure: Failure) -> None:
         """Let all calls, present and future, raise errors."""
-        self.is_lost = True
+        self.is_gone = True
         self._link.fail(failure)
 
     async def close(self) -> None:
@@ -134,6 +135,11 @@ class Member:
         """End the actor at once."""
         self._link.kill()
         self.ended.set()
+
+
+def closed(_session: str | None) -> ShellError:
+    """Make the error for the calls of a pool that is closed."""
+    return DaemonExited("the pool is closed")
 
 
 def lost(reason: str) -> Failure:

@@ -80,7 +80,6 @@ class Placement:
 
     async def _home(self, session: str) -> _Home:
         """Return where a session is. Decide it, if the session is new."""
-        self._check()
         if session not in self._homes:
             member = await self._member(_sessions_first)
             # Another call may have decided it meanwhile.

@@ -23,12 +23,15 @@ from shelld_client.calls import BashOptions, RunOptions
 from shelld_client.child import daemon_command
 from shelld_client.errors import ResourceExhausted, ShellError
 from shelld_client.ray.engine import Needs, connect, room
+from shelld_client.ray.link import Failure
 from shelld_client.ray.mapping import Results
-from shelld_client.ray.member import Member, lost
+from shelld_client.ray.member import Member, closed, lost
 from shelld_client.ray.placement import Placement
 from shelld_client.ray.session import Session
 from shelld_protocol.errors import ErrorKind
 from shelld_protocol.shell_methods import BackgroundResult, BashResult
+
+_REMOVED: Final = lost("it was removed from the pool")
 
 logger: Final = logging.getLogger("shelld_client.ray")
 
@@ -91,6 +94,7 @@ class Pool:
         # Held while the number of daemons is changed.
         self._resizing = asyncio.Lock()
         self._is_entered = False
+        self._is_closed = False
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
@@ -120,13 +124,14 @@ class Pool:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self._is_closed = True
         self._placement.close("the pool is closed")
         for task in self._replacements:
             task.cancel()
         try:
             with anyio.CancelScope(shield=True):
                 for member in list(self._members):
-                    self._end(member, "the pool is closed")
+                    self._end(member, closed)
                 await asyncio.gather(*self._replacements, *self._endings, return_exceptions=True)
         finally:
             # asyncio's `Task.cancel` passes the shield.
@@ -245,7 +250,7 @@ class Pool:
         """
         _check_count("size", size, least=0)
         async with self._resizing:
-            if not self._is_entered or self._placement.closed == "the pool is closed":
+            if not self._is_entered or self._is_closed:
                 raise RuntimeError("resize needs a pool that is entered and not closed")
             surplus = self.size - size
             if surplus < 0:
@@ -260,8 +265,7 @@ class Pool:
             for wait in waits:
                 wait.cancel()
         for member in draining:
-            if not member.ended.is_set():
-                self._end(member, "it was removed from the pool")
+            self._end(member, _REMOVED)
         for member in draining:
             await member.ended.wait()
 
@@ -282,14 +286,15 @@ class Pool:
         return draining
 
     def _on_idle(self, member: Member) -> None:
-        if member.is_draining and member.is_idle and not member.is_lost:
-            self._end(member, "it was removed from the pool")
+        if member.is_draining and member.is_idle:
+            self._end(member, _REMOVED)
 
-    def _end(self, member: Member, reason: str) -> None:
-        """Let the calls of a daemon fail, and end it in the background."""
+    def _end(self, member: Member, failure: Failure) -> None:
+        """Let the calls of a daemon fail, and end it in the background, unless it ends already."""
         self._placement.remove(member)
-        member.end_calls(lost(reason))
-        self._keep(self._endings, self._close(member))
+        if not member.is_gone:
+            member.end_calls(failure)
+            self._keep(self._endings, self._close(member))
 
     async def _close(self, member: Member) -> None:
         try:
@@ -324,8 +329,11 @@ class Pool:
             await asyncio.gather(*tasks, return_exceptions=True)
             raise
         for member in members:
-            if not member.is_lost:
+            if not member.is_gone:
                 self._placement.add(member)
+            elif not self._is_closed:
+                # It was lost while the others started.
+                self._keep(self._replacements, self._replace())
 
     def _new_member(self) -> Member:
         member = Member(
@@ -375,7 +383,7 @@ class Pool:
         served = member in self._placement.members
         self._placement.remove(member)
         self._members.discard(member)
-        if served and not self._placement.closed:
+        if served and not self._is_closed:
             self._keep(self._replacements, self._replace())
 
     async def _replace(self) -> None:
