@@ -1,7 +1,7 @@
 """What a client remembers for the next daemon, after a daemon has died. Pure.
 
 Owns what the client has configured, and the last known directory of each session. Never starts
-anything: `AsyncClient` does.
+anything: `AsyncClient` does. Invariant: each target and each session has one configuration.
 """
 
 from __future__ import annotations
@@ -33,35 +33,42 @@ class Memory:
     """The targets and the rules of sessions, and the directories that results have told."""
 
     def __init__(self) -> None:
-        self._configured: list[Call[Any]] = []
+        # By method and name. Targets come before the sessions that are there.
+        self._configured: dict[tuple[str, str], Call[Any]] = {}
         self._directories: dict[str, str] = {}
 
     def note(self, call: Call[Any], result: object) -> None:
         """Take a call and its result."""
         params = call.params
-        if call.method in ("add_target", "configure_session"):
-            self._configured.append(call)
+        if call.method == "add_target":
+            self._configured["target", params["name"]] = call
+        elif call.method == "configure_session":
+            # The daemon, too, forgets all that an earlier call has set.
+            self._configured.pop(("session", params["session"]), None)
+            self._configured["session", params["session"]] = call
         elif call.method == "remove_target":
-            self._forget(params["name"], "name", "target")
+            self._forget_target(params["name"])
         elif isinstance(result, CloseSessionResult):
-            self._forget(result.session, "session")
+            self._configured.pop(("session", result.session), None)
             self._directories.pop(result.session, None)
         elif isinstance(result, BashResult) and result.session_cwd and ":" not in result.bash_id:
             # The ids of targets have a colon: such a session has its directory there.
             session: str = params.get("session", DEFAULT_SESSION)
             self._directories[session] = result.session_cwd
 
-    def _forget(self, value: str, *names: str) -> None:
-        self._configured = [
-            call
-            for call in self._configured
-            if value not in (call.params.get(name) for name in names)
-        ]
+    def _forget_target(self, name: str) -> None:
+        """Forget a target, the targets behind it, and the sessions at all of them."""
+        self._configured = {
+            key: call
+            for key, call in self._configured.items()
+            if key != ("target", name)
+            and not f"{call.params.get('target') or ''}:".startswith(f"{name}:")
+        }
 
     @property
     def configured(self) -> Sequence[Call[Any]]:
         """The calls that configure the next daemon as the last one."""
-        return tuple(self._configured)
+        return tuple(self._configured.values())
 
     @property
     def directories(self) -> Mapping[str, str]:

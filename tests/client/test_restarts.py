@@ -107,6 +107,25 @@ async def test_sessions_keep_their_configuration() -> None:
         assert restarts[0].directories == {"few": "/usr"}
 
 
+async def test_only_the_last_configuration_of_a_session_is_kept() -> None:
+    async with AsyncClient.spawn(restart=True) as shell:
+        await shell.add_target("box", [sys.executable, "-P", "-m", "shelld"])
+        for count in range(70, 80):
+            limits = ResourceLimits(open_files=count)
+            await shell.configure_session("few", limits=limits)
+        await shell.configure_session("there", limits=limits, target="box")
+        memory = vars(shell)["_memory"]
+        assert len(memory.configured) == 3
+        kill(shell)
+        await has_failed(shell)
+        assert (await shell.bash("ulimit -n", session="few")).stdout == "79\n"
+        await shell.remove_target("box")
+        assert len(memory.configured) == 1
+        kill(shell)
+        await has_failed(shell)
+        await shell.ping()
+
+
 async def test_no_command_runs_without_the_configuration_of_its_session() -> None:
     async with AsyncClient.spawn(restart=True) as shell:
         await shell.configure_session("few", limits=ResourceLimits(open_files=77))
