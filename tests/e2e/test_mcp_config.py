@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -151,12 +152,12 @@ def test_configuration_is_written_beside_what_is_there(
     ((key, servers),) = read(path).items()
     assert {key: servers} == (tomllib.loads if path.suffix == ".toml" else json.loads)(printed)
     # An existing file keeps its other entries, its mode and its place behind a link.
-    real = home / f"real{path.suffix}"
+    real = home / "real"
     path.unlink()
     path.symlink_to(real)
     other = {"a": 1, key: {"other": {"b": 2}}}
     real.write_text(
-        f"a = 1 # kept\n[{key}.other]\nb = 2" if real.suffix == ".toml" else json.dumps(other)
+        f"a = 1 # kept\n[{key}.other]\nb = 2" if path.suffix == ".toml" else json.dumps(other)
     )
     real.chmod(0o640)
     assert run_here(["--write", host]) == 0
@@ -171,6 +172,11 @@ def test_configuration_is_written_beside_what_is_there(
     [
         ("zed", "{} // mine", "is no plain JSON; add the configuration by hand"),
         ("zed", "[]", "has another form; add the configuration by hand"),
+        ("zed", '{"a": 1, "a": 2}', "is no plain JSON; add the configuration by hand"),
+        ("zed", '{"a": 1e400}', "is no plain JSON; add the configuration by hand"),
+        ("zed", "[" * 100_000, "is no plain JSON; add the configuration by hand"),
+        ("zed", r'{"a": "\ud800"}', "is no UTF-8"),
+        ("codex", "x = " + "[" * 100_000, "already has such an entry, or is no valid TOML"),
         ("zed", '{"context_servers": 3}', "has another form; add the configuration by hand"),
         ("codex", "[mcp_servers.shelld]", "already has such an entry, or is no valid TOML"),
         ("codex", "x = ", "already has such an entry, or is no valid TOML"),
@@ -186,6 +192,29 @@ def test_file_that_is_not_understood_stays_as_it_is(
     assert run_here(["--write", host]) == 2
     assert capsys.readouterr().err == f"shelld: {path} {problem}\n"
     assert path.read_text() == text
+
+
+@pytest.mark.parametrize(("kind", "problem"), [("fifo", "is no file"), ("mode", "is read-only")])
+def test_file_that_must_not_be_replaced_stays_as_it_is(
+    kind: str, problem: str, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = home / ".mcp.json"
+    if kind == "fifo":
+        os.mkfifo(path)
+    else:
+        path.write_text("{}")
+        path.chmod(0o444)
+    before = path.stat()
+    assert run_here(["--write", "claude"]) == 2
+    assert capsys.readouterr().err == f"shelld: {path} {problem}\n"
+    assert path.stat() == before
+
+
+def test_other_text_in_a_file_keeps_its_characters(home: Path) -> None:
+    path = home / ".mcp.json"
+    path.write_text('{"é": "→"}')
+    assert run_here(["--write", "claude"]) == 0
+    assert '"é": "→"' in path.read_text(encoding="utf-8")
 
 
 def test_folder_that_cannot_be_made_is_reported(

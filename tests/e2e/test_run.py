@@ -129,6 +129,20 @@ def test_what_the_command_leaves_is_ended_and_named() -> None:
     assert left == f"shelld: ended what the command had left running: {pid} sleep"
 
 
+def test_command_that_ended_in_time_is_not_timed_out_by_a_slow_reader() -> None:
+    # A second timeout shows that the first, which began earlier, has passed.
+    with running("--timeout", "1", "--", "seq 100000") as process:
+        assert run("--timeout", "2", "--", "sleep 300").returncode == 124
+        stdout, stderr = process.communicate(timeout=DEADLINE_S)
+        assert (process.returncode, len(stdout.split())) == (0, 100_000)
+        assert b"shelld: exit code 0 after " in stderr
+
+
+def test_timeout_ends_a_command_that_exits_with_zero() -> None:
+    ended = run("--timeout", "0.2", "--", "trap 'exit 0' TERM; sleep 300 & wait")
+    assert ended.returncode == 124
+
+
 def test_timeout_ends_the_command() -> None:
     ended = run("--timeout", "0.2", "--grace", "50", "--", "trap '' TERM; echo $$; sleep 300")
     assert ended.returncode == 124

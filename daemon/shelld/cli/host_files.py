@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import stat
 import tempfile
 import tomllib
 from pathlib import Path
@@ -21,29 +22,53 @@ class FileProblem(Exception):
 
 def write_into(path: Path, snippet: str) -> None:
     """Merge a snippet of JSON or, if the name says so, of TOML. Raises `FileProblem`."""
+    merge = _merged_toml if path.suffix == ".toml" else _merged_json
     # The file may be a symbolic link into a folder of settings. The link stays.
     path = Path(os.path.realpath(path))
     try:
-        text = path.read_text(encoding="utf-8") if path.exists() else ""
-        merge = _merged_toml if path.suffix == ".toml" else _merged_json
+        text = _read(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         _replace(path, merge(path, text, snippet))
-    except UnicodeDecodeError:
+    except UnicodeError:
         raise FileProblem(f"{path} is no UTF-8") from None
     except OSError as error:
         raise FileProblem(f"cannot write {path}: {error.strerror}") from None
 
 
+def _read(path: Path) -> str:
+    """Return the text, or "" if there is no file. Raises `FileProblem`, OSError."""
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        return ""
+    # Reading a FIFO or a device may never end.
+    if not stat.S_ISREG(mode):
+        raise FileProblem(f"{path} is no file")
+    # To replace a file needs no right to write it. But its owner wants it to stay as it is.
+    if not (mode & 0o222 and os.access(path, os.W_OK)):
+        raise FileProblem(f"{path} is read-only")
+    return path.read_text(encoding="utf-8")
+
+
 def _merged_json(path: Path, text: str, snippet: str) -> str:
     """Return the text with the one server of the snippet; an older entry of it is replaced."""
     try:
-        content: object = json.loads(text) if text.strip() else {}
-    except ValueError:
+        content: object = json.loads(text, object_pairs_hook=_members) if text.strip() else {}
+        ((key, servers),) = json.loads(snippet).items()
+        members = _object(path, content)
+        members[key] = {**_object(path, members.get(key, {})), **servers}
+        # Not a number of a file that becomes infinite.
+        return json.dumps(content, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+    except (ValueError, RecursionError):
         raise FileProblem(f"{path} is no plain JSON; add the configuration by hand") from None
-    ((key, servers),) = json.loads(snippet).items()
-    members = _object(path, content)
-    members[key] = {**_object(path, members.get(key, {})), **servers}
-    return json.dumps(content, indent=2) + "\n"
+
+
+def _members(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Return an object. Raises ValueError if a member comes twice: one of them would be lost."""
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        raise ValueError
+    return members
 
 
 def _object(path: Path, value: object) -> dict[str, Any]:
@@ -59,7 +84,7 @@ def _merged_toml(path: Path, text: str, snippet: str) -> str:
         tomllib.loads(text)
         # A table may not come twice.
         tomllib.loads(merged)
-    except tomllib.TOMLDecodeError:
+    except (tomllib.TOMLDecodeError, RecursionError):
         raise FileProblem(f"{path} already has such an entry, or is no valid TOML") from None
     return merged
 

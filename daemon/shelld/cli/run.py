@@ -193,7 +193,7 @@ class _Run:
             self._display.tick()
 
     def _summarise(self, exited: ExitEvent) -> None:
-        if self._stops.is_timed_out:
+        if self._is_timed_out(exited):
             how = f"ended at the timeout of {self._own.timeout:g} s"
         elif exited.signal is not None:
             how = f"ended by {exited.signal}"
@@ -204,6 +204,10 @@ class _Run:
         took, peak = duration(exited.duration_ms / 1000), size(exited.usage.max_rss_bytes)
         tone: Tone = "good" if exited.exit_code == 0 else "bad"
         self._display.say(f"shelld: {how} after {took}, peak memory {peak}", tone)
+
+    def _is_timed_out(self, exited: ExitEvent) -> bool:
+        # The time may pass after the end of the command, while its output is still being written.
+        return self._stops.is_timed_out and exited.status == "killed"
 
     def _end_leftovers(self, client: Client, exited: ExitEvent) -> None:
         """End what the command has left running, and report it, even with --quiet."""
@@ -223,7 +227,7 @@ class _Run:
             self._display.say(f"shelld: {size(self._lost)} of output are missing: {why}", "bad")
 
     def _exit_code(self, exited: ExitEvent) -> int:
-        if self._stops.is_timed_out:
+        if self._is_timed_out(exited):
             return TIMED_OUT
         if self._refusal is not None:
             return REFUSED

@@ -111,6 +111,8 @@ def _from_file(
         line = re.search(r"at line (\d+)", str(error))
         number = int(line[1]) if line else text.count("\n") + 1
         raise SettingsError(f"{path}:{number}: no valid TOML") from None
+    except RecursionError:
+        raise SettingsError(f"{path}: too deeply nested") from None
     for key, value in content.items():
         name = key.replace("_", "-")
         where = f"{path}:{_line_of(text, key)}"
