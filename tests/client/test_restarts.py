@@ -111,8 +111,8 @@ async def test_only_the_last_configuration_of_a_session_is_kept() -> None:
     async with AsyncClient.spawn(restart=True) as shell:
         await shell.add_target("box", [sys.executable, "-P", "-m", "shelld"])
         for count in range(70, 80):
-            limits = ResourceLimits(open_files=count)
-            await shell.configure_session("few", limits=limits)
+            await shell.configure_session("few", limits=ResourceLimits(open_files=count))
+        limits = ResourceLimits(open_files=79)
         await shell.configure_session("there", limits=limits, target="box")
         memory = vars(shell)["_memory"]
         assert len(memory.configured) == 3
