@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Final
 
+import msgspec
 from msgspec import Raw
 
 from shelld.methods.context import PassedOn, RequestContext
@@ -16,7 +17,7 @@ from shelld.methods.here import check_is_here
 from shelld.targets.naming import ID_PARAMS, Members, as_raw, named_result, split, text_of
 from shelld.targets.targets import Target, was_not_started
 from shelld_protocol.encoding import encode
-from shelld_protocol.errors import ErrorKind, RpcError, invalid_params, unknown_target
+from shelld_protocol.errors import ErrorKind, RpcError, invalid_params, target_lost, unknown_target
 from shelld_protocol.parameters import parameters_of
 from shelld_protocol.params import members_of
 from shelld_protocol.structs import DEFAULT_SESSION, Params
@@ -167,7 +168,12 @@ async def _pass_on(context: RequestContext, method: str, target: Target, members
         raise
     if method == "close_session" and session is not None:
         daemon.targets.forget_place(session)
-    return named_result(method, target.name, result)
+    try:
+        return named_result(method, target.name, result)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        link.cut()
+        message = f"Target {target.name} has sent an invalid result"
+        raise target_lost(target.name, message, maybe_started=True, text="") from None
 
 
 def _ends_with_client(members: Members) -> bool:

@@ -32,6 +32,7 @@ from shelld.process.logs import Log
 from shelld.targets.bootstrap import Bootstrap, Over, command_for
 from shelld.targets.bundle import BundleError, cached_bundle
 from shelld.targets.greeting import (
+    MAX_BANNER_BYTES,
     QUOTED_BYTES,
     Greeting,
     GreetingReader,
@@ -40,7 +41,7 @@ from shelld.targets.greeting import (
     last_line,
     quoted,
 )
-from shelld.targets.naming import named_error, named_event, request_id_for
+from shelld.targets.naming import is_utf8, named_error, named_event, request_id_for
 from shelld.targets.process import TargetProcess
 from shelld_protocol.encoding import decode, encode
 from shelld_protocol.errors import (
@@ -73,6 +74,9 @@ MAX_UNREAD_BYTES: Final = 1024 * 1024
 MAX_ANSWER_BYTES: Final = 256 * 1024 * 1024
 
 _READ_BYTES: Final = 256 * 1024
+
+# How each message of a shelld begins.
+_BEGINNING: Final = b'{"jsonrpc":"2.0",'
 
 _PING: Final = b'{"jsonrpc":"2.0","id":"ping","method":"ping"}'
 _SHUTDOWN: Final = b'{"jsonrpc":"2.0","id":"end","method":"shutdown"}'
@@ -155,6 +159,8 @@ class Link:
         self._is_writing = False
         # Requests that wait for the greeting.
         self._waiting: deque[tuple[bytes, Call | None]] = deque()
+        # How much has come since the last message that was none.
+        self._noise_bytes = 0
         self._errors = b""
         self._began_at = self._heard_at = self._asked_at = self._loop.time()
         self._notify: Callable[[str, Mapping[str, Any]], bool] | None = None
@@ -243,13 +249,16 @@ class Link:
     async def end(self) -> bool:
         """Tell the target to end, and wait for it. Return whether it has ended by itself."""
         self._is_ending = True
-        if self.greeting is not None:
-            self._send(_SHUTDOWN)
-            self._send(_EXIT)
-            with anyio.move_on_after(END_S):
-                await self._over.wait()
-                return True
-        self.cut()
+        try:
+            if self.greeting is not None:
+                self._send(_SHUTDOWN)
+                self._send(_EXIT)
+                with anyio.move_on_after(END_S):
+                    await self._over.wait()
+                    return True
+        finally:
+            # Also if the caller waits no longer: nobody else knows this link.
+            self.cut()
         await self._over.wait()
         return False
 
@@ -472,11 +481,31 @@ class Link:
             if isinstance(frame, FrameError):
                 self._failure = f"it has sent an invalid message: {frame.value}"
                 return None
-            with suppress(msgspec.DecodeError, UnicodeDecodeError):
-                return decode(frame, _message)
-            # A program on the way has written something else.
-            logger.info("target %s has sent a line that is no message", self._target)
+            if frame.startswith(b"{"):
+                try:
+                    # The decoder skips the strings of undecoded members without a look.
+                    if is_utf8(frame):
+                        message = decode(frame, _message)
+                        self._noise_bytes = 0
+                        return message
+                except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                    pass
+                # A call may wait for what it was.
+                if frame.startswith(_BEGINNING):
+                    self._failure = "it has sent an invalid message"
+                    return None
+            self._skip(frame)
+            if self._failure is not None:
+                return None
         return None
+
+    def _skip(self, noise: bytes) -> None:
+        """Skip a line that a program on the way has written."""
+        if not self._noise_bytes:
+            logger.info("target %s has sent a line that is no message", self._target)
+        self._noise_bytes += len(noise) + 1
+        if self._noise_bytes > MAX_BANNER_BYTES:
+            self._failure = "it has sent too much that is no message"
 
     @property
     def _is_client_behind(self) -> bool:

@@ -7,6 +7,8 @@ not know.
 
 from __future__ import annotations
 
+import codecs
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -39,6 +41,9 @@ _LISTS: Final = {"list_shells": "shells", "get_session": "shells", "list_targets
 # The methods whose results have the name of a target.
 _OF_TARGETS: Final = frozenset({"add_target", "list_targets", "remove_target"})
 
+_NUMBER: Final = re.compile(rb"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_SLICE_BYTES: Final = 1024 * 1024
+
 _members: Final = msgspec.json.Decoder(Members)
 _list: Final = msgspec.json.Decoder(list[Raw])
 _string: Final = msgspec.json.Decoder(str)
@@ -48,6 +53,20 @@ class _Error(msgspec.Struct):
     code: int
     message: str
     data: Raw = Raw()
+
+
+def is_utf8(data: bytes) -> bool:
+    """Return whether a message, which may be long, is valid UTF-8."""
+    if data.isascii():
+        return True
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        for start in range(0, len(data), _SLICE_BYTES):
+            decoder.decode(data[start : start + _SLICE_BYTES])
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def text_of(raw: Raw | None) -> str | None:
@@ -126,6 +145,8 @@ def name_ids(members: Members, target: str, names: tuple[str, ...] = _IDS) -> No
 
 def _prefixed(raw: Raw, target: str) -> Raw:
     """Put a target's name, which needs no escapes, before a string."""
+    if bytes(raw)[:1] != b'"':
+        return raw
     return Raw(b'"%b:%b' % (target.encode(), bytes(raw)[1:]))
 
 
@@ -147,4 +168,7 @@ def request_id_in(far_id: bytes) -> bytes:
     _, dash, own = far_id.partition(b"-")
     if not dash or far_id[:1] != b'"':
         return b"null"
-    return b'"' + own[1:] if own[:1] == b"s" else own[1:-1]
+    if own[:1] == b"s":
+        return b'"' + own[1:]
+    number = own[1:-1]
+    return number if _NUMBER.fullmatch(number) else b"null"

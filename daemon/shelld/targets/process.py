@@ -77,5 +77,8 @@ class TargetProcess:
 def _shown(status: int) -> str:
     code = os.waitstatus_to_exitcode(status)
     if code < 0:
-        return f"its program was ended by {signal.Signals(-code).name}"
+        # The signals for real time have no names.
+        known = {number.value for number in signal.Signals}
+        name = signal.Signals(-code).name if -code in known else f"signal {-code}"
+        return f"its program was ended by {name}"
     return f"its program has ended with exit code {code}"

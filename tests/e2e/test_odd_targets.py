@@ -1,0 +1,113 @@
+"""Targets that send what no shelld sends. The far end is a small program that breaks the rules."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from support import RawDaemon, raw_daemon
+from shelld_protocol.about import PROTOCOL
+
+pytestmark = pytest.mark.slow
+
+# Greets as a shelld does. Answers each other request with what an expression says, in which `i` is
+# the id of the request, as JSON text.
+_PEER = """
+import json, os, signal, sys
+
+def out(data):
+    while data:
+        data = data[os.write(1, data):]
+
+def answer(i, result):
+    return b'{"jsonrpc":"2.0","id":%b,"result":%b}\\n' % (i, result)
+
+for line in sys.stdin.buffer:
+    message = json.loads(line)
+    if "id" not in message:
+        continue
+    i = json.dumps(message["id"]).encode()
+    if message["method"] == "server_info":
+        limits = b'{"maxMessageBytes":1000000}'
+        out(answer(i, b'{"version":"0","protocol":PROTOCOL,"limits":%b}' % limits))
+    else:
+        out(eval(sys.argv[1]))
+"""
+
+
+@pytest.fixture(scope="module")
+def hub() -> Iterator[RawDaemon]:
+    with raw_daemon(stderr_is_silent=False) as daemon:
+        yield daemon
+        assert daemon.call("ping") == {}
+
+
+def request(hub: RawDaemon, name: str, expression: str, method: str = "bash") -> Any:
+    """Add a target, send it a request, and return the answer. Every message must be valid."""
+    peer = _PEER.replace("PROTOCOL", str(PROTOCOL))
+    hub.call("add_target", {"name": name, "argv": [sys.executable, "-c", peer, expression]})
+    params = {"target": name, **({"command": "true"} if method == "bash" else {})}
+    return hub.answer(hub.request(method, params))
+
+
+@pytest.mark.parametrize(
+    ("name", "result"),
+    [
+        ("utf8", rb'{"x":"\xff"}'),
+        ("surrogate", rb'{"x":"\\ud800"}'),
+        ("escape", rb'{"x":"\\q"}'),
+        ("control", rb'{"x":"\x01"}'),
+        ("nan", rb'{"x":NaN}'),
+        ("unclosed", b"[[[]"),
+    ],
+)
+def test_invalid_answer_cuts_the_connection(hub: RawDaemon, name: str, result: bytes) -> None:
+    answer = request(hub, name, f"answer(i, b'{result.decode()}')")
+    assert answer["error"]["code"] == 1011
+    assert "invalid message" in answer["error"]["message"]
+
+
+def test_nesting_without_end_cuts_the_connection(hub: RawDaemon) -> None:
+    answer = request(hub, "nest", "answer(i, b'[' * 100_000 + b']' * 100_000)")
+    assert answer["error"]["code"] == 1011
+
+
+@pytest.mark.parametrize("listed", ['{"a":1}', "7"])
+def test_result_of_another_shape_is_an_error_of_the_target(hub: RawDaemon, listed: str) -> None:
+    name = f"shape{len(listed)}"
+    answer = request(hub, name, f"""answer(i, b'{{"shells":{listed}}}')""", "list_shells")
+    assert answer["error"]["code"] == 1011
+    assert "invalid result" in answer["error"]["message"]
+
+
+def test_ids_that_are_no_strings_stay_as_they_are(hub: RawDaemon) -> None:
+    answer = request(hub, "ids", """answer(i, b'{"shells":[1,null,"a"]}')""", "get_session")
+    assert answer["result"] == {"shells": [1, None, "ids:a"]}
+
+
+@pytest.mark.parametrize("own", ["n}{", "n01", "x", "nNaN"])
+def test_invalid_id_of_a_request_in_an_event_is_null(hub: RawDaemon, own: str) -> None:
+    name = "event" + "".join(each for each in own if each.isalnum())
+    params = f'{{"subscription":"s","requestId":"1-{own}"}}'
+    event = f"""b'{{"jsonrpc":"2.0","method":"shell/output","params":{params}}}\\n'"""
+    assert request(hub, name, f"{event} + answer(i, b'{{}}')")["result"] == {}
+    [found] = [each for each in hub.unclaimed if each["params"]["subscription"] == f"{name}:s"]
+    assert found["params"]["requestId"] is None
+
+
+def test_text_without_end_between_messages_cuts_the_connection(hub: RawDaemon) -> None:
+    answer = request(hub, "noise", "b'x\\n' * 1_000_000")
+    assert answer["error"]["code"] == 1011
+    assert "too much that is no message" in answer["error"]["message"]
+
+
+def test_some_text_between_messages_is_skipped(hub: RawDaemon) -> None:
+    assert request(hub, "some", "b'{x\\n' * 1_000 + answer(i, b'{}')")["result"] == {}
+
+
+def test_signal_without_a_name_is_told(hub: RawDaemon) -> None:
+    answer = request(hub, "signal", "os.kill(os.getpid(), signal.SIGRTMIN + 3)")
+    assert "ended by signal " in answer["error"]["message"]
