@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import socket
 import stat
@@ -268,6 +269,55 @@ def test_simultaneous_starters_get_one_daemon(user: Lasting) -> None:
     finally:
         for client in clients:
             client.close()
+
+
+def test_daemon_that_starts_slowly_keeps_no_other_waiting(user: Lasting, tmp_path: Path) -> None:
+    gate, begun = tmp_path / "gate", tmp_path / "begun"
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, pathlib, sys, time\n"
+        "if 'lasting' in sys.orig_argv:\n"
+        f"    pathlib.Path({str(begun)!r}).touch()\n"
+        f"    while not os.path.exists({str(gate)!r}):\n"
+        "        time.sleep(0.01)\n"
+    )
+    slow = RawDaemon("attach", "--linger", "0", env={**user.env, "PYTHONPATH": str(tmp_path)})
+    try:
+        wait_for(begun.exists)
+        with user.attach("--name", "other", "--linger", "0") as other:
+            assert other.call("ping") == {}
+        assert slow.process.poll() is None
+        gate.touch()
+        assert slow.call("ping") == {}
+    finally:
+        gate.touch()
+        slow.close()
+
+
+def test_high_descriptors_are_no_problem(user: Lasting) -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(2_048, before[1]), before[1]))
+    open_files = [os.open(os.devnull, os.O_RDONLY) for _ in range(1_100)]
+    try:
+        for each in open_files:
+            os.set_inheritable(each, True)
+        command = [*DAEMON_COMMAND, "attach", "--linger", "0"]
+        ended = subprocess.run(
+            command, input=b"", capture_output=True, close_fds=False, env=user.env, check=False
+        )
+        assert (ended.returncode, ended.stderr) == (0, b"")
+    finally:
+        for each in open_files:
+            os.close(each)
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_list_names_nothing_that_is_no_name(user: Lasting) -> None:
+    user.directory.mkdir(mode=0o700)
+    for name in (b"a\nb", b"\x1b[31m", b".hidden", b"\xff", b""):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+            listener.bind(bytes(user.directory) + b"/" + name + b".sock")
+    ended = user.run("list")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "No daemon is running.\n", "")
 
 
 # -- ends -------------------------------------------------------------------------------------

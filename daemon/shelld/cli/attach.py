@@ -59,6 +59,8 @@ DIED: Final = 6
 ANSWER_S: Final = 20.0
 # How long to wait for the end of the daemon's service after a signal.
 LEAVE_S: Final = 3.0
+# How often to look whether that time is over.
+_POLL_S: Final = 1.0
 # How often to try again if the daemon ends while it is asked.
 MAX_TRIES: Final = 20
 PAUSE_S: Final = 0.05
@@ -204,6 +206,17 @@ def _join(name: str, hello: Hello, options: Sequence[str], *, may_start: bool) -
     raise RefusedError(2, f"the daemon {name} ends again and again")
 
 
+def _connect(name: str) -> socket.socket | None:
+    """Connect to the daemon. Return None if it does not run. Raises PlaceError."""
+    place = Place.open(create=False)
+    if place is None:
+        return None
+    try:
+        return place.connect(name, ANSWER_S)
+    finally:
+        place.close()
+
+
 def _say(connection: socket.socket, name: str, hello: Hello) -> bool:
     """Ask the daemon to take the client. Return False if it ends. Raises RefusedError."""
     try:
@@ -256,10 +269,11 @@ def _start(name: str, hello: Hello, options: Sequence[str]) -> socket.socket | N
     Raises RefusedError and PlaceError.
     """
     with locked() as place:
-        # Nobody starts or ends a daemon while this process holds the lock.
+        # Nobody makes or removes a socket while this process holds the lock.
         connection = place.connect(name, ANSWER_S)
         if connection is not None:
-            return connection if _say(connection, name, hello) else None
+            connection.close()
+            return None
         identity = place.identity(name)
         if identity is not None:
             note(f"shelld: the earlier daemon {name} was killed, and all its shells have ended")
@@ -268,16 +282,19 @@ def _start(name: str, hello: Hello, options: Sequence[str]) -> socket.socket | N
                 return None
         linger_s = DEFAULT_LINGER_S if hello.linger_s is None else hello.linger_s
         with place.listen(name) as listener:
+            identity = place.identity(name)
             errors = _spawn(listener, [name, str(linger_s), str(listener.fileno()), *options])
-        try:
-            connection = place.connect(name, ANSWER_S)
-            if connection is not None and _say(connection, name, hello):
-                return connection
-            _show_rest(errors)
-            place.remove(name, place.identity(name))
-            raise RefusedError(2, f"the daemon {name} could not start")
-        finally:
-            os.close(errors)
+    # Others need not wait for the lock until this daemon runs.
+    try:
+        connection = _connect(name)
+        if connection is not None and _say(connection, name, hello):
+            return connection
+        _show_rest(errors)
+        with locked() as place:
+            place.remove(name, identity)
+        raise RefusedError(2, f"the daemon {name} could not start")
+    finally:
+        os.close(errors)
 
 
 def _spawn(listener: socket.socket, arguments: Sequence[str]) -> int:
@@ -315,7 +332,7 @@ def _spawn(listener: socket.socket, arguments: Sequence[str]) -> int:
 def _show_rest(errors: int) -> None:
     """Show what the daemon has written to stderr before it ended."""
     text = b""
-    while select.select([errors], [], [], PAUSE_S)[0] and (data := os.read(errors, 8192)):
+    while _readable(errors, seconds=PAUSE_S) and (data := os.read(errors, 8192)):
         text += data
     if text:
         note(text.decode("utf-8", "replace").rstrip())
@@ -340,7 +357,6 @@ def _wait(connection: socket.socket, name: str, parent_pid: int | None) -> int:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, leave)
     watched: list[int] = []
-    sources: list[int] = [connection.fileno()]
     if parent_pid is not None:
         try:
             watched.append(os.pidfd_open(parent_pid))
@@ -350,8 +366,8 @@ def _wait(connection: socket.socket, name: str, parent_pid: int | None) -> int:
         # A signal handler may set the deadline at any time, so look again soon.
         if time.monotonic() > deadline[0]:
             return 0
-        readable, _, _ = select.select([*sources, *watched], [], [], _POLL_S)
-        if sources[0] in readable:
+        readable = _readable(connection.fileno(), *watched, seconds=_POLL_S)
+        if connection.fileno() in readable:
             break
         if readable:
             watched.clear()
@@ -369,4 +385,10 @@ def _wait(connection: socket.socket, name: str, parent_pid: int | None) -> int:
     return end.exit_code
 
 
-_POLL_S: Final = 1.0
+def _readable(*descriptors: int, seconds: float) -> list[int]:
+    """Wait until one of the descriptors is readable; return those that are."""
+    # Not `select`, which knows no descriptor above 1023.
+    poll = select.poll()
+    for each in descriptors:
+        poll.register(each, select.POLLIN)
+    return [each for each, _ in poll.poll(seconds * 1000)]

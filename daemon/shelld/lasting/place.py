@@ -48,6 +48,13 @@ def check_name(name: str) -> str:
     return name
 
 
+def _is_name(name: str) -> bool:
+    try:
+        return bool(check_name(name))
+    except ValueError:
+        return False
+
+
 def peer_of(connection: socket.socket) -> tuple[int, int]:
     """Return the pid and the uid of the process at the other end."""
     data = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
@@ -99,9 +106,9 @@ class Place:
         return os.path.join(self._path, name + _SUFFIX)
 
     def names(self) -> list[str]:
-        """Return the names of all sockets."""
+        """Return the names of all sockets, without those that no daemon can have."""
         found = [each for each in os.listdir(self._descriptor) if each.endswith(_SUFFIX)]
-        return sorted(name.removesuffix(_SUFFIX) for name in found)
+        return sorted(name for each in found if _is_name(name := each.removesuffix(_SUFFIX)))
 
     def identity(self, name: str) -> int | None:
         """Return the inode of a socket; None if there is none. Raises PlaceError."""

@@ -208,16 +208,16 @@ class Clients:
 
     async def close(self) -> None:
         """Remove the socket, so that no other client comes. Does not end the attached client."""
-        self._listener.close()
         place = self._place
-        if place is None:
-            return
-        with anyio.move_on_after(LOCK_S, shield=True):
-            while not place.try_lock():  # noqa: ASYNC110 - there is no event for a free lock
-                await anyio.sleep(LOCK_POLL_S)
-        place.remove(self._name, self._identity)
-        place.close()
-        self._place = None
+        if place is not None:
+            # First: a socket on which nobody listens looks like that of a killed daemon.
+            with anyio.move_on_after(LOCK_S, shield=True):
+                while not place.try_lock():  # noqa: ASYNC110 - there is no event for a free lock
+                    await anyio.sleep(LOCK_POLL_S)
+            place.remove(self._name, self._identity)
+            place.close()
+            self._place = None
+        self._listener.close()
 
     def end(self, exit_code: int) -> None:
         """Tell the attached client that the daemon ends."""
