@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from support import RawDaemon, raw_daemon
 from shelld_protocol.about import PROTOCOL
+from support import RawDaemon, raw_daemon
 
 pytestmark = pytest.mark.slow
 

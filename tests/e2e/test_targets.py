@@ -95,6 +95,32 @@ def test_every_method_takes_the_id_of_a_target(hub: RawDaemon) -> None:
     assert gone["data"]["bash_id"] == f"{bash_id}0"
 
 
+def test_id_of_a_request_may_have_any_number_of_digits(hub: RawDaemon) -> None:
+    # As text: Python cannot convert such a number.
+    hub.send_raw(
+        b'{"jsonrpc":"2.0","id":"digits","method":"background","params":{"request_id":%b}}\n'
+        % (b"1" * 5_000)
+    )
+    assert hub.answer("digits")["error"]["code"] == -32602
+
+
+def test_cancelled_removal_ends_a_target_that_hangs(hub: RawDaemon) -> None:
+    hub.call("add_target", {"name": "hung", "argv": FAR})
+    before = set(descendants(hub.pid))
+    hub.bash("true", target="hung")
+    [far] = [pid for pid in set(descendants(hub.pid)) - before if _is_daemon(pid)]
+    os.kill(far, signal.SIGSTOP)
+    request = hub.request("remove_target", {"name": "hung"})
+    hub.call("ping")
+    hub.notify("$/cancelRequest", {"id": request})
+    assert hub.answer(request)["error"]["code"] == -32800
+    wait_for(lambda: not is_alive(far))
+
+
+def _is_daemon(pid: int) -> bool:
+    return b"\0-m\0shelld\0" in Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
 def test_errors_come_as_the_target_sends_them(hub: RawDaemon) -> None:
     timeout = hub.fail(
         "bash", {"command": "echo so far; sleep 300", "timeout": 1000, "target": "box"}

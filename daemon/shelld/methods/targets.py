@@ -33,6 +33,8 @@ from shelld_protocol.target_methods import (
 # The methods whose `session` is that of a command, or is about to be.
 _USING: Final = frozenset({"bash", "configure_session"})
 
+_MAX_DIGITS: Final = 64
+
 Divert = Callable[[RequestContext, bytes], Awaitable[Any] | None]
 
 
@@ -114,7 +116,9 @@ def _request_of(context: RequestContext, members: Members) -> PassedOn | None:
 
 def _plain(raw: Raw) -> int | str:
     content = bytes(raw)
-    return int(content) if content.isdigit() else text_of(raw) or ""
+    # No id in flight is longer, and Python refuses to convert thousands of digits.
+    is_number = len(content) < _MAX_DIGITS and content.isdigit()
+    return int(content) if is_number else text_of(raw) or ""
 
 
 def _named_target(context: RequestContext, members: Members) -> Target | None:

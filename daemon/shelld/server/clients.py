@@ -330,12 +330,16 @@ class Clients:
     # -- going ------------------------------------------------------------------------------
 
     async def _serve(self, client: Client) -> None:
-        async with anyio.create_task_group() as watchers:
-            watchers.start_soon(self._watch_output, client)
-            watchers.start_soon(self._watch_connection, client)
-            with client.reading:
-                await client.server.read_requests()
-            watchers.cancel_scope.cancel()
+        try:
+            async with anyio.create_task_group() as watchers:
+                watchers.start_soon(self._watch_output, client)
+                watchers.start_soon(self._watch_connection, client)
+                with client.reading:
+                    await client.server.read_requests()
+                watchers.cancel_scope.cancel()
+        except Exception:
+            # The client is lost, and the next one can come.
+            faults.report("a client")
         if self._daemon.draining or client.server.exit_code is not None:
             # The client wants the daemon to end.
             self._over.set()
@@ -353,7 +357,26 @@ class Clients:
 
     async def _lose(self, client: Client) -> None:
         client.is_leaving = True
-        server, output = client.server, client.output
+        try:
+            await self._part(client)
+        except Exception:
+            # The next client can come nevertheless.
+            faults.report("the loss of a client")
+        client.output.release()
+        os.close(client.streams[0])
+        with contextlib.suppress(OSError):
+            send(client.connection, End("stolen") if client.is_stolen else End("detached"))
+        client.connection.close()
+        self._daemon.attachment = None
+        self._client = None
+        self._left_at = time.monotonic()
+        client.is_gone.set()
+        self._tell_of_change()
+        logger.info("client %d is gone", self._generation)
+
+    async def _part(self, client: Client) -> None:
+        """End the requests of a client, and let it read the last answers."""
+        server = client.server
         if client.is_stolen:
             if not client.methods.is_mcp:
                 server.tell_of_detachment()
@@ -372,18 +395,7 @@ class Clients:
         server.drop_in_flight()
         self._daemon.subscriptions.lose_client()
         with anyio.move_on_after(FLUSH_S):
-            await output.wait_empty()
-        output.release()
-        os.close(client.streams[0])
-        with contextlib.suppress(OSError):
-            send(client.connection, End("stolen") if client.is_stolen else End("detached"))
-        client.connection.close()
-        self._daemon.attachment = None
-        self._client = None
-        self._left_at = time.monotonic()
-        client.is_gone.set()
-        self._tell_of_change()
-        logger.info("client %d is gone", self._generation)
+            await client.output.wait_empty()
 
     async def _watch_linger(self) -> None:
         while True:
