@@ -8,6 +8,7 @@ import pytest
 
 import guard_builtin_classes
 import guard_classes
+import guard_detour_classes
 import guard_further_classes
 import guard_more_classes
 import guard_program_classes
@@ -36,6 +37,7 @@ CORPORA = (
     guard_shell_classes,
     guard_builtin_classes,
     guard_program_classes,
+    guard_detour_classes,
 )
 DANGEROUS = by_class(each for corpus in CORPORA for each in corpus.DANGEROUS)
 HARMLESS = by_class(each for corpus in CORPORA for each in corpus.HARMLESS)

@@ -184,6 +184,8 @@ def _compgen(shell: Shell, arguments: Sequence[str], _stdin: str) -> str:
     options, operands = leading_options(arguments, "oAGWFCXPSV")
     prefix = "".join(operands[:1])
     words: list[str] = []
+    # The pattern after ``!`` is what remains of the list.
+    kept = [value[1:] for name, value in options if name == "X" and value and value[0] == "!"]
     for name, value in options:
         if name == "C" and value:
             shell.copy().run_script(value, "")
@@ -194,9 +196,16 @@ def _compgen(shell: Shell, arguments: Sequence[str], _stdin: str) -> str:
                 words += expand_text(value, shell.copy()).split()
         elif name == "c" or (name, value) == ("A", "command"):
             # The shortest completion of a program's name is the name.
-            words += operands[:1]
+            words += operands[:1] or kept
     found = [each for each in words if each.startswith(prefix)]
     return "".join(f"{each}\n" for each in found) or UNKNOWN
+
+
+def _wait(shell: Shell, arguments: Sequence[str], _stdin: str) -> str:
+    options, _ = leading_options(arguments, "p")
+    for _, value in options:
+        shell.substituted(value or "")
+    return ""
 
 
 def _nothing(_shell: Shell, _arguments: Sequence[str], _stdin: str) -> str:
@@ -230,5 +239,6 @@ BUILTINS: Final[dict[str, Handler]] = {
     "compgen": _compgen,
     "test": _test,
     "[": _test,
-    **dict.fromkeys(("exit", "return", "wait"), _nothing),
+    "wait": _wait,
+    **dict.fromkeys(("exit", "return"), _nothing),
 }

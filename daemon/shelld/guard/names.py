@@ -67,7 +67,8 @@ _SET_BY_BASH: Final = re.compile(
 
 # In a test, bash evaluates subscripts after -v, and both sides of a comparison of numbers. The text
 # may be long, so these patterns do not backtrack.
-_SUBSCRIPT: Final = re.compile(r"-v\s++[\"']?+\w++\[([^]\s]*+)\]")
+_NAMED: Final = re.compile(r"-v\s++('[^']*+'|\"[^\"]*+\"|\S++)")
+_SUBSCRIPT: Final = re.compile(r"\w++\[(.*)\]", re.S)
 _COMPARED: Final = re.compile(r"(?<!\S)(\S++)\s++-(?:eq|ne|lt|le|gt|ge)(?=\s++(\S++))")
 
 
@@ -353,8 +354,10 @@ class Names(Streams):
     def unset(self, node: Node, _stdin: str) -> str:
         for child in node.named_children:
             name = parse.text_of(child)
+            with suppress(ExpansionError):
+                name = plain("".join(expand_word(name, self)[:1]))
             if "[" in name:
-                self.substituted(name.strip("'\""))
+                self.substituted(name)
             self.variables.pop(name, None)
             self.arrays.pop(name, None)
             self.functions.pop(name, None)
@@ -373,7 +376,7 @@ class Names(Streams):
         """
         self.substitutions(node, stdin)
         text = parse.text_of(node)
-        evaluated = [match[1] for match in _SUBSCRIPT.finditer(text)]
+        evaluated = [self._subscript_in(match[1]) for match in _NAMED.finditer(text)]
         for match in _COMPARED.finditer(text):
             evaluated += match.groups()
         before = self.has_unset
@@ -382,6 +385,13 @@ class Names(Streams):
                 with suppress(ExpansionError):
                     calculated(expression.strip("\"'"), self)
         self.has_unset = before
+        return ""
+
+    def _subscript_in(self, word: str) -> str:
+        """Return the subscript that bash evaluates after -v, "" if none."""
+        with suppress(ExpansionError):
+            match = _SUBSCRIPT.fullmatch(plain(expand_text(word, self)))
+            return match[1] if match is not None else ""
         return ""
 
     # -- reports ----------------------------------------------------------------------------
