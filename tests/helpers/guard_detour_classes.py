@@ -58,16 +58,88 @@ mksquashfs root root.sqfs -comp xz
     ),
     "starters": (
         r"""
+gdb -batch -ex run --args rm -rf /
+gdb --args rm -rf / <<< run
+emacs --batch --eval '(call-process "rm" nil nil nil "-rf" "/")'
+emacs --batch --eval '(start-process "x" nil "rm" "-rf" "/")'
+emacs -Q --batch --eval '(process-lines "sudo" "rm" "-rf" "/usr")'
+ls / | xargs -I{} rm -rf /{}
+for d in $(ls /); do sudo rm -rf "/$d"; done
+cp /dev/stdin x.sh <<< 'rm -rf /'; bash x.sh
+install -m 755 /dev/stdin x <<< 'rm -rf /'; ./x
 screen -S build -X stuff 'rm -rf /'
 podman unshare rm -rf /usr
 compgen -A command -X '!rm' | xargs -I{} {} -rf /
 """,
         r"""
+gdb -batch -ex run -ex bt --args ./a.out -rf /
+gdb -p 1234 -batch -ex 'thread apply all bt'
+gdb -batch -ex bt ./a.out core
+emacs --batch -l ert -l test.el -f ert-run-tests-batch-and-exit
+emacs --batch --eval '(call-process "ls" nil t nil "/")'
+emacs --batch --eval '(message "rm -rf /")'
+ls / | xargs -I{} du -sh /{}
+ls / /etc | head
+for d in $(ls); do rm -rf "$d/build"; done
+cp /dev/stdin x.sh <<< 'make'; bash x.sh
 screen -S build -X stuff 'make test'
 screen -dmS srv python3 -m http.server
 podman unshare ls /
 compgen -A function -X '_*'
 compgen -A command -X '!git*' | sort
+""",
+    ),
+    "values in code": (
+        r"""
+python3 -c "d='/'; import os; os.system(f'rm -rf {d}')"
+python3 -c "d='/'; import os; os.system('rm -rf ' + d)"
+python3 -c "d='/'; import os; os.system('rm -rf %s' % d)"
+python3 -c "d='/'; import os; os.system('rm -rf {}'.format(d))"
+python3 -c "import os; d='/'; cmd = 'rm -rf ' + d; os.system(cmd)"
+python3 -c "import subprocess; t='/etc'; subprocess.run(f'sudo rm -rf {t}', shell=True)"
+python3 -c 'import os, sys; os.system("rm -rf " + sys.argv[1])' /
+python3 -c "import os, sys; os.system('rm -rf ' + sys.argv[1])" /usr
+python3 -c "import os, sys; os.system(f'rm -rf {sys.argv[1]}')" /
+python3 -c "import shutil, os; shutil.rmtree(os.path.expanduser('~'))"
+python3 -c "import shutil; from pathlib import Path; shutil.rmtree(Path.home())"
+python3 -c "import os, shutil; shutil.rmtree(os.environ['HOME'], ignore_errors=True)"
+node -e 'const d="/"; require("child_process").execSync(`rm -rf ${d}`)'
+node -e 'require("child_process").execSync(`rm -rf ${process.argv[1]}`)' /
+node -e "require('child_process').execSync('rm -rf ' + process.argv[1])" /
+node -e "require('fs').rmSync(require('os').homedir(), {recursive: true})"
+perl -e 'my $d = "/"; system("rm -rf $d")'
+perl -e 'my $d = "/"; system("rm -rf " . $d)'
+echo 'rm -rf /' | perl -ne 'system $_'
+echo / | perl -ne 'system "rm -rf $_"'
+echo / | perl -lne 'system("rm", "-rf", $_)'
+ruby -e 'd = "/"; system("rm -rf #{d}")'
+php -r '$d = "/"; system("rm -rf $d");'
+php -r 'system("rm -rf " . $argv[1]);' /
+awk 'BEGIN { system(sprintf("rm -rf %s", "/")) }'
+awk 'BEGIN { c = sprintf("%s -rf %s", "rm", "/"); system(c) }'
+echo / | awk '{ printf "rm -rf %s\n", $1 }' | sh
+echo / | awk '{ printf("rm -rf %s\n", $1) }' | bash
+""",
+        r"""
+python3 -c "d='build'; import os; os.system(f'rm -rf {d}')"
+python3 -c "d='/'; import os; os.system(f'ls {d}')"
+python3 -c "d='/'; d='build'; import os; os.system('rm -rf ' + d)"
+python3 -c "d='/'; print('rm -rf ' + d)"
+python3 -c "d='/'; import os; os.system('rm -rf build' + d + 'x')"
+python3 -c "import os, sys; os.system('rm -rf ' + sys.argv[1])" build
+python3 -c "import os; root = '/'; os.system('ls %s' % root)"
+python3 -c "import shutil, os; shutil.rmtree(os.path.join(os.path.expanduser('~'), '.cache', 'x'))"
+python3 -c "import shutil; from pathlib import Path; shutil.rmtree(Path.home() / '.cache')"
+node -e 'const d="dist"; require("fs").rmSync(`./${d}`, {recursive: true})'
+node -e "require('child_process').execSync('ls ' + process.argv[1])" /
+node -e "require('fs').rmSync(require('os').homedir() + '/.cache/x', {recursive: true})"
+perl -ne 'system "ls $_"' <<< /
+perl -ne 'print if /rm -rf/' <<< 'rm -rf /'
+echo 'rm -rf /' | perl -pe 's/rm/ls/'
+awk '{ s = sprintf("%s-%s", $1, $2); print s }' data.txt
+awk 'BEGIN { system(sprintf("ls %s", "/")) }'
+awk '{ printf "%s rm -rf %s\n", "#", "/" }' names | cat
+echo / | awk '{ printf "ls %s\n", $1 }' | sh
 """,
     ),
 }

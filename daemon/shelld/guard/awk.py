@@ -25,6 +25,8 @@ _MAX_STATEMENTS: Final = 64
 _MAX_LINES: Final = 4
 # How many calls in one statement to follow.
 _MAX_CALLS: Final = 4
+# How many arguments of ``printf`` to follow.
+_MAX_ARGUMENTS: Final = 16
 # The cost of searching a program, relative to copying it.
 _SEARCHING: Final = 60
 
@@ -34,12 +36,15 @@ _STRING: Final = r'(?<!\\)"(?>(?:[^"\\]|\\.)*)"'
 _STATEMENT: Final = re.compile(rf"(?>(?:{_STRING}|[^;{{}}\n\"]|(?<=\\)\")+)", re.S)
 _ASSIGNED: Final = re.compile(r"\s*+([A-Za-z_]\w*+)\s*+=(?![=~])\s*+(.*)", re.S)
 _SETTING: Final = re.compile(r"([A-Za-z_]\w*+)=(.*)", re.S)
+_SPRINTF: Final = re.compile(r"\bsprintf\s*+\(")
+# A conversion in a format.
+_CONVERSION: Final = re.compile(r"%[-+ #0]?\d{0,9}(?:\.\d{0,9})?([a-zA-Z%])")
 _SYSTEM: Final = re.compile(r"\bsystem\s*+\(")
 _PRINT: Final = re.compile(r"\bprintf?\b")
 _GETLINE: Final = re.compile(r"\|&?\s*+getline\b")
 _TOKEN: Final = re.compile(
     rf'({_STRING})|ENVIRON\s*+\[\s*+"(\w++)"\s*+\]|ARGV\s*+\[\s*+(\d++)\s*+\]|\$(\d++)'
-    rf"|(sprintf\s*+\()|([A-Za-z_]\w*+)|(\d++)|([(),\s])|(.)",
+    r"|([A-Za-z_]\w*+)|(\d++)|([(),\s])|(.)",
     re.S,
 )
 
@@ -76,7 +81,7 @@ def awk(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
 
 
 # A program that prints the same for every line, whatever is in the line.
-_ALL_PRINT: Final = re.compile(r"\s*+\{\s*+print\b[^{};|>]*+;?+\s*+\}\s*+")
+_ALL_PRINT: Final = re.compile(r"\s*+\{\s*+printf?\b[^{};|>]*+;?+\s*+\}\s*+")
 
 
 def _follow(shell: Shell, code: str, values: _Values) -> str:
@@ -94,21 +99,28 @@ def _follow(shell: Shell, code: str, values: _Values) -> str:
         if (read := _GETLINE.search(statement)) is not None:
             _run(shell, _value(statement[: read.start()].rpartition("(")[2], values, shell))
         elif (prints := _PRINT.search(statement)) is not None:
-            output += _print(shell, statement[prints.end() :], values)
+            output += _print(shell, statement[prints.start() :], values)
     return output
 
 
 def _print(shell: Shell, statement: str, values: _Values) -> str:
-    """Follow the rest of a print statement. Return what it writes to stdout."""
+    """Follow a print statement. Return what it writes to stdout."""
     end = next(_ends_of(statement, 0, ">|"), len(statement))
     operator = statement[end : end + 1]
-    text = _value(statement[:end].replace(",", '" "'), values, shell) or values.line
+    if statement.startswith("printf"):
+        given = statement[len("printf") : end].strip()
+        if given.startswith("(") and given.endswith(")"):
+            given = given[1:-1]
+        text = _formatted(given, values, shell)
+    else:
+        given = statement[len("print") : end].replace(",", '" "')
+        text = (_value(given, values, shell) or values.line) + "\n"
     target = _value(statement[end:].lstrip(">|&"), values, shell) if operator else ""
     if operator == ">":
         shell.report(overwrites(target, Place(shell.cwd, shell.home)))
     elif operator == "|" and target.strip(UNKNOWN):
-        shell.copy().run_script(target, text + "\n")
-    return "" if operator else text + "\n"
+        shell.copy().run_script(target, text)
+    return "" if operator else text
 
 
 def _run(shell: Shell, script: str) -> None:
@@ -116,7 +128,7 @@ def _run(shell: Shell, script: str) -> None:
         shell.copy().run_script(script, "")
 
 
-_PART: Final = re.compile(rf"{_STRING}|[()>|]", re.S)
+_PART: Final = re.compile(rf"{_STRING}|[(),>|]", re.S)
 
 
 def _ends_of(text: str, start: int, ends: str) -> Iterator[int]:
@@ -130,12 +142,41 @@ def _ends_of(text: str, start: int, ends: str) -> Iterator[int]:
 
 
 def _value(text: str, values: _Values, shell: Shell) -> str:
-    """Return the value of an expression: the joined values of its parts."""
-    return "".join(_part(match, values, shell) for match in _TOKEN.finditer(text))
+    """Return the value of an expression: the joined values of its parts.
+
+    A call of ``sprintf`` in another such call is not followed.
+    """
+    parts: list[str] = []
+    position = 0
+    for call in islice(_SPRINTF.finditer(text), _MAX_CALLS):
+        if call.start() < position:
+            continue
+        end = next(_ends_of(text, call.end(), ")"), len(text))
+        parts += _parts(text[position : call.start()], values, shell)
+        parts.append(_formatted(text[call.end() : end], values, shell))
+        position = end + 1
+    return "".join([*parts, *_parts(text[position:], values, shell)])
+
+
+def _parts(text: str, values: _Values, shell: Shell) -> Iterator[str]:
+    return (_part(match, values, shell) for match in _TOKEN.finditer(text))
+
+
+def _formatted(text: str, values: _Values, shell: Shell) -> str:
+    """Return what ``printf`` makes of its arguments."""
+    commas = list(islice(_ends_of(text, 0, ","), _MAX_ARGUMENTS))
+    limits = zip([-1, *commas], [*commas, len(text)], strict=True)
+    arguments = ["".join(_parts(text[start + 1 : end], values, shell)) for start, end in limits]
+    rest = iter(arguments[1:])
+
+    def converted(match: re.Match[str]) -> str:
+        return "%" if match[1] == "%" else next(rest, "")
+
+    return _CONVERSION.sub(converted, arguments[0])
 
 
 def _part(match: re.Match[str], values: _Values, shell: Shell) -> str:  # noqa: PLR0911
-    string, environment, argument, field, call, name, number, mark, _ = match.groups()
+    string, environment, argument, field, name, number, mark, _ = match.groups()
     if string is not None:
         return ansi_c(string[1:-1])
     if environment is not None:
@@ -150,7 +191,7 @@ def _part(match: re.Match[str], values: _Values, shell: Shell) -> str:  # noqa: 
         return values.variables.get(name, UNKNOWN)
     if number is not None:
         return number
-    return "" if call is not None or mark is not None else UNKNOWN
+    return "" if mark is not None else UNKNOWN
 
 
 def _field(line: str, index: int) -> str:

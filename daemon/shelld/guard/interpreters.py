@@ -12,8 +12,8 @@ from functools import cache
 from itertools import islice
 from typing import Final, NamedTuple
 
-from shelld.guard.literals import with_arguments, with_plain_literals
-from shelld.guard.markers import plain
+from shelld.guard.literals import with_arguments, with_line, with_plain_literals, with_values
+from shelld.guard.markers import UNKNOWN, plain
 from shelld.guard.options import leading_options
 from shelld.guard.vocabulary import LANGUAGES, VERSION
 
@@ -27,6 +27,10 @@ _MAX_CALLS: Final = 32
 _MAX_LOOKS: Final = 64
 _MAX_ARGUMENTS: Final = 4 * 1024
 _MAX_NAMES: Final = 16
+
+
+# Stands for the user's home directory in `Commands.removed`.
+OWN_HOME: Final = "~/."
 
 
 class Commands(NamedTuple):
@@ -76,7 +80,18 @@ def code_of(
             break
         else:
             return content_of(argument)
-    return with_arguments("\n".join(codes), rest) if codes else stdin
+    if not codes:
+        return stdin
+    code = with_arguments("\n".join(codes), rest)
+    reads = language in _BACKTICKS and not rest and any(map(_READS.match, arguments))
+    return _with_lines(code, stdin) if reads else code
+
+
+def _with_lines(code: str, stdin: str) -> str:
+    """Return code for each line of the input, if the input is known."""
+    if stdin in ("", UNKNOWN):
+        return code
+    return "\n".join(with_line(code, line) for line in plain(stdin).splitlines()[:_MAX_LINES])
 
 
 def _timed(arguments: Sequence[str]) -> str:
@@ -86,6 +101,9 @@ def _timed(arguments: Sequence[str]) -> str:
     return "\n".join([*setups, *statements])
 
 
+# Options with which Perl and Ruby run the code for each line of input, and how many lines to try.
+_READS: Final = re.compile(r"-[al0-9w]{0,8}[np]")
+_MAX_LINES: Final = 4
 # The length of ``-wlne``, as in ``perl -wlne``: a longer option is not a group of letters.
 _LONGEST_GROUP: Final = 5
 
@@ -102,6 +120,12 @@ _OPENS: Final = r"(?:\bopen\b)"
 _REMOVES: Final = (
     r"(?:\b(?:rmtree|remove_tree|rmSync|rmdirSync|rm_rf|rm_r|remove_dir_all|rmdir_r|remove_entry"
     r"|remove_entry_secure|rimraf)\b)"
+)
+# The user's home directory, with nothing joined to it.
+_HOME: Final = (
+    r"""(?:(?:os\.path\.)?\bexpanduser\(\s*+(?:"~/?"|'~/?')\s*+\)|\bPath\.home\(\)"""
+    r"""|(?:\brequire\((?:"os"|'os')\)\.|\bos\.)?\bhomedir\(\)|\bDir\.home\b|\bos\.environ\[(?:"HOME"|'HOME')\]"""
+    r"""|\bprocess\.env\.HOME\b|\bENV\[(?:"HOME"|'HOME')\]|\$ENV\{HOME\})(?!\s*+(?:[/+.]|,(?!\s*+(?:\{|\w++\s*+=))))"""
 )
 _WRITES: Final = (
     rf"(?:writeFile(?:Sync)?|createWriteStream|file_put_contents|File\.(?:bin)?write)\s*+\(\s*+"
@@ -137,6 +161,8 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 def commands_in(language: str, code: str) -> Commands:
     code = _compiled(_COMMENT).sub("", with_plain_literals(language, plain(code[:_MAX_CODE])))
+    code = _compiled(_HOME).sub(repr(OWN_HOME), code)
+    code = with_values(code[:_MAX_CODE])
     # Code in code.
     code = "\n".join([code, *(values[0] for values in _given(code, _EVALUATES))])
     scripts: list[str] = []
@@ -202,14 +228,23 @@ def _given(code: str, calls: str) -> Iterator[list[str]]:
 
 
 def _values_in(text: str) -> list[str]:
-    # Join literals around ``+``. Turn ``qw``, a list of words, into literals.
-    joined = _compiled(r"(['\"])(?:\s*+\+\s*+|[ \t]+)\1").sub("", text)
-    joined = _compiled(r"\bqw\s*+[(\[{/|]([^)\]}|]*+)(?:[)\]}|]|\Z)").sub(_quoted_words, joined)
-    return [_text(match[0]) for match in _compiled(_LITERAL).finditer(joined)]
+    """Return the strings in code, with those joined that stand side by side or around ``+``."""
+    # ``qw`` is a list of words.
+    text = _compiled(r"\bqw\s*+[(\[{/|]([^)\]}|]*+)(?:[)\]}|]|\Z)").sub(_quoted_words, text)
+    values: list[str] = []
+    end = -1
+    for match in _compiled(_LITERAL).finditer(text):
+        between = text[end : match.start()].strip() if end >= 0 else None
+        if between in ("+", ".", "+ f") or (between in ("", "f") and match.start() > end):
+            values[-1] += _text(match[0])
+        else:
+            values.append(_text(match[0]))
+        end = match.end()
+    return values
 
 
 def _quoted_words(match: re.Match[str]) -> str:
-    return " ".join(f"'{word}'" for word in match[1].split())
+    return ", ".join(f"'{word}'" for word in match[1].split())
 
 
 def _text(literal: str) -> str:

@@ -1,12 +1,14 @@
 """Rewrites code so that its strings are plain literals, which `interpreters` finds. Pure.
 
 The rewriting goes by language: triple quotes of Python, ``q(...)`` of Perl and Ruby, and
-``[[...]]`` of Lua. The arguments of a program become literals, too.
+``[[...]]`` of Lua. The arguments of a program become literals, too, as do variables that are set
+once, and the lines that ``perl -n`` reads.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
@@ -31,7 +33,37 @@ _LONG: Final = {
 }
 # All arguments of a program, and one of them.
 _ALL_ARGUMENTS: Final = re.compile(r"\bsys\.argv\[1:\]|(?<!\\)@ARGV\b|\*ARGV\b")
-_ARGUMENT: Final = re.compile(r"\bsys\.argv\[(\d{1,4})\]|(?:\$|\b)ARGV\[(\d{1,4})\]")
+_ARGUMENT: Final = re.compile(
+    r"\b(?:sys|process)\.argv\[(\d{1,4})\]|\$argv\[(\d{1,4})\]|(?:\$|\b)ARGV\[(\d{1,4})\]"
+)
+_INTERPOLATED: Final = re.compile(
+    r"[$#]?\{(?:(?:sys|process)\.argv\[(\d{1,4})\]|(ARGV)\[(\d{1,4})\])\}"
+)
+
+# A literal begins at no escaped quote.
+_STRING: Final = r"""(?<!\\)'(?>(?:[^'\\]|\\.)*)'|(?<!\\)"(?>(?:[^"\\]|\\.)*)"|`[^`]*+`"""
+_SET: Final = re.compile(
+    rf"(?<![\w.'\"])[$]?([A-Za-z_]\w*+)[^\S\n]*+=[^\S\n]*+({_STRING})[^\S\n]*+(?=[;,\n)]|\Z)"
+)
+_ASSIGNED: Final = re.compile(r"(?<![\w.'\"])[$]?([A-Za-z_]\w*+)\s*+[-+*/.|%]?=(?![=~])")
+# A variable in a string, or beside the operator that joins strings.
+_IN_STRING: Final = re.compile(r"[$#]?\{([A-Za-z_]\w*+)\}|\$([A-Za-z_]\w*+)")
+_JOINED: Final = re.compile(
+    rf"({_STRING})|(?<=[+.])(\s{{0,8}})[$]?([A-Za-z_]\w*+)(?![\w(\[.])"
+    r"|(?<![\w.'\"])[$]?([A-Za-z_]\w*+)(?=\s{0,8}[+.]\s{0,8}f?['\"])"
+)
+# Formats with one value.
+_FORMATTED: Final = re.compile(
+    rf"({_STRING})(?:\s{{0,8}}%\s{{0,8}}\(?\s{{0,8}}|\.format\(\s{{0,8}})(?:({_STRING})|([A-Za-z_]\w*+)(?![\w(\[.]))"
+)
+_PLACE: Final = re.compile(r"%s|%r|\{0?\}")
+# How many characters a value may have that goes into strings.
+_MAX_VALUE: Final = 64
+# How long code can get when values replace names.
+_MAX_GROWN: Final = 32 * 1024
+_UNSAFE: Final = re.compile(r"['\"`\\\n]")
+# The current line in Perl and Ruby, alone or in a string.
+_LINE: Final = re.compile(rf"({_STRING})|\$_(?![\w\[{{])")
 
 
 def with_plain_literals(language: str, code: str) -> str:
@@ -54,9 +86,59 @@ def with_arguments(code: str, arguments: Sequence[str]) -> str:
         return code
 
     def one(match: re.Match[str]) -> str:
-        # In Python, the first is the name of the program.
-        index = int(match[2]) if match[1] is None else int(match[1]) - 1
+        # In Python, PHP and Node.js, the first is the name of the program.
+        named = match[1] or match[2]
+        index = int(match[3]) if named is None else int(named) - 1
         return literal(arguments[index]) if 0 <= index < len(arguments) else match[0]
 
+    def inside(match: re.Match[str]) -> str:
+        index = int(match[3]) if match[1] is None else int(match[1]) - 1
+        is_plain = 0 <= index < len(arguments) and not _UNSAFE.search(arguments[index])
+        return arguments[index] if is_plain else match[0]
+
+    code = _INTERPOLATED.sub(inside, code)
     given = ", ".join(map(literal, arguments))
     return _ARGUMENT.sub(one, _ALL_ARGUMENTS.sub(lambda _match: given, code))
+
+
+def with_line(code: str, line: str) -> str:
+    """Return code of Perl or Ruby in which the line that it reads is a literal."""
+
+    def one(match: re.Match[str]) -> str:
+        if match[1] is None:
+            return literal(line)
+        is_plain = match[1][0] in '"`' and not _UNSAFE.search(line)
+        return match[1].replace("$_", line) if is_plain else match[1]
+
+    return _LINE.sub(one, code)
+
+
+def with_values(code: str) -> str:
+    """Return code in which variables that are set once, to a literal, are part of the strings."""
+    found = {match[1]: match[2][1:-1] for match in _SET.finditer(code)}
+    if not found:
+        return code
+    times = Counter(match[1] for match in _ASSIGNED.finditer(code))
+    values = {
+        name: value
+        for name, value in found.items()
+        if times[name] == 1 and len(value) <= _MAX_VALUE and not _UNSAFE.search(value)
+    }
+
+    def inside(match: re.Match[str]) -> str:
+        return values.get(match[1] or match[2], match[0])
+
+    def joined(match: re.Match[str]) -> str:
+        if match[1] is not None:
+            return _IN_STRING.sub(inside, match[1])
+        name = match[3] or match[4]
+        return (match[2] or "") + literal(values[name]) if name in values else match[0]
+
+    def formatted(match: re.Match[str]) -> str:
+        value = values.get(match[3]) if match[2] is None else match[2][1:-1]
+        if value is None or _UNSAFE.search(value):
+            return match[0]
+        text = _PLACE.sub(lambda _match: value, match[1], count=1)
+        return text if text != match[1] else match[0]
+
+    return _FORMATTED.sub(formatted, _JOINED.sub(joined, code)[:_MAX_GROWN])

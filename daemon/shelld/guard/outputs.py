@@ -312,10 +312,13 @@ def _command(arguments: Sequence[str], inputs: Inputs) -> str | None:
     return None
 
 
-def _ls(arguments: Sequence[str], _inputs: Inputs) -> str | None:
+def _ls(arguments: Sequence[str], inputs: Inputs) -> str | None:
     parsed = parse_arguments(arguments)
     if "d" in parsed.flags and not parsed.flags & {"l", "s", "F", "i"}:
         return "".join(each + "\n" for each in parsed.operands) or ".\n"
+    if [normalized(each, inputs.cwd) for each in parsed.operands or ["."]] == ["/"]:
+        # Some of what every system has in its root.
+        return None if parsed.flags & {"l", "s", "F", "i", "R"} else f"bin\netc\nusr\n{UNKNOWN}"
     return None
 
 

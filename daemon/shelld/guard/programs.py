@@ -14,7 +14,7 @@ from shelld.guard.builtins import BUILTINS
 from shelld.guard.fork_bomb import FORK_BOMB, is_fork_bomb_if_called
 from shelld.guard.git import CONFIGURATION, setting_in
 from shelld.guard.globs import has_glob, matches
-from shelld.guard.interpreters import code_of, commands_in, language_of
+from shelld.guard.interpreters import OWN_HOME, code_of, commands_in, language_of
 from shelld.guard.launchers import HANDLERS
 from shelld.guard.markers import UNKNOWN, plain
 from shelld.guard.outputs import OUTPUTS, Inputs, output_of
@@ -180,7 +180,7 @@ class Programs(Shell):
                     self.files[normalized(each[3:], self.cwd)] = stdin
         elif len(operands) > 1:
             source, target = operands[-2], operands[-1]
-            if (content := self.files.get(normalized(source, self.cwd))) is not None:
+            if (content := self.content_of(source, stdin)) != UNKNOWN:
                 self.files[normalized(target, self.cwd)] = content
                 self.files[normalized(f"{target}/{source}", self.cwd)] = content
 
@@ -301,7 +301,8 @@ class Programs(Shell):
             self.report(FORK_BOMB)
         place = Place(self.cwd, self.home)
         for path in commands.removed:
-            self.report(rules.check("rm", ["-r", "--", path], place))
+            removed = (self.home or UNKNOWN) if path == OWN_HOME else path
+            self.report(rules.check("rm", ["-r", "--", removed], place))
         for path in commands.written:
             self.report(rules.overwrites(path, place))
         for script in commands.scripts:

@@ -77,6 +77,11 @@ _INPUT: Final = re.compile(r"[\d.,$+-]*+[aic]\s*+")
 _EDITORS: Final = frozenset({"ed", "ex"})
 # What these programs do themselves, as a shell script. The match is its last argument.
 _WRITES_DISK: Final = (r"^:*+[\d.,$%]*+w(?:rite)?!?[^\S\n]++(/dev/\S++)", "true >")
+# The strings in a call that starts a program without a shell.
+_STARTED: Final = re.compile(
+    r"\((?:call-process|start-process|make-process|process-lines|call-process-region)\b([^()]*+)"
+)
+_STRING: Final = re.compile(r'(?<!\\)"((?>(?:[^"\\]|\\.)*))"')
 _EFFECTS: Final[dict[str, tuple[str, str]]] = {
     **dict.fromkeys(("vim", "vi", "nvim", "vimdiff", "gvim", "ex", "ed"), _WRITES_DISK),
     "emacs": (r'\(delete-directory\s++"([^"]*+)"\s++t', "rm -r --"),
@@ -168,6 +173,11 @@ def _commands_in(program: str, text: str) -> Iterator[str]:
     for pattern in _COMMANDS.get(program, ()):
         for match in re.finditer(pattern, text, re.M):
             yield next((each for each in match.groups() if each is not None), "")
+    for match in _STARTED.finditer(text) if program.startswith("emacs") else ():
+        argv = _STRING.findall(match[1])
+        # Some of these functions take a name for the process first.
+        yield shlex.join(argv)
+        yield shlex.join(argv[1:])
     if program in _EFFECTS:
         pattern, command = _EFFECTS[program]
         for match in re.finditer(pattern, text, re.M):

@@ -258,6 +258,7 @@ WRAPPERS: Final[dict[str, str]] = {
     "strace": "aeoOpPsSuEIXb output= trace= env= user=",
     "ltrace": "aeonpsuDFAlx",
     "valgrind": "-",
+    "gdb": "pdscxD argv:args command= directory= ex= eval-command= iex= symbols= core=",
     "rr": "- sub:record",
     "unshare": "SGR map-user= map-group= root= setuid= setgid= cd:w cd:wd shell",
     "nsenter": "tSG target= setuid= setgid= root= cd:wd shell",

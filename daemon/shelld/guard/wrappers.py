@@ -113,7 +113,7 @@ class _Unwrapping:
                 break
             if argument.startswith("-") and (len(argument) > 1 or self._program in _TAKE_DASH):
                 rest.pop(0)
-                for option in options_of(argument, rest, spec.letters, spec.names):
+                for option in self._options(argument):
                     if spec.has("idle", option.name):
                         return False
                     if spec.has("argv", option.name):
@@ -134,6 +134,12 @@ class _Unwrapping:
             else:
                 break
         return not subcommands
+
+    def _options(self, argument: str) -> list[Option]:
+        if self._program == "gdb" and not argument.startswith("--"):
+            # The long options of gdb may have one dash.
+            argument = f"-{argument}"
+        return options_of(argument, self._rest, self._spec.letters, self._spec.names)
 
     def _end_options(self, operands: int) -> None:
         """Skip the operands after ``--``, as in ``timeout -- 5 ls`` and ``su -- me``."""
