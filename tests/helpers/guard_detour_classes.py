@@ -142,6 +142,31 @@ awk '{ printf "%s rm -rf %s\n", "#", "/" }' names | cat
 echo / | awk '{ printf "ls %s\n", $1 }' | sh
 """,
     ),
+    "output of exec": (
+        r"""
+exec > >(bash); echo 'rm -rf /'
+exec > >(sh); { echo rm -rf /; }
+exec > >(sh); (echo rm -rf /)
+exec > >(sh); echo / | sed 's/^/rm -rf /'
+exec > >(sh); for d in /; do echo "rm -rf $d"; done
+exec 3> >(bash); echo 'rm -rf /' >&3
+f() { echo 'rm -rf /'; }; exec > >(bash); f
+if true; then exec > >(bash); fi; echo 'rm -rf /'
+""",
+        r"""
+exec > >(tee log); echo 'rm -rf /'
+exec > log 2>&1; echo 'rm -rf /'; make
+exec > >(bash); { echo 'rm -rf /'; } > notes
+exec > >(bash); echo 'rm -rf /' > notes
+exec > >(bash); x=$(echo 'rm -rf /')
+exec > >(bash); echo 'rm -rf /' | grep -c rm
+exec 3>&1 > >(bash); echo ls; exec >&3; echo 'rm -rf /'
+exec 2> >(bash); echo 'rm -rf /'
+exec 3> >(tee log); echo 'rm -rf /' >&3
+exec > >(tee -a build.log) 2>&1; make
+(exec > >(bash); echo ls); echo 'rm -rf /'
+""",
+    ),
 }
 
 DANGEROUS = [

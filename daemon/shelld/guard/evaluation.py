@@ -118,7 +118,7 @@ class Evaluation(Redirections):
             method = self._STATEMENTS.get(node.type)
             if method is None:
                 return shell._run_children(node, stdin)
-            output = str(method(shell, node, stdin))
+            output = self.written(str(method(shell, node, stdin)))
             if shell is not self and shell.traps:
                 run_traps(shell)
             if node.type in _WITHOUT_ARGUMENTS:
@@ -160,6 +160,7 @@ class Evaluation(Redirections):
             self.nounset = True
         if argv == ["exec"]:
             self.input = stdin if self._opens_stdin(redirects) else self.input
+            self.output = self._output_after(redirects, target)
         elif self.input is not None and not self._opens_stdin(redirects):
             stdin = self.input
         segment, self.segment = self.segment, parse.text_of(node)

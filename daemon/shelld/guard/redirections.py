@@ -71,6 +71,10 @@ class Redirections(Compounds):
                 elif operator.startswith("<") and operator != "<>":
                     text = "" if path == "/dev/null" else self.files.get(path, UNKNOWN)
                     stdin = self._opened(node, text, stdin)
+                elif path in self.consumers and not parse.is_of_stdout(node):
+                    # ``3> >(script)``: the descriptor is another path of the same pipe.
+                    copy = f"/dev/fd/{parse.descriptor(node)}"
+                    self.consumers[copy] = self.consumers[path]
                 elif path in self.consumers:
                     target = path
                 elif not (operator.endswith("&") and path.startswith("/dev/fd/")):
@@ -119,6 +123,15 @@ class Redirections(Compounds):
             for each in redirects
             if parse.descriptor(each) == "0"
         )
+
+    def _output_after(self, redirects: Sequence[Node], target: str | None) -> str | None:
+        """Return where the output goes after an ``exec`` with these redirections."""
+        changes = any(
+            parse.is_of_stdout(each) and not parse.redirection(each)[0].startswith("<")
+            for each in redirects
+            if each.type == "file_redirect"
+        )
+        return target if changes else self.output
 
     def _heredoc(self, node: Node) -> str:
         text = parse.heredoc_body(node)
@@ -176,9 +189,13 @@ class Redirections(Compounds):
             before = shell.input
             opens = shell._opens_stdin([*redirects, *inner])
             shell.input = None if opens else before
+            is_exec = last.body is not None and parse.text_of(last.body) == "exec"
+            kept, shell.output = shell.output, None if target else shell.output
             part = shell._written(target, shell._run_body(node, last.body, given, words))
+            shell.output = kept
+            if is_exec:
+                shell.output = shell._output_after([*redirects, *inner], target)
             if opens:
-                is_exec = last.body is not None and parse.text_of(last.body) == "exec"
                 shell.input = given if is_exec else before
         for tail in tails:
             if tail.type != "pipeline":

@@ -25,6 +25,9 @@ class Streams(abc.ABC):
         self.files: dict[str, str] = {}
         # The input that ``exec`` has opened, None if none.
         self.input: str | None = None
+        # Where ``exec`` has sent the output, None if nowhere. A copy of the shell has an output of
+        # its own.
+        self.output: str | None = None
         # The input that was last read from, and how many characters of it.
         self._consumed = ("", 0)
         # How many times a known input was read, and whether anything was left the last time.
@@ -65,6 +68,10 @@ class Streams(abc.ABC):
         self.arrays[name] = list(_COPROCESS)
         self.consumers[f"/dev/fd/{_COPROCESS[1]}"] = script
         self.files[f"/dev/fd/{_COPROCESS[0]}"] = self.copy().run_script(script, UNKNOWN)
+
+    def written(self, output: str) -> str:
+        """Pass output of a statement on to where ``exec`` has sent it. Return what is left."""
+        return output if self.output is None or not output else self.write(self.output, output)
 
     def write(self, path: str, text: str) -> str:
         """Record what a command writes to a file.
