@@ -98,6 +98,11 @@ python3 -c "d='/'; import os; os.system('rm -rf {}'.format(d))"
 python3 -c "import os; d='/'; cmd = 'rm -rf ' + d; os.system(cmd)"
 python3 -c "import subprocess; t='/etc'; subprocess.run(f'sudo rm -rf {t}', shell=True)"
 python3 -c 'import os, sys; os.system("rm -rf " + sys.argv[1])' /
+python3 -c 'import subprocess; root = "/"; subprocess.run(["rm", "-rf", root])'
+python3 -c 'import os; os.system("dd if=/dev/zero of=%s" % "/dev/sda")'
+lua -e 'os.execute("rm -rf " .. "/")'
+echo 'import os, sys; os.system("rm -rf " + sys.argv[1])' > x.py; python3 x.py /
+echo 'require("child_process").execSync(`rm -rf ${process.argv[2]}`)' > x.js; node x.js /
 python3 -c "import os, sys; os.system('rm -rf ' + sys.argv[1])" /usr
 python3 -c "import os, sys; os.system(f'rm -rf {sys.argv[1]}')" /
 python3 -c "import shutil, os; shutil.rmtree(os.path.expanduser('~'))"
@@ -125,6 +130,10 @@ python3 -c "d='build'; import os; os.system(f'rm -rf {d}')"
 python3 -c "d='/'; import os; os.system(f'ls {d}')"
 python3 -c "d='/'; d='build'; import os; os.system('rm -rf ' + d)"
 python3 -c "d='/'; print('rm -rf ' + d)"
+python3 -c 'import os, shutil; base = "/"; shutil.rmtree(os.path.join(base, "tmp", "x"))'
+python3 -c 'import subprocess; root = "/"; subprocess.run(["ls", root])'
+python3 -c 'sep = "/"; import os; os.system(f"rm -rf build{sep}out")'
+echo 'import os, sys; os.system("rm -rf " + sys.argv[1])' > x.py; python3 x.py build
 python3 -c "d='/'; import os; os.system('rm -rf build' + d + 'x')"
 python3 -c "import os, sys; os.system('rm -rf ' + sys.argv[1])" build
 python3 -c "import os; root = '/'; os.system('ls %s' % root)"

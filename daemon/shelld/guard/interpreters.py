@@ -79,7 +79,9 @@ def code_of(
             rest.insert(0, argument)
             break
         else:
-            return content_of(argument)
+            # Node.js counts the file, too.
+            given = [argument, *rest] if letters == "ep" else rest
+            return with_arguments(content_of(argument), given)
     if not codes:
         return stdin
     code = with_arguments("\n".join(codes), rest)
@@ -235,7 +237,7 @@ def _values_in(text: str) -> list[str]:
     end = -1
     for match in _compiled(_LITERAL).finditer(text):
         between = text[end : match.start()].strip() if end >= 0 else None
-        if between in ("+", ".", "+ f") or (between in ("", "f") and match.start() > end):
+        if between in ("+", ".", "..", "+ f") or (between in ("", "f") and match.start() > end):
             values[-1] += _text(match[0])
         else:
             values.append(_text(match[0]))

@@ -46,10 +46,10 @@ _SET: Final = re.compile(
     rf"(?<![\w.'\"])[$]?([A-Za-z_]\w*+)[^\S\n]*+=[^\S\n]*+({_STRING})[^\S\n]*+(?=[;,\n)]|\Z)"
 )
 _ASSIGNED: Final = re.compile(r"(?<![\w.'\"])[$]?([A-Za-z_]\w*+)\s*+[-+*/.|%]?=(?![=~])")
-# A variable in a string, or beside the operator that joins strings.
+# A variable in a string, beside the operator that joins strings, or behind a string in a list.
 _IN_STRING: Final = re.compile(r"[$#]?\{([A-Za-z_]\w*+)\}|\$([A-Za-z_]\w*+)")
 _JOINED: Final = re.compile(
-    rf"({_STRING})|(?<=[+.])(\s{{0,8}})[$]?([A-Za-z_]\w*+)(?![\w(\[.])"
+    rf"({_STRING})|(?:(?<=[+.])|(?<=['\"],))(\s{{0,8}})[$]?([A-Za-z_]\w*+)(?![\w(\[.])"
     r"|(?<![\w.'\"])[$]?([A-Za-z_]\w*+)(?=\s{0,8}[+.]\s{0,8}f?['\"])"
 )
 # Formats with one value.
@@ -116,8 +116,6 @@ def with_line(code: str, line: str) -> str:
 def with_values(code: str) -> str:
     """Return code in which variables that are set once, to a literal, are part of the strings."""
     found = {match[1]: match[2][1:-1] for match in _SET.finditer(code)}
-    if not found:
-        return code
     times = Counter(match[1] for match in _ASSIGNED.finditer(code))
     values = {
         name: value
