@@ -15,9 +15,9 @@ from typing import Any, ClassVar, Final
 
 from shelld.guard import parse
 from shelld.guard.builtins import nounset_after
+from shelld.guard.declarations import Declarations
 from shelld.guard.fallback import simple_commands, without_heredocs
 from shelld.guard.markers import UNKNOWN, plain
-from shelld.guard.names import Names
 from shelld.guard.redirections import Redirections
 from shelld.guard.rules import Place, normalized, overwrites
 from shelld.guard.traps import run_traps
@@ -236,10 +236,10 @@ class Evaluation(Redirections):
         "case_statement": Redirections._case,
         "function_definition": Redirections._function,
         "compound_statement": Redirections._group,
-        "test_command": Names.test,
-        "variable_assignment": Names.assignment,
-        "declaration_command": Names.declaration,
-        "unset_command": Names.unset,
+        "test_command": Declarations.test,
+        "variable_assignment": Declarations.assignment,
+        "declaration_command": Declarations.declaration,
+        "unset_command": Declarations.unset,
         **dict.fromkeys(
             (
                 *("binary_expression", "unary_expression", "postfix_expression"),
@@ -248,7 +248,7 @@ class Evaluation(Redirections):
                 *("raw_string", "comment", "variable_name", "heredoc_body", "subscript", "regex"),
                 *("parenthesized_expression", "ternary_expression", "file_descriptor"),
             ),
-            Names.substitutions,
+            Declarations.substitutions,
         ),
     }
 

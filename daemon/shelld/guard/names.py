@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final, Self
 
-from shelld.guard import parse
 from shelld.guard.budget import Blocked, Budget
 from shelld.guard.ends import Ends
 from shelld.guard.markers import UNKNOWN, plain
@@ -63,19 +62,6 @@ _SET_BY_BASH: Final = re.compile(
     "[@*]|BASH.*|COMP_.*|DIRSTACK|EPOCH.*|FUNCNAME|GROUPS|HIST.*|OPT.*|PATH|PIPESTATUS|PS[0-9]"
     "|SHELLOPTS|SHLVL|SRANDOM|TERM|COLUMNS|LINES|COPROC.*|MAPFILE|READLINE_.*|REPLY|OLDPWD"
 )
-
-
-# In a test, bash evaluates subscripts after -v, and both sides of a comparison of numbers. The text
-# may be long, so these patterns do not backtrack.
-_NAMED: Final = re.compile(r"-v\s++('[^']*+'|\"[^\"]*+\"|\S++)")
-_SUBSCRIPT: Final = re.compile(r"\w++\[(.*)\]", re.S)
-_COMPARED: Final = re.compile(r"(?<!\S)(\S++)\s++-(?:eq|ne|lt|le|gt|ge)(?=\s++(\S++))")
-
-
-# What matters in an operand: an assignment, or a variable whose value has a subscript.
-_EVALUATED: Final = re.compile(r"[=$A-Za-z_]")
-# The target of a nameref: a variable or the member of an array.
-_REFERENCE: Final = re.compile(r"[A-Za-z_]\w*+(?>(?:\[.*\])?)", re.S)
 
 
 def function_entry(name: str) -> str:
@@ -263,136 +249,6 @@ class Names(Streams):
                 break
             fields += expand_word(word, self)
         return fields
-
-    # -- statements that set names ----------------------------------------------------------
-
-    def assignment(self, node: Node, _stdin: str) -> str:
-        array = next((each for each in node.children if each.type == "array"), None)
-        try:
-            if array is not None:
-                name = parse.text_of(node).partition("=")[0].removesuffix("+")
-                members = [parse.text_of(each) for each in array.named_children]
-                fields = [self._member(name, each) for each in self.expanded(members)]
-                before = self.list_of(name) if parse.text_of(node)[len(name)] == "+" else []
-                self.arrays[name] = [*before, *fields]
-            else:
-                self.assign(*self.assigned_by(node))
-        except ExpansionError:
-            pass
-        return ""
-
-    def _member(self, name: str, field: str) -> str:
-        """Return the value of an array member. For ``[key]=value``, also store the value by key."""
-        match = re.match(r"\ue003?\[?([^\]]*)\]=(.*)", field, re.S)
-        if match is None:
-            return field
-        self.variables[f"{name}[{match[1]}]"] = match[2]
-        self._enter_in_table(name, match[1], match[2])
-        return match[2]
-
-    def assigned_by(self, node: Node) -> tuple[str, str]:
-        return self.assigned(parse.text_of(node))
-
-    def assigned(self, text: str) -> tuple[str, str]:
-        """Return the name and the expanded value of ``name=value``."""
-        name, _, word = text.partition("=")
-        value = expand_text(word, self)
-        if name.endswith("+"):
-            name = name[:-1]
-            value = (self.value_of(name) or "") + value
-        if "[" in name:
-            try:
-                self.substitutions(parse.parse(name, self.budget.parse_seconds), "")
-            except parse.TooSlow:
-                self.budget.too_slow()
-            self.arrays.setdefault(name.partition("[")[0], []).append(value)
-        return name, value
-
-    def declaration(self, node: Node, _stdin: str) -> str:
-        kind = node.children[0].type
-        is_export = kind == "export"
-        kinds = "".join(each for each in map(parse.text_of, node.named_children) if each[:1] == "-")
-        for child in node.named_children:
-            text = parse.text_of(child)
-            if text.startswith("-"):
-                is_export = is_export or "x" in text
-                continue
-            if child.type == "variable_assignment":
-                self.assignment(child, "")
-                self._declared(text.partition("=")[0], kinds)
-            else:
-                try:
-                    text = "".join(expand_word(text, self)[:1])
-                except ExpansionError:
-                    continue
-                if "=" in text:
-                    name, _, value = text.partition("=")
-                    self.assign(name, plain(value))
-                self._declared(text.partition("=")[0], kinds)
-            if is_export:
-                name = text.partition("=")[0]
-                self.exported = self.exported | {function_entry(name) if "f" in kinds else name}
-        return ""
-
-    def _declared(self, name: str, kinds: str) -> None:
-        """Apply the attributes that change the value: ``-i``, ``-l``, ``-u`` and ``-n``."""
-        value = self.variables.get(name)
-        if "i" in kinds:
-            self.integers = self.integers | {name}
-        if value is None:
-            return
-        if "i" in kinds:
-            self.assign(name, value)
-        if "n" in kinds and value != name and _REFERENCE.fullmatch(value):
-            self.references[name] = value
-            self.substituted(value)
-        elif "l" in kinds:
-            self.variables[name] = value.lower()
-        elif "u" in kinds:
-            self.variables[name] = value.upper()
-
-    def unset(self, node: Node, _stdin: str) -> str:
-        for child in node.named_children:
-            name = parse.text_of(child)
-            with suppress(ExpansionError):
-                name = plain("".join(expand_word(name, self)[:1]))
-            if "[" in name:
-                self.substituted(name)
-            self.variables.pop(name, None)
-            self.arrays.pop(name, None)
-            self.functions.pop(name, None)
-        return ""
-
-    def substitutions(self, node: Node, _stdin: str) -> str:
-        """Follow the substitutions in a value, a test or a pattern."""
-        for script in parse.substitutions_of(node):
-            self.output_of(script)
-        return ""
-
-    def test(self, node: Node, stdin: str) -> str:
-        """Follow the substitutions in ``[[``.
-
-        Also follow the assignments in its numeric operands and subscripts.
-        """
-        self.substitutions(node, stdin)
-        text = parse.text_of(node)
-        evaluated = [self._subscript_in(match[1]) for match in _NAMED.finditer(text)]
-        for match in _COMPARED.finditer(text):
-            evaluated += match.groups()
-        before = self.has_unset
-        for expression in evaluated:
-            if _EVALUATED.search(expression):
-                with suppress(ExpansionError):
-                    calculated(expression.strip("\"'"), self)
-        self.has_unset = before
-        return ""
-
-    def _subscript_in(self, word: str) -> str:
-        """Return the subscript that bash evaluates after -v, "" if none."""
-        with suppress(ExpansionError):
-            match = _SUBSCRIPT.fullmatch(plain(expand_text(word, self)))
-            return match[1] if match is not None else ""
-        return ""
 
     # -- reports ----------------------------------------------------------------------------
 

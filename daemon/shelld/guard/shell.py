@@ -5,10 +5,10 @@ from __future__ import annotations
 import abc
 from collections.abc import Sequence
 
-from shelld.guard.names import Names
+from shelld.guard.declarations import Declarations
 
 
-class Shell(Names):
+class Shell(Declarations):
     @abc.abstractmethod
     def execute(self, argv: list[str], stdin: str) -> str:
         """Follow a command. Return its output, `UNKNOWN` if unknown."""
