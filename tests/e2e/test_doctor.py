@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pwd
 import signal
 import subprocess
 import sys
@@ -11,9 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from shelld.cli.logout import what_a_logout_kills
 from support import DEADLINE_S, Json, altered_daemon, descendants, wait_for
 
 pytestmark = pytest.mark.slow
+
+USER = pwd.getpwuid(os.getuid()).pw_name
 
 CHECKS = [
     *("system", "open files", "processes", "spool", "guard", "ports"),
@@ -175,3 +180,63 @@ def test_doctor_refuses_bad_arguments(arguments: list[str]) -> None:
     command = [sys.executable, "-P", "-m", "shelld", "doctor", *arguments]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stdout) == (2, "")
+
+
+# -- logouts ----------------------------------------------------------------------------------
+
+IN_SESSION = "0::/user.slice/user-1000.slice/session-3.scope\n"
+UNDER_MANAGER = f"0::/user.slice/user-1.slice/user@{os.getuid()}.service/app.slice/term.scope\n"
+# Whose processes are killed, in the words of logind. Root is spared unless a list says otherwise.
+KILLED = "[Login]\nKillUserProcesses=yes\nKillExcludeUsers=\n"
+ETC, LIB = "etc/systemd/logind.conf", "usr/lib/systemd/logind.conf"
+
+
+def lay_out(root: Path, group: str, files: dict[str, str]) -> None:
+    for name, text in {"proc/self/cgroup": group, **files}.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+
+
+@pytest.mark.parametrize(
+    ("group", "files", "reason"),
+    [
+        (IN_SESSION, {ETC: KILLED}, "logout kills"),
+        (IN_SESSION, {LIB: KILLED}, "logout kills"),
+        (IN_SESSION, {LIB: KILLED, ETC: "[Login]\n"}, ""),
+        (IN_SESSION, {ETC: KILLED.replace("yes", "no")}, ""),
+        (IN_SESSION, {ETC: "#KillUserProcesses=yes\nKillExcludeUsers=\n"}, "logout kills"),
+        (IN_SESSION, {ETC: "#KillUserProcesses=yes\n" + KILLED.replace("yes", "no")}, ""),
+        (IN_SESSION, {ETC: KILLED, f"{LIB}.d/9.conf": "KillUserProcesses=0\n"}, ""),
+        (
+            IN_SESSION,
+            {ETC: KILLED, f"{LIB}.d/9.conf": "KillUserProcesses=0\n", f"{ETC}.d/9.conf": ""},
+            "logout kills",
+        ),
+        (IN_SESSION, {ETC: KILLED + f"KillExcludeUsers=x {USER}\n"}, ""),
+        (IN_SESSION, {ETC: KILLED + "KillOnlyUsers=somebody-else\n"}, ""),
+        (IN_SESSION, {ETC: KILLED + f"KillOnlyUsers=x {USER}\n"}, "logout kills"),
+        (IN_SESSION, {}, ""),
+        ("0::/system.slice/ssh.service\n", {ETC: KILLED}, ""),
+        (UNDER_MANAGER, {}, "the last logout"),
+        (UNDER_MANAGER, {f"var/lib/systemd/linger/{USER}": ""}, ""),
+    ],
+)
+def test_files_tell_what_a_logout_kills(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    group: str,
+    files: dict[str, str],
+    reason: str,
+) -> None:
+    monkeypatch.setattr("shelld.cli.logout.ROOT", f"{tmp_path}")
+    lay_out(tmp_path, group, files)
+    found = what_a_logout_kills()
+    assert found.startswith(reason)
+    assert bool(found) == bool(reason)
+
+
+def test_doctor_warns_of_a_logout_that_kills(tmp_path: Path) -> None:
+    lay_out(tmp_path, IN_SESSION, {ETC: KILLED})
+    program = altered_daemon({"shelld.cli.logout.ROOT": f"{tmp_path}"})
+    code, found = examine(more=["logout"], program=program)
+    assert (code, found["logout"]["state"]) == (0, "note")

@@ -21,6 +21,7 @@ from typing import Final, Literal, NamedTuple
 
 import anyio
 
+from shelld.cli.logout import what_a_logout_kills
 from shelld.cli.parser import parse_options, split_options
 from shelld.cli.show import show
 from shelld.guard import StartState
@@ -117,7 +118,7 @@ def _line(diagnosis: Diagnosis) -> str:
 async def _examine(options: Options) -> list[Diagnosis]:
     diagnoses = [
         *(_system(), _open_files(options), _processes(options), _spool(options)),
-        *(_guard(options), _ports(), *_files(options), *_environment()),
+        *(_guard(options), _ports(), *_files(options), *_environment(), *_logout()),
     ]
     checks: list[Callable[[Patient], Awaitable[Diagnosis]]] = [
         *(_bash, _sessions, _spare_shells, _prompts, _containment, _cgroup, _limits, _sandbox),
@@ -239,6 +240,12 @@ def _environment() -> list[Diagnosis]:
     path = os.environ.pop("BASH_ENV")
     meaning = "every bash reads it first, and there are no spare shells"
     return [Diagnosis("BASH_ENV", "note", path, meaning)]
+
+
+def _logout() -> list[Diagnosis]:
+    if reason := what_a_logout_kills():
+        return [Diagnosis("logout", "note", reason, "a daemon of shelld attach ends with it")]
+    return []
 
 
 # -- what works -------------------------------------------------------------------------------

@@ -1,0 +1,79 @@
+"""Finds out from files whether a logout would end a lasting daemon that is started here.
+
+Owns the rules of systemd-logind: which files it reads, in what order, and whose processes it kills.
+Never asks a service, and never changes anything. What the files do not say counts as harmless.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+# The directory that has the files of the system. Tests have another one.
+ROOT: Final = "/"
+# Where logind looks for its configuration. An earlier directory hides the same name in a later one.
+_DIRECTORIES: Final = (
+    *("etc/systemd", "run/systemd", "usr/local/lib/systemd", "usr/lib/systemd", "lib/systemd"),
+)
+_TRUE: Final = frozenset({"1", "yes", "y", "true", "t", "on"})
+_SETTING: Final = re.compile(r"\s*(Kill\w+)\s*=(.*)")
+# The file that comes with logind shows, in comments, the defaults with which it was built.
+_DEFAULT: Final = re.compile(r"\s*[#;]\s*(KillUserProcesses)\s*=(.*)")
+_BY_SESSION: Final = "logout kills the processes of this login (KillUserProcesses of logind)"
+_BY_USER: Final = "the last logout ends the user's manager, and this runs under it (no linger)"
+
+
+def what_a_logout_kills() -> str:
+    """Return why a logout would kill a daemon that is started here; "" if nothing says so."""
+    root = Path(ROOT)
+    try:
+        group = (root / "proc/self/cgroup").read_text(errors="replace")
+        user = pwd.getpwuid(os.getuid()).pw_name
+    except (OSError, KeyError):
+        return ""
+    if f"/user@{os.getuid()}.service" in group:
+        # Lingering keeps the manager, whatever the other settings are.
+        is_kept = os.path.exists(root / "var/lib/systemd/linger" / user)
+        return "" if is_kept else _BY_USER
+    if not re.search(r"/session-[^/\n]+\.scope", group):
+        return ""
+    return _BY_SESSION if _are_processes_killed(_settings(root), user) else ""
+
+
+def _are_processes_killed(settings: Mapping[str, str], user: str) -> bool:
+    if settings.get("KillUserProcesses", "").lower() not in _TRUE:
+        return False
+    if user in settings.get("KillExcludeUsers", "root").split():
+        return False
+    only = settings.get("KillOnlyUsers", "").split()
+    return not only or user in only
+
+
+def _settings(root: Path) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for file in _files(root):
+        try:
+            text = file.read_text(errors="replace")
+        except OSError:
+            continue
+        for line in text.splitlines():
+            if setting := _SETTING.match(line):
+                found[setting[1]] = setting[2].strip()
+            elif default := _DEFAULT.match(line):
+                found.setdefault(default[1], default[2].strip())
+    return found
+
+
+def _files(root: Path) -> Iterator[Path]:
+    """Yield the files in the order in which logind reads them; later ones win."""
+    directories = [root / each for each in _DIRECTORIES]
+    mains = [each / "logind.conf" for each in directories]
+    yield from [each for each in mains if each.exists()][:1]
+    additions: dict[str, Path] = {}
+    for each in reversed(directories):
+        additions.update({file.name: file for file in (each / "logind.conf.d").glob("*.conf")})
+    yield from [additions[name] for name in sorted(additions)]
