@@ -1,0 +1,73 @@
+"""From the start of `shelld attach` to its first answer, and calls through it beside plain ones.
+
+The lasting daemon runs already. Its calls need no relay, so they should take as long as plain ones.
+The ways take turns, and figures are medians.
+
+Usage: python benchmarks/attach.py [--rounds N]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import tempfile
+import time
+
+from measure import RawDaemon, interleaved, report
+
+_PAUSE_S = 0.005
+_COMMAND = {"command": "true"}
+
+
+def _first_answer_ms(*arguments: str) -> float:
+    began = time.perf_counter()
+    daemon = RawDaemon(*arguments)
+    daemon.request("ping")
+    took = time.perf_counter() - began
+    daemon.close()
+    return took * 1000
+
+
+def starts(rounds: int) -> None:
+    """Each client leaves before the next one comes."""
+    ways = {"attach": ["attach"], "plain": []}
+    _first_answer_ms("attach")
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(rounds):
+        for name, arguments in ways.items():
+            times[name].append(_first_answer_ms(*arguments))
+    figures = {name: statistics.median(each) for name, each in times.items()}
+    report("to the first answer, ms", **figures)
+
+
+def calls(rounds: int) -> None:
+    attached, plain = RawDaemon("attach"), RawDaemon()
+    try:
+        for method, params in (("ping", None), ("bash", _COMMAND)):
+            attached.request(method, params)
+            plain.request(method, params)
+            figures = interleaved(
+                rounds,
+                _PAUSE_S,
+                attach=lambda method=method, params=params: attached.request(method, params),
+                plain=lambda method=method, params=params: plain.request(method, params),
+            )
+            report(f"{method}, ms", **figures)
+    finally:
+        attached.close()
+        plain.close()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=200)
+    wanted = parser.parse_args().rounds
+    with tempfile.TemporaryDirectory() as runtime:
+        # Sockets of its own, so that no daemon of the user is touched.
+        os.environ["XDG_RUNTIME_DIR"] = runtime
+        try:
+            starts(max(1, wanted // 10))
+            calls(wanted)
+        finally:
+            RawDaemon("stop", "main").close()
