@@ -96,3 +96,17 @@ def test_failure_to_ask_costs_one_answer(pty: Pty) -> None:
     target.tell_position(11, (0, 0))
     target.write(b"\n")
     assert os.read(pty.slave, 100) == ANSWER + b"\x1b[1;1R\n"
+
+
+def test_sizes_without_output_between_them_count_as_one(pty: Pty) -> None:
+    target = TerminalInput(pty.master, Size(24, 80))
+    target.resize(Size(10, 20), 7)
+    for cols in range(1, 1_001):
+        target.resize(Size(10, cols), 9)
+    assert [(each.offset, each.size) for each in target.sizes] == [
+        (0, Size(24, 80)),
+        (7, Size(10, 20)),
+        (9, Size(10, 1_000)),
+    ]
+    # Each size has its own number, so that a screen that shows an earlier one takes the last one.
+    assert [each.number for each in target.sizes] == [1, 2, 1_002]

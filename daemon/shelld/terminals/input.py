@@ -212,9 +212,9 @@ class _Answer:
 class TerminalInput(Input):
     """The master side of a terminal. `dialogue` follows what the program writes.
 
-    `sizes`: the last sizes, never empty. `ask_position` is called when the program asks where the
-    cursor is, unless an earlier question is still unanswered. Whoever sets `ask_position` must then
-    call `tell_position` until every question is answered.
+    `sizes`: the last sizes, at most one for each offset, never empty. `ask_position` is called when
+    the program asks where the cursor is, unless an earlier question is still unanswered. Whoever
+    sets `ask_position` must then call `tell_position` until every question is answered.
     """
 
     def __init__(self, descriptor: int, size: Size, device: int = 0) -> None:
@@ -343,7 +343,13 @@ class TerminalInput(Input):
         Raises OSError once the terminal is gone.
         """
         resize(self._open_descriptor(), size)
-        self.sizes.append(Resize(self.sizes[-1].number + 1, offset, size))
+        new = Resize(self.sizes[-1].number + 1, offset, size)
+        if self.sizes[-1].offset == offset:
+            # Nothing was written in the last size. If each step of a window's edge were kept, the
+            # steps would push out the sizes of earlier output, and a look would show them all.
+            self.sizes[-1] = new
+        else:
+            self.sizes.append(new)
 
 
 def _nothing(_is_full: bool) -> None:
