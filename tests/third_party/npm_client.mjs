@@ -3,7 +3,7 @@
 import { pathToFileURL } from "node:url";
 
 const [program, ...command] = process.argv.slice(2);
-const { Client, DaemonExited, ShelldError } = await import(pathToFileURL(program).href);
+const { Client, DaemonExited, JobEnded, ShelldError, WaitTimedOut } = await import(pathToFileURL(program).href);
 const found = {};
 const failure = (promise) => promise.then(() => null, (error) => error);
 
@@ -59,6 +59,87 @@ await over;
 found.closed = [await pending, await failure(shell.bash("true"))].map(
   (each) => each instanceof ShelldError || each,
 );
+
+// A reader that takes nothing at first: what the queue drops is read again, by its offset.
+const { Events } = await import(new URL("events.js", pathToFileURL(program)));
+const { withoutGaps } = await import(new URL("output.js", pathToFileURL(program)));
+const queue = new Events(() => {});
+const mebibyte = 2 ** 20;
+for (let n = 0; n < 12; n++) {
+  const place = { start: n * mebibyte, end: (n + 1) * mebibyte, dropped: 0, skipped: 0 };
+  const text = "x".repeat(mebibyte);
+  queue.put({ event: "shell/output", bash_id: "b", stream: "stdout", text, ...place });
+}
+queue.put({ event: "shell/exited", stdoutBytes: 12 * mebibyte, stderrBytes: 0 });
+const reads = [];
+const read = async ({ stdout_offset: start, max_bytes: size }) => {
+  reads.push(start / mebibyte);
+  return { stdout: "y".repeat(size), stdoutRange: { start, end: start + size, dropped: 0 } };
+};
+let whole = "";
+for await (const each of withoutGaps(queue, read, {})) whole += each.text ?? "";
+found.refilled = [whole.length / mebibyte, reads];
+
+const restarts = [];
+const again = new Client({ command, restart: true, onRestart: (cause) => restarts.push(cause.message) });
+const streamed = again.stream("seq 200000; exit 3");
+let [text, at, hasGap] = ["", 0, false];
+for await (const each of streamed) {
+  hasGap ||= each.start !== at;
+  at = each.end;
+  text += each.text;
+}
+found.streamed = [text.split("\n").length, hasGap, (await streamed.result).exitCode];
+const abandoned = again.stream("echo $$; sleep 300");
+for await (const each of abandoned) {
+  found.abandoned = Number(each.text);
+  break;
+}
+found.ended = (await failure(abandoned.result)).code;
+const late = again.stream("echo so far; sleep 300", { timeout: 1000 });
+const heard = [];
+const tooLate = await failure((async () => { for await (const { text } of late) heard.push(text); })());
+found.late = [heard, tooLate.kind];
+const refused = again.stream("true", { cwd: "/nowhere" });
+found.refused = (await failure(refused.next())).kind;
+const handed = again.stream("echo hi; sleep 300", { timeout: 1000, on_timeout: "background" });
+for await (const _ of handed);
+found.handed = (await handed.result).status;
+
+const awaited = await again.start("echo one; echo 'two (2)'; sleep 300");
+found.waitFor = [
+  (await awaited.waitFor({ text: "two (2)" })).line,
+  (await failure(awaited.waitFor({ text: "one", timeout: 100 }))) instanceof WaitTimedOut,
+  (await awaited.output()).stdout,
+  (await failure(awaited.waitFor({}))).name,
+];
+const twice = [];
+for (const _ of "12") for await (const each of awaited) { twice.push(each.text); break; }
+found.twice = new Set(twice).size;
+const gone = failure(awaited.waitFor({ pattern: "never" }));
+await awaited[Symbol.asyncDispose]();
+found.gone = (await gone) instanceof JobEnded;
+
+await again.call("configure_session", { session: "few", limits: { open_files: 77 } });
+const inFlight = failure(again.bash("sleep 300"));
+process.kill((await again.call("server_info", {})).pid, "SIGKILL");
+found.inFlight = (await inFlight) instanceof DaemonExited;
+const few = () => again.bash("ulimit -n", { session: "few" }).then((each) => each.stdout);
+found.restarted = [await Promise.all([few(), few()]), restarts];
+await again.close();
+found.notAgain = (await failure(again.bash("true"))).message;
+
+const greeting = ["sh", "-c", 'echo null; echo 3; exec "$@"', "sh", ...command];
+const greeted = new Client({ command: greeting });
+found.greeted = (await greeted.bash("echo ok")).stdout;
+await greeted.close();
+const strange = async (words, startTimeout) => {
+  const client = new Client({ command: words, startTimeout });
+  const { message } = await failure(client.bash("true"));
+  await client.close();
+  return message;
+};
+found.strange = await Promise.all([strange(["cat"], 100), strange(["yes"], 100_000)]);
 
 const dead = new Client({ command: ["/nowhere/shelld"] });
 const unstarted = await failure(dead.bash("true"));

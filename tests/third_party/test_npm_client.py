@@ -69,6 +69,7 @@ def test_compiled_client_drives_a_daemon(package: Path) -> None:
     assert ended.returncode == 0, ended.stderr
     found = json.loads(ended.stdout)
     assert not is_alive(found.pop("pid"))
+    assert not is_alive(found.pop("abandoned"))
     assert found == {
         "result": ["out\n", "é\n", 3],
         "session": "/usr 1\n",
@@ -83,6 +84,23 @@ def test_compiled_client_drives_a_daemon(package: Path) -> None:
         "kill": [0, "killed"],
         "subscribed": True,
         "closed": [True, True],
+        "refilled": [12, [9, 10, 11]],
+        "streamed": [200_001, False, 3],
+        "ended": -32800,
+        "late": [["so far\n"], "timeout"],
+        "refused": "spawn_failed",
+        "handed": "running",
+        "waitFor": ["two (2)", True, "one\ntwo (2)\n", "TypeError"],
+        "twice": 1,
+        "gone": True,
+        "inFlight": True,
+        "restarted": [["77\n", "77\n"], ["the daemon was killed by SIGKILL"]],
+        "notAgain": "the client is closed",
+        "greeted": "ok\n",
+        "strange": [
+            "the daemon gave no answer within 100 ms",
+            "the program is no shelld: it writes other text",
+        ],
         "unstarted": [True, "cannot start /nowhere/shelld"],
         "broken": "shelld: error: unrecognized arguments: --nonsense",
     }

@@ -1,15 +1,13 @@
 /**
- * The client: starts the daemon, sends requests, and gives answers and events to those who wait.
- *
- * Answers are matched by id, events by the id of the request that has begun them. The daemon ends
- * with the client, and its commands with the daemon.
+ * The client: the methods of the daemon, and a new daemon in place of one that has died, if asked for.
  */
 
-import { type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
-
-import { DaemonExited, ShelldError } from "./errors.js";
+import { Connection, type ConnectionOptions } from "./connection.js";
+import type { DaemonExited } from "./errors.js";
 import { Events } from "./events.js";
 import { Job } from "./job.js";
+import { Memory } from "./memory.js";
+import { Stream } from "./stream.js";
 import type {
   BackgroundResult,
   BashOutputResult,
@@ -17,84 +15,48 @@ import type {
   BashResult,
   KillShellResult,
   Methods,
-  ShellEvent,
   SubscribeParams,
 } from "./types.js";
 
-export interface ClientOptions {
-  /** The program and its arguments; any that end in a shelld. Default: `["shelld"]`. */
-  command?: readonly string[];
-  /** Options of the daemon. */
-  args?: readonly string[];
-  cwd?: string;
-  env?: NodeJS.ProcessEnv;
+export interface ClientOptions extends ConnectionOptions {
+  /**
+   * The first call after the death of a daemon starts another one, with the same targets and the
+   * same configuration of sessions. Calls in flight fail. Shells, directories and variables are lost.
+   */
+  restart?: boolean;
+  /** Called once for each new daemon, before it takes calls. `cause`: how the last one ended. */
+  onRestart?: (cause: DaemonExited) => void;
 }
 
 /** Options of a command, besides its text. */
 export type BashOptions = Omit<BashParams, "command" | "run_in_background" | "notify" | "dry_run">;
 
-interface Pending {
-  resolve(result: unknown): void;
-  reject(error: Error): void;
-}
-
-interface Message {
-  id?: number | null;
-  method?: string;
-  params?: Record<string, unknown>;
-  result?: unknown;
-  error?: { code: number; message: string; data?: Record<string, unknown> };
-}
-
-const STDERR_TAIL = 8192;
-// The daemon promises to end within 2 s, or 5 s with a thousand shells.
-const CLOSE_TIMEOUT_MS = 6_000;
-
-export class Client {
-  #child: ChildProcessWithoutNullStreams;
-  #nextId = 1;
-  #pending = new Map<number, Pending>();
-  #listeners = new Map<number, Events>();
-  // The events that end with the shell.
-  #jobs = new WeakSet<Events>();
-  // The beginning of a line whose end has not come.
-  #parts: Buffer[] = [];
-  #stderr = "";
-  #failure: DaemonExited | null = null;
-  #ended: Promise<void>;
+export class Client implements AsyncDisposable {
+  #options: ClientOptions;
+  #connection: Connection;
+  // While a daemon is being replaced: the next one, once it is configured; and how the last one ended.
+  #replacement: Promise<Connection> | null = null;
+  #cause: DaemonExited | null = null;
+  #memory = new Memory();
+  #isClosed = false;
 
   constructor(options: ClientOptions = {}) {
-    const [program, ...words] = [...(options.command ?? ["shelld"]), ...(options.args ?? [])];
-    if (program === undefined) throw new TypeError("command must have at least one word");
-    // A Ctrl-C at the terminal is for this program to handle, not for the daemon.
-    const { cwd, env } = options;
-    this.#child = spawn(program, words, { cwd, env, stdio: "pipe", detached: true });
-    this.#child.stdout.on("data", (data: Buffer) => this.#receive(data));
-    this.#child.stderr.setEncoding("utf8").on("data", (text: string) => {
-      this.#stderr = (this.#stderr + text).slice(-STDERR_TAIL);
-    });
-    // A write to a daemon that is gone: "close" says the rest.
-    this.#child.stdin.on("error", () => {});
-    this.#ended = new Promise((resolve) => {
-      this.#child.on("error", (error) => {
-        this.#fail(`cannot start ${program}: ${error.message}`);
-        resolve();
-      });
-      this.#child.on("close", (code, signal) => {
-        const how = signal === null ? `exited with code ${code}` : `was killed by ${signal}`;
-        this.#fail(`the daemon ${how}`);
-        resolve();
-      });
-    });
+    this.#options = options;
+    this.#connection = new Connection(options);
   }
 
   /** Call any method. Aborting `signal` cancels the request, which then fails with "cancelled". */
-  call<M extends keyof Methods>(
+  async call<M extends keyof Methods>(
     method: M,
     params: Methods[M]["params"],
-    { signal }: { signal?: AbortSignal } = {},
+    { signal }: { signal?: AbortSignal | undefined } = {},
   ): Promise<Methods[M]["result"]> {
-    return this.#request(this.#nextId++, method, params, signal);
+    const ready = this.#ready();
+    // Without a restart, the request is sent before this returns.
+    const connection = ready instanceof Connection ? ready : await ready;
+    const result = await connection.request(method, params, { signal });
+    if (this.#options.restart) this.#memory.note(method, params);
+    return result;
   }
 
   /** Run a command in the foreground. A command that fails is a result. */
@@ -103,8 +65,14 @@ export class Client {
     options: BashOptions & { signal?: AbortSignal } = {},
   ): Promise<BashResult> {
     const { signal, ...params } = options;
-    const given = signal === undefined ? {} : { signal };
-    return (await this.call("bash", { ...params, command }, given)) as BashResult;
+    return (await this.call("bash", { ...params, command }, { signal })) as BashResult;
+  }
+
+  /** Run a command in the foreground. Iterating yields its output as it comes. */
+  stream(command: string, options: BashOptions & { signal?: AbortSignal } = {}): Stream {
+    const { signal, ...params } = options;
+    const notify: BashParams["notify"] = ["output", "exit"];
+    return new Stream(this.#whenReady(), { ...params, command, notify }, signal);
   }
 
   /** Return a shell's output since the last such call, at once or after up to `wait` ms. */
@@ -119,137 +87,69 @@ export class Client {
 
   /** Run a command in the background. */
   async start(command: string, options: BashOptions = {}): Promise<Job> {
-    const id = this.#nextId++;
-    let subscription: string | undefined;
-    const events = this.#listen(id, () => subscription);
-    this.#jobs.add(events);
-    try {
-      const notify: BashParams["notify"] = ["output", "prompt", "exit"];
-      const params = { ...options, command, notify, run_in_background: true };
-      const started = (await this.#request(id, "bash", params)) as BackgroundResult;
-      subscription = started.subscription ?? undefined;
-      return new Job(this, started.bash_id, started.pid, events);
-    } catch (error) {
-      this.#listeners.delete(id);
-      throw error;
-    }
+    const connection = await this.#ready();
+    const params = { ...options, command, run_in_background: true };
+    const started = (await connection.request("bash", params)) as BackgroundResult;
+    const strip = options.strip_ansi === undefined ? {} : { strip_ansi: options.strip_ansi };
+    return new Job(connection, started, strip);
   }
 
   /** Receive the events of a shell, a session or all shells. By default: output and ends. */
   async subscribe(params: SubscribeParams = {}): Promise<Events> {
-    const id = this.#nextId++;
+    const connection = await this.#ready();
     let subscription: string | undefined;
-    const events = this.#listen(id, () => subscription);
+    const events = new Events(() => connection.forget(events, subscription));
+    const given: SubscribeParams = { ...params };
+    if (params.subscription === undefined) given.events ??= ["exit", "output"];
     try {
-      const given: SubscribeParams = { ...params };
-      if (params.subscription === undefined) given.events ??= ["exit", "output"];
-      const result = await this.#request(id, "subscribe", given);
+      const result = await connection.request("subscribe", given, { events });
       subscription = result.subscription;
       return events;
     } catch (error) {
-      this.#listeners.delete(id);
+      events.end();
       throw error;
     }
   }
 
   /** End the daemon and all its commands. */
   async close(): Promise<void> {
-    this.#failure ??= new DaemonExited("the client is closed", "");
-    this.#child.stdin.end();
-    const timer = setTimeout(() => this.#child.kill("SIGKILL"), CLOSE_TIMEOUT_MS);
-    await this.#ended;
-    clearTimeout(timer);
+    this.#isClosed = true;
+    await this.#connection.close();
   }
 
-  #request<M extends keyof Methods>(
-    id: number,
-    method: M,
-    params: Methods[M]["params"],
-    signal?: AbortSignal,
-  ): Promise<Methods[M]["result"]> {
-    return new Promise((resolve, reject) => {
-      if (this.#failure !== null) throw this.#failure;
-      signal?.throwIfAborted();
-      const abort = () => this.#send({ method: "$/cancelRequest", params: { id } });
-      const settle = () => signal?.removeEventListener("abort", abort);
-      signal?.addEventListener("abort", abort, { once: true });
-      this.#pending.set(id, {
-        resolve: (result) => {
-          settle();
-          resolve(result as Methods[M]["result"]);
-        },
-        reject: (error) => {
-          settle();
-          reject(error);
-        },
-      });
-      this.#send({ id, method, params: params as unknown as Record<string, unknown> });
-    });
+  /** Close it at the end of an `await using` block. */
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
   }
 
-  #send(message: Message): void {
-    this.#child.stdin.write(`${JSON.stringify({ jsonrpc: "2.0", ...message })}\n`);
+  async #whenReady(): Promise<Connection> {
+    return this.#ready();
   }
 
-  #listen(id: number, subscription: () => string | undefined): Events {
-    const events = new Events(() => {
-      this.#listeners.delete(id);
-      const name = subscription();
-      if (name === undefined || this.#failure !== null) return;
-      // The daemon may have ended it, or may be ending itself.
-      this.call("unsubscribe", { subscription: name }).catch(() => {});
-    });
-    this.#listeners.set(id, events);
-    return events;
-  }
-
-  #receive(data: Buffer): void {
-    let start = 0;
-    for (let end = data.indexOf(10); end >= 0; end = data.indexOf(10, start)) {
-      this.#parts.push(data.subarray(start, end));
-      const line = Buffer.concat(this.#parts).toString();
-      this.#parts = [];
-      start = end + 1;
-      this.#take(line);
+  /** Return the connection to a daemon that runs or, without restart, has run. */
+  #ready(): Connection | Promise<Connection> {
+    const { failure } = this.#connection;
+    if (failure !== null && this.#options.restart && !this.#isClosed) {
+      this.#cause ??= failure;
+      this.#connection = new Connection(this.#options);
+      this.#replacement = this.#replace(this.#connection, this.#cause);
     }
-    this.#parts.push(data.subarray(start));
+    return this.#replacement ?? this.#connection;
   }
 
-  #take(line: string): void {
-    let message: Message;
+  async #replace(connection: Connection, cause: DaemonExited): Promise<Connection> {
     try {
-      message = JSON.parse(line) as Message;
-    } catch {
-      // Something printed before the daemon started, as ssh and login shells do.
-      return;
-    }
-    if (message.method !== undefined) {
-      this.#notify(message.method, message.params ?? {});
-    } else if (typeof message.id === "number") {
-      const pending = this.#pending.get(message.id);
-      this.#pending.delete(message.id);
-      if (message.error === undefined) pending?.resolve(message.result);
-      else {
-        const { code, message: text, data } = message.error;
-        pending?.reject(new ShelldError(text, code, data));
+      await connection.request("ping", {});
+      for (const { method, params } of this.#memory.configured) {
+        await connection.request(method, params);
       }
+    } catch (error) {
+      // The next call tries again.
+      await connection.close();
+      throw error;
     }
-  }
-
-  #notify(method: string, params: Record<string, unknown>): void {
-    const id = params["requestId"];
-    const events = typeof id === "number" ? this.#listeners.get(id) : undefined;
-    if (events === undefined) return;
-    events.put({ ...params, event: method } as unknown as ShellEvent);
-    // A job has no event after this one. A subscription may be for several shells.
-    if (method === "shell/exited" && this.#jobs.has(events)) events.finish();
-  }
-
-  #fail(message: string): void {
-    this.#failure ??= new DaemonExited(message, this.#stderr.trim());
-    for (const pending of this.#pending.values()) pending.reject(this.#failure);
-    for (const events of this.#listeners.values()) events.finish(this.#failure);
-    this.#pending.clear();
-    this.#listeners.clear();
+    this.#replacement = this.#cause = null;
+    this.#options.onRestart?.(cause);
+    return connection;
   }
 }

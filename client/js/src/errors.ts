@@ -1,5 +1,7 @@
 /** The errors of the client: `ShelldError` is the base of all. */
 
+import type { BashOutputResult } from "./types.js";
+
 /** An error of the daemon. `kind` is its stable name, such as "timeout" or "shell_not_found". */
 export class ShelldError extends Error {
   override name = "ShelldError";
@@ -26,5 +28,29 @@ export class DaemonExited extends ShelldError {
     readonly stderr: string,
   ) {
     super(stderr ? `${message}\n${stderr}` : message);
+  }
+}
+
+/** What `waitFor` waits for did not come in time. `read` has the output since the last match. */
+export class WaitTimedOut extends ShelldError {
+  override name = "WaitTimedOut";
+
+  constructor(
+    message: string,
+    readonly read: BashOutputResult,
+  ) {
+    super(message);
+  }
+}
+
+/** The command ended before what `waitFor` waits for. `read` has its end, and the output. */
+export class JobEnded extends ShelldError {
+  override name = "JobEnded";
+
+  constructor(
+    message: string,
+    readonly read: BashOutputResult,
+  ) {
+    super(message);
   }
 }

@@ -1,32 +1,59 @@
 /** A command in the background: its events, its output, its input and its end. */
 
-import type { Client } from "./client.js";
+import type { Connection } from "./connection.js";
+import { JobEnded, WaitTimedOut } from "./errors.js";
 import { Events } from "./events.js";
-import type { BashOutputResult, KillShellResult, ShellEvent, WriteStdinResult } from "./types.js";
+import { withoutGaps } from "./output.js";
+import type {
+  BackgroundResult,
+  BashOutputParams,
+  BashOutputResult,
+  KillShellResult,
+  Listener,
+  Matched,
+  ReadScreenResult,
+  ResizeShellResult,
+  ShellEvent,
+  WriteStdinResult,
+} from "./types.js";
 
-export class Job implements AsyncIterable<ShellEvent> {
-  #client: Client;
-  #events: Events;
+/** One of `text` (a part of a line), `pattern` (RE2) and `port` (0: any). `timeout`: milliseconds. */
+export type Condition =
+  | { text: string; timeout?: number }
+  | { pattern: string; timeout?: number }
+  | { port: number; timeout?: number };
+
+const LONGEST_WAIT_MS = 600_000;
+// How much output of each stream the answer to a wait has, for the error if the wait fails.
+const SHOWN_BYTES = 64 * 1024;
+
+export class Job implements AsyncIterable<ShellEvent>, AsyncDisposable {
+  /** The `bash_id` of its shell. */
+  readonly id: string;
+  /** The pid of its bash. */
+  readonly pid: number;
+  #connection: Connection;
+  #options: Pick<BashOutputParams, "strip_ansi">;
   // Where the next `output` begins. Other readers of the shell do not move it.
   #stdout = 0;
   #stderr = 0;
+  // Where the next `waitFor` begins to search.
+  #searched = { stdout: 0, stderr: 0 };
 
   constructor(
-    client: Client,
-    /** The `bash_id` of its shell. */
-    readonly id: string,
-    /** The pid of its bash. */
-    readonly pid: number,
-    events: Events,
+    connection: Connection,
+    started: BackgroundResult,
+    options: Pick<BashOutputParams, "strip_ansi">,
   ) {
-    this.#client = client;
-    this.#events = events;
+    this.#connection = connection;
+    this.#options = options;
+    this.id = started.bash_id;
+    this.pid = started.pid;
   }
 
   /** Return the output since the last call, at once or after up to `wait` milliseconds. */
   async output(wait = 0): Promise<BashOutputResult> {
-    const read = await this.#client.call("bash_output", {
-      bash_id: this.id,
+    const read = await this.#read({
       wait,
       stdout_offset: this.#stdout,
       stderr_offset: this.#stderr,
@@ -38,15 +65,16 @@ export class Job implements AsyncIterable<ShellEvent> {
 
   /** Type into the job. It needs `tty` or `open_stdin`. */
   async write(text: string): Promise<WriteStdinResult> {
-    return this.#client.call("write_stdin", { bash_id: this.id, text });
+    return this.#connection.request("write_stdin", { bash_id: this.id, text });
   }
 
   /** Wait for the end, and return the state and all output that is left to read. */
   async wait(): Promise<BashOutputResult> {
     for (;;) {
-      const wait = { bash_id: this.id, wait: 600_000, until: "exit", max_bytes: 1 } as const;
-      const read = await this.#client.call("bash_output", {
-        ...wait,
+      const read = await this.#read({
+        wait: LONGEST_WAIT_MS,
+        until: "exit",
+        max_bytes: 1,
         stdout_offset: this.#stdout,
         stderr_offset: this.#stderr,
       });
@@ -54,13 +82,108 @@ export class Job implements AsyncIterable<ShellEvent> {
     }
   }
 
-  /** End the job with everything that it has started. */
-  async kill(): Promise<KillShellResult> {
-    return this.#client.call("kill_shell", { shell_id: this.id });
+  /**
+   * Wait until a line has `text` or matches `pattern`, or the command listens on `port`.
+   *
+   * Text and patterns are searched in the output after the last match, at first from the beginning.
+   * Rejects with `WaitTimedOut` after `timeout` milliseconds (default: never), and with `JobEnded`
+   * if the command ends first.
+   */
+  waitFor(what: { port: number; timeout?: number }): Promise<Listener>;
+  waitFor(
+    what: { text: string; timeout?: number } | { pattern: string; timeout?: number },
+  ): Promise<Matched>;
+  async waitFor(what: Condition): Promise<Matched | Listener> {
+    const [condition, deed] = conditionOf(what);
+    const giveUpAt = performance.now() + (what.timeout ?? Infinity);
+    for (;;) {
+      const left = Math.max(0, giveUpAt - performance.now());
+      const wait = Math.ceil(Math.min(left, LONGEST_WAIT_MS));
+      const read = await this.#read({
+        ...condition,
+        wait,
+        max_bytes: SHOWN_BYTES,
+        stdout_offset: this.#searched.stdout,
+        stderr_offset: this.#searched.stderr,
+      });
+      const { matched, listening } = read;
+      if (matched) {
+        const searched = Math.max(this.#searched[matched.stream], matched.end);
+        this.#searched[matched.stream] = searched;
+        return matched;
+      }
+      if (listening?.[0]) return listening[0];
+      if (!read.isRunning) {
+        const how = read.signal ?? `exit code ${read.exitCode}`;
+        throw new JobEnded(`the command ended with ${how} and did not ${deed}`, read);
+      }
+      if (left <= wait) {
+        throw new WaitTimedOut(`the command did not ${deed} within ${what.timeout} ms`, read);
+      }
+    }
   }
 
-  /** Its events: output, prompts, and "shell/exited" at the end. They can be read once. */
-  [Symbol.asyncIterator](): Events {
-    return this.#events;
+  /** Change the size of its terminal. */
+  async resize(rows: number, cols: number): Promise<ResizeShellResult> {
+    return this.#connection.request("resize_shell", { bash_id: this.id, rows, cols });
   }
+
+  /** Return what a person would see on its terminal. */
+  async screen(): Promise<ReadScreenResult> {
+    return this.#connection.request("read_screen", { bash_id: this.id });
+  }
+
+  /** End the job with everything that it has started. */
+  async kill(): Promise<KillShellResult> {
+    return this.#connection.request("kill_shell", { shell_id: this.id });
+  }
+
+  /** End it at the end of an `await using` block. If the daemon is gone, so is the job. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    if (this.#connection.failure === null) await this.kill().catch(() => {});
+  }
+
+  /**
+   * Its events: all its output from the beginning, prompts, and "shell/exited" at the end.
+   *
+   * Each iteration has a subscription of its own, which begins and ends with it.
+   */
+  async *[Symbol.asyncIterator](): AsyncGenerator<ShellEvent, undefined> {
+    let subscription: string | undefined;
+    const events = new Events(() => this.#connection.forget(events, subscription));
+    try {
+      const kinds: ("output" | "prompt" | "exit")[] = ["output", "prompt", "exit"];
+      const params = { bash_id: this.id, events: kinds, ...this.#options };
+      const started = await this.#connection.request("subscribe", params, { events });
+      subscription = started.subscription;
+      const read = (place: BashOutputParams) => this.#connection.request("bash_output", place);
+      yield* withoutGaps(events, read, this.#options);
+    } finally {
+      events.end();
+    }
+  }
+
+  #read(params: Omit<BashOutputParams, "bash_id">): Promise<BashOutputResult> {
+    const all = { bash_id: this.id, ...this.#options, ...params };
+    return this.#connection.request("bash_output", all);
+  }
+}
+
+function conditionOf(what: Condition): [Omit<BashOutputParams, "bash_id">, string] {
+  if ([("text" in what), ("pattern" in what), ("port" in what)].filter(Boolean).length !== 1) {
+    throw new TypeError("waitFor needs a text, a pattern or a port, and only one of them");
+  }
+  if ("port" in what) {
+    const port = what.port ? { port: what.port } : {};
+    const deed = what.port ? `listen on port ${what.port}` : "listen on a port";
+    return [{ until: "listening", ...port }, deed];
+  }
+  if ("pattern" in what) {
+    return [{ until: "match", pattern: what.pattern }, `write ${JSON.stringify(what.pattern)}`];
+  }
+  if (what.text.includes("\n")) {
+    throw new TypeError("a line cannot have a line end in it: wait for one of the lines");
+  }
+  const pattern = what.text.replace(/[\\^$.*+?()[\]{}|]/g, "\\$&");
+  return [{ until: "match", pattern }, `write ${JSON.stringify(what.text)}`];
 }

@@ -1,0 +1,237 @@
+/**
+ * One daemon: starts it, sends requests, and gives answers and events to those who wait.
+ *
+ * Answers are matched by id, events by the id of the request that has begun them. The daemon ends
+ * with the connection, and its commands with the daemon. Every wait ends: with the daemon's answer,
+ * or with its end.
+ */
+
+import { type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
+
+import { DaemonExited, ShelldError } from "./errors.js";
+import { Events } from "./events.js";
+import type { Methods, ShellEvent } from "./types.js";
+
+export interface ConnectionOptions {
+  /** The program and its arguments; any that end in a shelld. Default: `["shelld"]`. */
+  command?: readonly string[];
+  /** Options of the daemon. */
+  args?: readonly string[];
+  cwd?: string;
+  env?: NodeJS.ProcessEnv;
+  /** Milliseconds until a daemon must have given its first answer. Default: 10,000. */
+  startTimeout?: number;
+}
+
+interface Pending {
+  resolve(result: unknown): void;
+  reject(error: Error): void;
+}
+
+interface Message {
+  id?: number | null;
+  method?: string;
+  params?: Record<string, unknown>;
+  result?: unknown;
+  error?: { code: number; message: string; data?: Record<string, unknown> };
+}
+
+const STDERR_TAIL = 8192;
+const START_TIMEOUT_MS = 10_000;
+// How much other text may come before the first answer, such as the banner of ssh.
+const MAX_BANNER = 64 * 1024;
+// The daemon promises to end within 2 s, or 5 s with a thousand shells.
+const CLOSE_TIMEOUT_MS = 6_000;
+// When the daemon has ended, a child of a wrapper, such as ssh, may hold the pipes open.
+const LAST_WORDS_MS = 1_000;
+
+export class Connection {
+  #child: ChildProcessWithoutNullStreams;
+  #nextId = 1;
+  #pending = new Map<number, Pending>();
+  #listeners = new Map<number, Events>();
+  // The beginning of a line whose end has not come.
+  #parts: Buffer[] = [];
+  #hasAnswered = false;
+  #banner = 0;
+  #stderr = "";
+  #failure: DaemonExited | null = null;
+  #ended: Promise<void>;
+
+  constructor(options: ConnectionOptions) {
+    const [program, ...words] = [...(options.command ?? ["shelld"]), ...(options.args ?? [])];
+    if (program === undefined) throw new TypeError("command must have at least one word");
+    // A Ctrl-C at the terminal is for this program to handle, not for the daemon.
+    const { cwd, env, startTimeout = START_TIMEOUT_MS } = options;
+    const child = spawn(program, words, { cwd, env, stdio: "pipe", detached: true });
+    this.#child = child;
+    child.stdout.on("data", (data: Buffer) => this.#receive(data));
+    child.stderr.setEncoding("utf8").on("data", (text: string) => {
+      this.#stderr = (this.#stderr + text).slice(-STDERR_TAIL);
+    });
+    // A write to a daemon that is gone: "close" says the rest.
+    child.stdin.on("error", () => {});
+    const timer = setTimeout(
+      () => this.#giveUp(`the daemon gave no answer within ${startTimeout} ms`),
+      startTimeout,
+    );
+    this.#ended = new Promise((resolve) => {
+      const end = (message: string) => {
+        clearTimeout(timer);
+        this.#fail(message);
+        resolve();
+      };
+      child.on("error", (error) => {
+        // Also emitted for a signal that could not be sent.
+        if (child.pid === undefined) end(`cannot start ${program}: ${error.message}`);
+      });
+      child.on("exit", () => {
+        setTimeout(() => {
+          child.stdout.destroy();
+          child.stderr.destroy();
+        }, LAST_WORDS_MS).unref();
+      });
+      child.on("close", (code, signal) => {
+        const how = signal === null ? `exited with code ${code}` : `was killed by ${signal}`;
+        end(`the daemon ${how}`);
+      });
+    });
+    this.request("ping", {}).then(
+      () => clearTimeout(timer),
+      // The other requests fail as well.
+      () => {},
+    );
+  }
+
+  /** Why there are no more answers. */
+  get failure(): DaemonExited | null {
+    return this.#failure;
+  }
+
+  /** Send a request, whose events go to `events`. Rejects with `ShelldError`. */
+  request<M extends keyof Methods>(
+    method: M,
+    params: Methods[M]["params"],
+    { signal, events }: { signal?: AbortSignal | undefined; events?: Events } = {},
+  ): Promise<Methods[M]["result"]> {
+    return new Promise((resolve, reject) => {
+      if (this.#failure !== null) throw this.#failure;
+      signal?.throwIfAborted();
+      const id = this.#nextId++;
+      // This may throw, so it comes first.
+      const frame = framed({ id, method, params: params as unknown as Record<string, unknown> });
+      const abort = () =>
+        this.#child.stdin.write(framed({ method: "$/cancelRequest", params: { id } }));
+      const settle = () => signal?.removeEventListener("abort", abort);
+      signal?.addEventListener("abort", abort, { once: true });
+      this.#pending.set(id, {
+        resolve: (result) => {
+          settle();
+          resolve(result as Methods[M]["result"]);
+        },
+        reject: (error) => {
+          settle();
+          reject(error);
+        },
+      });
+      if (events !== undefined) this.#listeners.set(id, events);
+      this.#child.stdin.write(frame);
+    });
+  }
+
+  /** Give no more events to a queue, and end its subscription, if it has one. */
+  forget(events: Events, subscription: string | null | undefined): void {
+    for (const [id, each] of this.#listeners) if (each === events) this.#listeners.delete(id);
+    if (!subscription || this.#failure !== null) return;
+    // The daemon may have ended it, or may be ending itself.
+    this.request("unsubscribe", { subscription }).catch(() => {});
+  }
+
+  /** End the daemon and all its commands. Calls that have no answer get `DaemonExited`. */
+  async close(): Promise<void> {
+    this.#failure ??= new DaemonExited("the client is closed", "");
+    this.#child.stdin.end();
+    const timer = setTimeout(() => this.#kill(), CLOSE_TIMEOUT_MS);
+    await this.#ended;
+    clearTimeout(timer);
+  }
+
+  #receive(data: Buffer): void {
+    let start = 0;
+    for (let end = data.indexOf(10); end >= 0; end = data.indexOf(10, start)) {
+      this.#parts.push(data.subarray(start, end));
+      const line = Buffer.concat(this.#parts).toString();
+      this.#parts = [];
+      start = end + 1;
+      this.#take(line);
+    }
+    this.#parts.push(data.subarray(start));
+    if (this.#hasAnswered) return;
+    this.#banner += data.length;
+    if (this.#banner > MAX_BANNER) {
+      this.#parts = [];
+      this.#giveUp("the program is no shelld: it writes other text");
+    }
+  }
+
+  #take(line: string): void {
+    let message: Message | null;
+    try {
+      message = JSON.parse(line) as Message | null;
+    } catch {
+      // Something printed before the daemon started, as ssh and login shells do.
+      return;
+    }
+    if (typeof message !== "object" || message === null) return;
+    if (message.method !== undefined) {
+      this.#notify(message.method, message.params ?? {});
+    } else if (typeof message.id === "number") {
+      this.#hasAnswered = true;
+      const pending = this.#pending.get(message.id);
+      this.#pending.delete(message.id);
+      if (message.error === undefined) pending?.resolve(message.result);
+      else {
+        const { code, message: text, data } = message.error;
+        pending?.reject(new ShelldError(text, code, data));
+      }
+    }
+  }
+
+  #notify(method: string, params: Record<string, unknown>): void {
+    const id = params["requestId"];
+    const events = typeof id === "number" ? this.#listeners.get(id) : undefined;
+    events?.put({ ...params, event: method } as unknown as ShellEvent);
+  }
+
+  #giveUp(message: string): void {
+    this.#fail(message);
+    this.#kill();
+    // What it still writes is of no use, and may never end.
+    this.#child.stdout.destroy();
+    this.#child.stderr.destroy();
+  }
+
+  #kill(): void {
+    const { pid, exitCode, signalCode } = this.#child;
+    if (pid === undefined || exitCode !== null || signalCode !== null) return;
+    try {
+      // With what a wrapper, such as a shell, has started: the group is the child's own.
+      process.kill(-pid, "SIGKILL");
+    } catch {
+      // It ends by itself at this moment.
+      return;
+    }
+  }
+
+  #fail(message: string): void {
+    this.#failure ??= new DaemonExited(message, this.#stderr.trim());
+    for (const pending of this.#pending.values()) pending.reject(this.#failure);
+    for (const events of this.#listeners.values()) events.finish(this.#failure);
+    this.#pending.clear();
+    this.#listeners.clear();
+  }
+}
+
+function framed(message: Message): string {
+  return `${JSON.stringify({ jsonrpc: "2.0", ...message })}\n`;
+}

@@ -1,0 +1,44 @@
+/** What a client has configured, for the next daemon after one has died. One entry for each name. */
+
+import type { Methods } from "./types.js";
+
+type Configuring = "add_target" | "configure_session";
+export type Configuration = { [M in Configuring]: { method: M; params: Methods[M]["params"] } }[Configuring];
+
+export class Memory {
+  #targets = new Map<string, Methods["add_target"]["params"]>();
+  #sessions = new Map<string, Methods["configure_session"]["params"]>();
+
+  /** Take a call that has succeeded. */
+  note<M extends keyof Methods>(method: M, given: Methods[M]["params"]): void {
+    const call = { method, params: given } as { method: string; params: unknown };
+    if (call.method === "add_target") {
+      const params = call.params as Methods["add_target"]["params"];
+      this.#targets.set(params.name, params);
+    } else if (call.method === "configure_session") {
+      // The daemon, too, forgets all that an earlier call has set.
+      const params = call.params as Methods["configure_session"]["params"];
+      this.#sessions.set(params.session, params);
+    } else if (call.method === "close_session") {
+      this.#sessions.delete((call.params as Methods["close_session"]["params"]).session);
+    } else if (call.method === "remove_target") {
+      const { name } = call.params as Methods["remove_target"]["params"];
+      this.#targets.delete(name);
+      // The sessions at this target, and at the targets behind it, are gone.
+      for (const [session, { target }] of this.#sessions) {
+        if (`${target ?? ""}:`.startsWith(`${name}:`)) this.#sessions.delete(session);
+      }
+    }
+  }
+
+  /** The calls that configure the next daemon as the last one. */
+  get configured(): Configuration[] {
+    return [
+      ...[...this.#targets.values()].map((params) => ({ method: "add_target" as const, params })),
+      ...[...this.#sessions.values()].map((params) => ({
+        method: "configure_session" as const,
+        params,
+      })),
+    ];
+  }
+}

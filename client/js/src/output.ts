@@ -1,0 +1,76 @@
+/**
+ * The events of one shell, with all its output: what the events skip is read by its offset.
+ *
+ * Never moves the position of plain reads. In each stream, the output of one event begins where that
+ * of the last one ended.
+ */
+
+import { ShelldError } from "./errors.js";
+import type { Events } from "./events.js";
+import type { BashOutputParams, BashOutputResult, OutputEvent, ShellEvent } from "./types.js";
+
+type Output = OutputEvent & { event: "shell/output" };
+export type Read = (params: BashOutputParams) => Promise<BashOutputResult>;
+
+// How much skipped output one request reads again.
+const GAP_BYTES = 1024 * 1024;
+// The output is no longer kept, or can no longer be read.
+const LOST: readonly (string | null)[] = ["shell_not_found", "shutting_down"];
+
+/** Yield the events up to the end of the shell. `options` are those of the reads. */
+export async function* withoutGaps(
+  events: Events,
+  read: Read,
+  options: Pick<BashOutputParams, "strip_ansi">,
+): AsyncGenerator<ShellEvent, undefined> {
+  const ends = { stdout: 0, stderr: 0 };
+
+  async function* fill(event: ShellEvent, stream: "stdout" | "stderr", end: number) {
+    while (ends[stream] < end) {
+      const start = ends[stream];
+      const size = Math.min(GAP_BYTES, end - start);
+      const { text, range } = await part(event.bash_id, stream, start, size);
+      // A read that returns nothing is not repeated: the output ends within a character.
+      const stop = range.end === start ? end : range.end;
+      const dropped = range.end === start ? end - start : range.dropped;
+      ends[stream] = stop;
+      const { subscription, seq, bash_id, session } = event;
+      const place = { stream, text, start, end: stop, dropped, skipped: 0 };
+      yield { event: "shell/output", subscription, seq, bash_id, session, ...place } as Output;
+    }
+  }
+
+  async function part(id: string, stream: "stdout" | "stderr", start: number, size: number) {
+    try {
+      const place = { [`${stream}_offset`]: start, max_bytes: size };
+      const found = await read({ bash_id: id, ...options, ...place });
+      return stream === "stdout"
+        ? { text: found.stdout, range: found.stdoutRange }
+        : { text: found.stderr, range: found.stderrRange };
+    } catch (error) {
+      if (!(error instanceof ShelldError && LOST.includes(error.kind))) throw error;
+      return { text: "", range: { start, end: start, dropped: 0 } };
+    }
+  }
+
+  for await (const event of events) {
+    if (event.event === "shell/output") {
+      yield* fill(event, event.stream, event.start);
+      if (event.start < ends[event.stream]) {
+        // Reading what was lost has passed the beginning of this event.
+        yield* fill(event, event.stream, event.end);
+        continue;
+      }
+      ends[event.stream] = event.end;
+      if (event.text || event.dropped) yield event;
+      continue;
+    }
+    if (event.event === "shell/exited") {
+      yield* fill(event, "stdout", event.stdoutBytes);
+      yield* fill(event, "stderr", event.stderrBytes);
+      yield event;
+      return;
+    }
+    yield event;
+  }
+}

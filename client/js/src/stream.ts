@@ -1,0 +1,99 @@
+/**
+ * The output of a command as it comes, and then its result.
+ *
+ * Leaving the iteration ends the command, unless it has ended or moved to the background.
+ */
+
+import type { Connection } from "./connection.js";
+import { ShelldError } from "./errors.js";
+import { Events } from "./events.js";
+import { withoutGaps } from "./output.js";
+import type { BackgroundResult, BashParams, BashResult, OutputEvent } from "./types.js";
+
+export class Stream implements AsyncIterableIterator<OutputEvent> {
+  /** The result of the command; it comes without the iteration, too. Rejects as `bash` does. */
+  readonly result: Promise<BashResult | BackgroundResult>;
+  #abort = new AbortController();
+  #events: Events;
+  #items: AsyncGenerator<OutputEvent, undefined>;
+
+  constructor(connection: Promise<Connection>, params: BashParams, signal?: AbortSignal) {
+    let subscription: string | null | undefined;
+    this.#events = new Events(() => {
+      connection.then(
+        (each) => each.forget(this.#events, subscription),
+        () => {},
+      );
+    });
+    const end = () => this.end();
+    signal?.addEventListener("abort", end, { once: true });
+    this.result = this.#run(connection, params, signal, (name) => (subscription = name)).finally(
+      () => signal?.removeEventListener("abort", end),
+    );
+    // Whoever iterates gets the error there.
+    this.result.catch(() => {});
+    this.#items = this.#outputs(connection, params);
+  }
+
+  next(): Promise<IteratorResult<OutputEvent, undefined>> {
+    return this.#items.next();
+  }
+
+  async return(): Promise<IteratorResult<OutputEvent, undefined>> {
+    this.end();
+    return { value: undefined, done: true };
+  }
+
+  [Symbol.asyncIterator](): this {
+    return this;
+  }
+
+  /** End the iteration, and with it the command. */
+  end(): void {
+    this.#abort.abort();
+    this.#events.end();
+  }
+
+  async #run(
+    starting: Promise<Connection>,
+    params: BashParams,
+    signal: AbortSignal | undefined,
+    subscribed: (name: string | null | undefined) => void,
+  ): Promise<BashResult | BackgroundResult> {
+    try {
+      signal?.throwIfAborted();
+      const connection = await starting;
+      const given = { signal: this.#abort.signal, events: this.#events };
+      // It is no dry run.
+      const answer = await connection.request("bash", params, given);
+      const result = answer as BashResult | BackgroundResult;
+      if (!("exitCode" in result)) {
+        // It runs in the background. If the iteration has ended before, so must the command.
+        subscribed(result.subscription);
+        if (this.#abort.signal.aborted) {
+          connection.request("kill_shell", { shell_id: result.bash_id }).catch(() => {});
+        }
+        this.#events.finish();
+      }
+      return result;
+    } catch (error) {
+      // The error of a command that has run names the shell, and its end follows as an event.
+      const hasRun = error instanceof ShelldError && "bash_id" in error.data;
+      if (!hasRun) this.#events.finish(error as Error);
+      throw error;
+    }
+  }
+
+  async *#outputs(
+    starting: Promise<Connection>,
+    params: BashParams,
+  ): AsyncGenerator<OutputEvent, undefined> {
+    const strip = params.strip_ansi === undefined ? {} : { strip_ansi: params.strip_ansi };
+    const read = async (place: Parameters<Parameters<typeof withoutGaps>[1]>[0]) =>
+      (await starting).request("bash_output", place);
+    for await (const event of withoutGaps(this.#events, read, strip)) {
+      if (event.event === "shell/output") yield event;
+    }
+    if (!this.#abort.signal.aborted) await this.result;
+  }
+}
