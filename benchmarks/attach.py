@@ -13,6 +13,7 @@ import os
 import statistics
 import tempfile
 import time
+from functools import partial
 
 from measure import RawDaemon, interleaved, report
 
@@ -50,8 +51,8 @@ def calls(rounds: int) -> None:
             figures = interleaved(
                 rounds,
                 _PAUSE_S,
-                attach=lambda method=method, params=params: attached.request(method, params),
-                plain=lambda method=method, params=params: plain.request(method, params),
+                attach=partial(attached.request, method, params),
+                plain=partial(plain.request, method, params),
             )
             report(f"{method}, ms", **figures)
     finally:

@@ -184,13 +184,7 @@ def _join(name: str, hello: Hello, options: Sequence[str], *, may_start: bool) -
     Raises RefusedError and PlaceError.
     """
     for _ in range(MAX_TRIES):
-        place = Place.open(create=False)
-        connection = None
-        if place is not None:
-            try:
-                connection = place.connect(name, ANSWER_S)
-            finally:
-                place.close()
+        connection = _connect(name)
         if connection is None and not may_start:
             raise RefusedError(DIED, f"the daemon {name} does not run")
         if connection is None:
