@@ -26,6 +26,7 @@ from shelld_client import (
     MessageTooLarge,
     OutputRange,
     ServerInfoResult,
+    SessionLost,
     ShellError,
     ShellInfo,
     SpawnFailed,
@@ -172,6 +173,7 @@ def test_every_exception_survives_copy_and_pickle(copied: Any, kind: Any) -> Non
         CommandFailed: (bash_result(),),
         JobEnded: ("text", EXAMPLE),
         WaitTimedOut: ("text", EXAMPLE),
+        SessionLost: ("main", "it ended"),
     }
     error: ShellError = kind(*arguments.get(kind, ("text",)))
     error.data = {"kind": "any"}
