@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-import resource
 import signal
 import socket
 import stat
 import subprocess
+import sys
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -294,29 +295,34 @@ def test_daemon_that_starts_slowly_keeps_no_other_waiting(user: Lasting, tmp_pat
 
 
 def test_high_descriptors_are_no_problem(user: Lasting) -> None:
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(2_048, before[1]), before[1]))
-    open_files = [os.open(os.devnull, os.O_RDONLY) for _ in range(1_100)]
-    try:
-        for each in open_files:
-            os.set_inheritable(each, True)
-        command = [*DAEMON_COMMAND, "attach", "--linger", "0"]
-        ended = subprocess.run(
-            command, input=b"", capture_output=True, close_fds=False, env=user.env, check=False
-        )
-        assert (ended.returncode, ended.stderr) == (0, b"")
-    finally:
-        for each in open_files:
-            os.close(each)
-        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    with_many_files = (
+        "import os, resource, sys\n"
+        "hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (2_048, hard))\n"
+        "for _ in range(1_100):\n"
+        "    os.set_inheritable(os.open(os.devnull, os.O_RDONLY), True)\n"
+        "os.execv(sys.argv[1], sys.argv[1:])"
+    )
+    command = [*DAEMON_COMMAND, "attach", "--linger", "0"]
+    ended = subprocess.run(
+        [sys.executable, "-c", with_many_files, *command],
+        input=b"",
+        capture_output=True,
+        env=user.env,
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr) == (0, b"")
 
 
 def test_list_names_nothing_that_is_no_name(user: Lasting) -> None:
     user.directory.mkdir(mode=0o700)
-    for name in (b"a\nb", b"\x1b[31m", b".hidden", b"\xff", b""):
-        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+    with contextlib.ExitStack() as stack:
+        for name in (b"a\nb", b"\x1b[31m", b".hidden", b"\xff", b""):
+            listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            stack.enter_context(listener)
             listener.bind(bytes(user.directory) + b"/" + name + b".sock")
-    ended = user.run("list")
+            listener.listen()
+        ended = user.run("list")
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "No daemon is running.\n", "")
 
 
