@@ -329,6 +329,24 @@ def test_a_private_tmp_does_not_hide_a_workspace_below_it(tmp_path: Path) -> Non
         assert result["stdout"] == "made\nworkspace\n1\n"
 
 
+def test_a_denied_path_in_a_private_tmp_shows_nothing_more(tmp_path: Path) -> None:
+    workspace = tmp_path / "workspace"
+    (workspace / "kept").mkdir(parents=True)
+    for path in (tmp_path / "beside", workspace / "kept/file"):
+        path.write_text("content")
+    with raw_daemon(cwd=workspace) as daemon:
+        # A directory that is private becomes read-only, and does not show that of the machine.
+        configure(daemon, "whole", deny_write=["/tmp", str(tmp_path / "absent"), "kept"])
+        result = daemon.bash("ls ..; cat kept/file; touch kept/new /tmp/new made", session="whole")
+        assert result["stdout"] == "absent\nworkspace\ncontent"
+        # So does the workspace: what is denied is denied with everything below it.
+        assert result["stderr"].count("Read-only") == 3, result
+        assert os.listdir(workspace) == ["kept"]
+        # In the mode read-only, what is protected can still be read.
+        configure(daemon, "read-only", mode="read-only", deny_write=["kept", "kept/file"])
+        assert daemon.bash("cat kept/file", session="read-only")["stdout"] == "content"
+
+
 # -- tightening -------------------------------------------------------------------------------
 
 

@@ -312,7 +312,7 @@ class Host:
             new = socket_paths() - view.sockets
         except OSError:
             return True
-        return any(shows_socket(self.policy, path) for path in new)
+        return any(shows_socket(self.policy, view.shown, path) for path in new)
 
     @property
     def is_idle(self) -> bool:

@@ -45,7 +45,7 @@ class View(Struct, frozen=True):
     `missing`: denied paths that did not exist, outside of what commands can write. If one appears,
     this view no longer hides it. `present`: denied paths that did exist, with their devices and
     inodes. If one is replaced from outside, the kernel removes the mount on it. `sockets`: the
-    sockets of the machine that it hides.
+    sockets of the machine that it hides. `shown`: see `shows_socket`.
     """
 
     arguments: tuple[str, ...]
@@ -53,6 +53,7 @@ class View(Struct, frozen=True):
     missing: tuple[str, ...]
     present: tuple[tuple[str, tuple[int, int] | None], ...]
     sockets: frozenset[str]
+    shown: tuple[str, ...]
 
     @property
     def is_outdated(self) -> bool:
@@ -90,17 +91,21 @@ class _Builder:
         self._placeholders: dict[str, None] = {}
         self._missing: dict[str, None] = {}
         self._present: dict[str, tuple[int, int] | None] = {}
+        # Private directories that become read-only after everything is mounted in them.
+        self._closed: list[str] = []
+        shown = (*needed, policy.directory, *_needed_in_run(policy))
+        self._shown = (*self._writable, *(path for path in shown if self._is_hidden(path)))
         for path in self._hidden:
             self._mounts[path] = ["--perms", "1777" if path != "/run" else "0755", "--tmpfs", path]
-        for path in (*needed, policy.directory, *_needed_in_run(policy)):
-            if self._is_hidden(path) and os.path.exists(path):
+        for path in self._shown[len(self._writable) :]:
+            if os.path.exists(path):
                 self._mounts[path] = ["--ro-bind", path, path]
         for path in self._writable:
             self._mounts[path] = ["--bind", path, path]
         for path in policy.unix_sockets:
             if self._is_hidden(path):
                 self._mounts[path] = ["--ro-bind", path, path]
-        masked = [path for path in sockets if self.shows_socket(path)]
+        masked = [path for path in sockets if shows_socket(policy, self._shown, path)]
         for path in masked:
             self._mask(path)
         for path in policy.deny_write:
@@ -113,14 +118,11 @@ class _Builder:
             tuple(self._missing),
             tuple(self._present.items()),
             frozenset(masked),
+            self._shown,
         )
 
     def _is_hidden(self, path: str) -> bool:
         return is_within(path, self._hidden)
-
-    def shows_socket(self, path: str) -> bool:
-        """Whether commands would see a socket of the machine that is not allowed."""
-        return shows_socket(self._policy, path)
 
     def _mask(self, path: str) -> None:
         # A device cannot be opened on such a mount, and is no socket.
@@ -139,9 +141,13 @@ class _Builder:
 
     def _deny(self, path: str, *, is_readable: bool) -> None:
         is_open = is_within(path, self._writable)
-        if self._is_hidden(path) and not is_open and path not in self._mounts:
-            # The directory around it is private. Whatever is made there is no file of the machine.
-            self._empty(path, is_readable=is_readable)
+        is_shown = not self._is_hidden(path) or is_within(path, self._shown)
+        if not is_shown and is_readable:
+            # Whatever is made there is no file of the machine. What is shown below comes first.
+            self._mounts.setdefault(path, ["--perms", "0555", "--tmpfs", path])
+            self._closed.append(path)
+        elif not is_shown and path not in self._hidden:
+            self._empty(path, is_readable=False)
         elif os.path.lexists(path):
             self._present[path] = identity_of(path)
             if is_readable:
@@ -180,18 +186,22 @@ class _Builder:
             if not is_within(os.path.dirname(path), unreadable):
                 yield from self._mounts[path]
         yield from ("--size", str(_PRIVATE_BYTES), "--perms", "0700", "--tmpfs", PRIVATE)
+        for path in self._closed:
+            if not is_within(os.path.dirname(path), unreadable):
+                yield from ("--remount-ro", path)
         yield from ("--chdir", "/")
 
 
-def shows_socket(policy: ResolvedPolicy, path: str) -> bool:
-    """Whether a sandbox would show a socket of the machine that is not allowed."""
+def shows_socket(policy: ResolvedPolicy, shown: Iterable[str], path: str) -> bool:
+    """Whether a sandbox would show a socket of the machine that is not allowed. `shown`: the
+    directories of the machine that it shows in private ones.
+    """
     if path in policy.unix_sockets:
         return False
     real = os.path.realpath(path)
     if real in policy.unix_sockets or is_within(real, policy.deny_read):
         return False
     if is_within(real, _hidden(policy)):
-        shown = (*policy.writable, policy.directory)
         return is_within(real, shown) and os.path.exists(real)
     return os.path.exists(real)
 

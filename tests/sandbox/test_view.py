@@ -1,0 +1,46 @@
+"""What a sandbox shows of the private directories."""
+
+from __future__ import annotations
+
+import socket
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from shelld.sandbox.policy import resolved
+from shelld.sandbox.view import View, view_of
+from shelld_protocol.sandboxes import SandboxPolicy
+
+
+@pytest.fixture
+def hidden() -> Iterator[Path]:
+    """A directory that a sandbox hides."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:
+        yield Path(name)
+
+
+def view(policy: SandboxPolicy, directory: Path, *needed: Path, sockets: tuple[Path, ...]) -> View:
+    found = resolved(policy, str(directory), "auto")
+    assert found is not None
+    return view_of(found, frozenset(map(str, sockets)), map(str, needed))
+
+
+def test_a_socket_beside_what_shelld_needs_is_hidden(hidden: Path) -> None:
+    names = [hidden / "needed/socket", hidden / "workspace/socket", hidden / "socket"]
+    for path in names:
+        path.parent.mkdir(exist_ok=True)
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(str(path))
+    policy = SandboxPolicy(mode="read-only")
+    found = view(policy, hidden / "workspace", hidden / "needed", sockets=tuple(names))
+    # The sandbox does not show the directory of the third at all.
+    assert found.sockets == set(map(str, names[:2]))
+
+
+def test_a_denied_private_directory_is_not_that_of_the_machine(hidden: Path) -> None:
+    found = view(SandboxPolicy(deny_write=["/tmp"]), hidden, sockets=())
+    arguments = " ".join(found.arguments)
+    assert "--ro-bind /tmp /tmp" not in arguments
+    assert arguments.endswith("--remount-ro /tmp --chdir /")
