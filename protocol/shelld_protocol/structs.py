@@ -85,6 +85,7 @@ class Unkept(enum.StrEnum):
         "unavailable",
         "the system has no /proc, or a limit on the size of files forbids it",
     )
+    SANDBOX = ("sandbox", "the sandbox of the call was tighter than that of the session")
 
     def __new__(cls, reason: str, text: str) -> Unkept:
         member = str.__new__(cls, reason)

@@ -354,21 +354,31 @@ def test_a_call_tightens_its_session(shared: Workspace, session: str) -> None:
     daemon, path = shared
     configure(daemon, session, network="loopback")
     tight = {"session": session, "sandbox": {"mode": "read-only", "network": "none"}}
-    result = daemon.bash("x=kept; echo new > tightened", **tight)
+    daemon.bash("x=session", session=session)
+    result = daemon.bash("echo $x; x=call; echo new > tightened", **tight)
+    assert result["stdout"] == "session\n"
     assert "Read-only" in result["stderr"]
+    # Otherwise, a later command would run what this one has defined, without its sandbox.
+    assert (result["stateKept"], result["stateReason"]) == (False, "sandbox")
     assert (result["sandbox"]["files"], result["sandbox"]["network"]) == ("read-only", "none")
     assert not (path / "tightened").exists()
     result = daemon.bash("echo $x", session=session)
-    assert (result["stdout"], result["sandbox"]["network"]) == ("kept\n", "loopback")
+    assert (result["stdout"], result["sandbox"]["network"]) == ("session\n", "loopback")
+    # A policy that tightens nothing is that of the session.
+    assert "stateKept" not in daemon.bash("x=same", session=session, sandbox={})
+    assert daemon.bash("echo $x", session=session)["stdout"] == "same\n"
     error = daemon.fail("bash", {"command": "true", "session": session, "sandbox": {"mode": "off"}})
     assert (error["code"], error["data"]["parameter"]) == (-32602, "sandbox.mode")
 
 
 def test_a_call_in_a_session_without_a_sandbox_gets_one(shared: Workspace, session: str) -> None:
-    daemon, _ = shared
-    result = daemon.bash("touch /etc/new", session=session, sandbox={"mode": "workspace"})
+    daemon, path = shared
+    command = "touch() { echo planted; }; cd /; command touch /etc/new"
+    result = daemon.bash(command, session=session, sandbox={"mode": "workspace"})
     assert (result["exitCode"], result["sandbox"]) == (1, ENFORCED)
-    assert "sandbox" not in daemon.bash("true", session=session)
+    result = daemon.bash("type -t touch; pwd", session=session)
+    assert "sandbox" not in result
+    assert result["stdout"] == f"file\n{path}\n"
 
 
 # -- refusals ---------------------------------------------------------------------------------

@@ -19,6 +19,8 @@ class Recorder:
     The command has no descriptor for that file. When bash ends, it opens the file by `path`, as any
     process of the same user could. It writes its state, and `mark` after that. On a system without
     such paths, nothing is kept. `files`: those of the command's sandbox, if it has one.
+    `is_apart`: the command has a tighter sandbox than its session. Then nothing is kept either, as
+    later commands would run what it has defined, without its sandbox.
     """
 
     def __init__(
@@ -27,8 +29,11 @@ class Recorder:
         cwd: str | None,
         changes: dict[str, str | None] | None,
         files: DumpFiles | None = None,
+        *,
+        is_apart: bool = False,
     ) -> None:
         self._session = session
+        self._is_apart = is_apart
         if cwd is None and "PWD" in (changes or ()):
             # Bash takes the path of its directory from PWD. Without the session's PWD, it knows the
             # directory by another path.
@@ -40,7 +45,7 @@ class Recorder:
         self._files = session.dump_files if files is None else files
         self.mark = self._files.next_mark()
         # After this, nothing can fail. A failure would leave the file without an owner.
-        self._descriptor = self._files.take() if CAN_RECORD else None
+        self._descriptor = self._files.take() if CAN_RECORD and not is_apart else None
         self._unsettled: Left | None = None
         self._turn: anyio.Lock | None = None
         # Why the state was not kept, if it was not.
@@ -68,14 +73,17 @@ class Recorder:
         """
         kept: Left | Unkept | None = Unkept.SIGNAL
         if has_exited:
-            kept = Unkept.UNAVAILABLE if self._descriptor is None else self._keep(self._descriptor)
+            kept = self._keep()
         if isinstance(kept, Left):
             self._unsettled = kept
             self._session.unsettled.append(self.settle)
         else:
             self.reason = kept
 
-    def _keep(self, descriptor: int) -> Left | Unkept | None:
+    def _keep(self) -> Left | Unkept | None:
+        descriptor = self._descriptor
+        if descriptor is None:
+            return Unkept.SANDBOX if self._is_apart else Unkept.UNAVAILABLE
         size = os.fstat(descriptor).st_size
         if size > MAX_DUMP_BYTES:
             return Unkept.TOO_LARGE

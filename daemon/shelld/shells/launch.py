@@ -261,7 +261,9 @@ class Launch:
         if not request.in_foreground or session.name is None:
             return b""
         cwd = request.cwd and session.resolve(request.cwd)
-        recorder = self.recorder = Recorder(session, cwd, request.env, self._files)
+        is_apart = request.sandbox not in (None, session.sandbox)
+        recorder = Recorder(session, cwd, request.env, self._files, is_apart=is_apart)
+        self.recorder = recorder
         if not recorder.is_open:
             return b""
         if changes is not None and not request.env:
