@@ -31,7 +31,7 @@ def test_documents_and_plot_show_the_measured_figures() -> None:
     assert (checked.returncode, checked.stderr) == (0, "")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_every_contestant_has_a_figure_or_reason(tmp_path: Path) -> None:
     file = tmp_path / "new" / "results.json"
     figures = ("ping", "apart", "crash_left", "forgotten")

@@ -240,7 +240,7 @@ def test_a_frozen_runner_does_not_stop_a_kill(daemon: RawDaemon, freezer: Freeze
     wait_for(lambda: daemon.call("list_shells")["shells"][0]["leftover"] == [], "an empty list")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("background", "kind"),
     [(True, "spawn_failed"), (False, "timeout")],

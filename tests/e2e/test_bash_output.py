@@ -411,7 +411,7 @@ def test_reading_an_unknown_shell_is_an_error(daemon: RawDaemon) -> None:
     }
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_many_large_reads_take_the_memory_of_few() -> None:
     size, reads = 4 * 1024 * 1024, 20
     with raw_daemon() as daemon:

@@ -141,7 +141,7 @@ def test_batch_starting_at_the_stop_is_answered_in_full() -> None:
         assert daemon.wait() == 0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_unread_flood_is_stopped_and_then_answered() -> None:
     requests = 5_000
     with raw_daemon() as daemon:

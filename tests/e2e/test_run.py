@@ -304,7 +304,14 @@ def test_tty_gives_the_command_a_terminal_of_our_size() -> None:
         terminal.until("33 99> ")
         terminal.resize(20, 50)
         terminal.write("one\r")
-        assert terminal.until("> ") == "one\r\n<one>\r\n20 50> "
+        size = "33 99"
+        # Keys may overtake the signal about the new size.
+        while size == "33 99":
+            shown = terminal.until("> ")
+            assert shown.startswith("one\r\n<one>\r\n")
+            size = shown.removesuffix("> ").rpartition("\n")[2]
+            terminal.write("one\r" if size == "33 99" else "")
+        assert size == "20 50"
         # Keys reach the command, and no signal reaches us.
         terminal.write("\x04")
         code, shown = terminal.rest()

@@ -146,7 +146,7 @@ def test_message_without_memory_is_skipped(framing: str) -> None:
         assert children(daemon.pid)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     "member",
     [
