@@ -52,8 +52,10 @@ def on_terminal(*command: str) -> Generator[tuple[int, Source]]:
     pty = open_pty(Size(24, 80))
     device = os.fstat(pty.slave).st_rdev
     try:
+        # SIGHUP ends what relays leave behind, also if the tests run under `nohup`.
+        start = ["env", "--default-signal=HUP", "setsid", "-c"]
         with subprocess.Popen(
-            ["setsid", "-c", *command], stdin=pty.slave, stdout=pty.slave, stderr=pty.slave
+            [*start, *command], stdin=pty.slave, stdout=pty.slave, stderr=pty.slave
         ) as child:
             try:
                 yield child.pid, Source(child.pid, (device,))
