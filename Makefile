@@ -89,7 +89,7 @@ package: $(READY) ## Build sdist and wheel, install the wheel, run the tests of 
 	tar -xzf dist/shelld-*.tar.gz -C build/package
 	cd build/package/shelld-* && ../venv/bin/python -m pip install --quiet \
 		$(CURDIR)/dist/shelld-*.whl --group dev
-	cd build/package/shelld-* && ../venv/bin/python -m pytest -o pythonpath="tests tests/helpers" \
+	cd build/package/shelld-* && ../venv/bin/python -m pytest -o pythonpath="tests tests/helpers benchmarks" \
 		-n $(WORKERS) --dist worksteal $(PACKAGE_TESTS)
 
 test-long: $(READY) ## Run the tests that take minutes
