@@ -189,7 +189,8 @@ def _serve(
     write_without_waiting(2, greeting_for(streams[0]).encode())
     make_service: Callable[[], Service] = partial(OneClient, streams)
     if lasting is not None:
-        from shelld.server.clients import Clients, lasting_of  # noqa: PLC0415
+        from shelld.lasting.start import lasting_of  # noqa: PLC0415
+        from shelld.server.clients import Clients  # noqa: PLC0415
 
         make_service = partial(Clients, lasting_of(lasting))
     return run(options, make_service, pool, audit, policy)

@@ -258,15 +258,7 @@ async def _stop(
     async def drain() -> None:
         if server is None or output is None:
             return
-        async with anyio.create_task_group() as stage:
-
-            async def cut_short() -> None:
-                await second_signal.wait()
-                stage.cancel_scope.cancel()
-
-            stage.start_soon(cut_short)
-            await server.drain(0 if output.is_broken else DRAIN_S)
-            stage.cancel_scope.cancel()
+        await server.drain(0 if output.is_broken else DRAIN_S, second_signal)
         server.refuse_in_flight()
 
     async def kill_all() -> None:

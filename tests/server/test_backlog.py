@@ -42,7 +42,7 @@ async def test_full_batch_refuses_more_large_answers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     large, made = LargeBody(), 2
-    monkeypatch.setattr("shelld.server.serve.MAX_BATCH_BYTES", LARGE_BYTES + 1000)
+    monkeypatch.setattr("shelld.server.batch_reply.MAX_BATCH_BYTES", LARGE_BYTES + 1000)
     async with served(large=large) as peer:
         peer.send([request("large", number) for number in range(made + 2)])
         answers = await peer.receive()
@@ -86,7 +86,7 @@ async def test_batch_without_memory_drops_largest_answers(
             raise MemoryError
         return encode_batch(replies)
 
-    monkeypatch.setattr("shelld.server.serve.encode_batch", join)
+    monkeypatch.setattr("shelld.server.batch_reply.encode_batch", join)
     async with served(large=LargeBody()) as peer:
         peer.send([request("large", 0), request("nothing", "small"), request("large", 1)])
         answers = {answer["id"]: answer for answer in await peer.receive()}
@@ -104,7 +104,7 @@ async def test_small_answers_pass_large_ones_that_wait() -> None:
 
 
 async def test_requests_over_the_waiting_limit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shelld.server.serve.MAX_WAITING", 1)
+    monkeypatch.setattr("shelld.server.in_flight.MAX_WAITING", 1)
     async with served(max_in_flight=1) as peer:
         peer.send(request("forever", 1), request("nothing", 2), request("nothing", 3))
         refusal = await peer.receive()
@@ -116,7 +116,7 @@ async def test_requests_over_the_waiting_limit_are_refused(monkeypatch: pytest.M
 
 
 async def test_large_params_that_wait_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shelld.server.serve.MAX_WAITING_BYTES", 100)
+    monkeypatch.setattr("shelld.server.in_flight.MAX_WAITING_BYTES", 100)
     async with served(max_in_flight=1) as peer:
         large = {"jsonrpc": "2.0", "id": 2, "method": "nothing", "params": {"x": "x" * 100}}
         peer.send(request("forever", 1), large, request("nothing", 3))

@@ -14,9 +14,7 @@ from served import (
     request,
     served,
 )
-from shelld.server.serve import (
-    InFlight,
-)
+from shelld.server.in_flight import InFlight
 
 
 async def test_cancelled_request_is_freed_without_garbage_collection() -> None:
@@ -79,6 +77,7 @@ async def test_cancellation_costs_the_same_at_any_load(
             return isinstance(other, CountedKey) and self._raw_id == other._raw_id
 
     monkeypatch.setattr("shelld.server.serve.id_key", CountedKey)
+    monkeypatch.setattr("shelld.server.in_flight.id_key", CountedKey)
     ids = list(range(50))
     async with served(max_in_flight=len(ids) // 2) as peer:
         # Half of the requests wait until others have ended.

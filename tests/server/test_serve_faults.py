@@ -17,12 +17,8 @@ from served import (
 )
 from shelld.eventloop.workers import Workers
 from shelld.process import faults
-from shelld.server.serve import (
-    MAX_READ_FAULTS,
-    MAX_READ_SHORTAGES,
-    READ_PAUSE_S,
-    Server,
-)
+from shelld.server.request_reader import MAX_READ_FAULTS, MAX_READ_SHORTAGES, READ_PAUSE_S
+from shelld.server.serve import Server
 from shelld_protocol.framing import FrameError, FrameReader
 from shelld_protocol.jsonrpc import decode_message
 
@@ -40,7 +36,7 @@ async def test_last_message_is_answered_after_memory_shortage(
     monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
     shortages = failing(getattr(FrameReader, method), MAX_READ_FAULTS + 1, MemoryError)
-    monkeypatch.setattr("shelld.server.serve.READ_PAUSE_S", 0.001)
+    monkeypatch.setattr("shelld.server.request_reader.READ_PAUSE_S", 0.001)
     monkeypatch.setattr(FrameReader, method, shortages)
     async with served() as peer:
         peer.send(request("nothing", 1))
@@ -98,7 +94,7 @@ async def test_a_shortage_is_no_fault_and_each_attempt_takes_its_time(
 async def test_requests_before_the_end_are_answered_after_a_shortage(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("shelld.server.serve.READ_PAUSE_S", 0.001)
+    monkeypatch.setattr("shelld.server.request_reader.READ_PAUSE_S", 0.001)
     receive_eof = vars(FrameReader)["receive_eof"]
 
     def end_without_memory(frames: FrameReader) -> None:

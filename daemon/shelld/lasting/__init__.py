@@ -1,1 +1,1 @@
-"""Lasting daemons: where their sockets are, and what is said on them. See `handshake`."""
+"""Lasting daemons: where their sockets are, and the messages on these sockets. See `handshake`."""

@@ -15,12 +15,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
 import anyio
 import anyio.abc
@@ -40,9 +39,11 @@ from shelld.lasting.handshake import (
     send,
 )
 from shelld.lasting.place import Place, peer_of
+from shelld.lasting.start import Lasting
 from shelld.methods.context import Daemon
 from shelld.process import faults
 from shelld.process.logs import Log
+from shelld.server.attached_client import AttachedClient, RecordedMethods
 from shelld.server.dispatch import Method
 from shelld.server.serve import Server
 from shelld.server.startup import StartupError
@@ -53,11 +54,6 @@ logger = Log("shelld.clients")
 
 # Time for a new connection to say what it wants.
 HELLO_S: Final = 5.0
-# Time for requests in flight to end by themselves after the end of the stream, for the commands of
-# the others to move to the background, and for the client to read the last answers.
-DRAIN_S: Final = 0.5
-HAND_OVER_S: Final = 0.5
-FLUSH_S: Final = 0.3
 # How long at least the daemon waits for its first client.
 FIRST_CLIENT_S: Final = 20.0
 # How long a new client waits while the daemon loses the one before.
@@ -67,102 +63,12 @@ LOCK_S: Final = 1.0
 LOCK_POLL_S: Final = 0.01
 
 
-# The methods that only MCP has. The client of MCP gets no notification that MCP does not have.
-_MCP_METHODS: Final = frozenset(
-    {
-        "initialize",
-        "server/discover",
-        "tools/list",
-        "tools/call",
-        "tasks/get",
-        "tasks/update",
-        "tasks/cancel",
-        "subscriptions/listen",
-    }
-)
-
-
-class Lasting(NamedTuple):
-    """A lasting daemon: its name, its socket, and how many seconds it stays without a client."""
-
-    name: str
-    listener: socket.socket
-    linger_s: int
-
-
-def lasting_of(arguments: Sequence[str]) -> Lasting:
-    """Return what the arguments of ``shelld lasting`` mean."""
-    name, linger_s, descriptor = arguments
-    return Lasting(name, socket.socket(fileno=int(descriptor)), int(linger_s))
-
-
-class Spoken(Mapping[str, Method]):
-    """The methods of a client, with a record of those that it has called."""
-
-    def __init__(self, methods: Mapping[str, Method]) -> None:
-        self._methods = methods
-        self._called: set[str] = set()
-
-    def __getitem__(self, name: str) -> Method:
-        method = self._methods[name]
-        self._called.add(name)
-        return method
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._methods)
-
-    def __len__(self) -> int:
-        return len(self._methods)
-
-    @property
-    def is_mcp(self) -> bool:
-        """Whether the client has only spoken MCP. `ping` belongs to both protocols."""
-        return bool(self._called & _MCP_METHODS) and self._called <= _MCP_METHODS | {"ping"}
-
-
-class Client:
-    """`connection` leads to its `shelld attach`."""
-
-    def __init__(
-        self,
-        connection: socket.socket,
-        streams: tuple[int, int],
-        methods: Spoken,
-        server: Server,
-        output: Output,
-    ) -> None:
-        self.methods = methods
-        self.connection = connection
-        self.streams = streams
-        self.server = server
-        self.output = output
-        # Cancelled to lose the client.
-        self.reading = anyio.CancelScope()
-        self.is_stolen = False
-        # Whether the daemon is losing it; and set if that should not take long.
-        self.is_leaving = False
-        self.hurry = anyio.Event()
-        self.is_gone = anyio.Event()
-
-    @property
-    def has_no_reader(self) -> bool:
-        """Whether nobody can read an answer any more."""
-        # A client that has only ended its requests still reads: POLLRDHUP, on a socket.
-        return self.output.is_broken or bool(_events(self.streams[1]) & ~select.POLLRDHUP)
-
-    @property
-    def is_lost(self) -> bool:
-        """Whether the client or its `shelld attach` is gone, even if nobody has noticed yet."""
-        hung_up = _events(self.streams[0]) or _events(self.connection.fileno())
-        return self.is_leaving or bool(hung_up) or self.has_no_reader
-
-
 class Clients:
     """`server` and `output` are those of the client that is attached, or None."""
 
     def __init__(self, lasting: Lasting) -> None:
         self._name, self._listener, self._linger_s = lasting
-        self._client: Client | None = None
+        self._client: AttachedClient | None = None
         self._generation = 0
         # Since when there is no client. The first one gets time to come, whatever the linger is.
         self._left_at = time.monotonic() + max(0, FIRST_CLIENT_S - self._linger_s)
@@ -170,7 +76,7 @@ class Clients:
         self._changed = anyio.Event()
         self._over = anyio.Event()
         # Held while a client is taken in.
-        self._door = anyio.Lock()
+        self._attaching = anyio.Lock()
         # The connections of `shelld stop`, which wait for the end of the process.
         self._stoppers: list[socket.socket] = []
         self._place = Place.open(create=False)
@@ -280,7 +186,7 @@ class Clients:
     async def _attach(
         self, connection: socket.socket, hello: Hello, descriptors: list[int]
     ) -> None:
-        async with self._door:
+        async with self._attaching:
             if not await self._make_room(steal=hello.steal):
                 self._reply(connection, "busy")
                 return
@@ -299,18 +205,20 @@ class Clients:
         if not (steal or client.is_lost):
             return False
         client.is_stolen = steal and not client.is_lost
-        client.hurry.set()
+        client.cut_short.set()
         client.reading.cancel()
         with anyio.move_on_after(LEAVE_S):
             await client.is_gone.wait()
         return self._client is None
 
-    def _enter(self, connection: socket.socket, hello: Hello, descriptors: list[int]) -> Client:
+    def _enter(
+        self, connection: socket.socket, hello: Hello, descriptors: list[int]
+    ) -> AttachedClient:
         incoming, outgoing = descriptors
         source, output = Input(incoming), Output(outgoing)
-        methods = Spoken(self._make_methods())
+        methods = RecordedMethods(self._make_methods())
         server = Server(self._daemon, methods, source, output, self._requests)
-        client = Client(connection, (incoming, outgoing), methods, server, output)
+        client = AttachedClient(connection, (incoming, outgoing), methods, server, output)
         descriptors.clear()
         self._generation += 1
         if hello.linger_s is not None:
@@ -329,7 +237,7 @@ class Clients:
 
     # -- going ------------------------------------------------------------------------------
 
-    async def _serve(self, client: Client) -> None:
+    async def _serve(self, client: AttachedClient) -> None:
         try:
             async with anyio.create_task_group() as watchers:
                 watchers.start_soon(self._watch_output, client)
@@ -346,19 +254,19 @@ class Clients:
             await anyio.sleep_forever()
         await self._lose(client)
 
-    async def _watch_output(self, client: Client) -> None:
+    async def _watch_output(self, client: AttachedClient) -> None:
         await client.output.wait_broken()
         client.reading.cancel()
 
-    async def _watch_connection(self, client: Client) -> None:
+    async def _watch_connection(self, client: AttachedClient) -> None:
         """Wait for the end of `shelld attach`, which sends nothing more."""
         await anyio.wait_readable(client.connection)
         client.reading.cancel()
 
-    async def _lose(self, client: Client) -> None:
+    async def _lose(self, client: AttachedClient) -> None:
         client.is_leaving = True
         try:
-            await self._part(client)
+            await client.part(self._daemon.subscriptions)
         except Exception:
             # The next client can come nevertheless.
             faults.report("the loss of a client")
@@ -373,29 +281,6 @@ class Clients:
         client.is_gone.set()
         self._tell_of_change()
         logger.info("client %d is gone", self._generation)
-
-    async def _part(self, client: Client) -> None:
-        """End the requests of a client, and let it read the last answers."""
-        server = client.server
-        if client.is_stolen:
-            if not client.methods.is_mcp:
-                server.tell_of_detachment()
-        elif not client.has_no_reader:
-            async with anyio.create_task_group() as stage:
-
-                async def cut_short() -> None:
-                    await client.hurry.wait()
-                    stage.cancel_scope.cancel()
-
-                stage.start_soon(cut_short)
-                await server.drain(DRAIN_S)
-                stage.cancel_scope.cancel()
-        server.leave_commands()
-        await server.drain(HAND_OVER_S)
-        server.drop_in_flight()
-        self._daemon.subscriptions.lose_client()
-        with anyio.move_on_after(FLUSH_S):
-            await client.output.wait_empty()
 
     async def _watch_linger(self) -> None:
         while True:
@@ -440,10 +325,3 @@ class Clients:
             shells_running=running,
             shells_retained=len(manager.list_shells()) - running,
         )
-
-
-def _events(descriptor: int) -> int:
-    """Return what poll(2) reports of the other end: a hang-up, an error, the end of input, or 0."""
-    poll = select.poll()
-    poll.register(descriptor, select.POLLRDHUP)
-    return next((events for _, events in poll.poll(0)), 0)

@@ -1,8 +1,8 @@
-"""The server: reads, frames and decodes messages, starts a task per request, settles each once.
+"""The server: takes the messages of one client, starts a task per request, settles each once.
 
-Owns the set of requests in flight. A request is *accepted* when it enters that set, before the
-first await. From then on, exactly one settlement ends it, whatever the cause: a result, an error, a
-cancellation, the shutdown, a result that cannot be encoded, or a bug.
+A request is *accepted* when it enters the table of requests in flight, before the first await. From
+then on, exactly one settlement ends it, whatever the cause: a result, an error, a cancellation, the
+shutdown, a result that cannot be encoded, or a bug.
 
 If our own code fails on a message or request, the server answers it with an error and goes on (see
 `faults`).
@@ -15,9 +15,8 @@ MAX_BACKLOG_BYTES of unread answers, the server stops *reading* requests, and no
 from __future__ import annotations
 
 import asyncio
-import enum
 import math
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
@@ -27,12 +26,14 @@ import anyio.abc
 import anyio.lowlevel
 import msgspec
 
-from shelld.eventloop.workers import Worker, Workers, scope_is_cancelled
+from shelld.eventloop.workers import Workers, scope_is_cancelled
 from shelld.methods.context import Daemon, LargeAnswers, RequestContext
-from shelld.process import faults
 from shelld.process.faults import answer_for
 from shelld.process.logs import Log, write_without_waiting
+from shelld.server.batch_reply import BatchReply, Deliver
 from shelld.server.dispatch import Method, dispatch
+from shelld.server.in_flight import CANCEL_METHODS, Cancellation, InFlight, RequestTable
+from shelld.server.request_reader import RequestReader
 from shelld.server.stdio import Input, Output
 from shelld_protocol.encoding import decode
 from shelld_protocol.errors import (
@@ -48,13 +49,11 @@ from shelld_protocol.framing import NEED_DATA, FrameError, FrameReader, Framing,
 from shelld_protocol.jsonrpc import (
     NULL_ID,
     Batch,
-    IdKey,
     Invalid,
     Request,
     Response,
     Single,
     decode_message,
-    encode_batch,
     encode_error,
     encode_request,
     encode_result,
@@ -69,25 +68,8 @@ logger = Log("shelld.serve")
 # With more unread answers than this, the server reads no more requests.
 MAX_BACKLOG_BYTES: Final = 8 * 1024 * 1024
 
-# Once a batch has collected answers of this size, the answers of its other members must be small.
-MAX_BATCH_BYTES: Final = 64 * 1024 * 1024
-
-# If the code that reads requests fails, it tries again after a pause. The server gives the stream
-# up after a few faults in a row, but only after many shortages: a shortage may last a minute.
-READ_PAUSE_S: Final = 0.1
-MAX_READ_FAULTS: Final = 3
-MAX_READ_SHORTAGES: Final = 600
-
-# How often to check whether a client that does not read its answers has closed its end.
-HANG_UP_CHECK_S: Final = 0.25
-
 # How many messages and members of batches start in a row before other tasks get a turn.
 MAX_STARTED_IN_A_ROW: Final = 256
-
-# How many requests may wait while `--max-in-flight` others run, and how many bytes their params may
-# have together.
-MAX_WAITING: Final = 20_000
-MAX_WAITING_BYTES: Final = 16 * 1024 * 1024
 
 # The length of one turn of `Server.drain`.
 DRAIN_TURN_S: Final = 0.02
@@ -97,122 +79,14 @@ DRAIN_TURN_S: Final = 0.02
 CANCEL_MARGIN_S: Final = 2.0
 
 
-class Cancellation(enum.Enum):
-    """Whether a cancelled request gets an answer."""
-
-    ANSWERED = enum.auto()
-    SILENT = enum.auto()
-
-
-# The cancellations of LSP, ACP and MCP: the param that names the request, and `Cancellation`.
-CANCEL_METHODS: Final[Mapping[str, tuple[str, Cancellation]]] = {
-    "$/cancelRequest": ("id", Cancellation.ANSWERED),
-    "$/cancel_request": ("requestId", Cancellation.ANSWERED),
-    "notifications/cancelled": ("requestId", Cancellation.SILENT),
-}
-
 # The methods that may start a command. Only a request for one of these has a command to wait for.
 _STARTING_METHODS: Final = frozenset({"bash", "call_tool", "tools/call"})
 
 _cancel_params: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
-# Delivers an answer, or None for "no answer". If it raises, it has written nothing.
-Deliver = Callable[[bytes | None], None]
-
-
-class InFlight:
-    """A request between its acceptance and its one settlement."""
-
-    __slots__ = (
-        "cancellation",
-        "context",
-        "deliver",
-        "key",
-        "overdue",
-        "raw_id",
-        "request",
-        "settled",
-        "worker",
-    )
-
-    def __init__(self, request: Request, context: RequestContext, deliver: Deliver) -> None:
-        self.request = request
-        # The id of the answer, as JSON text.
-        self.raw_id = NULL_ID if request.id is None else request.id
-        self.key: IdKey | None = None if request.id is None else id_key(request.id)
-        self.context = context
-        self.deliver = deliver
-        self.worker: Worker[InFlight] | None = None
-        self.cancellation: Cancellation | None = None
-        # A timer that the cancellation starts. It settles the request if the request's task does
-        # not end.
-        self.overdue: asyncio.TimerHandle | None = None
-        self.settled = False
-
-    def stop(self) -> None:
-        """Cancel the request's task. This settles the request, unless it is settled already."""
-        if self.worker is not None:
-            self.worker.cancel()
-
-
-class BatchReply:
-    """Collects the answers to the members of a batch, and delivers them as one.
-
-    `ids` holds each member's id as JSON text, or None if the member gets no answer.
-    """
-
-    def __init__(self, ids: list[bytes | None], deliver: Deliver) -> None:
-        self._ids = ids
-        self._deliver = deliver
-        self._replies: dict[int, bytes | None] = {}
-        self._bytes = 0
-
-    def has_room(self) -> bool:
-        """Whether another member may make a large answer.
-
-        The batch holds all answers until the last one comes.
-        """
-        return self._bytes < MAX_BATCH_BYTES
-
-    def take(self, position: int, reply: bytes | None) -> None:
-        """Take the answer to the member at `position`."""
-        self._replies[position] = reply
-        self._bytes += len(reply or b"")
-        while len(self._replies) == len(self._ids):
-            answers = [answer for _, answer in sorted(self._replies.items()) if answer is not None]
-            try:
-                self._deliver(encode_batch(answers) if answers else None)
-            except MemoryError as error:
-                # Nothing was written. Joining needs as much memory as the answers themselves.
-                if not self._shorten(answer_for(error, "a batch")):
-                    raise
-            else:
-                return
-
-    def _shorten(self, shortage: RpcError) -> bool:
-        """Replace the largest answers by `shortage`, to save at least a quarter of all bytes.
-
-        Returns False if no answer is longer than its replacement.
-        """
-
-        def size(position: int) -> int:
-            return len(self._replies[position] or b"")
-
-        total = left = sum(map(size, self._replies))
-        for position in sorted(self._replies, key=size, reverse=True):
-            shorter = encode_error(self._ids[position] or NULL_ID, shortage)
-            if left <= total * 3 // 4 or len(shorter) >= size(position):
-                break
-            left -= size(position) - len(shorter)
-            self._replies[position] = shorter
-        return left < total
-
 
 class Server:
-    """Serves one client. `exit_code` is None until the client sends `exit`.
-
-    `read_failure` says why the stream of requests was given up, although it has not ended.
-    """
+    """Serves one client. `exit_code` is None until the client sends `exit`."""
 
     def __init__(
         self,
@@ -226,33 +100,31 @@ class Server:
     ) -> None:
         """`hint` goes to stderr after a message that is not a request: perhaps a person types."""
         self.exit_code: int | None = None
-        self.read_failure: str | None = None
         self._daemon = daemon
         self._methods = methods
-        self._source = source
         self._output = output
         self._hint = hint.encode()
         self._workers = Workers(tasks, self._run, self._fail)
         self._large_answers = LargeAnswers(self._wait_for_room)
         self._frames = FrameReader(daemon.options.max_message_bytes)
-        # Bytes read but not framed yet; b"" is the end of file.
-        self._received: bytes | None = None
-        # Failed reads in a row, and how many of them had a cause other than a shortage.
-        self._read_failures = self._read_faults = 0
+        self._reader = RequestReader(
+            source,
+            self._frames,
+            start=self._start_requests,
+            wait_for_room=self._wait_for_room,
+            wants_no_more=self._wants_no_more,
+        )
         # Members of a batch that have not started yet.
         self._members: deque[tuple[Single, Deliver, BatchReply]] = deque()
-        # Whether the end of the stream was read, and whether it is known to follow what is unread.
-        self._at_end = self._is_hung_up = False
-        self._in_flight: set[InFlight] = set()
-        # The requests in flight by id, for cancellations. A client may use an id several times.
-        self._by_id: dict[IdKey, set[InFlight]] = {}
-        # Requests in flight that start once others have ended, with the size of their params.
-        self._waiting: OrderedDict[InFlight, int] = OrderedDict()
-        self._waiting_bytes = 0
+        self._requests = RequestTable(daemon.options.max_in_flight)
         self._is_starting = False
-        self._fewer = anyio.Event()
 
     # -- reading ----------------------------------------------------------------------------
+
+    @property
+    def read_failure(self) -> str | None:
+        """Why the stream of requests was given up, although it has not ended."""
+        return self._reader.failure
 
     async def read_requests(self) -> None:
         """Start a task for every request, until the stream ends or `exit` arrives.
@@ -260,69 +132,18 @@ class Server:
         Sets `read_failure` if it gives the stream up.
         """
         try:
-            while not self._is_over:
-                try:
-                    if self._read_failures:
-                        await faults.pause(READ_PAUSE_S)
-                    await self._read()
-                except Exception as error:
-                    self._note_failed_read(error)
+            await self._reader.run()
         finally:
             self._workers.close()
 
-    def _note_failed_read(self, error: Exception) -> None:
-        is_fault = not faults.is_shortage(error)
-        if not self._read_failures or (is_fault and not self._read_faults):
-            faults.report("the reader of requests")
-        self._read_failures += 1
-        self._read_faults += is_fault
-        if self._read_faults >= MAX_READ_FAULTS:
-            self.read_failure = "an unexpected error"
-        elif self._read_failures >= MAX_READ_SHORTAGES:
-            self.read_failure = "the system is short of memory or another resource"
-
-    async def _read(self) -> None:
-        # Process the bytes that a failed attempt has read.
-        self._frame_received()
-        while not (self._is_over or self._start_requests()):
-            await self._wait_to_read()
-        if self._at_end:
-            self._read_failures = self._read_faults = 0
-        if not self._is_over:
-            await self._source.watch(self._receive)
-
-    @property
-    def _is_over(self) -> bool:
-        return (
-            # After a failed attempt, some requests may not have started.
-            (self._at_end and not self._read_failures)
-            or self.read_failure is not None
-            or self.exit_code is not None
-            or self._output.is_broken
-        )
-
-    def _receive(self) -> bool:
-        """Read, and start the requests that have arrived. Return True to stop reading for now."""
-        self._received = self._source.read()
-        self._frame_received()
-        has_room = self._start_requests()
-        self._read_failures = self._read_faults = 0
-        return not has_room or self._is_over
-
-    def _frame_received(self) -> None:
-        data = self._received
-        if data:
-            self._frames.receive_data(data)
-        elif data is not None:
-            self._at_end = True
-            self._frames.receive_eof()
-        self._received = None
+    def _wants_no_more(self) -> bool:
+        return self.exit_code is not None or self._output.is_broken
 
     def _start_requests(self) -> bool:
         """Start the requests that have arrived. Return False if there is no room for all."""
         started = 0
         while self.exit_code is None or self._members:
-            if not self._has_room or (started == MAX_STARTED_IN_A_ROW and not self._at_end):
+            if not self._has_room or (started == MAX_STARTED_IN_A_ROW and not self._reader.at_end):
                 return False
             started += 1
             if self._members:
@@ -341,21 +162,7 @@ class Server:
     def _has_room(self) -> bool:
         """Whether to take another message: only if the client reads its answers."""
         # If the client is gone, there is no reason to wait.
-        is_ending = self._at_end or self._is_hung_up
-        return is_ending or self._output.backlog < MAX_BACKLOG_BYTES
-
-    async def _wait_to_read(self) -> None:
-        """Wait until there is room, or until the client has closed its end of the stream.
-
-        In the second case, little is left to read, and the daemon must see the end of file.
-        """
-        while True:
-            with anyio.move_on_after(HANG_UP_CHECK_S):
-                await self._wait_for_room()
-                return
-            if self._source.is_hung_up():
-                self._is_hung_up = True
-                return
+        return self._reader.is_ending or self._output.backlog < MAX_BACKLOG_BYTES
 
     async def _wait_for_room(self) -> None:
         """Let other tasks run, and wait until the client has read enough answers."""
@@ -438,44 +245,31 @@ class Server:
             self._daemon.draining = True
             self._settle(entry, encode_result(entry.raw_id, None))
         elif (
-            len(self._in_flight) >= self._daemon.options.max_in_flight
+            self._requests.is_full
             # In the queue, `background` would wait for the very call that it should move to the
             # background.
             and request.method != "background"
         ):
             self._put_off(entry)
         else:
-            self._enter(entry)
+            self._requests.enter(entry)
             entry.worker = self._workers.start(entry)
-
-    def _enter(self, entry: InFlight) -> None:
-        self._in_flight.add(entry)
-        if entry.key is not None:
-            self._by_id.setdefault(entry.key, set()).add(entry)
 
     def _put_off(self, entry: InFlight) -> None:
         """Let a request wait until others have ended. The server still reads cancellations."""
-        size = len(entry.request.params)
-        if len(self._waiting) >= MAX_WAITING or self._waiting_bytes + size > MAX_WAITING_BYTES:
+        if not self._requests.put_off(entry):
             limit = self._daemon.options.max_in_flight
             message = f"Too many requests wait for {limit} others"
             answer = resource_exhausted("max_in_flight", message)
             self._settle(entry, encode_error(entry.raw_id, answer))
-            return
-        self._enter(entry)
-        self._waiting[entry] = size
-        self._waiting_bytes += size
 
     def _start_waiting(self) -> None:
         # Settling a request that cannot start calls this method again.
         if self._is_starting:
             return
         self._is_starting = True
-        limit = self._daemon.options.max_in_flight
         try:
-            while self._waiting and len(self._in_flight) - len(self._waiting) < limit:
-                entry, size = self._waiting.popitem(last=False)
-                self._waiting_bytes -= size
+            while (entry := self._requests.next_to_start()) is not None:
                 try:
                     entry.worker = self._workers.start(entry)
                 except Exception as error:
@@ -533,14 +327,8 @@ class Server:
         if entry.overdue is not None:
             entry.overdue.cancel()
             entry.overdue = None
-        self._in_flight.discard(entry)
-        if entry.key is not None and (namesakes := self._by_id.get(entry.key)) is not None:
-            namesakes.discard(entry)
-            if not namesakes:
-                del self._by_id[entry.key]
-        self._fewer.set()
-        if self._waiting:
-            self._waiting_bytes -= self._waiting.pop(entry, 0)
+        self._requests.leave(entry)
+        if self._requests.has_waiting:
             self._start_waiting()
 
     def _cancel(self, request: Request) -> None:
@@ -552,11 +340,11 @@ class Server:
         key = None if named is None else id_key(bytes(named))
         if key is None:
             return
-        for entry in tuple(self._by_id.get(key, ())):
+        for entry in self._requests.with_id(key):
             entry.cancellation = cancellation
             entry.context.end()
             entry.stop()
-            if entry in self._waiting:
+            if self._requests.is_waiting(entry):
                 answer = cancelled(entry.context.error_data)
                 self._settle(entry, encode_error(entry.raw_id, answer))
             elif entry.overdue is None and not entry.settled:
@@ -565,7 +353,7 @@ class Server:
                 entry.overdue = loop.call_later(patience, self._give_up, entry)
         # Only the first cancellation counts. If this method fails before this line, the client can
         # cancel again.
-        self._by_id.pop(key, None)
+        self._requests.forget_id(key)
 
     def _contexts_of(self, request_id: int | str) -> list[RequestContext]:
         """Return the contexts of the requests with this id.
@@ -573,11 +361,11 @@ class Server:
         Leaves out requests that have not begun, and those whose methods start no command.
         """
         key = id_key(msgspec.json.encode(request_id))
-        entries = () if key is None else self._by_id.get(key, ())
+        entries = () if key is None else self._requests.with_id(key)
         return [
             each.context
             for each in entries
-            if each.request.method in _STARTING_METHODS and each not in self._waiting
+            if each.request.method in _STARTING_METHODS and not self._requests.is_waiting(each)
         ]
 
     def _give_up(self, entry: InFlight) -> None:
@@ -621,8 +409,8 @@ class Server:
 
     # -- stopping ---------------------------------------------------------------------------
 
-    async def drain(self, seconds: float) -> None:
-        """Wait at most `seconds` for requests in flight to end by themselves.
+    async def drain(self, seconds: float, cut_short: anyio.Event | None = None) -> None:
+        """Wait at most `seconds` for requests in flight to end by themselves, or until `cut_short`.
 
         Counts turns instead of looking at the clock. If a busy machine does not run this process
         for a while, that time counts as one turn at most. Meanwhile, the commands did not run
@@ -630,10 +418,8 @@ class Server:
         """
         for _ in range(math.ceil(seconds / DRAIN_TURN_S)):
             with anyio.move_on_after(DRAIN_TURN_S):
-                while self._in_flight:
-                    self._fewer = anyio.Event()
-                    await self._fewer.wait()
-            if not self._in_flight:
+                await self._requests.wait_until_empty()
+            if not self._requests or (cut_short is not None and cut_short.is_set()):
                 return
 
     def leave_commands(self) -> None:
@@ -641,7 +427,7 @@ class Server:
 
         Their requests are then answered. All other requests end with `drop_in_flight`.
         """
-        for entry in list(self._in_flight):
+        for entry in self._requests.all():
             if entry.context.ends_with_client:
                 entry.cancellation = Cancellation.ANSWERED
                 entry.stop()
@@ -665,8 +451,8 @@ class Server:
         while self._members:
             # The daemon is draining, so it refuses these.
             self._accept(*self._members.popleft())
-        self._waiting.clear()
-        for entry in list(self._in_flight):
+        self._requests.start_no_more()
+        for entry in self._requests.all():
             try:
                 entry.stop()
                 self._settle(entry, answer(entry))

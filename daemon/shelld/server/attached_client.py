@@ -1,0 +1,122 @@
+"""One client of a lasting daemon: whether it is still there, and how its requests end.
+
+Never decides when the client is lost: `Clients` does, and closes what belongs to the client.
+Invariant: `part` takes a bounded time.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import anyio
+
+from shelld.events.subscriptions import Subscriptions
+from shelld.server.dispatch import Method
+from shelld.server.serve import Server
+from shelld.server.stdio import Output
+
+# Time for requests in flight to end by themselves, for the commands of the other requests to move
+# to the background, and for the client to read the last answers.
+DRAIN_S: Final = 0.5
+HAND_OVER_S: Final = 0.5
+FLUSH_S: Final = 0.3
+
+# The methods that only MCP has. The client of MCP gets no notification that MCP does not have.
+_MCP_METHODS: Final = frozenset(
+    {
+        "initialize",
+        "server/discover",
+        "tools/list",
+        "tools/call",
+        "tasks/get",
+        "tasks/update",
+        "tasks/cancel",
+        "subscriptions/listen",
+    }
+)
+
+
+class RecordedMethods(Mapping[str, Method]):
+    """The methods of a client, with a record of those that it has called."""
+
+    def __init__(self, methods: Mapping[str, Method]) -> None:
+        self._methods = methods
+        self._called: set[str] = set()
+
+    def __getitem__(self, name: str) -> Method:
+        method = self._methods[name]
+        self._called.add(name)
+        return method
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._methods)
+
+    def __len__(self) -> int:
+        return len(self._methods)
+
+    @property
+    def called_is_mcp(self) -> bool:
+        """Whether the client has only spoken MCP. `ping` belongs to both protocols."""
+        return bool(self._called & _MCP_METHODS) and self._called <= _MCP_METHODS | {"ping"}
+
+
+class AttachedClient:
+    """`connection` leads to its `shelld attach`."""
+
+    def __init__(
+        self,
+        connection: socket.socket,
+        streams: tuple[int, int],
+        methods: RecordedMethods,
+        server: Server,
+        output: Output,
+    ) -> None:
+        self.methods = methods
+        self.connection = connection
+        self.streams = streams
+        self.server = server
+        self.output = output
+        # Cancelled to lose the client.
+        self.reading = anyio.CancelScope()
+        self.is_stolen = False
+        # Whether `Clients` is losing it.
+        self.is_leaving = False
+        # Set if its requests should get no time to end by themselves.
+        self.cut_short = anyio.Event()
+        self.is_gone = anyio.Event()
+
+    @property
+    def has_no_reader(self) -> bool:
+        """Whether nobody can read an answer any more."""
+        # A client that has only ended its requests still reads: POLLRDHUP, on a socket.
+        return self.output.is_broken or bool(_events(self.streams[1]) & ~select.POLLRDHUP)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the client or its `shelld attach` is gone, even if nobody has noticed yet."""
+        hung_up = _events(self.streams[0]) or _events(self.connection.fileno())
+        return self.is_leaving or bool(hung_up) or self.has_no_reader
+
+    async def part(self, subscriptions: Subscriptions) -> None:
+        """End its requests, and let it read the last answers."""
+        if self.is_stolen:
+            if not self.methods.called_is_mcp:
+                self.server.tell_of_detachment()
+        elif not self.has_no_reader:
+            await self.server.drain(DRAIN_S, self.cut_short)
+        self.server.leave_commands()
+        await self.server.drain(HAND_OVER_S)
+        self.server.drop_in_flight()
+        subscriptions.lose_client()
+        with anyio.move_on_after(FLUSH_S):
+            await self.output.wait_empty()
+
+
+def _events(descriptor: int) -> int:
+    """Return what poll(2) reports of the other end: a hang-up, an error, the end of input, or 0."""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLRDHUP)
+    return next((events for _, events in poll.poll(0)), 0)

@@ -1,0 +1,73 @@
+"""The answer to a batch: collects the answers to its members, and delivers them as one. Pure.
+
+Owns the answers until the last one comes. Invariants: `deliver` gets one message, or None if no
+member gets an answer. If memory is too short for all answers, the largest become errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from shelld.process.faults import answer_for
+from shelld_protocol.errors import RpcError
+from shelld_protocol.jsonrpc import NULL_ID, encode_batch, encode_error
+
+# Once a batch has collected answers of this size, the answers of its other members must be small.
+MAX_BATCH_BYTES: Final = 64 * 1024 * 1024
+
+# Delivers an answer, or None for "no answer". If it raises, it has written nothing.
+Deliver = Callable[[bytes | None], None]
+
+
+class BatchReply:
+    """Collects the answers to the members of a batch, and delivers them as one.
+
+    `ids` holds each member's id as JSON text, or None if the member gets no answer.
+    """
+
+    def __init__(self, ids: list[bytes | None], deliver: Deliver) -> None:
+        self._ids = ids
+        self._deliver = deliver
+        self._replies: dict[int, bytes | None] = {}
+        self._bytes = 0
+
+    def has_room(self) -> bool:
+        """Whether another member may make a large answer.
+
+        The batch holds all answers until the last one comes.
+        """
+        return self._bytes < MAX_BATCH_BYTES
+
+    def take(self, position: int, reply: bytes | None) -> None:
+        """Take the answer to the member at `position`."""
+        self._replies[position] = reply
+        self._bytes += len(reply or b"")
+        while len(self._replies) == len(self._ids):
+            answers = [answer for _, answer in sorted(self._replies.items()) if answer is not None]
+            try:
+                self._deliver(encode_batch(answers) if answers else None)
+            except MemoryError as error:
+                # Nothing was written. Joining needs as much memory as the answers themselves.
+                if not self._shorten(answer_for(error, "a batch")):
+                    raise
+            else:
+                return
+
+    def _shorten(self, shortage: RpcError) -> bool:
+        """Replace the largest answers by `shortage`, to save at least a quarter of all bytes.
+
+        Returns False if no answer is longer than its replacement.
+        """
+
+        def size(position: int) -> int:
+            return len(self._replies[position] or b"")
+
+        total = left = sum(map(size, self._replies))
+        for position in sorted(self._replies, key=size, reverse=True):
+            shorter = encode_error(self._ids[position] or NULL_ID, shortage)
+            if left <= total * 3 // 4 or len(shorter) >= size(position):
+                break
+            left -= size(position) - len(shorter)
+            self._replies[position] = shorter
+        return left < total
