@@ -16,7 +16,8 @@ from typing import Final, Literal
 import msgspec
 
 from shelld import __version__
-from shelld.cli.attach import RefusedError, add_name, read_reply
+from shelld.cli.attach import add_name
+from shelld.cli.join import RefusedError, read_reply
 from shelld.cli.show import note, refuse, show
 from shelld.lasting.handshake import (
     HANDSHAKE,

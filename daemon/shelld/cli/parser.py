@@ -112,7 +112,9 @@ def _number(text: str, minimum: int, maximum: int, factor: int = 1) -> int:
     return value
 
 
-def _integer(minimum: int, maximum: int) -> Callable[[str], int]:
+def integer_type(minimum: int, maximum: int) -> Callable[[str], int]:
+    """Return a function that parses an integer in this range."""
+
     def integer(text: str) -> int:
         return _number(text, minimum, maximum)
 
@@ -140,7 +142,7 @@ def _limit(text: str) -> tuple[str, int]:
     name, _, value = text.partition("=")
     if name not in _LIMITS:
         raise argparse.ArgumentTypeError(f"no such limit: {name}; one of {', '.join(_LIMITS)}")
-    parse = _size if name.endswith("_bytes") else _integer
+    parse = _size if name.endswith("_bytes") else integer_type
     try:
         return name, parse(_LIMITS[name], MAX_RESOURCE)(value)
     except ValueError:
@@ -237,8 +239,8 @@ def option_parser() -> argparse.ArgumentParser:
         "--config", metavar="FILE", help="a TOML file of options, such as: max-shells = 32"
     )
     default = Options()
-    count = _integer(1, 1_000_000)
-    milliseconds = _integer(0, 60_000)
+    count = integer_type(1, 1_000_000)
+    milliseconds = integer_type(0, 60_000)
 
     def option(flag: str, *more: str, help: str, **settings: Any) -> None:  # noqa: A002
         name = flag.removeprefix("--").replace("-", "_")
@@ -254,7 +256,7 @@ def option_parser() -> argparse.ArgumentParser:
     option(
         "--parent-pid",
         "--clientProcessId",
-        type=_integer(1, 2**31 - 1),
+        type=integer_type(1, 2**31 - 1),
         metavar="PID",
         help="exit when this process ends",
     )
@@ -325,7 +327,7 @@ def option_parser() -> argparse.ArgumentParser:
     )
     option(
         "--default-timeout",
-        type=_integer(1_000, 600_000),
+        type=integer_type(1_000, 600_000),
         metavar="MS",
         help="default timeout of foreground commands, in ms",
     )
@@ -340,14 +342,14 @@ def option_parser() -> argparse.ArgumentParser:
     option("--max-shells", type=count, metavar="N", help="maximum number of running shells")
     option(
         "--spare-shells",
-        type=_integer(0, 256),
+        type=integer_type(0, 256),
         metavar="N",
         help="maximum number of spare shells, started ahead for the next commands",
     )
     option("--max-retained", type=count, metavar="N", help="maximum number of ended shells to keep")
     option(
         "--retain-seconds",
-        type=_integer(0, 2**40),
+        type=integer_type(0, 2**40),
         metavar="S",
         help="time to keep an ended shell, in seconds",
     )
@@ -380,7 +382,7 @@ def option_parser() -> argparse.ArgumentParser:
     )
     option(
         "--task-after",
-        type=_integer(0, 86_400_000),
+        type=integer_type(0, 86_400_000),
         metavar="MS",
         help="time after which a call of an MCP host that supports tasks becomes a task, in ms",
     )

@@ -1,0 +1,220 @@
+"""Joins a lasting daemon, or starts it and then joins it.
+
+Owns the start of the daemon: the lock is held from the look for its socket until it has the socket.
+Never waits for the end of the service; `attach` does.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final
+
+from shelld import __version__
+from shelld.cli.show import note
+from shelld.lasting.handshake import (
+    HANDSHAKE,
+    HandshakeError,
+    Hello,
+    Reply,
+    Version,
+    close_all,
+    decode,
+    receive,
+    send,
+)
+from shelld.lasting.place import Place, locked
+from shelld.lasting.start import Lasting
+from shelld_protocol.about import PROTOCOL
+
+DEFAULT_LINGER_S: Final = 3_600
+
+# Exit codes of `shelld attach`.
+OCCUPIED: Final = 4
+OTHER_VERSION: Final = 5
+DIED: Final = 6
+
+# How long to wait for the answer of a daemon that runs, or that has just been started. A daemon
+# that loses another client first may need ten seconds.
+ANSWER_S: Final = 20.0
+# How often to try again if the daemon ends while it is asked.
+MAX_TRIES: Final = 20
+PAUSE_S: Final = 0.05
+
+
+class RefusedError(Exception):
+    """Nothing was attached. The message says why; `exit_code` is that of `shelld attach`."""
+
+    def __init__(self, exit_code: int, message: str) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+def join(name: str, hello: Hello, options: Sequence[str], *, may_start: bool) -> socket.socket:
+    """Attach to the daemon. Start it if it does not run and `may_start`. Return the connection.
+
+    Raises RefusedError and PlaceError.
+    """
+    for _ in range(MAX_TRIES):
+        connection = _connect(name)
+        if connection is None and not may_start:
+            raise RefusedError(DIED, f"the daemon {name} does not run")
+        if connection is None:
+            connection = _start(name, hello, options)
+            if connection is not None:
+                return connection
+        elif _ask(connection, name, hello):
+            if options:
+                note(f"shelld: the daemon {name} runs already, so it keeps its options")
+            return connection
+        # The daemon has ended meanwhile.
+        time.sleep(PAUSE_S)
+    raise RefusedError(2, f"the daemon {name} ends again and again")
+
+
+def _connect(name: str) -> socket.socket | None:
+    """Connect to the daemon. Return None if it does not run. Raises PlaceError."""
+    place = Place.open(create=False)
+    if place is None:
+        return None
+    try:
+        return place.connect(name, ANSWER_S)
+    finally:
+        place.close()
+
+
+def _ask(connection: socket.socket, name: str, hello: Hello) -> bool:
+    """Ask the daemon to take the client. Return False if the daemon ends. Raises RefusedError."""
+    try:
+        connection.settimeout(ANSWER_S)
+        send(connection, hello, (0, 1))
+        data, descriptors = receive(connection)
+        close_all(descriptors)
+    except TimeoutError:
+        connection.close()
+        raise RefusedError(2, f"the daemon {name} does not answer") from None
+    except OSError:
+        data = b""
+    if not data:
+        connection.close()
+        return False
+    try:
+        reply = read_reply(data, name)
+        if reply.state == "busy":
+            sentence = f"another client is attached to {name}; --steal takes its place"
+            raise RefusedError(OCCUPIED, sentence)
+        if reply.state != "attached":
+            raise RefusedError(2, f"the daemon {name} has no room for a client now")
+    except RefusedError:
+        connection.close()
+        raise
+    return True
+
+
+def read_reply(data: bytes, name: str) -> Reply:
+    """Return the answer of a daemon of this version. Raises RefusedError."""
+    try:
+        version = decode(data, Version)
+        if (version.handshake, version.protocol) != (HANDSHAKE, PROTOCOL):
+            sentence = (
+                f"the daemon {name} is shelld {version.version} (protocol {version.protocol}), "
+                f"and this is shelld {__version__} (protocol {PROTOCOL})"
+            )
+            raise RefusedError(OTHER_VERSION, sentence)
+        return decode(data, Reply)
+    except HandshakeError:
+        raise RefusedError(2, f"what listens as {name} is no shelld") from None
+
+
+# -- starting ---------------------------------------------------------------------------------
+
+
+def _start(name: str, hello: Hello, options: Sequence[str]) -> socket.socket | None:
+    """Start a daemon and attach to it. Return None if another process was faster.
+
+    Raises RefusedError and PlaceError.
+    """
+    with locked() as place:
+        # Nobody makes or removes a socket while this process holds the lock.
+        connection = place.connect(name, ANSWER_S)
+        if connection is not None:
+            connection.close()
+            return None
+        identity = place.identity(name)
+        if identity is not None:
+            note(f"shelld: the earlier daemon {name} was killed, and all its shells have ended")
+            place.remove(name, identity)
+            if place.is_removed:
+                return None
+        linger_s = DEFAULT_LINGER_S if hello.linger_s is None else hello.linger_s
+        with place.listen(name) as listener:
+            identity = place.identity(name)
+            errors = _spawn(Lasting(name, listener, linger_s), options)
+    # Others need not wait for the lock until this daemon runs.
+    try:
+        connection = _connect(name)
+        if connection is not None and _ask(connection, name, hello):
+            return connection
+        _show_errors(errors)
+        with locked() as place:
+            place.remove(name, identity)
+        raise RefusedError(2, f"the daemon {name} could not start")
+    finally:
+        os.close(errors)
+
+
+def _spawn(lasting: Lasting, options: Sequence[str]) -> int:
+    """Start a daemon that is no child of this process. Return the descriptor of its errors.
+
+    The daemon keeps nothing open that belongs to the client.
+    """
+    # Without -P, Python would import modules from the working directory.
+    command = [sys.executable, "-P", "-m", "shelld", *lasting.words, *options]
+    listening = lasting.listener.fileno()
+    errors, far_end = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.setsid()
+            if os.fork() == 0:
+                null = os.open(os.devnull, os.O_RDWR)
+                for descriptor, source in ((0, null), (1, null), (2, far_end)):
+                    os.dup2(source, descriptor)
+                for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+                    signal.signal(number, signal.SIG_DFL)
+                os.set_inheritable(listening, True)
+                for each in map(int, os.listdir("/proc/self/fd")):
+                    if each > 2 and each != listening:
+                        with suppress(OSError):
+                            os.close(each)
+                os.execv(sys.executable, command)
+        finally:
+            os._exit(127)
+    os.close(far_end)
+    with suppress(ChildProcessError):
+        os.waitpid(pid, 0)
+    return errors
+
+
+def _show_errors(errors: int) -> None:
+    """Show what the daemon has written to stderr before it ended."""
+    text = b""
+    while wait_readable(errors, seconds=PAUSE_S) and (data := os.read(errors, 8192)):
+        text += data
+    if text:
+        note(text.decode("utf-8", "replace").rstrip())
+
+
+def wait_readable(*descriptors: int, seconds: float) -> list[int]:
+    """Wait until one of the descriptors is readable; return those that are."""
+    # Not `select`, which knows no descriptor above 1023.
+    poll = select.poll()
+    for each in descriptors:
+        poll.register(each, select.POLLIN)
+    return [each for each, _ in poll.poll(seconds * 1000)]
