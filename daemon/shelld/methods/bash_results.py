@@ -1,0 +1,115 @@
+"""The result of ``bash``: from a shell to a result, or to the error of a timeout.
+
+The output in a result counts as read. Never waits for the command.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from shelld.methods.context import RequestContext
+from shelld.output.reader import STEP_BYTES, Head, read_head
+from shelld.output.retention import OutputStream
+from shelld.sessions.text import shown
+from shelld.shells.lifecycle import ShellStatus
+from shelld.shells.shell import Shell
+from shelld.shells.starting import started_pid
+from shelld.waits.prompts import state_of
+from shelld_protocol.errors import RpcError, timed_out
+from shelld_protocol.shell_methods import BackgroundResult, BashParams, BashResult
+
+MAX_RESULT_BYTES = 1024 * 1024
+
+
+async def result_of(
+    context: RequestContext, params: BashParams, shell: Shell
+) -> BashResult | BackgroundResult:
+    """Return the result of a request that can be answered.
+
+    Raises `RpcError` (timeout, or resource_exhausted if the answer would be too large).
+    """
+    if params.run_in_background or (shell.released and not shell.has_ended):
+        return _background_result(context, shell, params)
+    result = await _foreground_result(context, shell, params)
+    timeout_ms = shell.idle_timeout_ms if shell.reason == "idle" else shell.timeout_ms
+    # A command that began in the background has the timeout of the request that waits for it.
+    timeout_ms = timeout_ms or params.timeout or context.daemon.options.default_timeout
+    if shell.status is ShellStatus.TIMEOUT:
+        data = msgspec.to_builtins(result)
+        if shell.survivors:
+            data["survivors"] = shell.survivors
+        raise timed_out(timeout_ms, data)
+    return result
+
+
+async def _foreground_result(
+    context: RequestContext, shell: Shell, params: BashParams
+) -> BashResult:
+    if shell.output.written > STEP_BYTES:
+        try:
+            await context.begin_large_answer()
+        except RpcError as error:
+            # With the id, the client can still read the command's output.
+            error.data["bash_id"] = shell.id
+            raise
+    final, strip = shell.output_is_complete, params.strip_ansi
+
+    async def head(stream: OutputStream) -> Head:
+        head = await read_head(stream.store, MAX_RESULT_BYTES, strip=strip, final=final)
+        # The output in the answer counts as read. bash_output continues after it.
+        stream.read_position = max(stream.read_position, head.end)
+        return head
+
+    nothing = Head("", 0, is_cut=False)
+    stdout = await head(shell.stdout) if shell.stdout.store.written else nothing
+    stderr = await head(shell.stderr) if shell.stderr.store.written else nothing
+    session_cwd: str | None = None
+    if shell.session is not None:
+        session_cwd = shown(context.daemon.manager.sessions.look_at(shell.session).resolve(None))
+    state_reason = None if shell.recorder is None else shell.recorder.reason
+    return BashResult(
+        bash_id=shell.id,
+        command=params.command,
+        stdout=stdout.text,
+        stderr=stderr.text,
+        exit_code=shell.exit_code,
+        signal=shell.signal,
+        status=shell.status.value,
+        duration_ms=shell.elapsed_ms,
+        truncated=stdout.is_cut or stderr.is_cut,
+        stdout_bytes=shell.stdout.store.written,
+        stderr_bytes=shell.stderr.store.written,
+        cwd=shown(shell.working_dir),
+        session_cwd=session_cwd,
+        state_kept=None if state_reason is None else False,
+        state_reason=state_reason,
+        leftover=shell.leftover,
+        usage=shell.usage.in_milliseconds(),
+        description=params.description,
+        warning=shell.warning,
+        reason=shell.reason,
+        limits=shell.limits,
+        spool_error=shell.output.error,
+        subscription=context.subscription,
+        invalid_bytes=(stdout.invalid + stderr.invalid) or None,
+        sandbox=shell.sandbox,
+    )
+
+
+def _background_result(
+    context: RequestContext, shell: Shell, params: BashParams
+) -> BackgroundResult:
+    return BackgroundResult(
+        bash_id=shell.id,
+        command=params.command,
+        status="running",
+        pid=started_pid(shell),
+        message=f"Started background shell {shell.id}",
+        prompt=state_of(shell, shell.released_at).prompt,
+        description=params.description,
+        warning=shell.warning,
+        reason=shell.reason,
+        limits=shell.limits,
+        subscription=context.subscription,
+        sandbox=shell.sandbox,
+    )

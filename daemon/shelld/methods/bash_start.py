@@ -1,0 +1,121 @@
+"""What ``bash`` starts: from the params of a request to a `StartRequest`.
+
+Never starts or judges anything. Every function raises `RpcError` for params that cannot be met.
+"""
+
+from __future__ import annotations
+
+import base64
+from functools import partial
+
+import msgspec
+
+from shelld.eventloop.threads import run_in_thread
+from shelld.guard.verdict import Verdict
+from shelld.methods.context import RequestContext
+from shelld.output.reader import STEP_BYTES
+from shelld.sandbox.policy import tightened
+from shelld.sandbox.sandboxes import SandboxKey
+from shelld.sessions.text import to_text
+from shelld.shells.launch import StartRequest, TimeoutPolicy
+from shelld.terminals.pty import Size
+from shelld.terminals.typed import TypedLine
+from shelld_protocol.errors import invalid_params
+from shelld_protocol.sandboxes import SandboxPolicy
+from shelld_protocol.shell_methods import BashParams
+
+# The name of the terminfo entry that describes the terminals of commands.
+TERM = "xterm-256color"
+
+
+async def with_text_stdin(params: BashParams) -> BashParams:
+    """Return the params with `stdin` from `stdin_base64`. Raises `RpcError`."""
+    if params.stdin_base64 is None:
+        return params
+    if params.stdin is not None:
+        raise invalid_params("Give stdin or stdin_base64, not both", "stdin_base64")
+    decode = partial(_decoded, params.stdin_base64)
+    try:
+        is_long = len(params.stdin_base64) > STEP_BYTES
+        text = await run_in_thread(decode, abandon_on_cancel=True) if is_long else decode()
+    except ValueError:
+        sentence = "Invalid value for stdin_base64: not in base64"
+        raise invalid_params(sentence, "stdin_base64") from None
+    return msgspec.structs.replace(params, stdin=text)
+
+
+def _decoded(text: str) -> str:
+    """Decode base64. Raises ValueError.
+
+    Decodes in steps, between which other threads can run. A character that two steps share becomes
+    surrogates, which stand for the same bytes.
+    """
+    parts = [text[start : start + STEP_BYTES] for start in range(0, len(text), STEP_BYTES)]
+    return "".join(to_text(base64.b64decode(part, validate=True)) for part in parts)
+
+
+def start_request(
+    context: RequestContext,
+    params: BashParams,
+    verdict: Verdict,
+    typed: TypedLine,
+    timeout_ms: int | None,
+) -> StartRequest:
+    """Return what to start for a request that the guard has admitted.
+
+    `typed`: the unfinished line of its stdin. `timeout_ms`: see `run_for_answer`.
+    """
+    return StartRequest(
+        command=params.command,
+        description=params.description,
+        session=params.session,
+        cwd=params.cwd,
+        env=_with_terminal(params.env) if params.tty else params.env,
+        stdin=params.stdin,
+        typed=typed,
+        terminal=Size(params.rows, params.cols) if params.tty else None,
+        open_stdin=params.open_stdin,
+        merge=params.merge,
+        timeout=timeout_policy(context, params, timeout_ms),
+        idle_timeout=_idle_policy(context, params),
+        in_foreground=not params.run_in_background,
+        verdict=verdict.verdict,
+        warning=verdict.reason if verdict.verdict == "block" else None,
+        sandbox=None if params.sandbox is None else _sandbox(context, params, params.sandbox),
+    )
+
+
+def _sandbox(
+    context: RequestContext, params: BashParams, given: SandboxPolicy
+) -> SandboxKey | None:
+    """Return the sandbox of a call that tightens its session's. Raises `RpcError`."""
+    session = context.daemon.manager.sessions.look_at(params.session)
+    own = None if session.sandbox is None else session.sandbox.policy
+    engine = context.daemon.options.sandbox_engine
+    policy = tightened(own, given, session.cwd, engine)
+    return None if policy is None else SandboxKey(policy, session.rules)
+
+
+def _with_terminal(env: dict[str, str | None] | None) -> dict[str, str | None]:
+    """Return the variables of a command that has a terminal."""
+    # Programs would believe LINES and COLUMNS rather than the terminal.
+    return {"TERM": TERM, "LINES": None, "COLUMNS": None, **(env or {})}
+
+
+def timeout_policy(
+    context: RequestContext, params: BashParams, timeout_ms: int | None
+) -> TimeoutPolicy | None:
+    options = context.daemon.options
+    if params.run_in_background:
+        if params.timeout is None:
+            return None
+        return TimeoutPolicy(params.timeout, "kill", options.grace)
+    timeout_ms = params.timeout or timeout_ms or options.default_timeout
+    return TimeoutPolicy(timeout_ms, params.on_timeout, options.grace)
+
+
+def _idle_policy(context: RequestContext, params: BashParams) -> TimeoutPolicy | None:
+    if params.idle_timeout is None:
+        return None
+    action = "kill" if params.run_in_background else params.on_timeout
+    return TimeoutPolicy(params.idle_timeout, action, context.daemon.options.grace)
