@@ -67,7 +67,7 @@ def passing_on(method: str, params_type: type[Params]) -> Divert:
     takes_target = "target" in parameters_of(params_type)
 
     def divert(context: RequestContext, raw_params: bytes) -> Awaitable[Any] | None:
-        if context.daemon.targets.are_none:
+        if context.daemon.targets.is_empty:
             return None
         members = members_of(params_type, raw_params)
         found = _target_of(context, method, members, takes_target=takes_target)

@@ -54,8 +54,6 @@ def cache_directory() -> str:
 
 def unpack(source: str | IO[bytes], target: str) -> None:
     """Unpack a bundle so that nobody sees a part of it. Raises UnpackError."""
-    import zipfile  # noqa: PLC0415
-
     try:
         temporary = tempfile.mkdtemp(prefix=".unpacking-", dir=os.path.dirname(target))
         try:
@@ -82,7 +80,6 @@ def run(target: str, options: list[str]) -> NoReturn:
 
 def run_bundle() -> int:
     """Run shelld from the bundle that contains this program. Return 2 if that is not possible."""
-
     try:
         with zipfile.ZipFile(sys.path[0]) as archive:
             name, fits = archive.read("ABOUT").decode().splitlines()
@@ -104,7 +101,6 @@ def say(marker: str, text: str) -> None:
 
 def receive(size: int) -> IO[bytes]:
     """Return the bundle, once it has arrived. Ends the process if it does not."""
-
     data = bytearray()
     while len(data) < size:
         more = os.read(0, size - len(data))

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -23,27 +24,20 @@ from typing import Any, Final, Protocol
 import anyio
 import msgspec
 from anyio.lowlevel import checkpoint
-from msgspec import Raw
 
 from shelld.eventloop.readiness import Watch
 from shelld.eventloop.threads import run_in_thread
 from shelld.keeper.pool import RunnerPool
 from shelld.process.logs import Log
-from shelld.targets.bootstrap import Bootstrap, Over, command_for
+from shelld.targets.bootstrap import Bootstrap, command_for
 from shelld.targets.bundle import BundleError, cached_bundle
-from shelld.targets.greeting import (
-    MAX_BANNER_BYTES,
-    QUOTED_BYTES,
-    Greeting,
-    GreetingReader,
-    NoGreetingError,
-    check_version,
-    last_line,
-    quoted,
-)
-from shelld.targets.naming import is_utf8, named_error, named_event, request_id_for
+from shelld.targets.greeting import QUOTED_BYTES, Greeting, NoGreetingError, last_line, quoted
+from shelld.targets.incoming import Incoming, IncomingError, Message
+from shelld.targets.naming import named_error, named_event, request_id_for
+from shelld.targets.opening import Opened, Opening
+from shelld.targets.outgoing import Call, Outgoing
 from shelld.targets.process import TargetProcess
-from shelld_protocol.encoding import decode, encode
+from shelld_protocol.encoding import encode
 from shelld_protocol.errors import (
     RpcError,
     message_too_large,
@@ -51,7 +45,6 @@ from shelld_protocol.errors import (
     target_lost,
     unavailable,
 )
-from shelld_protocol.framing import NEED_DATA, FrameError, FrameReader
 
 logger = Log("shelld.targets")
 
@@ -70,31 +63,12 @@ END_S: Final = 6.0
 MAX_UNSENT_BYTES: Final = 8 * 1024 * 1024
 # While more than this waits for the client, nothing is read from the target.
 MAX_UNREAD_BYTES: Final = 1024 * 1024
-# The longest answer: a read of 16 MiB from each stream, as escaped text, and its members.
-MAX_ANSWER_BYTES: Final = 256 * 1024 * 1024
 
 _READ_BYTES: Final = 256 * 1024
-
-# How each message of a shelld begins.
-_BEGINNING: Final = b'{"jsonrpc":"2.0",'
 
 _PING: Final = b'{"jsonrpc":"2.0","id":"ping","method":"ping"}'
 _SHUTDOWN: Final = b'{"jsonrpc":"2.0","id":"end","method":"shutdown"}'
 _EXIT: Final = b'{"jsonrpc":"2.0","method":"exit"}'
-
-
-class _Message(msgspec.Struct):
-    """An answer or a notification, with undecoded members."""
-
-    id: Raw = Raw()
-    method: str = ""
-    params: Raw = Raw()
-    result: Raw = Raw()
-    error: Raw = Raw()
-
-
-_message: Final = msgspec.json.Decoder(_Message)
-_greeting: Final = msgspec.json.Decoder(Greeting)
 
 
 class Reader(Protocol):
@@ -110,25 +84,6 @@ class Reader(Protocol):
         ...
 
 
-class Call:
-    """A request to a target. `far_id` is its id there, as JSON text."""
-
-    __slots__ = ("done", "error", "far_id", "is_left", "is_sent", "result")
-
-    def __init__(self, far_id: bytes) -> None:
-        self.far_id = far_id
-        self.done = anyio.Event()
-        self.is_sent = False
-        # Whether its command goes on although the call is cancelled.
-        self.is_left = False
-        self.result: bytes | None = None
-        self.error: RpcError | None = None
-
-    def finish(self, result: bytes | None = None, error: RpcError | None = None) -> None:
-        self.result, self.error = result, error
-        self.done.set()
-
-
 class Link:
     """A connection. Call `run` in a task of its own. `greeting` is set once the target answers.
 
@@ -140,34 +95,25 @@ class Link:
     ) -> None:
         self._target = target
         self._argv = argv
-        # Until the target has its shelld.
         self._needs_bundle = bootstrap
-        self._bootstrap: Bootstrap | None = None
-        if bootstrap:
-            argv = command_for(argv)
-        self._process = TargetProcess(pool, argv)
+        self._process = TargetProcess(pool, command_for(argv) if bootstrap else argv)
         self._connection = self._process.connection
         self._loop = asyncio.get_running_loop()
-        self._greetings = GreetingReader()
+        self._opening: Opening | None = None
         self.greeting: Greeting | None = None
-        self._frames = FrameReader(MAX_ANSWER_BYTES)
+        self._incoming = Incoming(target)
+        self._outgoing = Outgoing(self._connection)
         self._calls: dict[bytes, Call] = {}
         self._count = 0
-        # What is to be sent, with the call that it begins.
-        self._unsent: deque[tuple[memoryview, Call | None]] = deque()
-        self._unsent_bytes = 0
-        self._is_writing = False
         # Requests that wait for the greeting.
         self._waiting: deque[tuple[bytes, Call | None]] = deque()
-        # How much has come since the last message that was none.
-        self._noise_bytes = 0
         self._errors = b""
-        self._began_at = self._heard_at = self._asked_at = self._loop.time()
+        self._heard_at = self._asked_at = self._loop.time()
         self._notify: Callable[[str, Mapping[str, Any]], bool] | None = None
         self._client: Reader | None = None
         # The next message, if it must wait: the client has much to read, or an answer was handed to
         # its call, whose task may not have passed it on.
-        self._held: _Message | None = None
+        self._held: Message | None = None
         self._has_answered = False
         # Why the link is over, as the end of a sentence, or as an error.
         self._failure: RpcError | str | None = None
@@ -195,7 +141,7 @@ class Link:
         )
         waiting = sum(len(each) for each, _ in self._waiting)
         # Requests wait until a bundle is sent, which does not count.
-        unsent = 0 if self.greeting is None else self._unsent_bytes
+        unsent = 0 if self.greeting is None else self._outgoing.backlog
         if unsent + waiting > MAX_UNSENT_BYTES:
             raise resource_exhausted("target", f"Target {self._target} does not read its requests")
         self._check_size(message)
@@ -231,8 +177,7 @@ class Link:
         """Cancel a request, or forget it if the target has not seen any of it."""
         if not call.is_sent:
             self._waiting = deque(item for item in self._waiting if item[1] is not call)
-            self._unsent = deque(item for item in self._unsent if item[1] is not call)
-            self._unsent_bytes = sum(len(frame) for frame, _ in self._unsent)
+            self._outgoing.withdraw(call)
         if call.is_left or not call.is_sent:
             call.finish()
             return
@@ -265,12 +210,12 @@ class Link:
     def hang_up(self) -> None:
         """Let the target see the end of its input, which ends it."""
         with suppress(OSError):
-            self._connection.shutdown(1)
+            self._connection.shutdown(socket.SHUT_WR)
 
     def cut(self) -> None:
         """End the link. `run` does the rest."""
         with suppress(OSError):
-            self._connection.shutdown(2)
+            self._connection.shutdown(socket.SHUT_RDWR)
 
     # -- sending ----------------------------------------------------------------------------
 
@@ -280,49 +225,7 @@ class Link:
         if self.greeting is None:
             self._waiting.append((message, call))
             return
-        self._put(message, call)
-
-    def _put(self, message: bytes, call: Call | None = None) -> None:
-        self._put_bytes(message + b"\n", call)
-
-    def _put_bytes(self, data: bytes, call: Call | None = None) -> None:
-        if not data:
-            return
-        frame = memoryview(data)
-        self._unsent.append((frame, call))
-        self._unsent_bytes += len(frame)
-        if not self._is_writing:
-            self._write()
-
-    def _write(self) -> None:
-        """Send what the target takes now. The event loop calls this again when it takes more."""
-        try:
-            while self._unsent:
-                frame, call = self._unsent[0]
-                sent = self._connection.send(frame)
-                if call is not None:
-                    call.is_sent = True
-                elif self.greeting is None:
-                    # A slow connection may need long for the bundle.
-                    self._began_at = self._loop.time()
-                self._unsent_bytes -= sent
-                self._unsent[0] = (frame[sent:], call)
-                if sent == len(frame):
-                    self._unsent.popleft()
-        except BlockingIOError:
-            if not self._is_writing:
-                self._loop.add_writer(self._connection, self._write)
-                self._is_writing = True
-            return
-        except OSError:
-            # The reader sees the end of the stream, too, and may still find answers before it.
-            self._unsent.clear()
-        self._stop_writing()
-
-    def _stop_writing(self) -> None:
-        if self._is_writing:
-            self._loop.remove_writer(self._connection)
-            self._is_writing = False
+        self._outgoing.put(message + b"\n", call)
 
     # -- receiving --------------------------------------------------------------------------
 
@@ -344,7 +247,7 @@ class Link:
             self.is_over = True
             watch.close()
             errors.close()
-            self._stop_writing()
+            self._outgoing.stop()
             self._process.close()
             for call in self._calls.values():
                 if not call.done.is_set():
@@ -353,22 +256,22 @@ class Link:
 
     async def _begin(self) -> None:
         """Send what comes before all requests."""
-        if not self._needs_bundle:
-            self._put(self._greetings.request)
-            return
-        try:
-            bundle = await run_in_thread(cached_bundle, abandon_on_cancel=True)
-        except BundleError as error:
-            logger.warning("cannot make the bundle: %s", error)
-            hint = "Install shelld with pip, or at the target."
-            self._failure = unavailable("bootstrap", "a complete installation of shelld", hint)
-            return
-        self._bootstrap = Bootstrap(self._target, self._argv, bundle)
-        self._began_at = self._loop.time()
-        self._put_bytes(self._bootstrap.first)
+        bootstrap = None
+        if self._needs_bundle:
+            try:
+                bundle = await run_in_thread(cached_bundle, abandon_on_cancel=True)
+            except BundleError as error:
+                logger.warning("cannot make the bundle: %s", error)
+                hint = "Install shelld with pip, or at the target."
+                what = "a complete installation of shelld"
+                self._failure = unavailable("bootstrap", what, hint)
+                return
+            bootstrap = Bootstrap(self._target, self._argv, bundle)
+        self._opening = Opening(self._target, bootstrap)
+        self._outgoing.put(self._opening.first)
 
     async def _read(self, watch: Watch) -> None:
-        """Read until the stream ends, or nothing more can come of it."""
+        """Read until the stream ends, or the link has failed."""
         while self._failure is None:
             if self._held is not None:
                 # Let the tasks of answered calls pass their answers on.
@@ -388,7 +291,8 @@ class Link:
     @property
     def _next_look_at(self) -> float:
         if self.greeting is None:
-            return self._began_at + CONNECT_S
+            # A slow connection may need long for the bundle.
+            return self._outgoing.sent_at + CONNECT_S
         return max(self._heard_at, self._asked_at) + PING_S
 
     def _ask_for_life(self) -> None:
@@ -413,36 +317,26 @@ class Link:
             return True
         self._heard_at = self._loop.time()
         if self.greeting is None:
-            return self._receive_greeting(data)
-        self._frames.receive_data(data)
+            return self._receive_opening(data)
+        self._incoming.receive_data(data)
         return self._take_messages()
 
-    def _receive_greeting(self, data: bytes) -> bool:
+    def _receive_opening(self, data: bytes) -> bool:
+        assert self._opening is not None
         try:
-            if self._bootstrap is not None:
-                step = self._bootstrap.receive(data)
-                if not isinstance(step, Over):
-                    self._put_bytes(step)
-                    return False
-                self._bootstrap, data = None, step.rest
-                self._put(self._greetings.request)
-            found = self._greetings.receive(data)
-            if found is None:
-                return False
-            answer = decode(found[0], _message)
-            if bytes(answer.error):
-                raise named_error(self._target, bytes(answer.error))
-            greeting = decode(answer.result, _greeting)
-            check_version(self._target, greeting)
-        except (NoGreetingError, msgspec.DecodeError, UnicodeDecodeError):
+            step = self._opening.receive(data)
+        except NoGreetingError:
             self._failure = "it does not speak the protocol of shelld"
         except RpcError as error:
             self._failure = error.with_traceback(None)
         else:
+            if not isinstance(step, Opened):
+                self._outgoing.put(step)
+                return False
             logger.info("target %s is connected", self._target)
-            self.greeting = greeting
+            self.greeting = step.greeting
             self._send_waiting()
-            self._frames.receive_data(found[1])
+            self._incoming.receive_data(step.rest)
             self._take_messages()
         return True
 
@@ -455,7 +349,7 @@ class Link:
                 if call is not None:
                     call.finish(error=error.with_traceback(None))
             else:
-                self._put(message, call)
+                self._outgoing.put(message + b"\n", call)
 
     def _take_messages(self) -> bool:
         """Pass on the messages that have arrived. Return True if one of them must wait."""
@@ -473,45 +367,21 @@ class Link:
                 self._failure = "it has sent an invalid message"
         return self._failure is not None
 
-    def _next_message(self) -> _Message | None:
+    def _next_message(self) -> Message | None:
         if self._held is not None:
             held, self._held = self._held, None
             return held
-        while (frame := self._frames.next_event()) is not NEED_DATA:
-            if isinstance(frame, FrameError):
-                self._failure = f"it has sent an invalid message: {frame.value}"
-                return None
-            if frame.startswith(b"{"):
-                try:
-                    # The decoder skips the strings of undecoded members without a look.
-                    if is_utf8(frame):
-                        message = decode(frame, _message)
-                        self._noise_bytes = 0
-                        return message
-                except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                    pass
-                # A call may wait for what it was.
-                if frame.startswith(_BEGINNING):
-                    self._failure = "it has sent an invalid message"
-                    return None
-            self._skip(frame)
-            if self._failure is not None:
-                return None
-        return None
-
-    def _skip(self, noise: bytes) -> None:
-        """Skip a line that a program on the way has written."""
-        if not self._noise_bytes:
-            logger.info("target %s has sent a line that is no message", self._target)
-        self._noise_bytes += len(noise) + 1
-        if self._noise_bytes > MAX_BANNER_BYTES:
-            self._failure = "it has sent too much that is no message"
+        try:
+            return self._incoming.next_message()
+        except IncomingError as error:
+            self._failure = str(error)
+            return None
 
     @property
     def _is_client_behind(self) -> bool:
         return self._client is not None and self._client.backlog > MAX_UNREAD_BYTES
 
-    def _take_answer(self, message: _Message) -> None:
+    def _take_answer(self, message: Message) -> None:
         call = self._calls.get(bytes(message.id))
         if call is None or call.done.is_set():
             return
@@ -521,7 +391,7 @@ class Link:
             call.finish(bytes(message.result))
         self._has_answered = True
 
-    def _take_event(self, message: _Message) -> None:
+    def _take_event(self, message: Message) -> None:
         # Only events of shells are for the client.
         if self._notify is None or not message.method.startswith("shell/"):
             return
@@ -549,8 +419,8 @@ class Link:
             message, text = f"The connection to target {self._target} is gone", quoted(self._errors)
         else:
             message = f"Target {self._target} cannot be reached"
-            before = b"" if self._bootstrap is None else self._bootstrap.text
-            text = quoted(before, self._greetings.banner, self._errors)
+            before = () if self._opening is None else self._opening.texts
+            text = quoted(*before, self._errors)
         reason = f"{failure}: {last_line(text)}" if text else failure
         return target_lost(
             self._target, f"{message}: {reason}", maybe_started=call.is_sent, text=text

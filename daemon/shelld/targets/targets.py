@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 MAX_PLACED_SESSIONS: Final = 10_000
 
-# Runs a task beside those of the shells, and again if it fails.
+# Runs a task beside those of the shells, and starts it again if it fails.
 Attend = Callable[[Callable[[], Awaitable[None]]], None]
 
 
@@ -71,7 +71,7 @@ class Targets:
         self._places: dict[str, str] = {}
 
     @property
-    def are_none(self) -> bool:
+    def is_empty(self) -> bool:
         return not self._targets
 
     def add(self, name: str, argv: Sequence[str], *, bootstrap: bool = False) -> None:

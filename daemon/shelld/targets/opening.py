@@ -1,0 +1,72 @@
+"""The beginning of a connection: sends shelld itself if need be, and finds the greeting. Pure."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import msgspec
+
+from shelld.targets.bootstrap import Bootstrap, Over
+from shelld.targets.greeting import (
+    Greeting,
+    GreetingReader,
+    NoGreetingError,
+    check_version,
+)
+from shelld.targets.incoming import decode_message
+from shelld.targets.naming import named_error
+from shelld_protocol.encoding import decode
+
+_greeting: Final = msgspec.json.Decoder(Greeting)
+
+
+class Opened(NamedTuple):
+    """The target has greeted; `rest` belongs to the protocol."""
+
+    greeting: Greeting
+    rest: bytes
+
+
+class Opening:
+    """Send `first`; feed what arrives to `receive`, which returns what to send next, until it is
+    over.
+    """
+
+    def __init__(self, target: str, bootstrap: Bootstrap | None) -> None:
+        self._target = target
+        self._bootstrap = bootstrap
+        self._reader = GreetingReader()
+        request = self._reader.request + b"\n"
+        self.first = request if bootstrap is None else bootstrap.first
+        self._request = request
+
+    @property
+    def texts(self) -> tuple[bytes, bytes]:
+        """The text that came besides both dialogues, for errors."""
+        before = b"" if self._bootstrap is None else self._bootstrap.text
+        return before, self._reader.banner
+
+    def receive(self, data: bytes) -> bytes | Opened:
+        """Return what to send, or at the end, the greeting.
+
+        Raises `RpcError` if the target cannot be used, and NoGreetingError if what arrives makes no
+        sense.
+        """
+        reply = b""
+        if self._bootstrap is not None:
+            step = self._bootstrap.receive(data)
+            if not isinstance(step, Over):
+                return step
+            self._bootstrap, data, reply = None, step.rest, self._request
+        found = self._reader.receive(data)
+        if found is None:
+            return reply
+        try:
+            answer = decode_message(found[0])
+            if bytes(answer.error):
+                raise named_error(self._target, bytes(answer.error))
+            greeting = decode(answer.result, _greeting)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            raise NoGreetingError from None
+        check_version(self._target, greeting)
+        return Opened(greeting, found[1])
