@@ -173,11 +173,12 @@ def _serve(
         return refuse(problem)
     policy = DEFAULT_POLICY
     if options.guard_rules is not None:
-        from shelld.guard.policy_file import PolicyError, load  # noqa: PLC0415
+        from shelld.guard.policy_file import load  # noqa: PLC0415
+        from shelld.process.toml_file import TomlError  # noqa: PLC0415
 
         try:
             policy = load(Path(options.guard_rules))
-        except PolicyError as error:
+        except TomlError as error:
             return refuse(str(error))
     audit = None
     if options.audit_log is not None:

@@ -11,8 +11,9 @@ import pytest
 from guard_lines import HERE
 from shelld.guard.judgement import judge
 from shelld.guard.policy import BlockRule, Policy
-from shelld.guard.policy_file import PolicyError, load
+from shelld.guard.policy_file import load
 from shelld.guard.quick import is_plainly_harmless
+from shelld.process.toml_file import TomlError
 
 
 def test_policy_adds_and_removes_rules_and_allows_commands() -> None:
@@ -40,7 +41,7 @@ def test_a_policy_is_read_from_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir])
 def test_policy_must_be_in_a_file(make: Callable[[Path], None], tmp_path: Path) -> None:
     make(tmp_path / "rules")
-    with pytest.raises(PolicyError, match="not in a file"):
+    with pytest.raises(TomlError, match="not in a file"):
         load(tmp_path / "rules")
 
 
@@ -67,7 +68,7 @@ def test_line_that_a_refusal_names_allows_the_command(tmp_path: Path) -> None:
 def test_broken_policy_names_the_place(tmp_path: Path, text: str, line: int, word: str) -> None:
     file = tmp_path / "rules.toml"
     file.write_text(text)
-    with pytest.raises(PolicyError) as caught:
+    with pytest.raises(TomlError) as caught:
         load(file)
     assert str(caught.value).startswith(f"{file}:{line}: ")
     assert word in str(caught.value)

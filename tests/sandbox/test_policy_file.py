@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from shelld.sandbox.policy_file import PolicyFileError, load
+from shelld.process.toml_file import TomlError
+from shelld.sandbox.policy_file import load
 from shelld_protocol.sandboxes import SandboxPolicy
 
 
@@ -28,10 +29,10 @@ def test_a_file_has_the_members_of_a_policy(tmp_path: Path) -> None:
 def test_an_error_names_the_line(tmp_path: Path, text: str, line: int) -> None:
     path = tmp_path / "policy.toml"
     path.write_text(text)
-    with pytest.raises(PolicyFileError, match=rf"policy\.toml:{line}: "):
+    with pytest.raises(TomlError, match=rf"policy\.toml:{line}: "):
         load(path)
 
 
 def test_a_directory_is_no_policy(tmp_path: Path) -> None:
-    with pytest.raises(PolicyFileError, match="no such policy or file"):
+    with pytest.raises(TomlError, match="no such policy or file"):
         load(tmp_path)

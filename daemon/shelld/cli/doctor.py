@@ -26,7 +26,7 @@ from shelld.cli.parser import parse_options, split_options
 from shelld.cli.show import show
 from shelld.guard import StartState
 from shelld.guard.judgement import judge
-from shelld.guard.policy_file import PolicyError, load
+from shelld.guard.policy_file import load
 from shelld.inspection.sockets import can_be_listed
 from shelld.keeper.pool import RunnerPool
 from shelld.keeper.tree import become_subreaper
@@ -37,6 +37,7 @@ from shelld.methods.shells import kill_shell
 from shelld.output.spool import Spool
 from shelld.process.logs import open_log
 from shelld.process.options import Options
+from shelld.process.toml_file import TomlError
 from shelld.server.startup import problem_with_bash, raise_file_limit
 from shelld.shells.manager import Manager
 from shelld_protocol.errors import ErrorKind, RpcError
@@ -208,7 +209,7 @@ def _files(options: Options) -> list[Diagnosis]:
     if options.guard_rules is not None:
         try:
             load(Path(options.guard_rules))
-        except PolicyError as error:
+        except TomlError as error:
             diagnoses.append(Diagnosis("guard rules", "problem", str(error)))
     for name, path in (("audit log", options.audit_log), ("log file", options.log_file)):
         if path is None:

@@ -22,7 +22,8 @@ from shelld.cli.show import refuse, show
 from shelld.guard import StartState
 from shelld.guard.judgement import judge
 from shelld.guard.policy import DEFAULT_POLICY
-from shelld.guard.policy_file import PolicyError, load
+from shelld.guard.policy_file import load
+from shelld.process.toml_file import TomlError
 from shelld.process.user import home_without_variable
 from shelld_protocol.structs import GuardVerdict
 
@@ -60,7 +61,7 @@ def explain(arguments: Sequence[str]) -> int:
     if rules is not None:
         try:
             policy = load(Path(rules))
-        except PolicyError as error:
+        except TomlError as error:
             return refuse(str(error))
     env = dict(os.environ)
     start = StartState(_current_directory(), env, home=home_without_variable(env))

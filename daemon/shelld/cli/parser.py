@@ -187,11 +187,12 @@ def _sandbox(text: str) -> SandboxPolicy | None:
     import argparse  # noqa: PLC0415
     from pathlib import Path  # noqa: PLC0415
 
-    from shelld.sandbox.policy_file import PolicyFileError, load  # noqa: PLC0415
+    from shelld.process.toml_file import TomlError  # noqa: PLC0415
+    from shelld.sandbox.policy_file import load  # noqa: PLC0415
 
     try:
         return load(Path(text))
-    except PolicyFileError as error:
+    except TomlError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 

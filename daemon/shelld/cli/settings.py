@@ -18,11 +18,11 @@ from __future__ import annotations
 
 import argparse
 import re
-import tomllib
 from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, cast, get_args
 
+from shelld.process.toml_file import TomlError, read_toml
 from shelld_protocol.sandboxes import SandboxMode
 
 PREFIX: Final = "SHELLD_"
@@ -104,18 +104,14 @@ def _from_file(
     parser: argparse.ArgumentParser, settings: Mapping[str, argparse.Action], path: Path
 ) -> Iterator[tuple[str, list[str]]]:
     """Yield the words of each option in a file. Raises `SettingsError`."""
-    text = _read(path)
+    unreadable = f"cannot read the configuration {path}"
     try:
-        content = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        line = re.search(r"at line (\d+)", str(error))
-        number = int(line[1]) if line else text.count("\n") + 1
-        raise SettingsError(f"{path}:{number}: no valid TOML") from None
-    except RecursionError:
-        raise SettingsError(f"{path}: too deeply nested") from None
-    for key, value in content.items():
+        file = read_toml(path, f"the configuration {path} is no file", unreadable)
+    except TomlError as error:
+        raise SettingsError(str(error)) from None
+    for key, value in file.content.items():
         name = key.replace("_", "-")
-        where = f"{path}:{_line_of(text, key)}"
+        where = file.at(key)
         action = settings.get(name)
         if action is None:
             raise SettingsError(f"{where}: unknown key: {key}{_hint(name, settings)}")
@@ -126,16 +122,6 @@ def _from_file(
         if (problem := _problem(parser, given)) is not None:
             raise SettingsError(f"{where}: {key}: {problem}")
         yield name, given
-
-
-def _read(path: Path) -> str:
-    try:
-        # Reading a FIFO or a device may never end.
-        if not path.is_file():
-            raise SettingsError(f"the configuration {path} is no file")
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        raise SettingsError(f"cannot read the configuration {path}") from None
 
 
 def _words_of_value(
@@ -180,10 +166,3 @@ def _hint(name: str, settings: Mapping[str, argparse.Action]) -> str:
 
     similar = get_close_matches(name, settings, 1)
     return f"; did you mean {similar[0]}?" if similar else ""
-
-
-def _line_of(text: str, key: str) -> int:
-    """Return the number of the line that defines a key at the top level, or else 1."""
-    form = re.compile(rf"""\s*\[?\s*["']?{re.escape(key)}["']?\s*[=.\]]""")
-    numbers = (number for number, line in enumerate(text.splitlines(), 1) if form.match(line))
-    return next(numbers, 1)

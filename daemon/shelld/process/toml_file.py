@@ -1,0 +1,60 @@
+"""Reads a TOML file of the operator, and finds the line of a mistake in it."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+class TomlError(Exception):
+    """The message names the file and, if there is one, the line of the mistake."""
+
+
+class TomlFile(NamedTuple):
+    """A file whose text is valid TOML."""
+
+    path: Path
+    text: str
+    content: dict[str, Any]
+
+    def at(self, key: str) -> str:
+        """Return the place of a key at the top level: ``FILE:LINE``. A missing key is in line 1."""
+        form = re.compile(rf"""\s*\[*\s*["']?{re.escape(key)}["']?\s*[=.\]]""")
+        numbers = (n for n, line in enumerate(self.text.splitlines(), 1) if form.match(line))
+        return f"{self.path}:{next(numbers, 1)}"
+
+    def converted(self, shape: type[S]) -> S:
+        """Return the content as a struct. Raises TomlError."""
+        try:
+            return msgspec.convert(self.content, shape)
+        except msgspec.ValidationError as error:
+            where = re.search(r"`\$\.?(\w+)", str(error)) or re.search(r"field `(\w+)`", str(error))
+            unknown = [name for name in self.content if name not in shape.__struct_fields__]
+            key = where[1] if where else next(iter(unknown), "")
+            reason = str(error).partition(" - at ")[0]
+            raise TomlError(f"{self.at(key)}: {reason}") from None
+
+
+def read_toml(path: Path, no_file: str, unreadable: str) -> TomlFile:
+    """Read a file. Raises TomlError, with the messages given for what is no file or unreadable."""
+    try:
+        # Reading a FIFO or a device may never end.
+        if not path.is_file():
+            raise TomlError(no_file)
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        raise TomlError(unreadable) from None
+    try:
+        return TomlFile(path, text, tomllib.loads(text))
+    except tomllib.TOMLDecodeError as error:
+        line = re.search(r"at line (\d+)", str(error))
+        number = int(line[1]) if line else text.count("\n") + 1
+        raise TomlError(f"{path}:{number}: no valid TOML") from None
+    except RecursionError:
+        raise TomlError(f"{path}: too deeply nested") from None
