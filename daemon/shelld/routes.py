@@ -46,8 +46,8 @@ def _anywhere(
 
 def routes(toolbox: Toolbox, task_table: Tasks) -> Mapping[str, Method]:
     """Return the methods of one client: all but `shutdown` and `exit`, which the server answers."""
-    hosts = McpMethods(toolbox, task_table)
-    tasks = TaskMethods(hosts)
+    mcp_methods = McpMethods(toolbox, task_table)
+    tasks = TaskMethods(mcp_methods)
     return {
         "bash": _anywhere("bash", wire.BashParams, bash),
         "bash_output": _anywhere("bash_output", wire.BashOutputParams, bash_output),
@@ -74,11 +74,11 @@ def routes(toolbox: Toolbox, task_table: Tasks) -> Mapping[str, Method]:
         "server_info": as_method(wire.NoParams, server_info),
         "rpc.discover": as_method(wire.NoParams, discover),
         # The methods of MCP. Any client may call `ping`.
-        "ping": as_method(mcp.PingParams, hosts.ping),
-        "initialize": as_method(mcp.InitializeParams, hosts.initialize),
-        "server/discover": as_method(mcp.McpParams, hosts.discover),
-        "tools/list": as_method(mcp.ListToolsMcpParams, hosts.list_tools),
-        "tools/call": as_method(mcp.CallToolMcpParams, hosts.call_tool),
+        "ping": as_method(mcp.PingParams, mcp_methods.ping),
+        "initialize": as_method(mcp.InitializeParams, mcp_methods.initialize),
+        "server/discover": as_method(mcp.McpParams, mcp_methods.discover),
+        "tools/list": as_method(mcp.ListToolsMcpParams, mcp_methods.list_tools),
+        "tools/call": as_method(mcp.CallToolMcpParams, mcp_methods.call_tool),
         "tasks/get": as_method(mcp_tasks.TaskParams, tasks.get),
         "tasks/update": as_method(mcp_tasks.UpdateTaskParams, tasks.update),
         "tasks/cancel": as_method(mcp_tasks.TaskParams, tasks.cancel),

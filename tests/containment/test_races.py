@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from leaks import descriptors_beyond, descriptors_of, targets_of
-from shelld.keeper.pool import MAX_IDLE
+from shelld.keeper.idle_runners import MAX_IDLE
 from support import Json, RawDaemon, children, descendants, raw_daemon, wait_for
 
 # What the command does during the race. Bash takes a millisecond or two to start.

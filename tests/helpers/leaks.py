@@ -15,7 +15,7 @@ import threading
 from collections import Counter
 from typing import NamedTuple
 
-from shelld.keeper.pool import MAX_IDLE
+from shelld.keeper.idle_runners import MAX_IDLE
 from support import children, is_alive, wait_for
 
 

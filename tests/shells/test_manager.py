@@ -22,7 +22,8 @@ import anyio.to_thread
 import pytest
 
 from shelld.keeper.channel import EMPTY, EXITED, LOST, READY, STARTED, Channel
-from shelld.keeper.pool import SPARE, RunnerPool
+from shelld.keeper.idle_runners import SPARE
+from shelld.keeper.pool import RunnerPool
 from shelld.shells import orphans, runtime, supervisor
 from shelld.shells.course import Event
 from shelld.shells.deadlines import Deadlines

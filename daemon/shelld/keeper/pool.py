@@ -19,14 +19,9 @@ from pathlib import Path
 from typing import Final
 
 from shelld.keeper.channel import SPAWN_RUNNER, STOP_RUNNER, Channel
+from shelld.keeper.idle_runners import IdleRunners
 from shelld.keeper.orphan_reaper import KILL_INTERVAL_MS, REAPED_AT_ONCE, OrphanReaper
 from shelld.keeper.tree import look, own_children, processes, session_of
-
-# Enough for a harness with 64 commands in flight, which would otherwise wait for new runners. An
-# idle runner costs about 1.3 MiB, until `trim` ends it.
-MAX_IDLE: Final = 64
-# How many idle runners `trim` keeps even if no command has needed them.
-SPARE: Final = 2
 
 # With nothing left to kill, keeper and runners end in a few milliseconds.
 CLOSE_TIMEOUT_MS: Final = 200
@@ -71,9 +66,7 @@ class RunnerPool:
         # life.
         self._keeper_started_at = 0.0
         self._short_lives = 0
-        # The most recently used runner is last, and is used next.
-        self._idle: list[Channel] = []
-        self._fewest_idle = 0
+        self._idle = IdleRunners()
         # Children of this process: runners whose keeper was killed, and keepers that no longer
         # listen.
         self._adopted: set[int] = set()
@@ -102,7 +95,7 @@ class RunnerPool:
 
     def prepare(self) -> None:
         """Start the keeper and one runner ahead of need. Raises OSError if that fails."""
-        self._idle.append(self._new_runner())
+        self._idle.add(self._new_runner())
 
     def acquire(self) -> Channel:
         """Return a runner that has no command. Raises OSError if none is idle and none can start.
@@ -110,28 +103,18 @@ class RunnerPool:
         The caller should start no more than a few dozen runners at a time, and wait for their
         READY: if the keeper's socket is full, requests for runners fail with EAGAIN.
         """
-        while self._idle:
-            channel = self._idle.pop()
-            self._fewest_idle = min(self._fewest_idle, len(self._idle))
-            # An idle runner sends nothing but READY. Anything else means that it has died.
-            if channel.receive() == []:
-                return channel
-            channel.close()
-        return self._new_runner()
+        return self._idle.take() or self._new_runner()
 
     def release(self, channel: Channel) -> None:
         """Take back a runner whose tree is empty, or end it if the pool does not need it."""
-        if channel.is_open and len(self._idle) < MAX_IDLE and self._keeper is not None:
-            self._idle.append(channel)
-        else:
+        if self._keeper is None:
             channel.close()
+        else:
+            self._idle.add(channel)
 
     def trim(self) -> None:
-        """End idle runners that no command has needed since the last call; keep `SPARE` of them."""
-        for channel in self._idle[: max(0, self._fewest_idle - SPARE)]:
-            self._idle.remove(channel)
-            channel.close()
-        self._fewest_idle = len(self._idle)
+        """End idle runners that no command has needed since the last call, except for a few."""
+        self._idle.trim()
         self._reap_replaced()
         if self._replaced and not self.adopts and (running := processes()) is not None:
             # Forget the empty sessions: the system may reuse their numbers.
@@ -143,9 +126,7 @@ class RunnerPool:
         Waits at most `CLOSE_TIMEOUT_MS` for orphans, and then at most the same time for the keeper.
         A runner that is still killing processes then continues alone.
         """
-        for channel in self._idle:
-            channel.close()
-        self._idle.clear()
+        self._idle.close()
         self._continue_runners_without_keeper()
         deadline = time.monotonic() + CLOSE_TIMEOUT_MS / 1000
         while not self._orphan_reaper.is_done and time.monotonic() < deadline:
@@ -157,9 +138,7 @@ class RunnerPool:
 
     def abandon(self) -> None:
         """Close the channels in a forked child. The keeper belongs to the parent."""
-        for channel in self._idle:
-            channel.close()
-        self._idle.clear()
+        self._idle.close()
         if self._keeper is not None:
             self._keeper.close()
         self._keeper = self._keeper_pid = None

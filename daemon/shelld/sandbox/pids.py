@@ -1,8 +1,8 @@
-"""The pids of a sandbox's processes, as the daemon sees them.
+"""Translates the pids of a sandbox's processes.
 
-A process of a sandbox knows only pids of its own namespace. With the pid of a new process it sends
-a pidfd, and the kernel tells which process that is here. Other pids are looked up below the
-sandbox's first process.
+A process of a sandbox knows only *inner* pids, those of its own namespace. The daemon and its
+clients know *outer* pids. With the inner pid of a new process comes a pidfd, from which the kernel
+tells the outer one. Other pids are looked up below the sandbox's first process.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _IN_NAMESPACES: Final = re.compile(rb"^NSpid:((?:\s+\d+)+)$", re.MULTILINE)
 
 
 def pid_of(handle: int) -> int:
-    """Return the pid of a pidfd, or `ENDED`."""
+    """Return the outer pid of a pidfd, or `ENDED`."""
     with suppress(OSError):
         found = _PID.search(read_file(f"/proc/self/fdinfo/{handle}"))
         if found is not None:
@@ -45,9 +45,9 @@ def pid_of(handle: int) -> int:
 
 
 def outer_pids(first: int, inner: Iterable[int]) -> list[int]:
-    """Translate pids of a sandbox to pids here, sorted. Skip processes that have ended.
+    """Return the outer pids of processes, sorted. Skip processes that have ended.
 
-    `first`: the pid here of a process that is an ancestor of all of them.
+    `first`: the outer pid of an ancestor of all of them.
     """
     wanted = set(inner)
     found: list[int] = []
@@ -67,13 +67,13 @@ def outer_pids(first: int, inner: Iterable[int]) -> list[int]:
 
 
 class NamespacedChannel(Channel):
-    """A channel to a runner of a sandbox. `receive` returns messages with the pids here.
+    """A channel to a runner of a sandbox. `receive` returns messages with outer pids.
 
-    `look_up` translates pids. `came` is called with the pid of the runner here and in the sandbox.
+    `look_up` translates inner pids. `on_runner` is called with the runner's outer and inner pid.
     """
 
     look_up: Callable[[Sequence[int]], list[int]]
-    came: Callable[[int, int], None]
+    on_runner: Callable[[int, int], None]
     _is_known = False
 
     def receive(self) -> list[tuple[Message, list[int]]] | None:
@@ -84,7 +84,7 @@ class NamespacedChannel(Channel):
             inner = self.peer.pid
             pid = self._close_handle(self._descriptors)
             self.peer = RunnerInfo(pid, *self.peer[1:])
-            self.came(pid, inner)
+            self.on_runner(pid, inner)
         if not messages:
             return messages
         return [(self._translated(message, descriptors), []) for message, descriptors in messages]

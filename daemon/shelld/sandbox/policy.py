@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from shelld.process.user import home_of_user
 from shelld_protocol.errors import inexpressible, invalid_params
@@ -190,18 +191,7 @@ def _with_denied(policy: ResolvedPolicy, given: SandboxPolicy, paths: Paths) -> 
         )
         for name in ("deny_write", "deny_read")
     }
-    changed = ResolvedPolicy(
-        policy.directory,
-        policy.mode,
-        policy.write,
-        denied["deny_write"],
-        denied["deny_read"],
-        policy.tmp,
-        policy.network,
-        policy.unix_sockets,
-        policy.engine,
-    )
-    return policy if changed == policy else changed
+    return replace(policy, deny_write=denied["deny_write"], deny_read=denied["deny_read"])
 
 
 class Paths:

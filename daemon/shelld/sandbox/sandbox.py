@@ -41,10 +41,10 @@ from shelld.keeper.channel import (
     Message,
     anonymous_file,
 )
-from shelld.keeper.landlock import can_close_abstract_sockets
+from shelld.keeper.idle_runners import IdleRunners
 from shelld.keeper.orphan_reaper import KILL_INTERVAL_MS
-from shelld.keeper.pool import MAX_IDLE, SPARE, RunnerPool
-from shelld.sandbox import engine, seccomp
+from shelld.keeper.pool import RunnerPool
+from shelld.sandbox import engine
 from shelld.sandbox.engine import Missing
 from shelld.sandbox.pids import NamespacedChannel, outer_pids
 from shelld.sandbox.placeholders import Placeholders
@@ -62,19 +62,12 @@ _LAST_END_S: Final = 1.0
 _ERROR_BYTES: Final = 4_096
 # The number of descriptors that come with ENTERED.
 _ENTERED_WITH: Final = 2
-_BOOT: Final = (
-    "import sys; sys.path.append(sys.argv[1]); "
-    "from shelld.keeper.inside import main; main(*sys.argv[2:])"
-)
 # A child of bash that a signal has ended too early must not report a state. It uses this number in
 # place of that of the file.
 _NO_FILE: Final = "-1"
-# The descriptors of bubblewrap after the first three: the keeper's socket, arguments, the filter.
-_ARGUMENTS: Final = "4"
-_FILTER: Final = "5"
 
 
-class Host:
+class Sandbox:
     """`missing`: why no command can start in it."""
 
     # For `Runners`: what a dead keeper has left is below this sandbox, and nowhere else.
@@ -85,7 +78,7 @@ class Host:
         self.policy = policy
         self.missing: Missing | None = None
         self.is_ready = False
-        # No command can start any more; nothing of the sandbox is left.
+        # Whether no command can start any more, and whether nothing of the sandbox is left.
         self.has_ended = self.is_gone = False
         self.survivors: list[int] = []
         # When the last command had ended (time.monotonic()).
@@ -101,11 +94,10 @@ class Host:
         self._nothing: int | None = None
         # Whether the runner may have started bubblewrap.
         self._is_begun = False
-        # The pid of bubblewrap, and the runners' pids in the sandbox by those here.
+        # The outer pid of the first process, and the inner pids of the runners by their outer ones.
         self._first = 0
-        self._inner: dict[int, int] = {}
-        self._idle: list[Channel] = []
-        self._fewest_idle = 0
+        self._inner_pids: dict[int, int] = {}
+        self._idle = IdleRunners()
         # Commands and spare shells in it.
         self._members = 0
         self._file_count = 0
@@ -119,11 +111,9 @@ class Host:
 
         Does nothing but set `missing` if this system cannot have such a sandbox.
         """
-        self.missing = self._lacks()
+        self.missing = engine.lacking(self.policy)
         if self.missing is not None:
             return
-        program = engine.find_engine()
-        assert program is not None
         sockets = socket_paths()
         view = self._view = view_of(self.policy, sockets, needed_paths(self._bash))
         try:
@@ -142,43 +132,15 @@ class Host:
                 os.set_blocking(self._errors, False)
                 # Not /dev/null: as root, a command could change its mode by such a descriptor.
                 descriptors.append(nothing := anonymous_file(b""))
-                text = "\0".join(view.arguments).encode("utf-8", "surrogateescape") + b"\0"
-                descriptors.append(arguments := anonymous_file(text))
-                has_network = self.policy.network != "none"
-                content = seccomp.program(has_network=has_network)
-                assert content is not None
-                descriptors.append(filter_ := anonymous_file(content))
+                descriptors.append(arguments := anonymous_file(engine.arguments_of(view)))
+                descriptors.append(filter_ := anonymous_file(engine.filter_of(self.policy)))
                 given = (nothing, errors, errors, theirs.fileno(), arguments, filter_)
-                command = (os.fsencode(program), self._argv(), _environment(), b"/")
+                command = engine.command_of(self.policy, self._pool.mechanism)
                 self._is_begun = True
                 self._outside.send((RUN, *command, len(given), False, None), given)
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
-
-    def _lacks(self) -> Missing | None:
-        if engine.find_engine() is None:
-            return engine.NO_PROGRAM
-        if seccomp.program(has_network=False) is None:
-            return engine.NO_FILTER
-        if self.policy.network == "full" and not can_close_abstract_sockets():
-            return engine.NO_ABSTRACT_SCOPE
-        # A path may lead elsewhere since the policy was resolved.
-        given = (*self.policy.write, *self.policy.unix_sockets)
-        if not all(os.path.realpath(path) == path and os.path.exists(path) for path in given):
-            return engine.NO_MOUNT
-        return None
-
-    def _argv(self) -> list[bytes]:
-        mechanism = "subreaper" if self._pool.mechanism == "cgroup" else self._pool.mechanism
-        package = needed_paths()[-1]
-        shares_network = str(int(self.policy.network == "full"))
-        words = (
-            *("bwrap", "--args", _ARGUMENTS, "--seccomp", _FILTER, "--"),
-            *(sys.executable, "-I", "-S", "-c", _BOOT, package),
-            *("0", mechanism, self.policy.directory, PRIVATE, shares_network),
-        )
-        return [os.fsencode(word) for word in words]
 
     async def run(self) -> None:
         """Follow the sandbox until nothing of it is left. A cancellation ends it first."""
@@ -240,7 +202,7 @@ class Host:
     def end(self) -> None:
         """Kill every process of the sandbox. `run` sees the end."""
         self.has_ended = True
-        self._drop_idle()
+        self._idle.close()
         if self._outside is not None:
             with suppress(OSError):
                 self._outside.send((KILL, int(signal.SIGKILL), 0))
@@ -274,7 +236,7 @@ class Host:
 
     def close(self) -> None:
         """Close everything. `run` does this, or the caller of a `start` that has raised."""
-        self._drop_idle()
+        self._idle.close()
         for channel in (self._keeper, self._outside):
             if channel is not None:
                 channel.close()
@@ -287,13 +249,10 @@ class Host:
 
     def abandon(self) -> None:
         """Close the channels in a forked child."""
-        for channel in (*self._idle, self._keeper, self._outside):
+        self._idle.close()
+        for channel in (self._keeper, self._outside):
             if channel is not None:
                 channel.close()
-
-    def _drop_idle(self) -> None:
-        while self._idle:
-            self._idle.pop().close()
 
     # -- looking ----------------------------------------------------------------------------
 
@@ -340,16 +299,12 @@ class Host:
     # -- runners ----------------------------------------------------------------------------
 
     def acquire(self) -> Channel:
-        while self._idle:
-            channel = self._idle.pop()
-            self._fewest_idle = min(self._fewest_idle, len(self._idle))
-            if channel.receive() == []:
-                return channel
-            channel.close()
+        if (channel := self._idle.take()) is not None:
+            return channel
         if self._keeper is None or self.has_ended or not self.is_ready:
             raise ConnectionError
         ours, theirs = NamespacedChannel.pair()
-        ours.look_up, ours.came = self._look_up, self._runner_came
+        ours.look_up, ours.on_runner = self._look_up, self._note_runner
         with theirs:
             try:
                 self._keeper.send((SPAWN_RUNNER,), (theirs.fileno(),))
@@ -359,10 +314,10 @@ class Host:
         return ours
 
     def release(self, channel: Channel) -> None:
-        if channel.is_open and len(self._idle) < MAX_IDLE and not self.has_ended:
-            self._idle.append(channel)
-        else:
+        if self.has_ended:
             channel.close()
+        else:
+            self._idle.add(channel)
 
     def join(self) -> None:
         """Learn that a command or a spare shell starts in it."""
@@ -375,15 +330,12 @@ class Host:
 
     def trim(self) -> None:
         """End idle runners that no command has needed since the last call."""
-        for channel in self._idle[: max(0, self._fewest_idle - SPARE)]:
-            self._idle.remove(channel)
-            channel.close()
-        self._fewest_idle = len(self._idle)
+        self._idle.trim()
 
     def stop_runner(self, pid: int) -> None:
-        if self._keeper is not None and pid in self._inner:
+        if self._keeper is not None and pid in self._inner_pids:
             with suppress(OSError):
-                self._keeper.send((STOP_RUNNER, self._inner[pid]))
+                self._keeper.send((STOP_RUNNER, self._inner_pids[pid]))
 
     def replace_keeper_of(self, channel: Channel) -> None:
         """End a sandbox whose keeper starts no runner."""
@@ -405,17 +357,8 @@ class Host:
     def _look_up(self, pids: Sequence[int]) -> list[int]:
         return outer_pids(self._first, pids)
 
-    def _runner_came(self, pid: int, inner: int) -> None:
-        self._inner[pid] = inner
-
-
-def _environment() -> dict[bytes, bytes]:
-    """Return the environment of bubblewrap and the keeper, which commands may read."""
-    env = {b"PATH": os.fsencode(os.defpath)}
-    if b"LD_LIBRARY_PATH" in os.environb:
-        # The interpreter may need it.
-        env[b"LD_LIBRARY_PATH"] = os.environb[b"LD_LIBRARY_PATH"]
-    return env
+    def _note_runner(self, pid: int, inner: int) -> None:
+        self._inner_pids[pid] = inner
 
 
 def _is_cancelled() -> bool:

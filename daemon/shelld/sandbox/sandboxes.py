@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 
 from shelld.keeper.pool import RunnerPool
 from shelld.sandbox import engine
-from shelld.sandbox.host import Host
 from shelld.sandbox.policy import ResolvedPolicy, check_expressible
+from shelld.sandbox.sandbox import Sandbox
 from shelld_protocol.errors import resource_exhausted, shutting_down, unavailable
 
 # A sandbox costs about 12 MiB of memory, and three processes.
@@ -40,18 +40,18 @@ class Sandboxes:
         pool: RunnerPool,
         start_task: Callable[[Callable[[], Awaitable[None]]], object],
         bash: str,
-        on_retire: Callable[[Host], None],
+        on_retire: Callable[[Sandbox], None],
     ) -> None:
         self._pool = pool
         self._start_task = start_task
         self._bash = bash
         self._on_retire = on_retire
-        self._hosts: dict[SandboxKey, Host] = {}
-        # Those that get no more commands.
-        self._ending: set[Host] = set()
+        self._sandboxes: dict[SandboxKey, Sandbox] = {}
+        # The sandboxes that get no more commands, and still have some.
+        self._ending: set[Sandbox] = set()
         self._is_open = True
 
-    async def enter(self, key: SandboxKey) -> Host:
+    async def enter(self, key: SandboxKey) -> Sandbox:
         """Return a sandbox that is ready, which may be new.
 
         Raises OSError and `RpcError` (unavailable, resource_exhausted, shutting_down). Nothing runs
@@ -59,91 +59,93 @@ class Sandboxes:
         """
         check_expressible(key.policy)
         while True:
-            host = self._current(key) or self._start(key)
-            await host.wait()
-            if not host.is_ready:
-                self._retire(key, host)
-                missing = host.missing or engine.NO_KEEPER
+            sandbox = self._current(key) or self._start(key)
+            await sandbox.wait()
+            if not sandbox.is_ready:
+                self._retire(key, sandbox)
+                missing = sandbox.missing or engine.NO_KEEPER
                 raise unavailable("sandbox", missing.what, missing.hint)
-            if self._hosts.get(key) is host:
-                return host
+            if self._sandboxes.get(key) is sandbox:
+                return sandbox
             # It was retired meanwhile.
 
-    def ready(self, key: SandboxKey) -> Host | None:
+    def ready(self, key: SandboxKey) -> Sandbox | None:
         """Return the sandbox if it is running, without waiting."""
-        host = self._hosts.get(key)
-        return host if host is not None and host.is_ready and not host.has_ended else None
-
-    def _current(self, key: SandboxKey) -> Host | None:
-        host = self._hosts.get(key)
-        if host is not None and (host.has_ended or host.is_stale):
-            self._retire(key, host)
+        sandbox = self._sandboxes.get(key)
+        if sandbox is None or not sandbox.is_ready or sandbox.has_ended:
             return None
-        return host
+        return sandbox
 
-    def _start(self, key: SandboxKey) -> Host:
+    def _current(self, key: SandboxKey) -> Sandbox | None:
+        sandbox = self._sandboxes.get(key)
+        if sandbox is not None and (sandbox.has_ended or sandbox.is_stale):
+            self._retire(key, sandbox)
+            return None
+        return sandbox
+
+    def _start(self, key: SandboxKey) -> Sandbox:
         if not self._is_open:
             raise shutting_down()
         self._make_room()
-        host = Host(self._pool, key.policy, self._bash)
-        self._hosts[key] = host
+        sandbox = Sandbox(self._pool, key.policy, self._bash)
+        self._sandboxes[key] = sandbox
         try:
-            host.start()
+            sandbox.start()
+            self._start_task(lambda: self._follow(sandbox))
         except BaseException:
-            del self._hosts[key]
-            host.close()
+            del self._sandboxes[key]
+            sandbox.close()
             raise
-        self._start_task(lambda: self._follow(host))
-        return host
+        return sandbox
 
-    async def _follow(self, host: Host) -> None:
+    async def _follow(self, sandbox: Sandbox) -> None:
         try:
-            await host.run()
+            await sandbox.run()
         finally:
-            self._ending.discard(host)
+            self._ending.discard(sandbox)
 
     def _make_room(self) -> None:
-        if len(self._hosts) < MAX_SANDBOXES:
+        if len(self._sandboxes) < MAX_SANDBOXES:
             return
-        idle = [key for key, host in self._hosts.items() if host.is_idle]
+        idle = [key for key, sandbox in self._sandboxes.items() if sandbox.is_idle]
         if not idle:
             raise resource_exhausted(
                 "sandboxes", f"Too many sandboxes are running: {MAX_SANDBOXES}"
             )
-        oldest = min(idle, key=lambda key: self._hosts[key].idle_since)
-        self._retire(oldest, self._hosts[oldest])
+        oldest = min(idle, key=lambda key: self._sandboxes[key].idle_since)
+        self._retire(oldest, self._sandboxes[oldest])
 
-    def _retire(self, key: SandboxKey, host: Host) -> None:
+    def _retire(self, key: SandboxKey, sandbox: Sandbox) -> None:
         """Give a sandbox no more commands. It ends with its last command."""
-        if self._hosts.get(key) is host:
-            del self._hosts[key]
-            self._on_retire(host)
-        if host.is_idle:
-            host.end()
-        elif not host.is_gone:
-            self._ending.add(host)
+        if self._sandboxes.get(key) is sandbox:
+            del self._sandboxes[key]
+            self._on_retire(sandbox)
+        if sandbox.is_idle:
+            sandbox.end()
+        elif not sandbox.is_gone:
+            self._ending.add(sandbox)
 
-    def left(self, host: Host) -> None:
+    def left(self, sandbox: Sandbox) -> None:
         """Learn that nothing is left of a command that ran in a sandbox."""
-        host.leave()
-        if host in self._ending and host.is_idle:
-            host.end()
+        sandbox.leave()
+        if sandbox in self._ending and sandbox.is_idle:
+            sandbox.end()
 
     def trim(self) -> None:
         """End the sandboxes without commands, and idle runners of the others."""
         now = time.monotonic()
-        for key, host in list(self._hosts.items()):
-            host.trim()
-            if host.has_ended or (host.is_idle and now - host.idle_since >= IDLE_S):
-                self._retire(key, host)
+        for key, sandbox in list(self._sandboxes.items()):
+            sandbox.trim()
+            if sandbox.has_ended or (sandbox.is_idle and now - sandbox.idle_since >= IDLE_S):
+                self._retire(key, sandbox)
 
     def stop(self) -> None:
         """End all sandboxes, and start no more. Their ends take some milliseconds."""
         self._is_open = False
-        for host in (*self._hosts.values(), *self._ending):
-            host.end()
+        for sandbox in (*self._sandboxes.values(), *self._ending):
+            sandbox.end()
 
     def abandon(self) -> None:
         """Close the channels in a forked child."""
-        for host in (*self._hosts.values(), *self._ending):
-            host.abandon()
+        for sandbox in (*self._sandboxes.values(), *self._ending):
+            sandbox.abandon()

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from shelld.keeper.channel import FILE_LOST, LOST, RETIRES, Message
 from shelld.limits.members import LimitReason, Member
 from shelld.process.logs import Log
-from shelld.sandbox.host import Host
+from shelld.sandbox.sandbox import Sandbox
 from shelld.shells.course import DEADLINES, Action, Event, State, next_step
 from shelld.shells.deadlines import KILL_TIMEOUT_S, OUTPUT_GRACE_S, START_TIMEOUT_S, Deadlines
 from shelld.shells.launch import Launch, StartRequest
@@ -43,7 +43,7 @@ class Life:
         outcome: Outcome,
         clock: Callable[[], float],
         listen: Callable[[Life, Moment], None],
-        sandbox: Host | None = None,
+        sandbox: Sandbox | None = None,
     ) -> None:
         self.shell = shell
         self.sandbox = sandbox

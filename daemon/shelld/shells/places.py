@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from shelld.keeper.pool import RunnerPool
 from shelld.keeper.runners import Runners
-from shelld.sandbox.host import Host
+from shelld.sandbox.sandbox import Sandbox
 from shelld.sandbox.sandboxes import Sandboxes, SandboxKey
 from shelld.sessions.dumps import DumpFiles, PrivateDumpFiles
 from shelld.shells.shell import Shell
@@ -22,7 +22,7 @@ class Place(NamedTuple):
 
     runners: Runners
     files: DumpFiles | None = None
-    sandbox: Host | None = None
+    sandbox: Sandbox | None = None
 
     def show(self, shell: Shell) -> None:
         """Show what the place enforces."""
@@ -39,11 +39,11 @@ class Places:
         pool: RunnerPool,
         start_task: Callable[[Callable[[], Awaitable[None]]], object],
         bash: str,
-        on_retire: Callable[[Host], None],
+        on_retire: Callable[[Sandbox], None],
     ) -> None:
         self.outside: Final = Place(pool)
         self._sandboxes = Sandboxes(pool, start_task, bash, self._retire)
-        self._inside: dict[Host, Place] = {}
+        self._inside: dict[Sandbox, Place] = {}
         self._on_retire = on_retire
 
     async def enter(self, key: SandboxKey) -> Place:
@@ -57,28 +57,28 @@ class Places:
         """Return a place without waiting. Raises OSError if its sandbox does not run."""
         if key is None:
             return self.outside
-        host = self._sandboxes.ready(key)
-        if host is None:
+        sandbox = self._sandboxes.ready(key)
+        if sandbox is None:
             raise ConnectionError
-        return self._place_in(host)
+        return self._place_in(sandbox)
 
-    def _place_in(self, host: Host) -> Place:
-        place = self._inside.get(host)
+    def _place_in(self, sandbox: Sandbox) -> Place:
+        place = self._inside.get(sandbox)
         if place is None:
-            files = PrivateDumpFiles(host.open_file, host.open_nothing)
-            place = self._inside[host] = Place(host, files, host)
+            files = PrivateDumpFiles(sandbox.open_file, sandbox.open_nothing)
+            place = self._inside[sandbox] = Place(sandbox, files, sandbox)
         return place
 
-    def left(self, host: Host) -> None:
+    def left(self, sandbox: Sandbox) -> None:
         """Learn that nothing is left of a command in a sandbox."""
-        self._sandboxes.left(host)
+        self._sandboxes.left(sandbox)
 
-    def _retire(self, host: Host) -> None:
-        place = self._inside.pop(host, None)
+    def _retire(self, sandbox: Sandbox) -> None:
+        place = self._inside.pop(sandbox, None)
         if place is not None and place.files is not None:
             # Files in use are closed when their commands end.
             place.files.close()
-        self._on_retire(host)
+        self._on_retire(sandbox)
 
     def trim(self) -> None:
         """End the sandboxes that nothing needs."""

@@ -13,7 +13,7 @@ from typing import Final
 
 import anyio
 
-from shelld.sandbox.host import Host
+from shelld.sandbox.sandbox import Sandbox
 from shelld.sessions.differences import takes_lines
 from shelld.sessions.dumps import CAN_RECORD
 from shelld.sessions.session import Session
@@ -177,7 +177,7 @@ class Spares:
         spare.life.discard()
         self._waiting.remove(spare)
 
-    def end_in(self, sandbox: Host) -> None:
+    def end_in(self, sandbox: Sandbox) -> None:
         """End the spare shells of a sandbox that gets no more commands."""
         for spare in list(self._waiting):
             if spare.life.sandbox is sandbox:

@@ -1,0 +1,50 @@
+"""The runners of a pool that have no command: which one is used next, and how many are kept."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from shelld.keeper.channel import Channel
+
+# Enough for a harness with 64 commands in flight, which would otherwise wait for new runners. An
+# idle runner costs about 1.3 MiB, until `trim` ends it.
+MAX_IDLE: Final = 64
+# How many idle runners `trim` keeps even if no command has needed them.
+SPARE: Final = 2
+
+
+class IdleRunners:
+    def __init__(self) -> None:
+        # The most recently used runner is last, and is used next.
+        self._channels: list[Channel] = []
+        self._fewest = 0
+
+    def take(self) -> Channel | None:
+        """Return a runner that lives; None if there is none."""
+        while self._channels:
+            channel = self._channels.pop()
+            self._fewest = min(self._fewest, len(self._channels))
+            # An idle runner sends nothing but READY. Anything else means that it has died.
+            if channel.receive() == []:
+                return channel
+            channel.close()
+        return None
+
+    def add(self, channel: Channel) -> None:
+        """Keep a runner whose tree is empty, or end it if there are enough."""
+        if channel.is_open and len(self._channels) < MAX_IDLE:
+            self._channels.append(channel)
+        else:
+            channel.close()
+
+    def trim(self) -> None:
+        """End the runners that no command has needed since the last call; keep `SPARE` of them."""
+        for channel in self._channels[: max(0, self._fewest - SPARE)]:
+            self._channels.remove(channel)
+            channel.close()
+        self._fewest = len(self._channels)
+
+    def close(self) -> None:
+        """End all."""
+        while self._channels:
+            self._channels.pop().close()
