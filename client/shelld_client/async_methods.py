@@ -27,6 +27,7 @@ from shelld_client.calls import (
     StreamOptions,
     Undo,
 )
+from shelld_client.errors import InvalidParams, MessageTooLarge
 from shelld_protocol.about import ServerInfoResult
 from shelld_protocol.event_methods import OutputEvent
 from shelld_protocol.input_methods import ResizeShellResult, WriteStdinResult
@@ -307,6 +308,26 @@ class AsyncMethods:
         """
         return await self._request(calls.call_tool(name, arguments, context))
 
+    async def _call_for_model(
+        self,
+        name: str,
+        context: ExecutionContext | Mapping[str, Any] | None,
+        arguments: Mapping[str, Any],
+    ) -> ToolResult:
+        """Execute a tool call whose arguments a model has made.
+
+        Arguments that no request can have, such as half of a surrogate pair, are a failure, too.
+        """
+        try:
+            return await self.call_tool(name, arguments, context=context)
+        except MessageTooLarge as error:
+            return ToolResult.fail(str(error))
+        except InvalidParams as error:
+            if (error.parameter or "").partition(".")[0] != "arguments":
+                # The program has given another parameter.
+                raise
+            return ToolResult.fail(str(error))
+
     async def langchain_tools(
         self, *, context: ExecutionContext | Mapping[str, Any] | None = None
     ) -> list[StructuredTool]:
@@ -318,7 +339,7 @@ class AsyncMethods:
                 tool["name"],
                 tool["description"],
                 tool["input_schema"],
-                call_async=partial(self.call_tool, tool["name"], context=context),
+                call_async=partial(self._call_for_model, tool["name"], context),
             )
             for tool in await self.tool_schemas("anthropic")
         ]
@@ -336,7 +357,7 @@ class AsyncMethods:
                 tool["name"],
                 tool["description"],
                 tool["input_schema"],
-                call_async=partial(self.call_tool, tool["name"], context=context),
+                call_async=partial(self._call_for_model, tool["name"], context),
             )
             for tool in await self.tool_schemas("anthropic")
         ]
@@ -352,7 +373,7 @@ class AsyncMethods:
                 tool["name"],
                 tool["description"],
                 tool["input_schema"],
-                call_async=partial(self.call_tool, tool["name"], context=context),
+                call_async=partial(self._call_for_model, tool["name"], context),
             )
             for tool in await self.tool_schemas("anthropic")
         ]

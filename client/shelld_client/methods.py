@@ -24,6 +24,7 @@ from shelld_client.calls import (
     StreamOptions,
     Undo,
 )
+from shelld_client.errors import InvalidParams, MessageTooLarge
 from shelld_client.jobs import Job
 from shelld_client.ongoing import Ongoing
 from shelld_client.streams import EventStream, OutputStream
@@ -305,6 +306,26 @@ class Methods:
         """
         return self._request(calls.call_tool(name, arguments, context))
 
+    def _call_for_model(
+        self,
+        name: str,
+        context: ExecutionContext | Mapping[str, Any] | None,
+        arguments: Mapping[str, Any],
+    ) -> ToolResult:
+        """Execute a tool call whose arguments a model has made.
+
+        Arguments that no request can have, such as half of a surrogate pair, are a failure, too.
+        """
+        try:
+            return self.call_tool(name, arguments, context=context)
+        except MessageTooLarge as error:
+            return ToolResult.fail(str(error))
+        except InvalidParams as error:
+            if (error.parameter or "").partition(".")[0] != "arguments":
+                # The program has given another parameter.
+                raise
+            return ToolResult.fail(str(error))
+
     def langchain_tools(
         self, *, context: ExecutionContext | Mapping[str, Any] | None = None
     ) -> list[StructuredTool]:
@@ -316,7 +337,7 @@ class Methods:
                 tool["name"],
                 tool["description"],
                 tool["input_schema"],
-                call=partial(self.call_tool, tool["name"], context=context),
+                call=partial(self._call_for_model, tool["name"], context),
             )
             for tool in self.tool_schemas("anthropic")
         ]
@@ -334,7 +355,7 @@ class Methods:
                 tool["name"],
                 tool["description"],
                 tool["input_schema"],
-                call=partial(self.call_tool, tool["name"], context=context),
+                call=partial(self._call_for_model, tool["name"], context),
             )
             for tool in self.tool_schemas("anthropic")
         ]
@@ -350,7 +371,7 @@ class Methods:
                 tool["name"],
                 tool["description"],
                 tool["input_schema"],
-                call=partial(self.call_tool, tool["name"], context=context),
+                call=partial(self._call_for_model, tool["name"], context),
             )
             for tool in self.tool_schemas("anthropic")
         ]

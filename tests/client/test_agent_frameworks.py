@@ -16,6 +16,14 @@ pytestmark = pytest.mark.slow
 
 SCRIPTS = Path(__file__).parents[1] / "helpers" / "agents_of"
 FRAMEWORKS = {"openai_agents": "agents", "pydantic_ai": "pydantic_ai"}
+# The answers to arguments that no request can have.
+REFUSED = {
+    "openai_agents": [
+        "Error: Invalid value for arguments.timeout: nan is no number in JSON",
+        "Invalid arguments: expected a JSON object",
+    ],
+    "pydantic_ai": ["Error: Invalid value for arguments.timeout: nan is no number in JSON"],
+}
 
 
 @pytest.mark.parametrize("name", FRAMEWORKS)
@@ -30,6 +38,7 @@ def test_agent_calls_the_tools(name: str) -> None:
         assert answer.splitlines()[0] == "/usr"
         assert "Error: Command failed with exit code 3" in answer
         assert "Error: Missing required parameter: command" in answer
+        assert answer.splitlines()[-len(REFUSED[name]) :] == REFUSED[name]
     assert len(answers) == 3
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -157,6 +158,10 @@ async def test_langchain_gets_the_tools_of_a_daemon() -> None:
         message = await tools["Bash"].ainvoke(call)
         assert (message.status, message.content) == ("error", "Command failed with exit code 3")
         assert message.artifact.metadata["exit_code"] == 3
+        call["args"] = {"command": "echo hi", "timeout": math.nan}
+        message = await tools["Bash"].ainvoke(call)
+        assert message.status == "error"
+        assert message.content.endswith("timeout: nan is no number in JSON")
         dry = await client.langchain_tools(context=ExecutionContext("/", dry_run=True))
         assert (await dry[0].ainvoke({"command": "ls"})).startswith("[Dry Run]")
 

@@ -19,7 +19,13 @@ from openai.types.responses import (
 
 from shelld_client import AsyncClient, Client
 
-CALLS = ['{"command": "pwd"}', '{"command": "exit 3"}', '{"timeout": null}']
+CALLS = [
+    '{"command": "pwd"}',
+    '{"command": "exit 3"}',
+    '{"timeout": null}',
+    '{"command": "echo hi", "timeout": NaN}',
+    "[1]",
+]
 
 
 class ScriptedModel(Model):

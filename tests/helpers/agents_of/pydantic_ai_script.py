@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from typing import Any
 
@@ -19,7 +20,12 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from shelld_client import AsyncClient, Client
 
-CALLS: list[dict[str, Any]] = [{"command": "pwd"}, {"command": "exit 3"}, {"timeout": None}]
+CALLS: list[dict[str, Any]] = [
+    {"command": "pwd"},
+    {"command": "exit 3"},
+    {"timeout": None},
+    {"command": "echo hi", "timeout": math.nan},
+]
 
 
 def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
