@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Generator
 from pathlib import Path
 
@@ -354,6 +355,20 @@ def test_notify_of_a_foreground_command_comes_before_its_answer(
     assert answer["subscription"] == first["params"]["subscription"]
     assert answer["sessionCwd"] == "/"
     assert events_to(events, "exited")[-1]["exitCode"] == 0
+
+
+def test_command_starts_whose_events_are_refused_while_it_starts(events: RawDaemon) -> None:
+    name = f"sub_{int(subscribe(events, 'exit').removeprefix('sub_')) + 1}"
+    params = {"command": "true", "run_in_background": True, "notify": ["output", "exit"]}
+    start = {"jsonrpc": "2.0", "id": "start", "method": "bash", "params": params}
+    # The next name is known in advance. Both requests come in one read.
+    end = {"method": "unsubscribe", "params": {"subscription": name}}
+    lines = [json.dumps(each).encode() + b"\n" for each in (start, {"jsonrpc": "2.0", **end})]
+    events.send_raw(b"".join(lines))
+    answer = events.answer("start")
+    assert answer["result"]["subscription"] == name
+    assert next_event(events, "exited")["subscription"] != name
+    assert events.fail("subscribe", {"subscription": name})["code"] == -32602
 
 
 @pytest.mark.slow

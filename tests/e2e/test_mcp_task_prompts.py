@@ -186,6 +186,8 @@ def test_a_declined_question_leaves_the_program_waiting(host: TaskHost, action: 
         {},
         "World",
         {"action": "perhaps"},
+        {"action": ["accept"], "content": {"answer": "World"}},
+        {"action": {"decline": True}},
         {"action": "accept"},
         {"action": "accept", "content": {"answer": 5}},
         {"action": "accept", "content": ["World"]},
@@ -197,6 +199,17 @@ def test_invalid_response_leaves_the_question_open(host: TaskHost, response: obj
     meta = {"taskId": task, "inputResponses": {key: response}}
     request_id = host.daemon.request("tasks/update", {**meta, "_meta": host.meta})
     assert host.daemon.answer(request_id)["error"]["code"] == -32602
+    assert question_of(host, task)[0] == key
+
+
+def test_answer_that_a_terminal_would_cut_leaves_the_question_open(host: TaskHost) -> None:
+    task = host.task(NAME, tty=True)
+    key, _ = question_of(host, task)
+    response = {"action": "accept", "content": {"answer": "x" * 5_000}}
+    error = host.fail("tasks/update", taskId=task, inputResponses={key: response})
+    name = f"inputResponses.{key}.content.answer"
+    assert error["message"] == f"Invalid value for {name}: a terminal takes 4095 bytes a line"
+    assert error["data"]["parameter"] == name
     assert question_of(host, task)[0] == key
 
 

@@ -77,7 +77,13 @@ class Subscriptions:
         return added
 
     def attach(self, subscription: Subscription, shell: Shell) -> None:
-        """Send the events of a shell, from its unread output on."""
+        """Send the events of a shell, from its unread output on.
+
+        Does nothing if the subscription was removed.
+        """
+        if subscription.name not in self._all:
+            # The client has ended it before its shell started.
+            return
         self._feed(subscription, shell)
         if subscription.options.bash_id is not None:
             # The subscription may have begun before its shell.

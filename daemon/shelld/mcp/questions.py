@@ -122,6 +122,10 @@ class Questions:
                 self._key = key
             elif isinstance(error, RpcError):
                 return
+            if isinstance(error, RpcError) and error.data.get("parameter") == "text":
+                # The client has given no `text`, but a response.
+                name = _name_of_answer(key)
+                raise invalid_params(error.message.replace("text", name, 1), name) from None
             raise
         finally:
             self._note_change(shell)
@@ -196,9 +200,11 @@ def _answer_in(response: object, key: str) -> str | None:
     """Return the text of a response; None if there is none. Raises `RpcError` (invalid_params)."""
     name = f"inputResponses.{key}"
     given = cast("dict[str, Any]", response) if isinstance(response, dict) else {}
-    if given.get("action") in {"decline", "cancel"}:
+    action = given.get("action")
+    # Not a set: the action may have any type, even one without a hash.
+    if action in ("decline", "cancel"):
         return None
-    if given.get("action") != "accept":
+    if action != "accept":
         actions = "['accept', 'decline', 'cancel']"
         raise invalid_params(f"Invalid value for {name}.action: must be one of {actions}", name)
     content = given.get("content")
@@ -207,9 +213,14 @@ def _answer_in(response: object, key: str) -> str | None:
     others = list(fields.values()) if len(fields) == 1 else [None]
     text = fields.get(ANSWER_NAME, others[0])
     if not isinstance(text, str):
-        name = f"{name}.content.{ANSWER_NAME}"
+        name = _name_of_answer(key)
         raise invalid_params(f"Invalid type for {name}: expected string", name)
     return text
+
+
+def _name_of_answer(key: str) -> str:
+    """Return the name of the answer to a question among the params of the request."""
+    return f"inputResponses.{key}.content.{ANSWER_NAME}"
 
 
 def _is_unanswered(shell: Shell, asked: PromptIdentity | None) -> bool:
