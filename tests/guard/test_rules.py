@@ -5,16 +5,8 @@ from __future__ import annotations
 import pytest
 
 from shelld.guard.markers import ANY, ONE, SET, UNKNOWN
-from shelld.guard.rules import (
-    Arguments,
-    Place,
-    check,
-    is_disk,
-    is_everything,
-    may_be_everything,
-    normalized,
-    parse_arguments,
-)
+from shelld.guard.paths import is_disk, is_everything, may_be_everything, normalized
+from shelld.guard.rules import Arguments, Place, check, parse_arguments
 
 PLACE = Place("/work", "/data/me")
 

@@ -16,8 +16,8 @@ from shelld.guard.arithmetic import arithmetic
 from shelld.guard.markers import UNKNOWN
 from shelld.guard.names import function_entry
 from shelld.guard.options import leading_options
+from shelld.guard.paths import normalized
 from shelld.guard.reading import mapfile, read
-from shelld.guard.rules import normalized
 from shelld.guard.traps import trap
 from shelld.guard.units import ExpansionError
 from shelld.guard.words import calculated, expand_text

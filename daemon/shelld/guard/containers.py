@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from shelld.guard import rules
 from shelld.guard.markers import UNKNOWN
+from shelld.guard.paths import SYSTEM_DIRECTORIES, normalized
 from shelld.guard.vocabulary import SHELLS
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ def docker(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
     mounts = {
         target: host
         for target, host in _mounts(arguments)
-        if host == "/" or host in rules.SYSTEM_DIRECTORIES or host.startswith("/dev")
+        if host == "/" or host in SYSTEM_DIRECTORIES or host.startswith("/dev")
     }
     words = list(arguments)
     for target, host in mounts.items():
@@ -64,7 +65,7 @@ def _mounts(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
         elif name not in ("-v", "--volume"):
             continue
         if host.startswith("/") and target.startswith("/") and "ro" not in mode.split(","):
-            yield target.rstrip("/"), rules.normalized(host, "/")
+            yield target.rstrip("/"), normalized(host, "/")
 
 
 # The options of bwrap(1) without a value, and those with two values.

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from shelld.guard.markers import UNKNOWN
-from shelld.guard.rules import SYSTEM_DIRECTORIES, normalized
+from shelld.guard.paths import SYSTEM_DIRECTORIES, normalized
 from shelld.guard.words import index_in_stack
 
 if TYPE_CHECKING:

@@ -18,8 +18,9 @@ from shelld.guard.builtins import nounset_after
 from shelld.guard.declarations import Declarations
 from shelld.guard.fallback import simple_commands, without_heredocs
 from shelld.guard.markers import UNKNOWN, plain
+from shelld.guard.paths import normalized
 from shelld.guard.redirections import Redirections
-from shelld.guard.rules import Place, normalized, overwrites
+from shelld.guard.rules import Place, overwrites
 from shelld.guard.traps import run_traps
 from shelld.guard.units import ExpansionError, joined_lines, rewritten
 from shelld.guard.words import expand_text

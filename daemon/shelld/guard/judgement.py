@@ -10,8 +10,8 @@ from shelld.guard import StartState, parse
 from shelld.guard.budget import Blocked, Budget, Exhausted
 from shelld.guard.evaluation import Evaluation
 from shelld.guard.markers import UNKNOWN, cleaned
+from shelld.guard.paths import normalized
 from shelld.guard.policy import DEFAULT_POLICY, Policy
-from shelld.guard.rules import normalized
 from shelld.guard.verdict import MAX_SEGMENT, Verdict
 from shelld.process import faults
 

@@ -16,6 +16,7 @@ from shelld.guard.containers import bwrap, docker
 from shelld.guard.escapes import ansi_c
 from shelld.guard.markers import UNKNOWN, plain
 from shelld.guard.options import leading_options
+from shelld.guard.paths import normalized
 from shelld.guard.rules import Place
 from shelld.guard.sed import sed
 
@@ -170,7 +171,7 @@ def _parallel(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
     shell = shell.copy()
     for name, value in options:
         if name in ("wd", "workdir") and value:
-            shell.cwd = rules.normalized(value, shell.cwd)
+            shell.cwd = normalized(value, shell.cwd)
         elif name in ("a", "arg-file"):
             stdin = shell.content_of(value or "", stdin)
     if "::::" in rest:

@@ -13,7 +13,8 @@ from typing import Any, Final, Self
 from shelld.guard.budget import Blocked, Budget
 from shelld.guard.ends import Ends
 from shelld.guard.markers import UNKNOWN, plain
-from shelld.guard.rules import RULES, normalized
+from shelld.guard.paths import normalized
+from shelld.guard.rules import RULES
 from shelld.guard.streams import Streams
 from shelld.guard.units import ExpansionError
 from shelld.guard.verdict import Finding

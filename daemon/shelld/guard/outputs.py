@@ -16,8 +16,9 @@ from typing import Final
 
 from shelld.guard.escapes import ansi_c
 from shelld.guard.markers import UNKNOWN, cleaned
+from shelld.guard.paths import normalized
 from shelld.guard.patterns import linear_regex
-from shelld.guard.rules import normalized, parse_arguments
+from shelld.guard.rules import parse_arguments
 
 # Characters. The guard treats longer output as unknown.
 MAX_OUTPUT: Final = 64 * 1024

@@ -18,7 +18,8 @@ from shelld.guard.interpreters import OWN_HOME, code_of, commands_in, language_o
 from shelld.guard.launchers import HANDLERS
 from shelld.guard.markers import UNKNOWN, plain
 from shelld.guard.outputs import OUTPUTS, Inputs, output_of
-from shelld.guard.rules import Place, normalized, parse_arguments
+from shelld.guard.paths import normalized
+from shelld.guard.rules import Place, parse_arguments
 from shelld.guard.shell import Shell
 from shelld.guard.speakers import directories_of, scripts_of
 from shelld.guard.vocabulary import (

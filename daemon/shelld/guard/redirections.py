@@ -14,7 +14,8 @@ from typing import Any, Final, NamedTuple
 from shelld.guard import parse, rules
 from shelld.guard.compounds import Compounds
 from shelld.guard.markers import UNKNOWN, plain
-from shelld.guard.rules import Place, normalized, overwrites
+from shelld.guard.paths import normalized
+from shelld.guard.rules import Place, overwrites
 from shelld.guard.traps import run_traps
 from shelld.guard.units import ExpansionError
 from shelld.guard.words import expand_heredoc, expand_text

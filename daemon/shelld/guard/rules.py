@@ -7,14 +7,24 @@ would run. Returns a `Finding`. Words are already expanded, and wrappers are rem
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Container, Sequence
+from collections.abc import Callable, Container, Sequence
 from itertools import takewhile
 from typing import Final, NamedTuple
 
 from shelld.guard.disks import targets_of
-from shelld.guard.globs import has_glob, matches, matches_most_letters
-from shelld.guard.markers import ANY, ONE, SET, UNKNOWN
+from shelld.guard.globs import has_glob
+from shelld.guard.markers import UNKNOWN
 from shelld.guard.options import all_options
+from shelld.guard.paths import (
+    SYSTEM_DIRECTORIES,
+    SYSTEM_OWNED,
+    is_directory_or_its_content,
+    is_disk,
+    is_everything,
+    may_be_disk,
+    may_be_everything,
+    normalized,
+)
 from shelld.guard.specification import specification
 from shelld.guard.verdict import Finding
 from shelld.guard.vocabulary import DISK_TOOLS, JUDGED, MAKERS, MKFS, OPTIONS, WRITERS
@@ -29,116 +39,6 @@ class Place(NamedTuple):
     cwd: str
     home: str | None
     stdin: str = ""
-
-
-# Directories that must not be removed as a whole. The files below them are up to the user.
-SYSTEM_DIRECTORIES: Final = frozenset(
-    f"/{name}"
-    for name in (
-        *("bin", "boot", "dev", "etc", "home", "lib", "lib32", "lib64", "proc", "root", "sbin"),
-        *("sys", "usr", "var"),
-        # On most systems, "/bin", "/lib" and so on are links to these directories.
-        *("usr/bin", "usr/lib", "usr/lib32", "usr/lib64", "usr/sbin"),
-    )
-)
-# The system directories whose owner and mode must not change.
-_SYSTEM_OWNED: Final = SYSTEM_DIRECTORIES - {"/home", "/root", "/var"}
-
-# Directories in /dev that hold no disks. Others are volume groups, and hold their volumes.
-_NO_DISKS: Final = (
-    "accel|bsg|bus|char|cpu|cpu_dma_latency|dma_heap|dri|dvb|fd|gpio|hugepages|iio|infiniband|input"
-    "|loop|mqueue|net|nvidia-caps|pts|raw|serial|shm|snd|tcp|tty|udp|usb|v4l|vboxusb|vfio|xen"
-)
-_DISK: Final = re.compile(
-    rf"/dev/(?:(?:sd|hd|vd|xvd)[a-zA-Z{ANY}{ONE}{SET}{UNKNOWN}].*"
-    rf"|nvme\d.*|mmcblk\d.*|r?disk\d.*|mapper/.+|dm-\d.*|md\d.*|md/.+|nbd\d.*|pmem\d.*"
-    rf"|zd\d.*|d?rbd\d.*|bcache\d.*|dasd[a-z].*|mtd(?:block)?\d.*|ubi\d.*"
-    rf"|block/\d+:\d+|zvol/.+|(?!(?:{_NO_DISKS})/)[\w.+-]+/[^/]+"
-    rf"|disk/.+|(?:sd|hd|vd|xvd|nvme|mmcblk)[{ANY}{ONE}{SET}{UNKNOWN}].*|[{ANY}{ONE}].*)"
-)
-# Another path of the root directory.
-_OWN_ROOT: Final = re.compile(
-    rf"\A(?:/proc/(?:self|thread-self|1|{UNKNOWN})(?:/task/\d+)?/root)+(?=/|\Z)"
-)
-# Another path of the descriptors.
-_OWN_DESCRIPTORS: Final = re.compile(rf"\A/proc/(?:self|thread-self|{UNKNOWN})/fd/")
-_BRACKETS: Final = re.compile(rf"{SET}[^\]]*\]")
-
-
-# -- paths ------------------------------------------------------------------------------------
-
-
-def normalized(field: str, cwd: str) -> str:
-    """Return an absolute path without ``//``, ``.`` and ``..``; "" for an empty field."""
-    if not field:
-        return ""
-    if not field.startswith("/"):
-        if field.startswith(UNKNOWN):
-            return field
-        field = f"{cwd}/{field}"
-    steps: list[str] = []
-    for step in field.split("/"):
-        if step == "..":
-            if steps and steps[-1] != UNKNOWN:
-                steps.pop()
-        elif step not in ("", "."):
-            steps.append(step)
-    path = "/" + "/".join(steps)
-    if not path.startswith("/proc/"):
-        return path
-    return _OWN_ROOT.sub("", _OWN_DESCRIPTORS.sub("/dev/fd/", path)) or "/"
-
-
-def is_everything(path: str) -> bool:
-    """Whether a path is the root, or a pattern that matches everything in it."""
-    if path == "/":
-        return True
-    if not path.startswith("/"):
-        return False
-    return all(_is_any_name(step) for step in path[1:].split("/"))
-
-
-def _is_any_name(step: str) -> bool:
-    """Whether a pattern matches names of all kinds."""
-    # Search only up to the last "]", so that each search finds one and the time is linear.
-    head, bracket, rest = step.rpartition("]")
-    without = _BRACKETS.sub("", head + bracket) + rest
-    has_brackets = without != step
-    if not (has_brackets or ANY in without or ONE in without):
-        return False
-    # Dots do not matter: ``.*`` matches all hidden files, and ``*.*`` all names with a dot.
-    if without.strip(f"{ANY}{ONE}.!"):
-        return False
-    return not has_brackets or matches_most_letters(step)
-
-
-def may_be_everything(path: str) -> bool:
-    """Whether a partly unknown path could be the root."""
-    steps = path.strip("/").split("/")
-    return all((step and not step.strip(UNKNOWN)) or _is_any_name(step) for step in steps)
-
-
-def is_disk(path: str) -> bool:
-    return _DISK.fullmatch(path) is not None
-
-
-def _may_be_disk(path: str) -> bool:
-    """Whether a partly unknown path could be that of a disk."""
-    return path.startswith((UNKNOWN, f"/dev/{UNKNOWN}", f"/{UNKNOWN}/"))
-
-
-def _is_directory_or_its_content(path: str, directories: Collection[str]) -> bool:
-    if path in directories:
-        return True
-    parent, _, last = path.rpartition("/")
-    if not has_glob(path):
-        return False
-    if _is_any_name(last) and any(matches(parent, each) for each in directories):
-        return True
-    return any(matches(path, each) for each in directories)
-
-
-# -- arguments --------------------------------------------------------------------------------
 
 
 class Arguments(NamedTuple):
@@ -189,7 +89,7 @@ def _rm(arguments: Sequence[str], place: Place) -> Finding | None:
         path = normalized(operand, place.cwd)
         if is_everything(path):
             return REMOVES_ROOT
-        if _is_directory_or_its_content(path, SYSTEM_DIRECTORIES | _homes(place)):
+        if is_directory_or_its_content(path, SYSTEM_DIRECTORIES | _homes(place)):
             return Finding("rm-system", "it removes a system directory or a home as a whole")
         if path and may_be_everything(path):
             # A later operand may lead to a finding that is certain.
@@ -230,7 +130,7 @@ def _owned(targets: Sequence[str], place: Place, rule: str, reason: str) -> Find
         path = normalized(target, place.cwd)
         if is_everything(path):
             return Finding(rule, reason)
-        if _is_directory_or_its_content(path, _SYSTEM_OWNED):
+        if is_directory_or_its_content(path, SYSTEM_OWNED):
             return Finding(rule.replace("root", "system"), f"{reason} of a system directory")
         if path and may_be_everything(path):
             possible = Finding(rule, "what it changes is not known before it runs", False)
@@ -245,7 +145,7 @@ def _mv(arguments: Sequence[str], place: Place) -> Finding | None:
         path = normalized(source, place.cwd)
         if is_everything(path):
             return Finding("mv-root", "it moves the whole file system")
-        if _is_directory_or_its_content(path, SYSTEM_DIRECTORIES | _homes(place)):
+        if is_directory_or_its_content(path, SYSTEM_DIRECTORIES | _homes(place)):
             return Finding("mv-system", "it moves a system directory or a home")
     return None
 
@@ -350,7 +250,7 @@ def check(program: str, arguments: Sequence[str], place: Place) -> Finding | Non
         rule = "dd-disk" if program in _COPIERS else "redirect-disk"
         if (finding := overwrites(target, place, rule)) is not None:
             return finding
-        if program in DISK_TOOLS and _may_be_disk(normalized(target, place.cwd)):
+        if program in DISK_TOOLS and may_be_disk(normalized(target, place.cwd)):
             possible = Finding(rule, "what it overwrites is not known before it runs", False)
     return possible
 
