@@ -10,6 +10,7 @@ import guard_builtin_classes
 import guard_classes
 import guard_detour_classes
 import guard_further_classes
+import guard_indirect_classes
 import guard_more_classes
 import guard_program_classes
 import guard_shell_classes
@@ -38,6 +39,7 @@ CORPORA = (
     guard_builtin_classes,
     guard_program_classes,
     guard_detour_classes,
+    guard_indirect_classes,
 )
 DANGEROUS = by_class(each for corpus in CORPORA for each in corpus.DANGEROUS)
 HARMLESS = by_class(each for corpus in CORPORA for each in corpus.HARMLESS)

@@ -20,7 +20,7 @@ _NO_UNIT: Final = re.compile(r"[^()\\'\"`$<>]+")
 _NO_METACHARACTER: Final = re.compile(r"[^ \t\n;&|()<>\\'\"`$]+")
 _SEPARATOR: Final = re.compile(r";;&|;[;&]|[;&|]")
 _REDIRECT: Final = re.compile(r"<<<|<<-?|>>|<>|[<>]&|>\||[<>]")
-_DESCRIPTOR: Final = re.compile(r"\{[A-Za-z_]\w*\}")
+_DESCRIPTOR: Final = re.compile(r"\{[A-Za-z_]\w*\}", re.A)
 _BLANKS: Final = re.compile(r"[ \t]*")
 _QUOTE: Final = re.compile(r"['\"\\]")
 
@@ -41,6 +41,28 @@ def is_arithmetic(text: str) -> bool:
         if not depth:
             return index == len(parentheses) and text.endswith(")")
     return True
+
+
+# The characters of a name as numbers of three digits, behind a digit that is not 0.
+_NUMBERED: Final = re.compile(r"1((?:\d{3})+)")
+
+
+def descriptor_for(name: str) -> str:
+    """Return the number that stands for the descriptor of ``{name}<file``.
+
+    Bash chooses a free descriptor and stores it in the variable. This number contains the name, so
+    no two variables get the same number, and `name_of_descriptor` finds the variable.
+    """
+    return "1" + "".join(f"{ord(character):03}" for character in name)
+
+
+def name_of_descriptor(number: str) -> str:
+    """Return the variable that `descriptor_for` gave a number to, "" if none."""
+    match = _NUMBERED.fullmatch(number)
+    if match is None:
+        return ""
+    digits = match[1]
+    return "".join(chr(int(digits[at : at + 3])) for at in range(0, len(digits), 3))
 
 
 class Ends:
@@ -165,7 +187,8 @@ class Ends:
         """Return the text, with changes where the parser does not know the syntax of bash.
 
         Adds ``|`` to ``coproc NAME`` before a compound command. Removes the reserved word
-        ``time``, and ``!`` before a compound command. Escapes a ``#`` right behind
+        ``time``, and ``!`` before a compound command. Puts a number in place of ``{name}`` before a
+        redirection, see `descriptor_for`. Escapes a ``#`` right behind
         an array or a pattern, because it begins no comment there. Inserts a semicolon into
         ``for x do``, and a space between the delimiter of a here-document and a separator. Replaces
         extended globs by other globs. Leaves the content of substitutions as it is.
@@ -371,7 +394,7 @@ class _Walk:
         word = self._text[start : self._at]
         if self._text.startswith(("<", ">"), self._at) and _DESCRIPTOR.fullmatch(word):
             # ``{fd}>file``: bash puts a new descriptor into the variable.
-            self.edits.append((start, self._at, ""))
+            self.edits.append((start, self._at, descriptor_for(word[1:-1])))
             return
         if self._loops:
             self._loops = False

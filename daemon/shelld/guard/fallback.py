@@ -17,7 +17,7 @@ MAX_COMMANDS: Final = 500
 _RESERVED: Final = frozenset(
     {"if", "then", "elif", "else", "fi", "do", "done", "while", "until", "!", "{", "}", "time"}
 )
-_HEREDOC: Final = re.compile(r"<<-?\s*(['\"\\]?)(\w[\w#]*+)\1")
+_HEREDOC: Final = re.compile(r"(?<!<)<<-?\s*(['\"\\]?)(\w[\w#]*+)\1")
 # A line that may end a here-document.
 _DELIMITER: Final = re.compile(r"^[^\S\n]*(\w[\w#]*+)[^\S\n]*$", re.M)
 _REDIRECT: Final = re.compile(r"\d*(?:&?>>?[|&]?|<>|<<<|<&?)")
@@ -61,7 +61,8 @@ def simple_commands(text: str) -> list[SimpleCommand]:
     words: list[str] = []
     targets: list[str] = []
     position = 0
-    wants_target = False
+    # The operator of a redirection whose word comes next.
+    operator = ""
 
     def finish() -> None:
         nonlocal words, targets
@@ -80,10 +81,11 @@ def simple_commands(text: str) -> list[SimpleCommand]:
             end = text.find("\n", position)
             position = len(text) if end < 0 else end
         elif redirect is not None and not text.startswith(("<(", ">("), position):
-            wants_target = ">" in redirect[0]
+            operator = redirect[0]
             position = redirect.end()
         elif character in "\n;&|()":
             finish()
+            operator = ""
             position += 1
         else:
             start = position
@@ -92,7 +94,8 @@ def simple_commands(text: str) -> list[SimpleCommand]:
                     break
                 position = ends.of_unit(position)
             position = max(position, start + 1)
-            (targets if wants_target else words).append(text[start:position])
-            wants_target = False
+            if not operator or ">" in operator:
+                (targets if operator else words).append(text[start:position])
+            operator = ""
     finish()
     return commands

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from shelld.guard import parse, rules
 from shelld.guard.compounds import Compounds
+from shelld.guard.ends import name_of_descriptor
 from shelld.guard.markers import UNKNOWN, plain
 from shelld.guard.paths import normalized
 from shelld.guard.rules import Place, overwrites
@@ -60,6 +61,8 @@ class Redirections(Compounds):
             if not self.budget.take():
                 self.unresolved("it is too much to be followed")
                 break
+            if name := name_of_descriptor(parse.descriptor(node)):
+                self.assign(name, parse.descriptor(node))
             if node.type == "herestring_redirect":
                 text = expand_text(parse.text_of(node.named_children[-1]), self) + "\n"
                 stdin = self._opened(node, text, stdin)
