@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from shelld.guard.escapes import ansi_c
 from shelld.guard.markers import UNKNOWN, plain
 from shelld.guard.options import leading_options
-from shelld.guard.rules import Place, overwrites
+from shelld.guard.rules import overwrites
 
 if TYPE_CHECKING:
     from shelld.guard.shell import Shell
@@ -117,7 +117,7 @@ def _print(shell: Shell, statement: str, values: _Values) -> str:
         text = (_value(given, values, shell) or values.line) + "\n"
     target = _value(statement[end:].lstrip(">|&"), values, shell) if operator else ""
     if operator == ">":
-        shell.report(overwrites(target, Place(shell.cwd, shell.home)))
+        shell.report(overwrites(target, shell.place()))
     elif operator == "|" and target.strip(UNKNOWN):
         shell.copy().run_script(target, text)
     return "" if operator else text

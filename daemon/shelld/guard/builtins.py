@@ -45,7 +45,7 @@ def _source(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
     if not operands:
         return ""
     path = normalized(operands[0], shell.cwd)
-    text = stdin if path == "/dev/stdin" else shell.files.get(path, UNKNOWN)
+    text = stdin if path == "/dev/stdin" else shell.content(path)
     if UNKNOWN in text:
         shell.unresolved("the content of a script is not known before it runs")
         return UNKNOWN

@@ -20,7 +20,7 @@ from shelld.guard.fallback import simple_commands, without_heredocs
 from shelld.guard.markers import UNKNOWN, plain
 from shelld.guard.paths import normalized
 from shelld.guard.redirections import Redirections
-from shelld.guard.rules import Place, overwrites
+from shelld.guard.rules import overwrites
 from shelld.guard.traps import run_traps
 from shelld.guard.units import ExpansionError, joined_lines, rewritten
 from shelld.guard.words import expand_text
@@ -44,9 +44,20 @@ Node = Any
 
 
 class Evaluation(Redirections):
-    """The entry point is `run_script`."""
+    """The entry point is `follow`."""
 
     # -- statements -------------------------------------------------------------------------
+
+    def follow(self, text: str, stdin: str) -> None:
+        """Follow a whole command.
+
+        If it reads a named pipe before it writes to it, follow it again, with what it writes.
+        """
+        again = self.copy()
+        self.run_script(text, stdin)
+        if not self.awaited.isdisjoint(self.files):
+            self.budget.unresolved = None
+            again.run_script(text, stdin)
 
     def run_script(self, text: str, stdin: str) -> str:
         """Follow a script. Return its output, with `UNKNOWN` for the unknown parts."""
@@ -100,7 +111,7 @@ class Evaluation(Redirections):
     def _run_fragment(self, words: list[str], targets: list[str]) -> None:
         for target in targets:
             path = normalized(expand_text(target, self), self.cwd)
-            self.report(overwrites(path, Place(self.cwd, None)))
+            self.report(overwrites(path, self.place()))
         if words[:1] == ["for"] and words[2:3] == ["in"]:
             # The loop cannot be parsed, so it cannot be followed round by round.
             self.assign(words[1], " ".join(self.expanded(words[3:])))

@@ -80,7 +80,7 @@ def _judge(command: str, start: StartState, budget: Budget) -> Verdict:
         shell.cwd = normalized(cleaned(start.cwd), "/")
         shell.home = start.env.get("HOME", start.home)
         stdin = UNKNOWN if start.stdin is None else cleaned(start.stdin)
-        shell.run_script(cleaned(command), stdin)
+        shell.follow(cleaned(command), stdin)
     except Blocked as blocked:
         finding, reason = blocked.finding, blocked.finding.reason
         if finding.suggests_allowing and len(command) <= MAX_SEGMENT:

@@ -17,7 +17,6 @@ from shelld.guard.escapes import ansi_c
 from shelld.guard.markers import UNKNOWN, plain
 from shelld.guard.options import leading_options
 from shelld.guard.paths import normalized
-from shelld.guard.rules import Place
 from shelld.guard.sed import sed
 
 _MAX_ITEMS: Final = 32
@@ -204,7 +203,7 @@ def _find(shell: Shell, arguments: Sequence[str], _stdin: str) -> str:
         starts.append(rest.pop(0))
     starts = starts or ["."]
     is_wide = _is_wide(rest)
-    place = Place(shell.cwd, shell.home)
+    place = shell.place()
     found = starts if is_wide else [f"{start}/{UNKNOWN}" for start in starts]
     index = 0
     while index < len(rest):
@@ -287,7 +286,7 @@ def _socat(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
         # With ``-u`` or ``-U``, bytes go one way only.
         is_read = ("u" in given and index == 0) or ("U" in given and index == 1)
         if not is_read and not re.search(r"\brdonly\b|\bo-rdonly\b", ways):
-            shell.report(rules.overwrites(path, Place(shell.cwd, shell.home)))
+            shell.report(rules.overwrites(path, shell.place()))
     return UNKNOWN
 
 

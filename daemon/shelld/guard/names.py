@@ -14,7 +14,7 @@ from shelld.guard.budget import Blocked, Budget
 from shelld.guard.ends import Ends
 from shelld.guard.markers import UNKNOWN, plain
 from shelld.guard.paths import normalized
-from shelld.guard.rules import RULES
+from shelld.guard.rules import RULES, Place
 from shelld.guard.streams import Streams
 from shelld.guard.units import ExpansionError
 from shelld.guard.verdict import Finding
@@ -238,7 +238,7 @@ class Names(Streams):
         if (word := _FILE.match(script)) and not script[Ends(script).of_word(word.end()) :].strip():
             # $(< file)
             target = expand_text(script[word.end() :].strip(), self)
-            return self.files.get(normalized(target, self.cwd), UNKNOWN).rstrip("\n")
+            return self.content(normalized(target, self.cwd)).rstrip("\n")
         return plain(self.copy().run_script(script, "")).rstrip("\n")
 
     def expanded(self, words: Sequence[str]) -> list[str]:
@@ -250,6 +250,10 @@ class Names(Streams):
                 break
             fields += expand_word(word, self)
         return fields
+
+    def place(self, stdin: str = "") -> Place:
+        """Return where a program would run."""
+        return Place(self.cwd, self.home, stdin, self.links)
 
     # -- reports ----------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ import binascii
 import itertools
 import posixpath
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from shelld.guard.escapes import ansi_c
@@ -25,12 +25,12 @@ MAX_OUTPUT: Final = 64 * 1024
 
 
 class Inputs:
-    """The stdin of a program (None: unknown), files of known content, and the working directory."""
+    """The stdin of a program (None: unknown), the content of files, and the working directory."""
 
-    def __init__(self, stdin: str | None, files: Mapping[str, str], cwd: str) -> None:
+    def __init__(self, stdin: str | None, content_at: Callable[[str], str], cwd: str) -> None:
         self.stdin = stdin
         self.cwd = cwd
-        self._files = files
+        self._content_at = content_at
 
     def read(self, operands: Sequence[str]) -> str | None:
         """Return the input of a filter: the files in its operands, or stdin. None if unknown."""
@@ -42,7 +42,8 @@ class Inputs:
     def _content(self, name: str) -> str | None:
         if name in ("-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"):
             return self.stdin
-        return self._files.get(normalized(name, self.cwd))
+        content = self._content_at(normalized(name, self.cwd))
+        return None if content == UNKNOWN else content
 
 
 def output_of(argv: Sequence[str], inputs: Inputs) -> str | None:

@@ -312,6 +312,9 @@ def is_always_reached(node: Node) -> bool:
 def redirection(node: Node) -> tuple[str, str | None]:
     operator, word = "", None
     for child in node.children:
+        if operator == "<" and child.type == "ERROR" and text_of(child) == ">":
+            # The parser does not know ``<>``.
+            operator = "<>"
         if child.type in ("file_descriptor", "ERROR"):
             continue
         if not operator and not child.is_named:

@@ -16,15 +16,17 @@ from shelld.guard.git import CONFIGURATION, setting_in
 from shelld.guard.globs import has_glob, matches
 from shelld.guard.interpreters import OWN_HOME, code_of, commands_in, language_of
 from shelld.guard.launchers import HANDLERS
+from shelld.guard.links import links_by, pipes_by
 from shelld.guard.markers import UNKNOWN, plain
 from shelld.guard.outputs import OUTPUTS, Inputs, output_of
 from shelld.guard.paths import normalized
-from shelld.guard.rules import Place, parse_arguments
+from shelld.guard.rules import parse_arguments
 from shelld.guard.shell import Shell
 from shelld.guard.speakers import directories_of, scripts_of
 from shelld.guard.vocabulary import (
     DESTROYERS,
     JUDGED,
+    LINKERS,
     SHELLS,
     SPEAKERS,
     STARTERS,
@@ -155,14 +157,20 @@ class Programs(Shell):
             first, _, _ = self.files[path].partition("\n")
             interpreter = first[2:].split() if first.startswith("#!") else []
             return self.execute([*(interpreter or ["sh"]), path, *arguments], stdin)
-        if program in _COPIERS:
-            self._copy_files(program, arguments, stdin)
+        self._record(program, arguments, stdin)
         output = self.written_by(argv, stdin)
         if program == "tee" and output != UNKNOWN:
             for each in arguments:
                 if not each.startswith("-"):
                     self.write(normalized(each, self.cwd), output)
         return output
+
+    def _record(self, program: str, arguments: Sequence[str], stdin: str) -> None:
+        """Record what a program does to files: their names and their content."""
+        if program in LINKERS:
+            self._link(program, arguments)
+        if program in _COPIERS:
+            self._copy_files(program, arguments, stdin)
 
     def _written_program(self, name: str) -> str:
         """Return the path of a program that the command itself has written, "" if none."""
@@ -185,13 +193,22 @@ class Programs(Shell):
                 self.files[normalized(target, self.cwd)] = content
                 self.files[normalized(f"{target}/{source}", self.cwd)] = content
 
+    def _link(self, program: str, arguments: Sequence[str]) -> None:
+        """Record the links and named pipes that a program makes or removes."""
+        for name, target in links_by(program, arguments, self.cwd).items():
+            self.link(name, target)
+        self.pipes.update(pipes_by(program, arguments, self.cwd))
+        if program in ("rm", "unlink", "umount"):
+            for each in parse_arguments(arguments).operands:
+                self.links.pop(normalized(each, self.cwd), None)
+
     def _check(self, program: str, arguments: Sequence[str], stdin: str) -> None:
         policy = self.budget.policy
         if policy.block:
             self.report(policy.check(program, arguments))
         if not rules.is_judged(program) and not self.is_for_each:
             return
-        place = Place(self.cwd, self.home, stdin)
+        place = self.place(stdin)
         self.report(rules.check(program, arguments, place))
         if self.is_for_each:
             # Running a program on every file of a tree is like running it recursively.
@@ -221,12 +238,12 @@ class Programs(Shell):
         """Return the content of a file, `UNKNOWN` if unknown."""
         path = normalized(name, self.cwd)
         is_input = name == "-" or path in ("/dev/stdin", "/dev/fd/0")
-        return stdin if is_input else self.files.get(path, UNKNOWN)
+        return stdin if is_input else self.content(path)
 
     def written_by(self, argv: Sequence[str], stdin: str) -> str:
         """Return the output of a program that changes nothing, `UNKNOWN` if unknown."""
         self.spend(len(stdin) + sum(map(len, argv)))
-        inputs = Inputs(None if stdin == UNKNOWN else stdin, self.files, self.cwd)
+        inputs = Inputs(None if stdin == UNKNOWN else stdin, self.content, self.cwd)
         output = output_of(argv, inputs)
         return UNKNOWN if output is None else output
 
@@ -280,7 +297,7 @@ class Programs(Shell):
         if rest and not options.reads_stdin:
             child.name, child.positional = rest[0], rest[1:]
             path = normalized(rest[0], self.cwd)
-            text = stdin if path in ("/dev/stdin", "/dev/fd/0") else self.files.get(path, UNKNOWN)
+            text = stdin if path in ("/dev/stdin", "/dev/fd/0") else self.content(path)
             return child.run_text(text, "")
         child.positional = rest
         return child.run_text(stdin, "")
@@ -300,7 +317,7 @@ class Programs(Shell):
         commands = commands_in(language, code)
         if commands.is_fork_bomb:
             self.report(FORK_BOMB)
-        place = Place(self.cwd, self.home)
+        place = self.place()
         for path in commands.removed:
             removed = (self.home or UNKNOWN) if path == OWN_HOME else path
             self.report(rules.check("rm", ["-r", "--", removed], place))

@@ -67,7 +67,7 @@ def _fields(line: str, separators: str, count: int) -> list[str]:
 def _input(shell: Shell, values: dict[str, str], stdin: str) -> str:
     """Return the input of a builtin with the option ``-u``, or else stdin."""
     descriptor = values.get("u", "0")
-    return stdin if descriptor == "0" else shell.files.get(f"/dev/fd/{descriptor}", UNKNOWN)
+    return stdin if descriptor == "0" else shell.content(f"/dev/fd/{descriptor}")
 
 
 def _line(shell: Shell, values: dict[str, str], text: str) -> str | None:

@@ -14,9 +14,10 @@ from typing import Any, Final, NamedTuple
 from shelld.guard import parse, rules
 from shelld.guard.compounds import Compounds
 from shelld.guard.ends import name_of_descriptor
+from shelld.guard.links import resolved
 from shelld.guard.markers import UNKNOWN, plain
 from shelld.guard.paths import normalized
-from shelld.guard.rules import Place, overwrites
+from shelld.guard.rules import overwrites
 from shelld.guard.traps import run_traps
 from shelld.guard.units import ExpansionError
 from shelld.guard.words import expand_heredoc, expand_text
@@ -73,20 +74,31 @@ class Redirections(Compounds):
                 if operator == "<<<":
                     stdin = self._opened(node, path + "\n", stdin)
                 elif operator.startswith("<") and operator != "<>":
-                    text = "" if path == "/dev/null" else self.files.get(path, UNKNOWN)
+                    text = "" if path == "/dev/null" else self.content(path)
                     stdin = self._opened(node, text, stdin)
-                elif path in self.consumers and not parse.is_of_stdout(node):
-                    # ``3> >(script)``: the descriptor is another path of the same pipe.
-                    copy = f"/dev/fd/{parse.descriptor(node)}"
-                    self.consumers[copy] = self.consumers[path]
-                elif path in self.consumers:
-                    target = path
-                elif not (operator.endswith("&") and path.startswith("/dev/fd/")):
+                elif operator == "<>" and parse.descriptor(node) == "0":
                     self._overwrite(path, parse.text_of(node))
-                    if has_copies or parse.is_of_stdout(node):
-                        self._truncate(statement, operator, path)
-                        target = path
+                    stdin = self._opened(node, self.content(path), stdin)
+                elif self._opens(node, operator, path) and (has_copies or parse.is_of_stdout(node)):
+                    self._truncate(statement, operator, path)
+                    target = path
         return stdin, target
+
+    def _opens(self, node: Node, operator: str, path: str) -> bool:
+        """Open a descriptor for writing. Return whether the guard knows where the output goes."""
+        copy = f"/dev/fd/{parse.descriptor(node)}"
+        if path in self.consumers:
+            if not parse.is_of_stdout(node):
+                # ``3> >(script)``: the descriptor is another path of the same pipe.
+                self.consumers[copy] = self.consumers[path]
+                return False
+            return True
+        if operator.endswith("&") and path.startswith("/dev/fd/"):
+            return False
+        if not parse.is_of_stdout(node):
+            self.link(copy, path)
+        self._overwrite(path, parse.text_of(node))
+        return True
 
     def _file_of(self, node: Node) -> tuple[str, str] | None:
         """Return the operator and the path of a redirection; for ``<<<``, the text.
@@ -102,15 +114,14 @@ class Redirections(Compounds):
         name = plain(text).removesuffix("-")
         if operator.endswith("&") and name.isdecimal():
             # A copy of another descriptor.
-            return operator, f"/dev/fd/{name}"
+            return operator, resolved(f"/dev/fd/{name}", self.links, is_followed=True)
         return operator, normalized(text, self.cwd)
 
     def _overwrite(self, path: str, segment: str) -> None:
-        self.report(overwrites(path, Place(self.cwd, None)), segment)
+        self.report(overwrites(path, self.place()), segment)
         if self.is_for_each:
             # Overwriting every file below a directory is like removing the directory.
-            place = Place(self.cwd, self.home)
-            self.report(rules.check("rm", ["-r", "--", path], place))
+            self.report(rules.check("rm", ["-r", "--", path], self.place()))
 
     def _opened(self, node: Node, text: str, stdin: str) -> str:
         """Open a descriptor for reading. Return the stdin of the command."""
@@ -118,6 +129,7 @@ class Redirections(Compounds):
         descriptor = parse.descriptor(node)
         if descriptor == "0":
             return text
+        self.links.pop(f"/dev/fd/{descriptor}", None)
         self.files[f"/dev/fd/{descriptor}"] = text
         return stdin
 
@@ -157,7 +169,9 @@ class Redirections(Compounds):
     def _truncate(self, statement: Node, operator: str, path: str) -> None:
         """Forget the content of a file that is certainly truncated."""
         is_here = self.scripts == 1 and not self.budget.active
-        if path not in self.files or not is_here or operator not in (">", ">|", "&>"):
+        if path not in self.files or path in self.pipes:
+            return
+        if not is_here or operator not in (">", ">|", "&>"):
             return
         has_members = statement.named_children[0].type in _WITH_MEMBERS
         if not has_members and parse.is_always_reached(statement):

@@ -7,12 +7,14 @@ would run. Returns a `Finding`. Words are already expanded, and wrappers are rem
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from itertools import takewhile
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from shelld.guard.disks import targets_of
 from shelld.guard.globs import has_glob
+from shelld.guard.links import resolved
 from shelld.guard.markers import UNKNOWN
 from shelld.guard.options import all_options
 from shelld.guard.paths import (
@@ -33,12 +35,24 @@ from shelld.guard.vocabulary import DISK_TOOLS, JUDGED, MAKERS, MKFS, OPTIONS, W
 class Place(NamedTuple):
     """Where a program would run, and its stdin.
 
-    `cwd` can contain `UNKNOWN`; `home` is None if unknown.
+    `cwd` can contain `UNKNOWN`; `home` is None if unknown. `links` are the paths that stand for
+    other paths, see `links`.
     """
 
     cwd: str
     home: str | None
     stdin: str = ""
+    links: Mapping[str, str] = MappingProxyType({})
+
+    def path(self, field: str, *, is_followed: bool = False) -> str:
+        """Return the path that an operand means.
+
+        `is_followed`: the program follows the operand if it is a link itself.
+        """
+        path = normalized(field, self.cwd)
+        if not self.links:
+            return path
+        return resolved(path, self.links, is_followed=is_followed or field.endswith("/"))
 
 
 class Arguments(NamedTuple):
@@ -86,7 +100,7 @@ def _rm(arguments: Sequence[str], place: Place) -> Finding | None:
         return None
     possible: Finding | None = None
     for operand in parse_arguments(arguments).operands:
-        path = normalized(operand, place.cwd)
+        path = place.path(operand)
         if is_everything(path):
             return REMOVES_ROOT
         if is_directory_or_its_content(path, SYSTEM_DIRECTORIES | _homes(place)):
@@ -113,7 +127,8 @@ def _chmod(arguments: Sequence[str], place: Place) -> Finding | None:
     has_mode = len(options) == len(arguments) and not any(
         each.startswith("--ref") for each in options
     )
-    return _owned(operands[has_mode:], place, "chmod-root", "it changes the mode of every file")
+    paths = [place.path(each, is_followed=True) for each in operands[has_mode:]]
+    return _owned(paths, "chmod-root", "it changes the mode of every file")
 
 
 def _chown(arguments: Sequence[str], place: Place) -> Finding | None:
@@ -121,13 +136,13 @@ def _chown(arguments: Sequence[str], place: Place) -> Finding | None:
         return None
     operands = _parsed("chown", arguments).operands
     has_owner = not any(each.startswith("--ref") for each in arguments)
-    return _owned(operands[has_owner:], place, "chown-root", "it changes who owns every file")
+    paths = [place.path(each) for each in operands[has_owner:]]
+    return _owned(paths, "chown-root", "it changes who owns every file")
 
 
-def _owned(targets: Sequence[str], place: Place, rule: str, reason: str) -> Finding | None:
+def _owned(paths: Sequence[str], rule: str, reason: str) -> Finding | None:
     possible: Finding | None = None
-    for target in targets:
-        path = normalized(target, place.cwd)
+    for path in paths:
         if is_everything(path):
             return Finding(rule, reason)
         if is_directory_or_its_content(path, SYSTEM_OWNED):
@@ -142,7 +157,7 @@ def _mv(arguments: Sequence[str], place: Place) -> Finding | None:
     has_target = "t" in parsed.values or "target-directory" in parsed.values
     sources = parsed.operands if has_target else parsed.operands[:-1]
     for source in sources:
-        path = normalized(source, place.cwd)
+        path = place.path(source)
         if is_everything(path):
             return Finding("mv-root", "it moves the whole file system")
         if is_directory_or_its_content(path, SYSTEM_DIRECTORIES | _homes(place)):
@@ -152,7 +167,7 @@ def _mv(arguments: Sequence[str], place: Place) -> Finding | None:
 
 def overwrites(target: str, place: Place, rule: str = "redirect-disk") -> Finding | None:
     """Return a finding if writing to `target` overwrites a disk."""
-    if is_disk(normalized(target, place.cwd)):
+    if is_disk(place.path(target, is_followed=True)):
         return Finding(rule, "it overwrites a disk")
     return None
 
@@ -164,7 +179,7 @@ def _mkfs(program: str, arguments: Sequence[str], place: Place) -> Finding | Non
     operands = _front_end(arguments) if program == "mkfs" else _maker(program, arguments)
     if operands is None:
         return None
-    paths = [normalized(operand, place.cwd) for operand in operands]
+    paths = [place.path(operand, is_followed=True) for operand in operands]
     is_known = not any(UNKNOWN in each or has_glob(each) for each in arguments)
     is_on_disk = any(path.startswith("/dev/") for path in paths)
     suggests_allowing = bool(paths) and is_known and not is_on_disk
@@ -202,10 +217,10 @@ def _rsync(arguments: Sequence[str], place: Place) -> Finding | None:
     if not operands or not flags.isdisjoint({"n", "dry-run", "list-only"}):
         return None
     deletes = any(flag.startswith("delete") or flag == "del" for flag in flags)
-    if deletes and is_everything(normalized(operands[-1], place.cwd)):
+    if deletes and is_everything(place.path(operands[-1])):
         return Finding("rm-root", "it removes what is not in its source from the whole file system")
     if "remove-source-files" in flags:
-        sources = [normalized(each, place.cwd) for each in operands[:-1]]
+        sources = [place.path(each) for each in operands[:-1]]
         return REMOVES_ROOT if any(map(is_everything, sources)) else None
     return None
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from shelld.guard.markers import UNKNOWN, plain
 from shelld.guard.options import all_options
-from shelld.guard.rules import Place, overwrites
+from shelld.guard.rules import overwrites
 
 if TYPE_CHECKING:
     from shelld.guard.shell import Shell
@@ -53,7 +53,7 @@ def sed(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
     shell.spend(len(script) * _SEARCHING)
     for command in _commands_in(script):
         if command.write:
-            shell.report(overwrites(command.write, Place(shell.cwd, shell.home)))
+            shell.report(overwrites(command.write, shell.place()))
         if command.replacing and known:
             shell.copy().run_text(shell.written_by(["sed", command.replacing], known), "")
         if command.runs_input:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import abc
 from typing import Final, Self
 
+from shelld.guard.links import MAX_LINKS, resolved
 from shelld.guard.markers import UNKNOWN
 
 # The descriptors of the output and the input of a coprocess.
@@ -23,6 +24,12 @@ class Streams(abc.ABC):
         # Contents of files that the command itself has written, by path. For descriptors that the
         # command has opened, the path is /dev/fd/N.
         self.files: dict[str, str] = {}
+        # Paths that the command has made other names of paths, see `links`. A descriptor that is
+        # open for writing is a name of its file.
+        self.links: dict[str, str] = {}
+        # Named pipes, and those that were read before anything was written.
+        self.pipes: set[str] = set()
+        self.awaited: set[str] = set()
         # The input that ``exec`` has opened, None if none.
         self.input: str | None = None
         # Where ``exec`` has sent the output, None if nowhere. A copy of the shell has an output of
@@ -44,6 +51,19 @@ class Streams(abc.ABC):
         self.input, self._consumed = other.input, other._consumed
         if shares:
             self.files, self.consumers = other.files, other.consumers
+            self.links, self.pipes, self.awaited = other.links, other.pipes, other.awaited
+
+    def content(self, path: str) -> str:
+        """Return the content of a file, `UNKNOWN` if unknown."""
+        path = resolved(path, self.links, is_followed=True)
+        if path in self.pipes and path not in self.files:
+            self.awaited.add(path)
+        return self.files.get(path, UNKNOWN)
+
+    def link(self, name: str, target: str) -> None:
+        """Make a path a name of another path."""
+        if len(self.links) < MAX_LINKS:
+            self.links[name] = target
 
     def unread(self, text: str) -> str:
         """Return what is left of an input after the reads so far."""
@@ -78,6 +98,10 @@ class Streams(abc.ABC):
 
         Return the output of the process that reads it, "" if none does.
         """
+        path = resolved(path, self.links, is_followed=True)
+        if text == UNKNOWN and path in self.pipes:
+            # Another program may write what is known.
+            return ""
         self.files[path] = self.files.get(path, "") + text
         if path not in self.consumers or text == UNKNOWN:
             return ""

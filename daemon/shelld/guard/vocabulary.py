@@ -135,6 +135,9 @@ MKFS: Final = {
     "": "- idle:V",
 }
 
+# Programs that make or remove other names of files, see `links`.
+LINKERS: Final = frozenset({"ln", "cp", "mount", "mknod", "mkfifo", "umount", "rm", "unlink"})
+
 # Programs that destroy a tree if they run on each of its files.
 DESTROYERS: Final = frozenset({"shred", "truncate", "unlink", "cp", "mv", "install", "dd", "tee"})
 
