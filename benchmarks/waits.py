@@ -3,18 +3,23 @@
 It counts the calls, too. Beside that, a client that asks every 100 ms. The ways take turns, and
 figures are medians. The events come at moments that have nothing to do with the pauses of either.
 
-Usage: python benchmarks/waits.py [--rounds N]
+It also measures the daemon's processor time while many calls wait for something that never happens.
+
+Usage: python benchmarks/waits.py [--rounds N] [--waits N] [--seconds N]
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import os
 import statistics
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
-from measure import percentile, table
+from measure import RawDaemon, percentile, report, table
 from shelld_client import BashOutputResult, Client
 from shelld_client.calls import OutputOptions
 
@@ -137,7 +142,37 @@ def events(rounds: int) -> None:
     table(rows)
 
 
+def _processor_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def idle(waits: int, seconds: int) -> None:
+    """Report the processor time while calls wait: in their first seconds, and after these."""
+    for until in ("listening", "prompt", "exit"):
+        daemon = RawDaemon("--max-shells", str(waits))
+        for _ in range(waits):
+            command = {"command": "sleep 600", "session": None, "tty": True}
+            started = daemon.request("bash", {**command, "run_in_background": True})
+            bash_id = json.loads(started)["result"]["bash_id"]
+            daemon.send("bash_output", {"bash_id": bash_id, "wait": 600_000, "until": until})
+            # No answer comes but this one.
+            daemon.request("ping")
+        shares: list[float] = []
+        for _ in range(2):
+            began, used = time.monotonic(), _processor_s(daemon.process.pid)
+            time.sleep(seconds)
+            used = _processor_s(daemon.process.pid) - used
+            shares.append(100 * used / (time.monotonic() - began))
+        report(f"{waits} wait until {until}", first_percent=shares[0], then_percent=shares[1])
+        daemon.close()
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=20)
-    events(parser.parse_args().rounds)
+    parser.add_argument("--waits", type=int, default=50)
+    parser.add_argument("--seconds", type=int, default=10)
+    options = parser.parse_args()
+    events(options.rounds)
+    idle(options.waits, options.seconds)

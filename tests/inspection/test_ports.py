@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from shelld.inspection import ports
-from shelld.inspection.ports import Listening, find
+from shelld.inspection import ports, sockets
+from shelld.inspection.ports import Listening
 from support import wait_for
 
 LISTENS = """
@@ -39,6 +39,10 @@ def listening(count: int, script: str = LISTENS) -> Generator[tuple[int, list[in
             child.stdin.close()
 
 
+def find(pid: int, port: int | None = None) -> Iterator[Listening | None]:
+    return ports.find(pid, port, sockets.listening("/proc/self"), set())
+
+
 def found(pid: int, port: int | None = None) -> list[Listening]:
     return [each for each in find(pid, port) if each is not None and each.pid == pid]
 
@@ -61,19 +65,19 @@ def test_one_port_can_be_chosen() -> None:
 
 def test_process_that_ends_meanwhile_has_no_ports() -> None:
     with listening(1) as (pid, _):
-        looks = find(pid, None)
+        looks = find(pid)
         next(looks)
     wait_for(lambda: not Path(f"/proc/{pid}").exists())
     assert [each for each in looks if each is not None and each.pid == pid] == []
 
 
 def test_unknown_process_has_no_ports() -> None:
-    assert list(find(2**22 + 1, None)) == []
+    assert list(find(2**22 + 1)) == []
 
 
 def test_each_process_ends_a_step() -> None:
     with listening(1) as (pid, _):
-        assert None in list(find(pid, None))
+        assert None in list(find(pid))
 
 
 def test_port_of_a_process_with_many_descriptors_is_found() -> None:

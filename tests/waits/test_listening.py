@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 import anyio
 import anyio.abc
 import pytest
 
 from shelld.eventloop.turns import Turns
-from shelld.inspection import ports
+from shelld.inspection import ports, sockets
 from shelld.inspection.ports import Listening
+from shelld.inspection.socket_news import SocketNews
+from shelld.inspection.sockets import Socket
 from shelld.shells.shell import Shell
 from shelld.terminals.input import PipeInput
 from shelld.waits import listening, prompts
@@ -39,7 +42,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The steps of looks that have been taken. Each is a slice; the last one finds a port."""
     taken = list[int]()
 
-    def find(_top: int, _port: int | None) -> Iterator[Listening | None]:
+    def find(*_: object) -> Iterator[Listening | None]:
         for number in range(STEPS):
             taken.append(number)
             yield None
@@ -73,7 +76,8 @@ async def test_wait_for_a_port_ends_although_another_has_the_turn(
 ) -> None:
     async with looks_of_others() as looks:
         # The last look does not need a turn.
-        found = await wait_for_port(shell, None, anyio.current_time() + wait_s, looks)
+        give_up_at = anyio.current_time() + wait_s
+        found = await wait_for_port(shell, None, give_up_at, looks, SocketNews())
         assert found == [Listener(80, "::1", 1, "server")]
         assert len(steps) == STEPS
 
@@ -101,3 +105,94 @@ async def test_long_look_leaves_turns_to_others(shell: Shell, steps: list[int]) 
         tasks.start_soon(take_turns)
         assert await listening_ports(shell, None, Pauses(looks))
     assert len(set(seen)) == STEPS
+
+
+class _Machine:
+    """Sockets that listen and a command, both made up. Counts the looks at the command."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, shell: Shell, *, is_elsewhere: bool) -> None:
+        self.sockets: list[Socket] = []
+        self.looks = 0
+        self.ours: Socket | None = None
+        self._shell = shell
+        self._is_elsewhere = is_elsewhere
+        patch.setattr(sockets, "listening", self._list)
+        patch.setattr(ports, "find", self._find)
+
+    def _find(
+        self, _top: int, _port: int | None, here: frozenset[Socket], namespaces: set[int]
+    ) -> Iterator[Listening | None]:
+        self.looks += 1
+        namespaces.update((1, 2) if self._is_elsewhere else (1,))
+        if self.ours is not None and self.ours in here:
+            yield Listening(self.ours.port, self.ours.address, 1, "server")
+
+    def _list(self, _place: str) -> list[Socket]:
+        return self.sockets
+
+    def has_looked(self, times: int) -> bool:
+        return self.looks >= times
+
+    async def wait(self, looks: Turns, news: SocketNews) -> list[Listener]:
+        return await wait_for_port(self._shell, None, anyio.current_time() + 30, looks, news)
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no wait look again for want of news."""
+    monkeypatch.setattr(listening, "_FIRST_PAUSE_S", 3_600.0)
+    monkeypatch.setattr(listening, "_LAST_PAUSE_S", 3_600.0)
+
+
+@pytest.mark.usefixtures("patient")
+async def test_command_is_looked_at_only_when_a_socket_begins_to_listen(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = _Machine(monkeypatch, shell, is_elsewhere=False)
+    news, found = SocketNews(), list[Listener]()
+
+    async def wait() -> None:
+        found.extend(await machine.wait(Turns(), news))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(wait)
+        for number in range(1, 4):
+            await _until(partial(machine.has_looked, number))
+            # Nothing happens, although the sockets are listed several times.
+            await anyio.sleep(0.2)
+            assert (machine.looks, found) == (number, [])
+            other = Socket(number, 8_000 + number, "::")
+            machine.sockets = [other]
+            if number == 3:
+                machine.ours = other
+    assert machine.looks == 4
+    assert [each.port for each in found] == [8_003]
+
+
+@pytest.mark.usefixtures("patient")
+async def test_command_in_another_namespace_is_looked_at_again_and_again(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = _Machine(monkeypatch, shell, is_elsewhere=True)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(machine.wait, Turns(), SocketNews())
+        await _until(lambda: machine.looks >= 3)
+        tasks.cancel_scope.cancel()
+
+
+async def test_command_is_looked_at_again_without_news(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Another process may pass a socket to it.
+    monkeypatch.setattr(listening, "_FIRST_PAUSE_S", 0.01)
+    machine = _Machine(monkeypatch, shell, is_elsewhere=False)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(machine.wait, Turns(), SocketNews())
+        await _until(lambda: machine.looks >= 3)
+        tasks.cancel_scope.cancel()
+
+
+async def _until(condition: Callable[[], bool]) -> None:
+    with anyio.fail_after(30):
+        while not condition():
+            await anyio.sleep(0.005)

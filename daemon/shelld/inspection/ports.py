@@ -10,12 +10,12 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from shelld.inspection.kernel import name_of
 from shelld.inspection.members import members
-from shelld.inspection.sockets import listening
+from shelld.inspection.sockets import Socket, listening
 
 _SOCKET: Final = re.compile(r"socket:\[(\d+)\]")
 # After how many descriptors the caller may pause.
@@ -33,16 +33,21 @@ class Listening(NamedTuple):
 _Sockets = Mapping[str, tuple[int, str]]
 
 
-def find(top: int, port: int | None) -> Iterator[Listening | None]:
+def find(
+    top: int, port: int | None, here: Iterable[Socket], namespaces: set[int]
+) -> Iterator[Listening | None]:
     """Yield each port on which a command listens, and None whenever the caller may pause.
 
     `top` is the command's bash. With `port`, only that port counts. A process that cannot be
     inspected has no ports. If several processes listen on one address, the first one counts.
+
+    `here`: the sockets that listen in the network namespace of the daemon. Adds this namespace and
+    those of the command to `namespaces`, which must be empty.
     """
     # A process may have left the namespace in which it listens. Most likely, it has left the
     # namespace of the daemon. So include the sockets of the daemon's namespace in any case.
-    namespaces = {os.stat("/proc/self/ns/net").st_ino}
-    sockets = dict(_sockets("/proc/self", port))
+    namespaces.add(os.stat("/proc/self/ns/net").st_ino)
+    sockets = dict(_chosen(here, port))
     found: set[tuple[int, str]] = set()
     for pid in members(top):
         if pid is not None:
@@ -51,7 +56,7 @@ def find(top: int, port: int | None) -> Iterator[Listening | None]:
                 namespace = os.stat(f"{place}/ns/net").st_ino
                 if namespace not in namespaces:
                     namespaces.add(namespace)
-                    sockets.update(_sockets(place, port))
+                    sockets.update(_chosen(listening(place), port))
                 for held in _held(place, sockets):
                     if held is None:
                         yield None
@@ -74,11 +79,9 @@ def living_thread(pid: int) -> str:
     return place
 
 
-def _sockets(place: str, port: int | None) -> _Sockets:
+def _chosen(found: Iterable[Socket], port: int | None) -> _Sockets:
     return {
-        str(each.inode): (each.port, each.address)
-        for each in listening(place)
-        if port in {None, each.port}
+        str(each.inode): (each.port, each.address) for each in found if port in {None, each.port}
     }
 
 

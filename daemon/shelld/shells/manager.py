@@ -24,6 +24,7 @@ from anyio.lowlevel import checkpoint
 
 from shelld.eventloop.turns import Turns
 from shelld.filters.filter import Filters
+from shelld.inspection.socket_news import SocketNews
 from shelld.keeper.channel import RunnerInfo
 from shelld.keeper.pool import RunnerPool
 from shelld.process import faults
@@ -154,6 +155,10 @@ class Manager:
     def looks(self) -> Turns:
         """Gives turns to tasks that look at the processes of commands."""
         return self.runtime.looks
+
+    @property
+    def socket_news(self) -> SocketNews:
+        return self.runtime.socket_news
 
     @property
     def screens(self) -> Screens:

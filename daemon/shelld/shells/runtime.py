@@ -22,6 +22,7 @@ from shelld.eventloop.readiness import PollerPool
 from shelld.eventloop.turns import Turns
 from shelld.eventloop.workers import Workers
 from shelld.filters.filter import Filters
+from shelld.inspection.socket_news import SocketNews
 from shelld.keeper.channel import Channel, RunnerInfo
 from shelld.keeper.pool import RunnerPool
 from shelld.limits.limiter import Limiter
@@ -78,6 +79,7 @@ class Runtime:
         self.pool = pool
         self.filters = Filters(pool)
         self.looks = Turns()
+        self.socket_news = SocketNews()
         self.screens = Screens(pool, self._start_task)
         self.retention = Retention(
             options.retain_bytes, options.retain_total_bytes, options.spool_directory

@@ -1,13 +1,17 @@
 """The TCP ports on which the processes of a command listen.
 
-Many processes are looked at in slices, so that other requests need not wait.
+A wait looks at the processes of its command when a socket has begun to listen somewhere in the
+network namespace of the daemon. `SocketNews` notices that for all waits. What it cannot notice is
+found by looks at the processes, which grow rarer with the time: sockets in other namespaces, and
+sockets that one process passes to another. Many processes are looked at in slices, so that other
+requests need not wait.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import anyio
@@ -17,14 +21,19 @@ from shelld.inspection import ports, sockets
 from shelld.inspection.kernel import name_of
 from shelld.inspection.members import members
 from shelld.inspection.ports import Listening
+from shelld.inspection.socket_news import SocketNews
+from shelld.inspection.sockets import Socket
 from shelld.shells.shell import Shell
 from shelld.waits.pauses import Pauses
 from shelld_protocol.errors import unavailable
 from shelld_protocol.structs import Listener
 
-# A server may be silent for a long time before it listens. So even a silent command is looked at
-# this often.
-_LONGEST_PAUSE_S: Final = 0.2
+# If a process is in another network namespace, the command is looked at this often, even if it is
+# silent: a server may be silent for a long time before it listens.
+_LONGEST_PAUSE_ELSEWHERE_S: Final = 0.2
+# Without news, the pause between two looks is as long as the wait has lasted, within these limits.
+_FIRST_PAUSE_S: Final = 0.5
+_LAST_PAUSE_S: Final = 8.0
 # The maximum number of processes to list. That takes less than a millisecond.
 _FEW: Final = 32
 # The processor time of one slice.
@@ -38,34 +47,62 @@ def check_ports() -> None:
 
 
 async def wait_for_port(
-    shell: Shell, port: int | None, give_up_at: float, looks: Turns
+    shell: Shell, port: int | None, give_up_at: float, looks: Turns, news: SocketNews
 ) -> list[Listener]:
     """Return the ports once the command listens; none at `give_up_at`, or if the shell ends.
 
     `give_up_at` is a moment of the event loop's clock. If it has passed, look once.
     """
-    pauses = Pauses(looks, _LONGEST_PAUSE_S)
-    while not shell.has_ended:
-        if anyio.current_time() >= give_up_at:
-            look = _Look(shell, port)
-            while not await looks.do_now(look.go_on):
-                pass
-            return look.found
+    pauses = Pauses(looks, _LONGEST_PAUSE_ELSEWHERE_S)
+    began = anyio.current_time()
+    if began < give_up_at:
         # The deadline also ends the wait for a turn.
-        with anyio.CancelScope(deadline=give_up_at):
-            if found := await listening_ports(shell, port, pauses):
-                return found
-            await pauses.pause(shell)
-    return []
+        with news.watching(shell.notify), anyio.CancelScope(deadline=give_up_at):
+            while not shell.has_ended:
+                # Sockets that begin to listen during the look are news.
+                seen = news.count
+                look = await _looked(shell, port, pauses, news.listening)
+                if look.found:
+                    return look.found
+                if look.is_elsewhere:
+                    await pauses.pause(shell)
+                else:
+                    waited_s = anyio.current_time() - began
+                    pause_s = min(max(waited_s, _FIRST_PAUSE_S), _LAST_PAUSE_S)
+                    await _wait_for_sockets(shell, news, seen, pauses.shortest, pause_s)
+    if shell.has_ended:
+        return []
+    look = _Look(shell, port, sockets.listening("/proc/self"))
+    while not await looks.do_now(look.go_on):
+        pass
+    return look.found
 
 
-async def listening_ports(shell: Shell, port: int | None, pauses: Pauses) -> list[Listener]:
-    """Return the ports of a command. Each slice of the look has a turn of its own."""
-    look = _Look(shell, port)
+async def _wait_for_sockets(
+    shell: Shell, news: SocketNews, seen: int, least_s: float, most_s: float
+) -> None:
+    """Wait until a socket begins to listen: at least `least_s`, and at most `most_s` seconds.
+
+    `seen`: the count of news before the last look. The end of the shell ends the wait.
+    """
+    with anyio.move_on_after(least_s):
+        await shell.wait_until(lambda: shell.has_ended)
+    with anyio.move_on_after(most_s - least_s):
+        await shell.wait_until(lambda: shell.has_ended or news.count != seen)
+
+
+async def _looked(shell: Shell, port: int | None, pauses: Pauses, here: Iterable[Socket]) -> _Look:
+    """Look at all processes of a command. Each slice of the look has a turn of its own."""
+    look = _Look(shell, port, here)
     pauses.begin_look()
     while not await pauses.in_turn(look.go_on):
         pass
-    return look.found
+    return look
+
+
+async def listening_ports(shell: Shell, port: int | None, pauses: Pauses) -> list[Listener]:
+    """Return the ports of a command."""
+    return (await _looked(shell, port, pauses, sockets.listening("/proc/self"))).found
 
 
 def basis_of_ports(shell: Shell) -> object | None:
@@ -88,14 +125,22 @@ def basis_of_ports(shell: Shell) -> object | None:
 
 
 class _Look:
-    """A look at all processes of a command, and the ports that it has found so far."""
+    """A look at all processes of a command, and the ports that it has found so far.
 
-    def __init__(self, shell: Shell, port: int | None) -> None:
+    `here`: the sockets that listen in the network namespace of the daemon.
+    """
+
+    def __init__(self, shell: Shell, port: int | None, here: Iterable[Socket]) -> None:
         self._found: list[Listener] = []
-        none = iter(())
-        self._rest: Iterator[Listening | None] = (
-            none if shell.pid is None else ports.find(shell.pid, port)
-        )
+        self._namespaces = set[int]()
+        self._rest: Iterator[Listening | None] = iter(())
+        if shell.pid is not None:
+            self._rest = ports.find(shell.pid, port, here, self._namespaces)
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether a process is in another network namespace than the daemon."""
+        return len(self._namespaces) > 1
 
     @property
     def found(self) -> list[Listener]:

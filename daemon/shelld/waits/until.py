@@ -11,7 +11,6 @@ from typing import Literal, NamedTuple
 
 import anyio
 
-from shelld.eventloop.turns import Turns
 from shelld.filters.filter import LineFilter
 from shelld.output.retention import StreamName
 from shelld.shells.manager import Manager
@@ -39,10 +38,10 @@ class Waiting:
     """A wait whose params are valid. `line_filter` is the filter for `pattern`."""
 
     def __init__(
-        self, params: BashOutputParams, line_filter: LineFilter | None, looks: Turns
+        self, params: BashOutputParams, line_filter: LineFilter | None, manager: Manager
     ) -> None:
         self._params = params
-        self._looks = looks
+        self._looks, self._socket_news = manager.looks, manager.socket_news
         self._line_filter = line_filter
 
     @property
@@ -70,7 +69,9 @@ class Waiting:
             matched = await search.wait(give_up_at)
             return Reached(None if matched is None else "match", matched=matched)
         if params.until == "listening":
-            listening = await wait_for_port(shell, params.port, give_up_at, self._looks)
+            listening = await wait_for_port(
+                shell, params.port, give_up_at, self._looks, self._socket_news
+            )
             return Reached("listening" if listening else None, listening=listening or None)
         if params.until == "quiet":
             is_quiet = await _wait_for_quiet(shell, params.quiet_ms / 1000, give_up_at)
@@ -98,7 +99,7 @@ async def preparing(params: BashOutputParams, manager: Manager) -> AsyncGenerato
     if params.until == "listening":
         check_ports()
     async with manager.filters.open(params.pattern, "pattern") as line_filter:
-        yield Waiting(params, line_filter, manager.looks)
+        yield Waiting(params, line_filter, manager)
 
 
 async def _wait_for_quiet(shell: Shell, quiet_s: float, give_up_at: float) -> bool:
