@@ -16,7 +16,14 @@ from contextlib import contextmanager, suppress
 from os import PathLike
 from typing import IO, Final, NoReturn, Self
 
-from shelld_client.errors import DaemonExited, ProtocolError, ShellError, SpawnFailed
+from shelld_client.errors import (
+    DaemonExited,
+    NoAnswer,
+    ProtocolError,
+    ShellError,
+    SpawnFailed,
+)
+from shelld_client.reconnects import Reconnect
 from shelld_protocol.framing import DEFAULT_MAX_MESSAGE_BYTES
 
 # Until the first answer. A daemon starts in 0.2 s; a busy machine or an ssh connection takes
@@ -301,6 +308,7 @@ class SpawnedClient:
         env: Mapping[str, str] | None = None,
         cwd: str | PathLike[str] | None = None,
         start_timeout: float | None = START_TIMEOUT_S,
+        reconnect: Reconnect | None = None,
     ) -> None:
         if start_timeout is not None:
             if isinstance(start_timeout, bool):
@@ -310,8 +318,10 @@ class SpawnedClient:
         self._command = _words("command", command)
         if not self._command:
             raise ValueError("command must have at least one word")
+        self._message_limit = message_limit(self._command)
         self._env = env
         self._cwd = cwd
+        self._reconnect = reconnect
         self._start_timeout = None if start_timeout == math.inf else start_timeout
         self._child: Child | None = None
         self._entered_in: int | None = None
@@ -352,6 +362,7 @@ class SpawnedClient:
         env: Mapping[str, str] | None = None,
         cwd: str | PathLike[str] | None = None,
         start_timeout: float | None = START_TIMEOUT_S,
+        reconnect: bool = False,
     ) -> Self:
         """Return a client that joins the lasting daemon `name` when entered, or starts it.
 
@@ -362,9 +373,23 @@ class SpawnedClient:
 
         Entering raises what `spawn` describes. If another client is attached, that is
         `DaemonExited` with `exit_code` 4.
+
+        With `reconnect`, the client attaches again if its connection is lost, for up to 30 seconds.
+        Calls under way that have an `idempotency_key` are repeated, and so are calls that change
+        nothing: `kill_shell`, `bash_output` with both offsets, and others that only read. All other
+        calls under way raise `TargetLost`. Iterations over events and jobs go on where they were. A
+        daemon that has died, or that another client has taken, is left alone: calls raise
+        `DaemonExited`.
         """
         command = attach_command(name, linger=linger, steal=steal, args=args)
-        return cls(command, env=env, cwd=cwd, start_timeout=start_timeout)
+        again = attach_command(name, linger=None, steal=False, args=())
+        return cls(
+            command,
+            env=env,
+            cwd=cwd,
+            start_timeout=start_timeout,
+            reconnect=Reconnect(name, [*again, "--no-start"]) if reconnect else None,
+        )
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
@@ -386,7 +411,6 @@ class SpawnedClient:
 
     def _start_child(self) -> Child:
         self._child = Child(self._command, env=self._env, cwd=self._cwd)
-        self._failure = None
         return self._child
 
     @property
@@ -405,12 +429,12 @@ class SpawnedClient:
             # A copy, because raising an exception writes a traceback into it.
             raise copy.copy(self._failure)
 
-    def _no_answer(self, said: str) -> ProtocolError:
+    def _no_answer(self, said: str) -> NoAnswer:
         """Return the exception that entering raises after `start_timeout`."""
         assert self._child is not None
         sentence = f"the peer did not answer within {self._start_timeout:g} s (start_timeout){said}"
         last_words = self._child.last_words
-        return ProtocolError(f"{sentence}\n{last_words}" if last_words else sentence)
+        return NoAnswer(f"{sentence}\n{last_words}" if last_words else sentence)
 
 
 def no_shelld(error: ShellError) -> ShellError:

@@ -28,9 +28,7 @@ from shelld_client.child import (
     POST_MORTEM_S,
     START_TIMEOUT_S,
     SpawnedClient,
-    attach_command,
     daemon_command,
-    message_limit,
     no_shelld,
 )
 from shelld_client.connection import Connection
@@ -92,12 +90,12 @@ class AsyncClient(SpawnedClient, AsyncMethods):
         on_restart: Callable[[Restart], None] | None = None,
         reconnect: Reconnect | None = None,
     ) -> None:
-        super().__init__(command, env=env, cwd=cwd, start_timeout=start_timeout)
+        super().__init__(
+            command, env=env, cwd=cwd, start_timeout=start_timeout, reconnect=reconnect
+        )
         if not restart and (keep_directories or on_restart is not None):
             raise TypeError("keep_directories and on_restart need restart=True")
-        self._connection: Connection[_Pending | AsyncMailbox] = Connection(
-            message_limit(self._command)
-        )
+        self._connection: Connection[_Pending | AsyncMailbox] = Connection(self._message_limit)
         self._transport: Transport | None = None
         self._background: Background | None = None
         # Created when exiting starts; set when it is done.
@@ -107,7 +105,6 @@ class AsyncClient(SpawnedClient, AsyncMethods):
         self._memory = Memory()
         self._keeps_directories = keep_directories
         self._on_restart = on_restart
-        self._reconnect = reconnect
         self._is_entered = False
         # Held while a daemon is replaced. Created on the event loop, as the client is entered.
         self._replacing: anyio.Lock
@@ -156,46 +153,6 @@ class AsyncClient(SpawnedClient, AsyncMethods):
             on_restart=on_restart,
         )
 
-    @classmethod
-    def attach(
-        cls,
-        name: str = "main",
-        *,
-        linger: int | None = None,
-        steal: bool = False,
-        args: Sequence[str | PathLike[str]] = (),
-        env: Mapping[str, str] | None = None,
-        cwd: str | PathLike[str] | None = None,
-        start_timeout: float | None = START_TIMEOUT_S,
-        reconnect: bool = False,
-    ) -> Self:
-        """Return a client that joins the lasting daemon `name` when entered, or starts it.
-
-        Leaving the client leaves the daemon and its shells. The daemon ends after `linger` seconds
-        without a client; None stands for 3,600 seconds, or for what a daemon that runs has already.
-        `steal` takes the daemon from another client. `args` (options of the daemon), `env` and
-        `cwd` have an effect only if the daemon is started.
-
-        Entering raises what `spawn` describes. If another client is attached, that is
-        `DaemonExited` with `exit_code` 4.
-
-        With `reconnect`, the client attaches again if its connection is lost, for up to 30 seconds.
-        Calls under way that have an `idempotency_key` are repeated, and so are calls that change
-        nothing: `kill_shell`, `bash_output` with both offsets, and others that only read. All other
-        calls under way raise `TargetLost`. Iterations over events and jobs go on where they were. A
-        daemon that has died, or that another client has taken, is left alone: calls raise
-        `DaemonExited`.
-        """
-        command = attach_command(name, linger=linger, steal=steal, args=args)
-        again = attach_command(name, linger=None, steal=False, args=())
-        return cls(
-            command,
-            env=env,
-            cwd=cwd,
-            start_timeout=start_timeout,
-            reconnect=Reconnect(name, [*again, "--no-start"]) if reconnect else None,
-        )
-
     async def __aenter__(self) -> Self:
         self._enter_once()
         self._event_loop = current_token()
@@ -217,6 +174,7 @@ class AsyncClient(SpawnedClient, AsyncMethods):
         The caller must end the daemon if this raises.
         """
         child = self._start_child()
+        self._failure = None
         self._transport = Transport(child)
         self._background = Background(self._serve, self._on_background_end)
         with anyio.move_on_after(self._start_timeout) as scope:
@@ -227,12 +185,8 @@ class AsyncClient(SpawnedClient, AsyncMethods):
 
     async def _identify_daemon(self) -> None:
         """Note which daemon has the name, or raise `DaemonExited` if it is another one now."""
-        if self._reconnect is None:
-            return
-        pid = (await self._exchange(calls.server_info())).pid
-        if self._reconnect.pid not in (None, pid):
-            raise self._reconnect.died()
-        self._reconnect.pid = pid
+        if self._reconnect is not None:
+            self._reconnect.identify((await self._exchange(calls.server_info())).pid)
 
     async def _ensure_daemon(self) -> None:
         """Replace a daemon that has died, or attach to it again. Raises `ShellError`."""
@@ -270,7 +224,7 @@ class AsyncClient(SpawnedClient, AsyncMethods):
             with anyio.move_on_after(RECONNECT_S):
                 for pause in pauses():
                     await self._release(patiently=False)
-                    self._connection = Connection(message_limit(self._command))
+                    self._connection = Connection(self._message_limit)
                     try:
                         await self._start()
                         return
@@ -288,7 +242,7 @@ class AsyncClient(SpawnedClient, AsyncMethods):
 
     async def _replace(self, cause: DaemonExited) -> None:
         await self._release(patiently=False)
-        self._connection = Connection(message_limit(self._command))
+        self._connection = Connection(self._message_limit)
         restored = dict[str, str]()
         try:
             try:
@@ -494,7 +448,9 @@ class AsyncClient(SpawnedClient, AsyncMethods):
     def _fail(self, failure: ShellError) -> None:
         """Make all calls, present and future, raise `failure`: no more answers will come."""
         self._failure = failure = self._failure or failure
-        if self._reconnect is not None and self._left is None and is_connection_lost(failure):
+        # While the client attaches again, no call is under way but its own.
+        is_in_use = self._is_entered and self._left is None and not self._replacing.locked()
+        if self._reconnect is not None and is_in_use and is_connection_lost(failure):
             # Future calls attach again.
             failure = self._reconnect.lost()
         for pending in self._connection.take_pending():

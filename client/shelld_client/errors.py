@@ -275,6 +275,10 @@ class ProtocolError(ShellError):
     """The peer sent something that is not this protocol, or nothing at all."""
 
 
+class NoAnswer(ProtocolError):
+    """The peer has said nothing in the time for its start."""
+
+
 def _last_line(text: str) -> str:
     """Return the last line of a text that is not blank, up to 200 characters; "" if none is."""
     return text.rstrip().rpartition("\n")[2].strip()[:200]

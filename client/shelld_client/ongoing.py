@@ -120,6 +120,11 @@ class Ongoing:
         self._connection.unlisten(self._id)
         self._mailbox.end()
 
+    def leave_to_next(self) -> None:
+        """Stop listening, and leave the subscription to the request that continues it."""
+        self.stop_listening()
+        self._has_ended = True
+
     def end(self) -> None:
         """Stop listening.
 

@@ -147,6 +147,7 @@ class Pump:
 
     def _run(self) -> None:
         if not self._owner.acquire(blocking=False):
+            self._started.put(SpawnFailed("the client was left before its daemon started"))
             return
         pump_threads.add(threading.get_ident())
         try:

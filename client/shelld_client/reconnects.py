@@ -1,7 +1,7 @@
 """What a client needs to attach again to a lasting daemon, after its connection was lost. Pure.
 
-Owns the command that attaches again, and the identity of the daemon. Never starts anything:
-`AsyncClient` does.
+Owns the command that attaches again, and the identity of the daemon. Never starts anything: the
+clients do.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from shelld_client.calls import Call
-from shelld_client.errors import DaemonExited, TargetLost
+from shelld_client.errors import DaemonExited, NoAnswer, SpawnFailed, TargetLost
 
 # How long to try again, and the first and the longest pause between two attempts. The daemon may
 # take ten seconds until it no longer serves the lost connection.
@@ -45,9 +45,14 @@ class Reconnect:
         data = {"target": self.name, "maybeStarted": True}
         return TargetLost(f"the connection to the daemon {self.name} was lost", data=data)
 
-    def died(self) -> DaemonExited:
-        """Return the error of all calls once another daemon has the name."""
-        return DaemonExited(f"the daemon {self.name} has died", exit_code=DIED)
+    def identify(self, pid: int) -> None:
+        """Take the pid of the daemon that has the name now.
+
+        Raises `DaemonExited` if it is another daemon than before.
+        """
+        if self.pid not in (None, pid):
+            raise DaemonExited(f"the daemon {self.name} has died", exit_code=DIED)
+        self.pid = pid
 
 
 def is_connection_lost(failure: object) -> bool:
@@ -62,7 +67,9 @@ def may_go_on(failure: object) -> bool:
     """Whether another attempt to attach may succeed after one that has failed."""
     # The daemon may not have noticed yet that this client is gone.
     is_occupied = isinstance(failure, DaemonExited) and failure.exit_code == OCCUPIED
-    return is_occupied or is_connection_lost(failure)
+    # The machine may be busy, or short of memory or processes.
+    is_short = isinstance(failure, NoAnswer | SpawnFailed)
+    return is_occupied or is_short or is_connection_lost(failure)
 
 
 def is_repeatable(call: Call[Any]) -> bool:

@@ -38,6 +38,10 @@ class Latch:
         self._is_set = False
         self._waiters: collections.deque[queue.SimpleQueue[None]] = collections.deque()
 
+    @property
+    def is_set(self) -> bool:
+        return self._is_set
+
     def set(self) -> None:
         self._is_set = True
         while self._waiters:

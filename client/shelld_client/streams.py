@@ -187,11 +187,16 @@ class EventStream(_Iteration[Event]):
         ongoing = self._begin(call, nothing_to_undo)
         try:
             call.decode(ongoing.answer())
-        except ShellError as error:
-            # If this connection was lost, too, the next event tells so again.
+        except BaseException as error:
+            # The next call continues the subscription again.
+            ongoing.leave_to_next()
             if not ongoing.can_be_continued(error):
                 raise
+            return
         self._ongoing = ongoing
+        if self._is_over:
+            # Another task or thread has ended the iteration meanwhile.
+            ongoing.end()
 
     def _is_last(self, event: Event) -> bool:
         subscribed = self._subscribed

@@ -7,34 +7,45 @@ A forked child cannot use its parent's client.
 Finalisers and signal handlers can use the client, whatever they interrupt. A finaliser that the
 garbage collector runs in a pump's thread gets no answer: its request is sent, and the call raises
 `ShellError`. While the interpreter shuts down, calls send nothing and raise `ShellError`.
+
+With `reconnect`, the thread that finds the connection lost attaches again, and other threads wait
+for it. A finaliser or signal handler does not wait for the thread that it has interrupted.
 """
 
 from __future__ import annotations
 
 import copy
-import queue
 import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from types import TracebackType
-from typing import Any, Self, TypeAlias, TypeVar
+from typing import Any, Self, TypeVar
 
 from shelld_client import calls
 from shelld_client.calls import Call, Undo
-from shelld_client.child import START_TIMEOUT_S, SpawnedClient, message_limit, no_shelld
-from shelld_client.connection import Connection
-from shelld_client.errors import DaemonExited, ProtocolError, ShellError
-from shelld_client.mailbox import Mailbox
+from shelld_client.child import (
+    BLOCKED_S,
+    START_TIMEOUT_S,
+    SpawnedClient,
+    no_shelld,
+)
+from shelld_client.errors import DaemonExited, ShellError, TargetLost
+from shelld_client.link import Link, LinkFailedError, TimedOutError
 from shelld_client.methods import Methods
 from shelld_client.ongoing import Ongoing
-from shelld_client.pump import Pump
-from shelld_client.reentrant import may_wait
+from shelld_client.reconnects import (
+    RECONNECT_S,
+    Reconnect,
+    is_connection_lost,
+    is_repeatable,
+    may_go_on,
+    pauses,
+)
+from shelld_client.reentrant import Latch, may_wait
 
 T = TypeVar("T")
-
-Answer: TypeAlias = bytes | ShellError
 
 
 class Client(SpawnedClient, Methods):
@@ -47,32 +58,62 @@ class Client(SpawnedClient, Methods):
         env: Mapping[str, str] | None = None,
         cwd: str | PathLike[str] | None = None,
         start_timeout: float | None = START_TIMEOUT_S,
+        reconnect: Reconnect | None = None,
     ) -> None:
-        super().__init__(command, env=env, cwd=cwd, start_timeout=start_timeout)
-        self._connection: Connection[queue.SimpleQueue[Answer] | Mailbox] = Connection(
-            message_limit(self._command)
+        super().__init__(
+            command, env=env, cwd=cwd, start_timeout=start_timeout, reconnect=reconnect
         )
-        self._pump: Pump | None = None
+        # The link that calls use, even after it has failed.
+        self._link: Link | None = None
+        # The link that was made last. No call may use it before it is known where it leads.
+        self._newest: Link | None = None
+        # Held by the thread that attaches again. Reentrant: see `AsyncItems`.
+        self._attaching = threading.RLock()
+        self._is_attaching = False
+        # Set when the client is left.
+        self._leaving = Latch()
 
     def __enter__(self) -> Self:
         if not may_wait():
             raise ShellError("no client can be entered in the thread of another, or at exit")
         self._enter_once()
-        self._pump = Pump(self._start_child, self._receive, self._ended)
         try:
-            begun_at = time.monotonic()
-            self._pump.start(self._start_timeout)
-            left = self._start_timeout
-            if left is not None:
-                left = max(0.0, left - (time.monotonic() - begun_at))
-            self._request(calls.ping(), left)
-        except BaseException as error:
-            self._failure = self._failure or DaemonExited("the client is closed")
-            self._pump.close(patiently=False)
-            if isinstance(error, ShellError):
-                raise no_shelld(error) from None
-            raise
+            self._link = self._connect(self._start_timeout)
+        except ShellError as error:
+            raise no_shelld(error) from None
+        self._failure = None
         return self
+
+    def _connect(self, timeout: float | None) -> Link:
+        """Start the process, and return the link to it once the daemon has answered.
+
+        Raises `ShellError`, also after `timeout` seconds. Then nothing is left.
+        """
+        link = Link(self._start_child, self._message_limit, self._error_under_way)
+        self._newest = link
+        begun_at = time.monotonic()
+
+        def left() -> float | None:
+            return timeout and max(0.001, timeout - (time.monotonic() - begun_at))
+
+        try:
+            if self._leaving.is_set:
+                raise DaemonExited("the client is closed")
+            link.pump.start(timeout)
+            try:
+                link.exchange(calls.ping(), left())
+                if self._reconnect is not None:
+                    self._reconnect.identify(link.exchange(calls.server_info(), left()).pid)
+            except TimedOutError:
+                raise self._no_answer(link.connection.said) from None
+            except LinkFailedError:
+                assert link.failure is not None
+                raise copy.copy(link.failure) from None
+        except BaseException:
+            link.failure = link.failure or DaemonExited("the client is closed")
+            link.pump.close(patiently=False)
+            raise
+        return link
 
     def __exit__(
         self,
@@ -80,52 +121,54 @@ class Client(SpawnedClient, Methods):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._pump is None:
+        newest = self._newest
+        if newest is None:
             raise RuntimeError("the client was not entered")
         if self._is_forked:
-            self._pump.release()
+            newest.pump.release()
             return
+        link = self._link or newest
+        closed = DaemonExited("the client is closed")
         try:
-            self._failure = self._failure or DaemonExited("the client is closed")
+            self._failure = self._failure or link.failure or closed
+            link.failure = newest.failure = link.failure or closed
+            self._leaving.set()
+            if newest is not link:
+                newest.pump.close(patiently=False)
         finally:
-            self._pump.close()
-        self._connection.write_log()
+            link.pump.close()
+        if may_wait() and self._attaching.acquire(timeout=BLOCKED_S):
+            # The thread that was attaching has ended what it had started.
+            self._attaching.release()
+        link.connection.write_log()
 
-    def _request(self, call: Call[T], timeout: float | None = None) -> T:
-        """Return the daemon's answer. `timeout` (seconds) is set only for the first answer."""
-        pump = self._usable_pump(call)
-        answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
-        request_id = self._connection.new_id()
-        try:
-            frame = self._connection.call(request_id, call.method, call.params, answers)
-            # Check again: if the client has failed since the first check, `_ended` has not seen
-            # this call.
+    def _request(self, call: Call[T]) -> T:
+        while True:
+            link = self._usable_link(call)
+            try:
+                return link.exchange(call)
+            except LinkFailedError:
+                continue
+            except TargetLost as error:
+                # An error of a target has a code.
+                if error.code is not None or self._reconnect is None or not is_repeatable(call):
+                    raise
+
+    def _usable_link(self, call: Call[Any]) -> Link:
+        """Return the link. Attach again if it has failed. Raises `ShellError`."""
+        while True:
             self._raise_if_unusable()
-            pump.send(frame)
-            if not may_wait():
-                self._connection.cancel(request_id)
-                raise ShellError(f"{call.method} is sent, but nobody can wait here for the answer")
-            answer = answers.get(timeout=timeout and min(timeout, threading.TIMEOUT_MAX))
-        except BaseException as error:
-            # The caller no longer waits: end the call in the daemon, too.
-            if cancellation := self._connection.cancel(request_id):
-                pump.send(cancellation)
-            if isinstance(error, queue.Empty):
-                raise self._no_answer(self._connection.said) from None
-            raise
-        self._connection.write_log()
-        if isinstance(answer, ShellError):
-            raise answer
-        return call.decode(answer)
-
-    def _usable_pump(self, call: Call[Any]) -> Pump:
-        """Return the pump. Raises `ShellError`."""
-        self._raise_if_unusable()
-        assert self._pump is not None
-        if sys.is_finalizing():
-            # The pump's thread has stopped.
-            raise ShellError(f"{call.method} is not sent: the interpreter is shutting down")
-        return self._pump
+            link = self._link
+            assert link is not None
+            if sys.is_finalizing():
+                # The pump's thread has stopped.
+                raise ShellError(f"{call.method} is not sent: the interpreter is shutting down")
+            if link.failure is None:
+                return link
+            if self._reconnect is None or not is_connection_lost(link.failure) or not may_wait():
+                # A copy, because raising an exception writes a traceback into it.
+                raise copy.copy(link.failure)
+            self._attach_again(self._reconnect, link.failure)
 
     def _finish(self, call: Call[T]) -> T:
         return self._request(call)
@@ -136,34 +179,53 @@ class Client(SpawnedClient, Methods):
             raise ShellError("nobody can wait here for the next item")
 
     def _begin(self, call: Call[Any], undo: Undo) -> Ongoing:
-        pump = self._usable_pump(call)
-        if not may_wait():
-            raise ShellError(f"{call.method} is not sent: nobody can wait here for its events")
-        return Ongoing(
-            self._connection,
-            pump.send,
-            Mailbox(),
-            call,
-            # If the client has failed since the first check, `_ended` has not seen this call.
-            check=self._raise_if_unusable,
-            check_taker=self._check_taker,
-            undo=undo,
-        )
+        continues = self._reconnect is not None
+        while True:
+            link = self._usable_link(call)
+            if not may_wait():
+                raise ShellError(f"{call.method} is not sent: nobody can wait here for its events")
+            try:
+                return link.begin(call, undo, check_taker=self._check_taker, continues=continues)
+            except LinkFailedError:
+                continue
 
-    # -- in the pump's thread ---------------------------------------------------------------
+    # -- attaching again --------------------------------------------------------------------
 
-    def _receive(self, data: bytes) -> None:
-        for answers, answer in self._connection.receive(data):
-            answers.put(answer)
+    def _attach_again(self, reconnect: Reconnect, cause: ShellError) -> None:
+        """Replace the link that has failed, unless another thread has done so."""
+        with self._attaching:
+            if self._is_attaching:
+                # A finaliser or signal handler has interrupted this thread right here.
+                raise copy.copy(cause)
+            assert self._link is not None
+            if self._link.failure is None or self._failure is not None:
+                return
+            self._is_attaching = True
+            try:
+                self._link.pump.close(patiently=False)
+                self._command = reconnect.command
+                self._link = self._attached_link()
+            finally:
+                self._is_attaching = False
 
-    def _ended(self, error: ProtocolError | None) -> None:
-        """Make all calls, present and future, fail: no more answers will come."""
-        assert self._child is not None
-        # Set it first, so that a call that is not yet pending sees it.
-        self._failure = failure = (
-            self._failure or error or self._child.post_mortem(self._connection.said)
-        )
-        for answers in self._connection.take_pending():
-            answers.put(copy.copy(failure))
-        for listener in self._connection.take_listeners():
-            listener.fail(copy.copy(failure))
+    def _attached_link(self) -> Link:
+        """Try to attach, for a limited time. Raises `ShellError`."""
+        give_up_at = time.monotonic() + RECONNECT_S
+        for pause in pauses():
+            try:
+                left = max(0.001, give_up_at - time.monotonic())
+                return self._connect(min(left, self._start_timeout or left))
+            except ShellError as error:
+                if self._leaving.is_set:
+                    raise DaemonExited("the client is closed") from None
+                if not may_go_on(error):
+                    self._failure = error
+                if not may_go_on(error) or time.monotonic() + pause > give_up_at:
+                    raise
+            self._leaving.wait(pause)
+        raise AssertionError
+
+    def _error_under_way(self, link: Link, failure: ShellError) -> ShellError:
+        """Return the error of the calls that were under way when a link has failed."""
+        is_lost = link is self._link and self._failure is None and is_connection_lost(failure)
+        return self._reconnect.lost() if self._reconnect is not None and is_lost else failure

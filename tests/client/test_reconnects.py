@@ -1,32 +1,40 @@
-"""`AsyncClient.attach(reconnect=True)`, with connections that are lost."""
+"""`attach(reconnect=True)` of both clients, with connections that are lost."""
 
 from __future__ import annotations
 
 import os
 import signal
-from collections.abc import AsyncGenerator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager, suppress
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, TypeAlias, cast
 
 import anyio
 import pytest
 
-from both_clients import ASYNC_ONLY
+from both_clients import Attach, Shell, attach_of, client_of
 from lasting import Lasting, lasting_user
 from shelld_client import (
     AsyncClient,
     BashResult,
+    Client,
     DaemonExited,
     ExitEvent,
     OutputEvent,
     ShellError,
     TargetLost,
 )
-from shelld_client.async_jobs import AsyncJob
+from shelld_client.async_ongoing import AsyncOngoing
+from shelld_client.ongoing import Ongoing
 from support import Gate, is_alive, wait_for
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(method="thread")]
+
+# `AsyncClient` is the same on both event loops but where it waits.
+ON_ALL_LOOPS = pytest.mark.parametrize("kind", ["sync", "asyncio", "trio"])
+
+OPEN_INPUT: Final = {"run_in_background": True, "open_stdin": True}
 
 
 @pytest.fixture
@@ -36,32 +44,49 @@ def user(tmp_path: Path) -> Iterator[Lasting]:
         yield user
 
 
-@asynccontextmanager
-async def attached(user: Lasting) -> AsyncGenerator[AsyncClient]:
-    async with AsyncClient.attach("work", env=user.env, reconnect=True) as shell:
-        yield shell
+Attached: TypeAlias = Callable[[], AbstractAsyncContextManager[Shell]]
 
 
-def lose_connection(shell: AsyncClient) -> None:
+@pytest.fixture(params=["sync", "asyncio"])
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def attach(kind: str) -> Attach:
+    return attach_of(kind)
+
+
+@pytest.fixture
+def attached(attach: Attach, user: Lasting) -> Attached:
+    return partial(attach, "work", env=user.env, reconnect=True)
+
+
+def lose_connection(shell: Shell) -> None:
     """Kill `shelld attach`, as a crash would."""
-    os.kill(shell.pid, signal.SIGKILL)
+    # `Client` may have noticed an earlier loss, and reaped the process.
+    with suppress(ProcessLookupError):
+        os.kill(shell.pid, signal.SIGKILL)
 
 
-async def has_lost_connection(shell: AsyncClient) -> None:
+async def has_lost_connection(shell: Shell) -> None:
     """Wait until the client has noticed the loss, while it has no call under way."""
+    client = client_of(shell)
+    owner = client if isinstance(client, AsyncClient) else vars(client)["_link"]
     with anyio.fail_after(40):
-        while vars(shell)["_failure"] is None:
+        while (vars(owner).get("_failure") or vars(owner).get("failure")) is None:
             await anyio.sleep(0.01)
 
 
-async def generation_of(shell: AsyncClient) -> int:
+async def generation_of(shell: Shell) -> int:
     """Return how many connections the daemon has had."""
     attachment = (await shell.server_info()).attachment
     assert attachment is not None
-    return attachment.generation
+    generation: int = attachment.generation
+    return generation
 
 
-async def lose_under_way(shell: AsyncClient, method: str, *args: Any, **options: Any) -> object:
+async def lose_under_way(shell: Shell, method: str, *args: Any, **options: Any) -> object:
     """Lose the connection while a call waits for a command; return its result or its error."""
     found: list[object] = []
 
@@ -79,9 +104,9 @@ async def lose_under_way(shell: AsyncClient, method: str, *args: Any, **options:
     return found[0]
 
 
-@ASYNC_ONLY
-async def test_next_call_attaches_again(user: Lasting) -> None:
-    async with attached(user) as shell:
+@ON_ALL_LOOPS
+async def test_next_call_attaches_again(attached: Attached) -> None:
+    async with attached() as shell:
         await shell.bash("cd /usr; x=1")
         first = await shell.server_info()
         lose_connection(shell)
@@ -91,12 +116,12 @@ async def test_next_call_attaches_again(user: Lasting) -> None:
         assert await generation_of(shell) == 2
 
 
-@ASYNC_ONLY
+@ON_ALL_LOOPS
 async def test_call_with_a_key_is_repeated_and_starts_nothing_twice(
-    user: Lasting, tmp_path: Path
+    attached: Attached, tmp_path: Path
 ) -> None:
     log = tmp_path / "log"
-    async with attached(user) as shell:
+    async with attached() as shell:
         gate = Gate(tmp_path / "gate")
         command = f"echo started >> {log}; {gate.wait}; echo end"
         found: list[BashResult] = []
@@ -118,8 +143,8 @@ async def test_call_with_a_key_is_repeated_and_starts_nothing_twice(
         assert log.read_text() == "started\n"
 
 
-async def test_other_calls_may_have_started(user: Lasting) -> None:
-    async with attached(user) as shell:
+async def test_other_calls_may_have_started(attached: Attached) -> None:
+    async with attached() as shell:
         error = await lose_under_way(shell, "bash", "sleep 300")
         assert isinstance(error, TargetLost)
         assert error.maybe_started
@@ -129,8 +154,8 @@ async def test_other_calls_may_have_started(user: Lasting) -> None:
         await shell.kill_shell(left.bash_id)
 
 
-async def test_reads_by_offset_are_repeated(user: Lasting) -> None:
-    async with attached(user) as shell:
+async def test_reads_by_offset_are_repeated(attached: Attached) -> None:
+    async with attached() as shell:
         job = await shell.bash("echo one; sleep 0.5; echo two", run_in_background=True)
         options = {"until": "exit", "wait": 60_000}
         offsets = {"stdout_offset": 0, "stderr_offset": 0}
@@ -138,9 +163,9 @@ async def test_reads_by_offset_are_repeated(user: Lasting) -> None:
         assert (read.stdout, read.exit_code) == ("one\ntwo\n", 0)
 
 
-@ASYNC_ONLY
-async def test_events_go_on_without_a_gap_or_a_double(user: Lasting) -> None:
-    async with attached(user) as shell:
+@ON_ALL_LOOPS
+async def test_events_go_on_without_a_gap_or_a_double(attached: Attached) -> None:
+    async with attached() as shell:
         count, is_ended = 0, False
         seqs = list[int]()
         text = ""
@@ -161,11 +186,10 @@ async def test_events_go_on_without_a_gap_or_a_double(user: Lasting) -> None:
         assert text == "".join(f"{number}\n" for number in range(1, 61))
 
 
-async def test_job_goes_on_and_ends_with_its_block(user: Lasting) -> None:
-    async with attached(user) as shell:
+async def test_job_goes_on_and_ends_with_its_block(attached: Attached) -> None:
+    async with attached() as shell:
         text = ""
         async with shell.start("echo $$; echo one; sleep 300") as job:
-            assert isinstance(job, AsyncJob)
             pid = job.pid
             async for event in job:
                 assert isinstance(event, OutputEvent)
@@ -181,8 +205,8 @@ async def test_job_goes_on_and_ends_with_its_block(user: Lasting) -> None:
         assert text == f"{pid}\none\n"
 
 
-async def test_iteration_over_a_job_goes_on(user: Lasting) -> None:
-    async with attached(user) as shell:
+async def test_iteration_over_a_job_goes_on(attached: Attached) -> None:
+    async with attached() as shell:
         text, is_lost = "", False
         async with shell.start("for i in {1..40}; do echo $i; sleep 0.02; done") as job:
             async for event in job:
@@ -194,8 +218,8 @@ async def test_iteration_over_a_job_goes_on(user: Lasting) -> None:
         assert text == "".join(f"{number}\n" for number in range(1, 41))
 
 
-async def test_daemon_that_died_is_not_replaced(user: Lasting) -> None:
-    async with attached(user) as shell:
+async def test_daemon_that_died_is_not_replaced(attached: Attached) -> None:
+    async with attached() as shell:
         pid = (await shell.server_info()).pid
         os.kill(pid, signal.SIGKILL)
         lose_connection(shell)
@@ -206,8 +230,8 @@ async def test_daemon_that_died_is_not_replaced(user: Lasting) -> None:
         wait_for(lambda: not is_alive(pid))
 
 
-async def test_another_daemon_of_the_name_is_left_alone(user: Lasting) -> None:
-    async with attached(user) as shell:
+async def test_another_daemon_of_the_name_is_left_alone(attached: Attached, user: Lasting) -> None:
+    async with attached() as shell:
         lose_connection(shell)
         await has_lost_connection(shell)
         assert user.run("stop", "work").returncode == 0
@@ -220,8 +244,8 @@ async def test_another_daemon_of_the_name_is_left_alone(user: Lasting) -> None:
         assert raised.value.exit_code == 6
 
 
-async def test_stolen_daemon_is_left_to_the_other_client(user: Lasting) -> None:
-    async with attached(user) as shell:
+async def test_stolen_daemon_is_left_to_the_other_client(attached: Attached, user: Lasting) -> None:
+    async with attached() as shell:
         with user.attach("--name", "work", "--steal") as thief:
             thief.call("ping")
             for _ in range(2):
@@ -231,8 +255,8 @@ async def test_stolen_daemon_is_left_to_the_other_client(user: Lasting) -> None:
             thief.call("ping")
 
 
-async def test_cancelled_attempt_is_made_again_by_the_next_call(user: Lasting) -> None:
-    async with attached(user) as shell:
+async def test_cancelled_attempt_is_made_again_by_the_next_call(attached: Attached) -> None:
+    async with attached() as shell:
         pid = (await shell.server_info()).pid
         lose_connection(shell)
         os.kill(pid, signal.SIGSTOP)
@@ -245,10 +269,122 @@ async def test_cancelled_attempt_is_made_again_by_the_next_call(user: Lasting) -
         await shell.ping()
 
 
-async def test_client_that_does_not_reconnect_fails_as_before(user: Lasting) -> None:
-    async with AsyncClient.attach("work", env=user.env) as shell:
+async def test_client_that_does_not_reconnect_fails_as_before(
+    attach: Attach, user: Lasting
+) -> None:
+    async with attach("work", env=user.env) as shell:
         lose_connection(shell)
         with pytest.raises(DaemonExited) as raised:
             for _ in range(2):
                 await shell.bash("sleep 300", idempotency_key="1")
         assert raised.value.signal == "SIGKILL"
+
+
+def go_through(shell: Shell, script: str) -> None:
+    """Attach again by a script of sh, which gets the command line as its arguments."""
+    reconnect = vars(client_of(shell))["_reconnect"]
+    reconnect.command = ["/bin/sh", "-c", script, "sh", *reconnect.command]
+
+
+@pytest.mark.parametrize("mishap", ["kill -9 $$", "exec sleep 300"])
+async def test_attempt_that_fails_is_made_again(
+    attached: Attached, tmp_path: Path, mishap: str
+) -> None:
+    was_here = tmp_path / "was_here"
+    async with attached() as shell:
+        # A busy machine may need several attempts, of the 30 seconds that there are.
+        vars(client_of(shell))["_start_timeout"] = 8.0
+        go_through(shell, f'[ -e {was_here} ] || {{ : > {was_here}; {mishap}; }}; exec "$@"')
+        lose_connection(shell)
+        await has_lost_connection(shell)
+        await shell.ping()
+        assert was_here.exists()
+        await shell.ping()
+        assert await generation_of(shell) == 2
+
+
+async def test_client_is_left_while_it_attaches_again(attached: Attached, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    failures: list[ShellError] = []
+
+    async def call(shell: Shell) -> None:
+        with pytest.raises(DaemonExited, match="the client is closed") as raised:
+            await shell.ping()
+        failures.append(raised.value)
+
+    async with anyio.create_task_group() as tasks, attached() as shell:
+        go_through(shell, f"echo $$ > {log}.new; mv {log}.new {log}; exec sleep 300")
+        lose_connection(shell)
+        await has_lost_connection(shell)
+        tasks.start_soon(call, shell)
+        while not log.exists():
+            await anyio.sleep(0.01)
+    assert failures
+    assert not is_alive(int(log.read_text()))
+
+
+async def test_calls_at_the_same_time_attach_once(attached: Attached) -> None:
+    async with attached() as shell:
+        lose_connection(shell)
+        await has_lost_connection(shell)
+        async with anyio.create_task_group() as tasks:
+            for _ in range(8):
+                tasks.start_soon(shell.ping)
+        assert await generation_of(shell) == 2
+
+
+async def test_interrupted_iteration_goes_on(
+    kind: str, attached: Attached, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interruptions = ["the subscription was continued, but its answer is lost"]
+    answer: Any = (Ongoing if kind == "sync" else AsyncOngoing).answer
+
+    def interrupt() -> None:
+        if interruptions:
+            raise RuntimeError(interruptions.pop())
+
+    def answer_in_thread(ongoing: Ongoing) -> bytes:
+        found: bytes = answer(ongoing)
+        interrupt()
+        return found
+
+    async def answer_in_task(ongoing: AsyncOngoing) -> bytes:
+        found: bytes = await answer(ongoing)
+        interrupt()
+        return found
+
+    async with attached() as shell:
+        job = await shell.bash("read -r; echo one; read -r; echo two", **OPEN_INPUT)
+        async with shell.events(bash_id=job.bash_id) as events:
+            lose_connection(shell)
+            await has_lost_connection(shell)
+            monkeypatch.setattr(Ongoing, "answer", answer_in_thread)
+            monkeypatch.setattr(AsyncOngoing, "answer", answer_in_task)
+            await shell.write_stdin(job.bash_id, "\n")
+            with pytest.raises(RuntimeError, match="its answer is lost"):
+                await anext(events)
+            await shell.write_stdin(job.bash_id, "\n")
+            found = [each async for each in events]
+        assert "".join(each.text for each in found if isinstance(each, OutputEvent)) == "one\ntwo\n"
+        assert [each.seq for each in found] == list(range(1, len(found) + 1))
+
+
+def test_signal_handler_does_not_wait_for_the_thread_that_attaches(user: Lasting) -> None:
+    said: list[str] = []
+
+    def handle(_number: int, _frame: object) -> None:
+        with pytest.raises(DaemonExited) as raised:
+            client.ping()
+        said.append(str(raised.value))
+
+    before = signal.signal(signal.SIGUSR1, handle)
+    try:
+        with Client.attach("work", env=user.env, reconnect=True) as client:
+            go_through(cast("Shell", client), 'kill -USR1 $PPID; exec "$@"')
+            os.kill(client.pid, signal.SIGKILL)
+            with suppress(TargetLost):
+                client.bash("sleep 300")
+            client.ping()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert said == ["the daemon was killed by SIGKILL"]

@@ -16,6 +16,7 @@ import pytest
 from both_clients import ANSWERING, peer, text_of
 from shelld_client import BashResult, Client, DaemonExited, ExitEvent, ShellError
 from shelld_client.connection import wire_logger
+from shelld_client.link import Link
 from shelld_client.reentrant import Latch, Wakeup
 from support import in_threads, is_alive, wait_for
 
@@ -123,14 +124,14 @@ def test_nested_iteration_takes_an_item_or_raises_at_every_step(kind: str, every
 
 def in_pump(monkeypatch: pytest.MonkeyPatch, interlopers: list[Interloper]) -> None:
     """From the next message on, trace the pump's thread with an interloper from `interlopers`."""
-    receive = Client._receive  # pyright: ignore[reportPrivateUsage]
+    receive = Link._receive  # pyright: ignore[reportPrivateUsage]
 
-    def traced(client: Client, data: bytes) -> None:
+    def traced(link: Link, data: bytes) -> None:
         if interlopers:
             sys.settrace(interlopers.pop())
-        receive(client, data)
+        receive(link, data)
 
-    monkeypatch.setattr(Client, "_receive", traced)
+    monkeypatch.setattr(Link, "_receive", traced)
 
 
 @pytest.mark.slow

@@ -15,6 +15,7 @@ import pytest
 
 from both_clients import Spawn, peer
 from shelld_client import AsyncClient, Client, DaemonExited, ProtocolError, SpawnFailed
+from shelld_client.link import Link
 from shelld_client.pump import Pump
 from support import is_alive, wait_for
 
@@ -159,14 +160,15 @@ def test_an_end_before_the_first_call_is_noticed(monkeypatch: pytest.MonkeyPatch
             super().start(timeout)
             assert ended.wait(20)
 
-    class Told(Client):
+    class Told(Link):
         def _ended(self, error: ProtocolError | None) -> None:
             super()._ended(error)
             ended.set()
 
-    monkeypatch.setattr("shelld_client.sync.Pump", Slow)
+    monkeypatch.setattr("shelld_client.link.Pump", Slow)
+    monkeypatch.setattr("shelld_client.sync.Link", Told)
     with pytest.raises(DaemonExited, match="code 3"):
-        Told.spawn(peer("exit 3", greets=False), start_timeout=PATIENCE_S).__enter__()
+        Client.spawn(peer("exit 3", greets=False), start_timeout=PATIENCE_S).__enter__()
 
 
 @pytest.mark.parametrize("error", [MemoryError, ValueError])

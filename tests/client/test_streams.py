@@ -160,7 +160,7 @@ def test_client_that_fails_as_events_begin_raises(monkeypatch: pytest.MonkeyPatc
             wait_for(lambda: not can_ping(shell), "the end of the daemon")
             return Mailbox()
 
-        monkeypatch.setattr("shelld_client.sync.Mailbox", end_first)
+        monkeypatch.setattr("shelld_client.link.Mailbox", end_first)
         with pytest.raises(DaemonExited), shell.events():
             pass
 

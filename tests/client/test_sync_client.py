@@ -15,6 +15,7 @@ import pytest
 
 from both_clients import ANSWERING, peer
 from shelld_client import AsyncClient, Client, CommandTimedOut, DaemonExited, SpawnFailed
+from shelld_client.link import Link
 from support import descendants, is_alive, wait_for
 
 
@@ -131,14 +132,14 @@ def test_logging_finaliser_leaves_no_thread_entry(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     names: list[str] = []
-    receive = Client._receive  # pyright: ignore[reportPrivateUsage]
+    receive = Link._receive  # pyright: ignore[reportPrivateUsage]
 
-    def receive_and_log(client: Client, data: bytes) -> None:
+    def receive_and_log(link: Link, data: bytes) -> None:
         # `logging` also looks up the thread's name, for every record.
         names.append(threading.current_thread().name)
-        receive(client, data)
+        receive(link, data)
 
-    monkeypatch.setattr(Client, "_receive", receive_and_log)
+    monkeypatch.setattr(Link, "_receive", receive_and_log)
     for _ in range(3):
         with Client.spawn(peer(ANSWERING)) as client:
             client.ping()

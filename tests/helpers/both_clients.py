@@ -44,6 +44,8 @@ class Shell(Protocol):
 
     async def ping(self) -> None: ...
 
+    async def server_info(self) -> Any: ...
+
     async def bash(self, command: str, **options: Any) -> Any: ...
 
     async def bash_output(self, bash_id: str, **options: Any) -> Any: ...
@@ -87,6 +89,10 @@ class Spawn(Protocol):
     def __call__(
         self, command: Sequence[str] | None = None, **options: Any
     ) -> AbstractAsyncContextManager[Shell]: ...
+
+
+class Attach(Protocol):
+    def __call__(self, name: str, **options: Any) -> AbstractAsyncContextManager[Shell]: ...
 
 
 _END = object()
@@ -166,6 +172,24 @@ def spawn_of(kind: str) -> Spawn:
     if kind == "sync":
         return _spawn_sync
     return cast("Spawn", AsyncClient.spawn)
+
+
+@asynccontextmanager
+async def _attach_sync(name: str, **options: Any) -> AsyncGenerator[Shell, None]:
+    with Client.attach(name, **options) as client:
+        yield cast("Shell", _Awaited(client))
+
+
+def attach_of(kind: str) -> Attach:
+    """Return the function that attaches a client of this kind."""
+    if kind == "sync":
+        return _attach_sync
+    return cast("Attach", AsyncClient.attach)
+
+
+def client_of(shell: Shell) -> Client | AsyncClient:
+    """Return the client behind the interface."""
+    return cast("Client | AsyncClient", vars(shell).get("_client", shell))
 
 
 def peer(script: str, *, greets: bool = True) -> list[str]:

@@ -1,0 +1,138 @@
+"""One connection of `Client`: its pump, its half of the protocol, and why calls on it fail.
+
+Owns the requests that were sent on the connection. Never makes another connection: `Client` does,
+and then has another link.
+
+Invariant: once a link has failed, it sends nothing, and all its requests have ended.
+"""
+
+from __future__ import annotations
+
+import copy
+import queue
+import threading
+from collections.abc import Callable
+from typing import Any, TypeAlias, TypeVar
+
+from shelld_client.calls import Call, Undo
+from shelld_client.child import Child
+from shelld_client.connection import Connection
+from shelld_client.errors import ProtocolError, ShellError
+from shelld_client.mailbox import Mailbox
+from shelld_client.ongoing import Ongoing
+from shelld_client.pump import Pump
+from shelld_client.reentrant import may_wait
+
+T = TypeVar("T")
+
+Answer: TypeAlias = bytes | ShellError
+
+
+class LinkFailedError(Exception):
+    """The link has failed, and the request was not sent."""
+
+
+class TimedOutError(Exception):
+    """There was no answer in time. Not TimeoutError, which an interrupt of the caller may be."""
+
+
+class Link:
+    """`start_child` starts the process, in the thread of `pump`.
+
+    `error_under_way` returns the error of the requests under way, when the link fails: from the
+    link and its failure.
+    """
+
+    def __init__(
+        self,
+        start_child: Callable[[], Child],
+        max_message_bytes: int,
+        error_under_way: Callable[[Link, ShellError], ShellError],
+    ) -> None:
+        self.connection: Connection[queue.SimpleQueue[Answer] | Mailbox] = Connection(
+            max_message_bytes
+        )
+        self.pump = Pump(self._start, self._receive, self._ended)
+        # Why requests fail; None while they are possible.
+        self.failure: ShellError | None = None
+        self._start_child = start_child
+        self._error_under_way = error_under_way
+        self._child: Child | None = None
+
+    def exchange(self, call: Call[T], timeout: float | None = None) -> T:
+        """Send a call, and return its answer.
+
+        Raises `ShellError`, `LinkFailedError`, and `TimedOutError` after `timeout` seconds.
+        """
+        answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
+        request_id = self.connection.new_id()
+        try:
+            frame = self.connection.call(request_id, call.method, call.params, answers)
+            self.check()
+            self.pump.send(frame)
+            if not may_wait():
+                self.connection.cancel(request_id)
+                raise ShellError(f"{call.method} is sent, but nobody can wait here for the answer")
+            answer = answers.get(timeout=timeout and min(timeout, threading.TIMEOUT_MAX))
+        except BaseException as error:
+            # The caller no longer waits: end the call in the daemon, too.
+            if cancellation := self.connection.cancel(request_id):
+                self.pump.send(cancellation)
+            if isinstance(error, queue.Empty):
+                raise TimedOutError from None
+            raise
+        self.connection.write_log()
+        if isinstance(answer, ShellError):
+            raise answer
+        return call.decode(answer)
+
+    def begin(
+        self,
+        call: Call[Any],
+        undo: Undo,
+        *,
+        check_taker: Callable[[], None],
+        continues: bool,
+    ) -> Ongoing:
+        """Send a call whose events are taken one by one. Raises what `exchange` raises."""
+        return Ongoing(
+            self.connection,
+            self.pump.send,
+            Mailbox(),
+            call,
+            check=self.check,
+            check_taker=check_taker,
+            undo=undo,
+            continues=continues,
+        )
+
+    def check(self) -> None:
+        """Raise LinkFailedError if the link has failed.
+
+        Call it when the connection knows the request: a failure before that has not seen it.
+        """
+        if self.failure is not None:
+            raise LinkFailedError
+
+    # -- in the pump's thread ---------------------------------------------------------------
+
+    def _start(self) -> Child:
+        self._child = self._start_child()
+        return self._child
+
+    def _receive(self, data: bytes) -> None:
+        for answers, answer in self.connection.receive(data):
+            answers.put(answer)
+
+    def _ended(self, error: ProtocolError | None) -> None:
+        """Make all requests, present and future, fail: no more answers will come."""
+        assert self._child is not None
+        # Set it first, so that a request that is not yet pending sees it.
+        self.failure = failure = (
+            self.failure or error or self._child.post_mortem(self.connection.said)
+        )
+        failure = self._error_under_way(self, failure)
+        for answers in self.connection.take_pending():
+            answers.put(copy.copy(failure))
+        for listener in self.connection.take_listeners():
+            listener.fail(copy.copy(failure))
