@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import math
 import weakref
 from pathlib import Path
 
@@ -50,6 +51,16 @@ def test_both_streams_of_a_shell_share_its_room(
         for store in stores:
             # Neither stream loses its fair share.
             assert store.kept >= min(store.written, limit // 4)
+
+
+def test_read_that_found_nothing_is_no_writing() -> None:
+    output = ShellOutput()
+    output.append(output.stdout, b"out")
+    before = output.stdout.written_at
+    output.append(output.stderr, b"")
+    assert output.stderr.written_at == -math.inf
+    output.append(output.stdout, b"")
+    assert output.stdout.written_at == before
 
 
 def test_quiet_stream_keeps_all_beside_loud_one() -> None:

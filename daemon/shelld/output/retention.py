@@ -94,7 +94,9 @@ class ShellOutput:
         # Drop before and after: the append needs free room, and may itself exceed the limit.
         self._drop_excess(len(data))
         stream.store.append(data)
-        stream.written_at = time.monotonic()
+        if len(data):
+            # The last read of a pipe may find nothing.
+            stream.written_at = time.monotonic()
         self._drop_excess(0)
 
     def _drop_excess(self, more: int) -> None:
