@@ -67,7 +67,9 @@ def _forget_working_directory() -> None:
             del sys.path[0]
 
 
-def _subcommand(name: str) -> Callable[[Sequence[str]], int] | None:
+def _subcommand(  # noqa: PLR0912 - one branch for each
+    name: str,
+) -> Callable[[Sequence[str]], int] | None:
     """Return the program of a subcommand. Load no other."""
     match name:
         case "attach":
@@ -92,6 +94,8 @@ def _subcommand(name: str) -> Callable[[Sequence[str]], int] | None:
             from shelld.cli.shell import shell as program  # noqa: PLC0415
         case "stop":
             from shelld.cli.daemons import stop as program  # noqa: PLC0415
+        case "watch":
+            from shelld.cli.watch import watch as program  # noqa: PLC0415
         case _:
             return None
     return program

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import socket
 import subprocess
 from collections.abc import Generator, Mapping
 from pathlib import Path
@@ -64,6 +65,12 @@ class Lasting:
     def list(self) -> list[Json]:
         found: list[Json] = json.loads(self.run("list", "--json").stdout)
         return found
+
+    def connect(self, name: str = "main") -> socket.socket:
+        """Connect to the socket of a daemon."""
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        connection.connect(str(self.socket_of(name)))
+        return connection
 
     def stop_all(self) -> None:
         names = [each.stem for each in self.directory.glob("*.sock") if each.is_socket()]

@@ -45,6 +45,7 @@ WORDS: Final = {
     "mcp-config": ["--help", "--write", "--attach", "--", *HOSTS],
     "list": ["--help", "--json"],
     "stop": ["--help"],
+    "watch": ["--help", "--lines"],
 }
 
 

@@ -37,6 +37,7 @@ SUBCOMMANDS: Final = {
     "run": ("[-q] [-t] [--timeout S] [OPTION ...] -- COMMAND ...", "run one command"),
     "shell": ("[OPTION ...]", "type commands into a session"),
     "stop": ("NAME", "end a daemon that outlives its client"),
+    "watch": ("[-n LINES] [NAME]", "look at the shells of a daemon that outlives its client"),
 }
 
 _LIMITS: Final = {

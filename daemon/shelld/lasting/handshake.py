@@ -1,9 +1,13 @@
-"""What is said on the socket of a lasting daemon, between it and `shelld attach`, `list` or `stop`.
+"""What is said on the socket of a lasting daemon, between it and `shelld attach`, `list`, `stop` or
+`watch`.
 
 One message is one packet of JSON. The other side first sends a `Hello`. To attach, it sends two
 descriptors along: the client's stdin and stdout. The daemon answers with a `Reply`. To a process
 that has attached, it sends an `End` when it no longer serves the client. No `End` before the end of
 file means that the daemon has died.
+
+To watch, the other side sends a `Look`, and the daemon answers it with a `View`; then it may send
+the next `Look`. When the daemon ends, it sends an `End`.
 
 Requests and answers never pass this socket: the daemon itself reads and writes the client's
 streams.
@@ -19,7 +23,8 @@ from typing import Final, Literal, TypeVar
 
 import msgspec
 
-MAX_BYTES: Final = 16 * 1024
+# The longest message. A `View` is the only one that comes near it.
+MAX_BYTES: Final = 64 * 1024
 _DESCRIPTORS: Final = 2
 # Increment it for a change that another version of `shelld attach` would not understand. It is the
 # first thing that either side looks at.
@@ -40,7 +45,7 @@ class Version(Message):
 
 
 class Hello(Version, kw_only=True):
-    wants: Literal["attach", "info", "stop"]
+    wants: Literal["attach", "info", "stop", "watch"]
     steal: bool = False
     # How long the daemon stays without a client. None: as before.
     linger_s: int | None = None
@@ -60,10 +65,45 @@ class Info(Message):
 
 
 class Reply(Version, kw_only=True):
-    """`busy`: another client is attached. `failed`: the daemon lacks something for a client."""
+    """`busy`: another client is attached. `failed`: the daemon lacks something for a client, or
+    has as many watchers as it takes.
+    """
 
-    state: Literal["attached", "busy", "info", "stopping", "other_version", "failed"]
+    state: Literal["attached", "busy", "info", "stopping", "watching", "other_version", "failed"]
     info: Info | None = None
+
+
+class Look(Message):
+    """Asks for at most so many shells, and lines of each."""
+
+    shells: int
+    lines: int
+
+
+class WatchedShell(Message):
+    """A shell, as `shelld watch` shows it. `written` counts the bytes of both streams."""
+
+    id: str
+    session: str | None
+    command: str
+    status: str
+    is_running: bool
+    exit_code: int | None
+    signal: str | None
+    elapsed_ms: int
+    written: int
+    lines: list[str]
+
+
+class View(Message):
+    """The shells that run, oldest first, and then those that have ended, latest first.
+
+    `omitted`: how many did not fit.
+    """
+
+    info: Info
+    shells: list[WatchedShell]
+    omitted: int
 
 
 class End(Message):

@@ -1,7 +1,8 @@
 """The clients of a lasting daemon, one after the other.
 
 Owns the listening socket and the client that is attached. Each client has a `Server` of its own;
-shells, sessions and subscriptions stay from one client to the next.
+shells, sessions and subscriptions stay from one client to the next. `watchers` has those who only
+look, and are no clients.
 
 When a client is lost, its waits are dropped, and its foreground commands move to the background or
 end, as `on_disconnect` says. When the daemon stops, its last client is left to `app`, which stops
@@ -48,6 +49,7 @@ from shelld.server.dispatch import Method
 from shelld.server.serve import Server
 from shelld.server.startup import StartupError
 from shelld.server.stdio import Input, Output
+from shelld.server.watchers import Watchers
 from shelld_protocol.about import PROTOCOL, Attachment
 
 logger = Log("shelld.clients")
@@ -79,6 +81,7 @@ class Clients:
         self._attaching = anyio.Lock()
         # The connections of `shelld stop`, which wait for the end of the process.
         self._stoppers: list[socket.socket] = []
+        self._watchers = Watchers(self._info)
         self._place = Place.open(create=False)
         self._identity = None if self._place is None else self._place.identity(self._name)
 
@@ -126,7 +129,8 @@ class Clients:
         self._listener.close()
 
     def end(self, exit_code: int) -> None:
-        """Tell the attached client that the daemon ends."""
+        """Tell the attached client and the watchers that the daemon ends."""
+        self._watchers.end(exit_code)
         if self._client is not None:
             with contextlib.suppress(OSError):
                 send(self._client.connection, End("stopped", exit_code))
@@ -167,6 +171,12 @@ class Clients:
                 await self._attach(connection, hello, descriptors)
             elif hello.wants == "info":
                 self._reply(connection, "info", self._info())
+            elif hello.wants == "watch" and self._watchers.has_room:
+                self._reply(connection, "watching")
+                is_kept = True
+                await self._watchers.serve(connection, self._daemon.manager)
+            elif hello.wants == "watch":
+                self._reply(connection, "failed")
             elif hello.wants == "stop":
                 self._reply(connection, "stopping")
                 self._stoppers.append(connection)

@@ -1,0 +1,234 @@
+"""``shelld watch [-n LINES] [NAME]``: look at the shells of a lasting daemon.
+
+Owns the connection to the daemon, and asks for one view after the other. Never attaches, so no
+client loses anything. On a terminal, it shows a picture that changes (`watch_screen`). Elsewhere it
+prints what has changed as lines (`watch_lines`).
+
+Exit codes:
+
+* 0: Ctrl-C, or the daemon was stopped
+* 2: arguments, the socket or stdout cannot be used, or the daemon has no room for a watcher
+* 5: the daemon is of another version
+* 6: the daemon has died, or none runs
+* 128 + N after signal N
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import select
+import signal
+import socket
+import time
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from types import FrameType
+from typing import Final, Literal, Protocol, TypeAlias
+
+from shelld import __version__
+from shelld.cli.attach import DEFAULT_NAME, DIED, RefusedError, add_name, read_reply
+from shelld.cli.show import USAGE_ERROR, note, refuse, show
+from shelld.cli.watch_lines import Changes
+from shelld.lasting.handshake import (
+    HANDSHAKE,
+    HandshakeError,
+    Hello,
+    Look,
+    View,
+    close_all,
+    decode,
+    receive,
+    send,
+)
+from shelld.lasting.place import Place, PlaceError
+from shelld_protocol.about import PROTOCOL
+
+# How long to wait for the answer to the first message, between two views, and until the daemon
+# counts as silent.
+ANSWER_S: Final = 5.0
+PAUSE_S: Final = 0.5
+SILENT_S: Final = 5.0
+
+DEFAULT_LINES: Final = 3
+MAX_LINES: Final = 50
+MAX_SHELLS: Final = 200
+
+# How watching has ended: the daemon was stopped or has died, or nothing can be shown.
+Outcome: TypeAlias = Literal["ended", "died", "unwritable"]
+
+
+class Sight(Protocol):
+    """Shows views."""
+
+    def wanted(self) -> Look:
+        """Return what to ask the daemon for."""
+        ...
+
+    def show(self, view: View, silent_s: float) -> bool:
+        """Show a view, since which the daemon has been silent. Return False if that fails."""
+        ...
+
+
+def watch(arguments: Sequence[str]) -> int:
+    """Show the daemon until it ends or the user has seen enough; return the exit code."""
+    given = _parser().parse_args(arguments)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _leave)
+    try:
+        connection = _joined(given.name)
+    except RefusedError as error:
+        if str(error):
+            note(f"shelld: {error}")
+        return error.exit_code
+    except PlaceError as error:
+        return refuse(str(error))
+    try:
+        with connection, _sight(given.name, given.lines) as sight:
+            outcome = _follow(connection, sight)
+    except KeyboardInterrupt:
+        return 0
+    # Only now, when the picture is gone.
+    if outcome == "unwritable":
+        return USAGE_ERROR
+    if outcome == "ended":
+        note(f"shelld: the daemon {given.name} has ended")
+        return 0
+    note(f"shelld: the daemon {given.name} has died, and all its shells have ended")
+    return DIED
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="shelld watch",
+        usage="%(prog)s [-h] [-n LINES] [NAME]",
+        description="Show the shells of a daemon that shelld attach has started, and the last "
+        "lines of each, until Ctrl-C. The client that is attached does not notice it.",
+        allow_abbrev=False,
+    )
+    add_name(parser, "name", default=DEFAULT_NAME, nargs="?", help="the daemon (default: main)")
+
+    def lines(text: str) -> int:
+        if not (text.isascii() and text.isdigit()) or int(text) > MAX_LINES:
+            raise ValueError
+        return int(text)
+
+    lines.__name__ = f"integer from 0 to {MAX_LINES}"
+    parser.add_argument(
+        "-n",
+        "--lines",
+        type=lines,
+        default=DEFAULT_LINES,
+        metavar="LINES",
+        help=f"how many lines of each shell to show (default: {DEFAULT_LINES})",
+    )
+    return parser
+
+
+def _leave(number: int, _frame: FrameType | None) -> None:
+    # An exception, so that the terminal is restored.
+    raise SystemExit(128 + number)
+
+
+def _joined(name: str) -> socket.socket:
+    """Return a connection that takes a `Look`. Raises RefusedError and PlaceError."""
+    place = Place.open(create=False)
+    connection = None
+    if place is not None:
+        try:
+            connection = place.connect(name, ANSWER_S)
+        finally:
+            place.close()
+    if connection is None:
+        raise RefusedError(DIED, f"the daemon {name} does not run")
+    try:
+        hello = Hello(handshake=HANDSHAKE, protocol=PROTOCOL, version=__version__, wants="watch")
+        try:
+            send(connection, hello)
+            data, descriptors = receive(connection)
+        except OSError:
+            raise RefusedError(USAGE_ERROR, f"the daemon {name} does not answer") from None
+        close_all(descriptors)
+        if not data:
+            # It has ended, or it is an earlier version, which does not know this message.
+            raise RefusedError(USAGE_ERROR, f"the daemon {name} cannot be watched")
+        if read_reply(data, name).state != "watching":
+            raise RefusedError(USAGE_ERROR, f"the daemon {name} has too many watchers already")
+    except BaseException:
+        connection.close()
+        raise
+    connection.settimeout(None)
+    return connection
+
+
+def _sight(name: str, lines: int) -> AbstractContextManager[Sight]:
+    """Return what fits stdout."""
+    if os.isatty(1) and os.environ.get("TERM", "dumb") != "dumb":
+        try:
+            from shelld.cli.watch_screen import on_screen  # noqa: PLC0415
+        except ImportError:
+            note(
+                "shelld: for a picture instead of lines, install rich: pip install 'shelld[watch]'"
+            )
+        else:
+            return on_screen(name, lines)
+    return nullcontext(LineSight(name, lines))
+
+
+class LineSight:
+    """Prints what has changed."""
+
+    def __init__(self, name: str, lines: int) -> None:
+        self._changes = Changes(name)
+        self._lines = lines
+
+    def wanted(self) -> Look:
+        return Look(shells=MAX_SHELLS, lines=self._lines)
+
+    def show(self, view: View, silent_s: float) -> bool:
+        lines = self._changes.since(view, is_silent=silent_s > SILENT_S)
+        return not lines or show("\n".join(lines), 0) == 0
+
+
+def _follow(connection: socket.socket, sight: Sight) -> Outcome:
+    """Show one view after the other."""
+    view: View | None = None
+    heard_at = time.monotonic()
+    _ask(connection, sight)
+    is_asked = True
+    while True:
+        if not _has_news(connection):
+            silent_s = time.monotonic() - heard_at
+            if not is_asked:
+                _ask(connection, sight)
+                is_asked = True
+            elif view is not None and not sight.show(view, silent_s):
+                return "unwritable"
+            continue
+        try:
+            data, descriptors = receive(connection)
+        except OSError:
+            data, descriptors = b"", []
+        close_all(descriptors)
+        if not data:
+            return "died"
+        try:
+            view = decode(data, View)
+        except HandshakeError:
+            return "ended"
+        heard_at, is_asked = time.monotonic(), False
+        if not sight.show(view, 0):
+            return "unwritable"
+
+
+def _ask(connection: socket.socket, sight: Sight) -> None:
+    # If the daemon is gone, reading says how it has ended.
+    with suppress(OSError):
+        send(connection, sight.wanted())
+
+
+def _has_news(connection: socket.socket) -> bool:
+    """Wait for a moment. Return whether the daemon has sent something, or is gone."""
+    poll = select.poll()
+    poll.register(connection, select.POLLIN)
+    return bool(poll.poll(PAUSE_S * 1000))

@@ -1,0 +1,95 @@
+"""What has changed at a watched daemon, as lines of text. Pure.
+
+Remembers the last view. Output that has come and gone between two views is not shown: this is a
+look at the daemon, and no log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from shelld.lasting.handshake import Info, View, WatchedShell
+
+_UNPRINTABLE = "\N{REPLACEMENT CHARACTER}"
+_TAB = "    "
+
+
+def printable(text: str) -> str:
+    """Return text without characters that could do something to a terminal."""
+    if text.isprintable():
+        return text
+    text = text.replace("\t", _TAB)
+    return "".join(each if each.isprintable() else _UNPRINTABLE for each in text)
+
+
+def one_line(command: str) -> str:
+    """Return a command as one line."""
+    return printable(" ".join(command.split()))
+
+
+def duration(ms: int) -> str:
+    """Return a duration in one or two units: ``0.4 s``, ``12 s``, ``3 min 20 s``, ``2 h 5 min``."""
+    if ms < 9_950:
+        return f"{ms / 1000:.1f} s"
+    seconds = round(ms / 1000)
+    if seconds < 60:
+        return f"{seconds} s"
+    if seconds < 3_600:
+        return f"{seconds // 60} min {seconds % 60} s"
+    return f"{seconds // 3_600} h {seconds % 3_600 // 60} min"
+
+
+def how_it_ended(shell: WatchedShell) -> str:
+    """Return the end of a shell: ``exit code 1``, ``killed (SIGKILL)``."""
+    if shell.exit_code is not None and shell.status in ("completed", "failed"):
+        return f"exit code {shell.exit_code}"
+    return shell.status if shell.signal is None else f"{shell.status} ({shell.signal})"
+
+
+def client_of(info: Info) -> str:
+    return "no client" if info.client is None else f"client {info.client}"
+
+
+def new_lines(before: Sequence[str], now: Sequence[str]) -> Sequence[str]:
+    """Return the last of the lines `now` that were not there `before`."""
+    known = set(before)
+    count = next((at for at, line in enumerate(reversed(now)) if line in known), len(now))
+    return now[len(now) - count :]
+
+
+class Changes:
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._info: Info | None = None
+        self._shells: dict[str, WatchedShell] = {}
+        self._is_silent = False
+
+    def since(self, view: View, *, is_silent: bool) -> list[str]:
+        """Return what has changed since the last view. `is_silent`: the daemon does not answer."""
+        lines = [*self._of_daemon(view.info, is_silent=is_silent)]
+        for shell in view.shells:
+            lines += self._of_shell(shell)
+        self._info, self._is_silent = view.info, is_silent
+        self._shells.update((each.id, each) for each in view.shells)
+        return lines
+
+    def _of_daemon(self, info: Info, *, is_silent: bool) -> Iterator[str]:
+        if self._info is None:
+            yield f"{self._name}: pid {info.pid}, {client_of(info)}"
+        elif self._info.client != info.client:
+            yield f"{self._name}: {client_of(info)}"
+        if is_silent != self._is_silent:
+            yield f"{self._name}: {'does not answer' if is_silent else 'answers again'}"
+
+    def _of_shell(self, shell: WatchedShell) -> Iterator[str]:
+        before = self._shells.get(shell.id)
+        if before is None:
+            is_new = self._info is not None
+            state = "started" if is_new else "runs" if shell.is_running else how_it_ended(shell)
+            yield f"{shell.id}: {state}: {one_line(shell.command)}"
+        if before is None or before.written != shell.written:
+            for line in new_lines([] if before is None else before.lines, shell.lines):
+                yield f"{shell.id} | {printable(line)}"
+        was_running = self._info is not None if before is None else before.is_running
+        if was_running and not shell.is_running:
+            yield f"{shell.id}: {how_it_ended(shell)} after {duration(shell.elapsed_ms)}"

@@ -1,0 +1,105 @@
+"""A picture of a watched daemon on a terminal. The only file that knows rich.
+
+Owns the terminal's other screen while it shows. Never shows a character of a command's output that
+could do something to the terminal.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from rich.console import Console, ConsoleDimensions, Group
+from rich.live import Live
+from rich.text import Text
+
+from shelld.cli.watch_lines import client_of, duration, how_it_ended, one_line, printable
+from shelld.lasting.handshake import Look, View, WatchedShell
+
+# The longest time without an answer that is not worth mentioning.
+_SILENT_S = 5.0
+
+
+@contextmanager
+def on_screen(name: str, lines: int) -> Generator[ScreenSight]:
+    """Show views on the terminal's other screen, for the block."""
+    console = Console(force_terminal=True, force_jupyter=False, highlight=False, markup=False)
+    live = Live(console=console, screen=True, auto_refresh=False, redirect_stderr=False)
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        # Ctrl-Z: the shell gets its screen back.
+        live.stop()
+        os.kill(os.getpid(), signal.SIGSTOP)
+        live.start(refresh=True)
+
+    before = signal.signal(signal.SIGTSTP, stop)
+    try:
+        with live:
+            yield ScreenSight(name, lines, live)
+    finally:
+        signal.signal(signal.SIGTSTP, before)
+
+
+class ScreenSight:
+    def __init__(self, name: str, lines: int, live: Live) -> None:
+        self._name = name
+        self._lines = lines
+        self._live = live
+
+    def wanted(self) -> Look:
+        # Each shell has a line at least.
+        return Look(shells=self._live.console.size.height, lines=self._lines)
+
+    def show(self, view: View, silent_s: float) -> bool:
+        try:
+            size = os.get_terminal_size(1)
+            self._live.console.size = ConsoleDimensions(size.columns, size.lines)
+            self._live.update(Group(*picture(self._name, view, silent_s, size.lines)), refresh=True)
+        except OSError:
+            return False
+        return True
+
+
+def picture(name: str, view: View, silent_s: float, height: int) -> list[Text]:
+    """Return the lines of a picture, `height` at most."""
+    info = view.info
+    title = _line((name, "bold"), (f"  pid {info.pid}, {client_of(info)}", ""))
+    title.append(f", {info.shells_running} running, {info.shells_retained} ended", "dim")
+    if silent_s > _SILENT_S:
+        title.append(f"  has not answered for {duration(round(silent_s * 1000))}", "bold red")
+    lines = [title]
+    shown = 0
+    for shell in view.shells:
+        rows = [*_rows(shell)]
+        # The last line is for what does not fit.
+        if len(lines) + len(rows) > height - 1:
+            break
+        lines += rows
+        shown += 1
+    omitted = view.omitted + len(view.shells) - shown
+    if omitted:
+        lines.append(_line((f"and {omitted} more", "dim")))
+    return lines[:height]
+
+
+def _rows(shell: WatchedShell) -> Iterator[Text]:
+    state = "running" if shell.is_running else how_it_ended(shell)
+    is_good = shell.is_running or (shell.status, shell.exit_code) == ("completed", 0)
+    session = "" if shell.session is None else f"  {printable(shell.session)}"
+    yield _line(
+        (shell.id, "bold"),
+        (session, "cyan"),
+        (f"  {state}", "green" if is_good else "red"),
+        (f"  {duration(shell.elapsed_ms)}", "dim"),
+        (f"  {one_line(shell.command)}", ""),
+    )
+    for line in shell.lines:
+        yield _line((f"    {printable(line)}", "dim" if not shell.is_running else ""))
+
+
+def _line(*parts: tuple[str, str]) -> Text:
+    """Return a line that is cut where the terminal ends."""
+    return Text.assemble(*parts, no_wrap=True, overflow="ellipsis")

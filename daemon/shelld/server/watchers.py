@@ -1,0 +1,124 @@
+"""Those who watch a lasting daemon: `shelld watch`.
+
+Owns their connections. A watcher asks, and gets one answer; nothing is sent that was not asked for,
+so a watcher that stops costs nothing, and no answer ever waits. Watching changes nothing: it reads
+the output that the daemon keeps, moves no position of a reader, and keeps no daemon alive.
+
+Invariant: every connection is closed, when its watcher leaves or when the daemon ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Callable
+from typing import Final
+
+import anyio
+import msgspec
+from anyio.lowlevel import checkpoint
+
+from shelld.lasting.handshake import (
+    MAX_BYTES,
+    End,
+    Info,
+    Look,
+    View,
+    WatchedShell,
+    close_all,
+    decode,
+    receive,
+    send,
+)
+from shelld.output.excerpt import last_lines
+from shelld.sessions.text import beginning
+from shelld.shells.manager import Manager
+from shelld.shells.shell import Shell
+
+# Each has a descriptor, and takes time of the event loop.
+MAX_WATCHERS: Final = 16
+# What an answer has at most, whatever the watcher asks for.
+_MAX_SHELLS: Final = 200
+_MAX_LINES: Final = 50
+_COMMAND_CHARACTERS: Final = 200
+_LINE_CHARACTERS: Final = 500
+# Room for the rest of the answer.
+_RESERVED_BYTES: Final = 2_048
+
+
+class Watchers:
+    """`info` describes the daemon."""
+
+    def __init__(self, info: Callable[[], Info]) -> None:
+        self._info = info
+        self._connections: set[socket.socket] = set()
+
+    @property
+    def has_room(self) -> bool:
+        return len(self._connections) < MAX_WATCHERS
+
+    async def serve(self, connection: socket.socket, manager: Manager) -> None:
+        """Answer a watcher until it leaves. Raises OSError and HandshakeError, and then closes."""
+        self._connections.add(connection)
+        try:
+            while True:
+                await anyio.wait_readable(connection)
+                try:
+                    data, descriptors = receive(connection)
+                except BlockingIOError:
+                    continue
+                close_all(descriptors)
+                if not data:
+                    break
+                send(connection, await self._view(decode(data, Look), manager))
+        except anyio.get_cancelled_exc_class():
+            # The daemon ends, and `end` tells the watcher so.
+            raise
+        except BaseException:
+            self._close(connection)
+            raise
+        self._close(connection)
+
+    def end(self, exit_code: int) -> None:
+        """Tell all watchers that the daemon has ended."""
+        for each in list(self._connections):
+            with contextlib.suppress(OSError):
+                send(each, End("stopped", exit_code))
+            self._close(each)
+
+    def _close(self, connection: socket.socket) -> None:
+        self._connections.discard(connection)
+        connection.close()
+
+    async def _view(self, look: Look, manager: Manager) -> View:
+        shells = manager.list_shells()
+        running = [each for each in shells if not each.has_ended]
+        ended = [each for each in reversed(shells) if each.has_ended]
+        shown = list[WatchedShell]()
+        room = MAX_BYTES - _RESERVED_BYTES
+        for shell in [*running, *ended][: max(0, min(look.shells, _MAX_SHELLS))]:
+            row = _row(shell, max(0, min(look.lines, _MAX_LINES)))
+            room -= len(msgspec.json.encode(row)) + 1
+            if room < 0:
+                break
+            shown.append(row)
+            # Let the requests of the client run.
+            await checkpoint()
+        return View(self._info(), shown, len(shells) - len(shown))
+
+
+def _row(shell: Shell, lines: int) -> WatchedShell:
+    store = shell.latest_stream.store
+    text = last_lines(store, 0, store.written, lines * _LINE_CHARACTERS) if lines else ""
+    return WatchedShell(
+        id=shell.id,
+        session=shell.session,
+        command=beginning(shell.command)[:_COMMAND_CHARACTERS],
+        status=shell.status.value,
+        is_running=not shell.has_ended,
+        exit_code=shell.exit_code,
+        signal=shell.signal,
+        elapsed_ms=shell.elapsed_ms,
+        written=shell.output.written,
+        lines=[line[-_LINE_CHARACTERS:] for line in text.splitlines()[-lines:]] if lines else [],
+    )

@@ -1,0 +1,387 @@
+"""`shelld watch`: a look at a lasting daemon that nobody notices."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Generator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+from rich.text import Text
+
+from lasting import Lasting, daemon_pid, lasting_user, wait_for_end
+from shelld.cli.watch_lines import Changes, duration, how_it_ended, new_lines
+from shelld.cli.watch_screen import picture
+from shelld.lasting.handshake import HANDSHAKE, Hello, Info, View, WatchedShell, receive, send
+from shelld_protocol.about import PROTOCOL
+from support import DAEMON_COMMAND, Gate, RawDaemon, is_alive, wait_for
+from user_terminal import UserTerminal
+
+# -- what is shown ----------------------------------------------------------------------------
+
+
+def seen(
+    *lines: str,
+    id: str = "shell_1",  # noqa: A002 - the name in the struct
+    command: str = "make",
+    status: str = "running",
+    exit_code: int | None = None,
+    sig: str | None = None,
+) -> WatchedShell:
+    written = sum(map(len, lines))
+    is_running = status in ("pending", "running")
+    return WatchedShell(
+        id, "main", command, status, is_running, exit_code, sig, 1_500, written, [*lines]
+    )
+
+
+def view(*shells: WatchedShell, client: int | None = 7, omitted: int = 0) -> View:
+    running = sum(each.is_running for each in shells)
+    info = Info("work", 5, 60_000, client, None, 3_600, running, len(shells) - running)
+    return View(info, [*shells], omitted)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "new"),
+    [
+        ([], [], []),
+        ([], ["a", "b"], ["a", "b"]),
+        (["a"], ["a"], []),
+        (["a"], ["a", "b"], ["b"]),
+        (["a", "b", "c"], ["b", "c", "d"], ["d"]),
+        (["a", "b"], ["x", "y"], ["x", "y"]),
+        (["a", "50%"], ["a", "60%"], ["60%"]),
+    ],
+)
+def test_only_new_lines_are_printed(
+    before: Sequence[str], now: Sequence[str], new: Sequence[str]
+) -> None:
+    assert new_lines(before, now) == new
+
+
+def test_changes_are_told_once() -> None:
+    changes = Changes("work")
+    first = view(seen("one"), seen(id="shell_2", command="a\n b", status="failed", exit_code=3))
+    assert changes.since(first, is_silent=False) == [
+        "work: pid 5, client 7",
+        "shell_1: runs: make",
+        "shell_1 | one",
+        "shell_2: exit code 3: a b",
+    ]
+    assert changes.since(first, is_silent=False) == []
+    assert changes.since(first, is_silent=True) == ["work: does not answer"]
+    ended = seen("one", "two", status="killed", sig="SIGKILL")
+    later = view(ended, seen(id="shell_3", status="completed", exit_code=0), client=None)
+    assert changes.since(later, is_silent=False) == [
+        "work: no client",
+        "work: answers again",
+        "shell_1 | two",
+        "shell_1: killed (SIGKILL) after 1.5 s",
+        "shell_3: started: make",
+        "shell_3: exit code 0 after 1.5 s",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ms", "text"),
+    [
+        (0, "0.0 s"),
+        (9_949, "9.9 s"),
+        (9_950, "10 s"),
+        (59_499, "59 s"),
+        (59_500, "1 min 0 s"),
+        (3_599_000, "59 min 59 s"),
+        (7_500_000, "2 h 5 min"),
+    ],
+)
+def test_durations_are_short(ms: int, text: str) -> None:
+    assert duration(ms) == text
+
+
+def test_ends_are_told_apart() -> None:
+    assert how_it_ended(seen(status="completed", exit_code=0)) == "exit code 0"
+    assert how_it_ended(seen(status="failed", exit_code=1)) == "exit code 1"
+    assert how_it_ended(seen(status="timeout", sig="SIGTERM")) == "timeout (SIGTERM)"
+
+
+def test_output_cannot_act_on_the_terminal() -> None:
+    hostile = "a\x1b[2Jb\x07c\td\u202e"
+    shell = seen(hostile, id="shell_9", command="printf '\x1b]0;x'")
+    shown = view(shell)
+    texts = [*Changes("work").since(shown, is_silent=False)]
+    texts += [each.plain for each in picture("work", shown, 0, 20)]
+    assert len(texts) == 6
+    assert all(each.isprintable() for each in texts)
+    assert "a\ufffd[2Jb\ufffdc    d\ufffd" in texts[2]
+
+
+def test_picture_fits_the_terminal() -> None:
+    shells = [seen("x", "y", id=f"shell_{number}") for number in range(9)]
+    for height in range(1, 40):
+        lines = [each.plain for each in picture("work", view(*shells, omitted=4), 0, height)]
+        assert len(lines) <= height
+        assert lines[0].startswith("work  pid 5, client 7, 9 running, 0 ended")
+        shown = sum(each.startswith("shell_") for each in lines)
+        if height > 1:
+            assert lines[-1] == f"and {13 - shown} more"
+
+
+def test_silence_of_the_daemon_is_shown() -> None:
+    [title] = picture("work", view(), 6.0, 20)
+    assert isinstance(title, Text)
+    assert title.plain.endswith("has not answered for 6.0 s")
+
+
+# -- with a daemon ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def user(tmp_path: Path) -> Generator[Lasting]:
+    with lasting_user(tmp_path) as user:
+        yield user
+
+
+@contextmanager
+def attached(user: Lasting, *args: str) -> Generator[RawDaemon]:
+    with user.attach("--name", "work", *args) as client:
+        client.call("ping")
+        yield client
+
+
+@contextmanager
+def watcher(user: Lasting, *args: str) -> Generator[subprocess.Popen[str]]:
+    """Run `shelld watch`, without a terminal."""
+    with subprocess.Popen(
+        [*DAEMON_COMMAND, "watch", *args],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=user.env,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def until(process: subprocess.Popen[str], text: str) -> str:
+    """Read lines until one has `text`; return them."""
+    assert process.stdout is not None
+    found = ""
+    while text not in found:
+        line = process.stdout.readline()
+        assert line, f"no {text!r} in {found!r}"
+        found += line
+    return found
+
+
+@pytest.mark.slow
+def test_client_does_not_notice_a_watcher(user: Lasting, tmp_path: Path) -> None:
+    gate = Gate(tmp_path / "gate")
+    with attached(user) as client:
+        before = client.call("server_info")
+        command = f"echo one; {gate.wait}; echo two"
+        job = client.background(command)
+        with watcher(user, "work") as process:
+            text = until(process, f"{job} | one\n")
+            assert f"work: pid {before['pid']}, client {client.process.pid}\n" in text
+            assert f"{job}: runs: {command}\n" in text
+            [row] = client.call("list_shells")["shells"]
+            assert row["unreadBytes"] == len("one\n")
+            gate.open()
+            text = until(process, f"{job}: exit code 0 after ")
+            assert f"{job} | two\n" in text
+            # The output is still unread.
+            read = client.call("bash_output", {"bash_id": job, "wait": 60_000, "until": "exit"})
+            assert read["stdout"] == "one\ntwo\n"
+            after = client.call("server_info")
+            assert after["attachment"] == before["attachment"]
+            process.send_signal(signal.SIGINT)
+            assert process.wait(60) == 0
+        client.call("ping")
+        assert not any("method" in each for each in client.unclaimed)
+
+
+@pytest.mark.slow
+def test_watcher_keeps_no_daemon_alive(user: Lasting) -> None:
+    with ExitStack() as stack:
+        with attached(user, "--linger", "1") as client:
+            pid = daemon_pid(client)
+            process = stack.enter_context(watcher(user, "work"))
+            until(process, "work: pid")
+        until(process, "work: no client\n")
+        wait_for_end(pid)
+        assert process.wait(60) == 0
+        assert process.stderr is not None
+        assert process.stderr.read() == "shelld: the daemon work has ended\n"
+
+
+@pytest.mark.slow
+def test_death_of_the_daemon_is_told(user: Lasting) -> None:
+    with attached(user) as client, watcher(user, "work") as process:
+        until(process, "work: pid")
+        os.kill(daemon_pid(client), signal.SIGKILL)
+        assert process.wait(60) == 6
+        assert process.stderr is not None
+        assert "the daemon work has died" in process.stderr.read()
+
+
+@pytest.mark.slow
+def test_stopped_watcher_delays_nobody(user: Lasting) -> None:
+    with attached(user) as client, watcher(user, "work") as process:
+        until(process, "work: pid")
+        process.send_signal(signal.SIGSTOP)
+        for number in range(50):
+            assert client.bash(f"echo {number}")["exitCode"] == 0
+        process.send_signal(signal.SIGCONT)
+        until(process, "| 49\n")
+
+
+@pytest.mark.slow
+def test_what_cannot_be_watched_is_refused(user: Lasting) -> None:
+    for arguments, exit_code, sentence in (
+        (["work"], 6, "the daemon work does not run"),
+        (["a/b"], 2, "a name has no slash"),
+        (["-n", "x"], 2, "invalid integer from 0 to 50 value"),
+    ):
+        ended = user.run("watch", *arguments)
+        assert (ended.returncode, ended.stdout) == (exit_code, "")
+        assert sentence in ended.stderr
+
+
+@pytest.mark.slow
+def test_watchers_are_limited_and_leave_room_when_they_go(user: Lasting) -> None:
+    hello = Hello(handshake=HANDSHAKE, protocol=PROTOCOL, version="", wants="watch")
+    with attached(user) as client, ExitStack() as stack:
+
+        def joined() -> bool:
+            """Join once more, and stay if there is room."""
+            connection = user.connect("work")
+            send(connection, hello)
+            is_watching = b'"watching"' in receive(connection)[0]
+            if is_watching:
+                stack.enter_context(connection)
+            else:
+                connection.close()
+            return is_watching
+
+        assert [joined() for _ in range(17)] == [True] * 16 + [False]
+        ended = user.run("watch", "work")
+        assert ended.returncode == 2
+        assert "has too many watchers already" in ended.stderr
+        client.call("ping")
+        stack.close()
+        wait_for(joined)
+        # One that says nonsense only loses its own connection.
+        with user.connect("work") as connection:
+            send(connection, hello)
+            receive(connection)
+            connection.send(b"nonsense")
+            assert receive(connection)[0] == b""
+        client.call("ping")
+
+
+@pytest.mark.slow
+def test_large_views_are_cut(user: Lasting) -> None:
+    with attached(user) as client:
+        for _ in range(30):
+            client.bash("printf '%0400d\\n' {1..50}")
+        with watcher(user, "-n", "50", "work") as process:
+            text = until(process, "work: pid")
+            text += until(process, "| ")
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(60) == 128 + signal.SIGTERM
+
+
+# -- on a terminal ----------------------------------------------------------------------------
+
+
+def on_terminal(user: Lasting, *args: str, **env: str) -> UserTerminal:
+    without_colour = {key: value for key, value in user.env.items() if key != "NO_COLOR"}
+    return UserTerminal(
+        [*DAEMON_COMMAND, "watch", *args], env={**without_colour, "TERM": "xterm-256color", **env}
+    )
+
+
+ON, OFF = "\x1b[?1049h", "\x1b[?1049l"
+
+
+@pytest.mark.slow
+def test_picture_follows_the_shells_on_a_terminal(user: Lasting, tmp_path: Path) -> None:
+    gate = Gate(tmp_path / "gate")
+    with attached(user) as client:
+        client.background(f"echo one; {gate.wait}; exit 3")
+        with on_terminal(user, "work") as terminal:
+            terminal.until(ON)
+            terminal.until("running")
+            terminal.until("    one")
+            gate.open()
+            terminal.until("exit code 3")
+            terminal.resize(5, 30)
+            client.bash("echo after; true " + "x" * 100)
+            terminal.until("after")
+            terminal.write("\x03")
+            exit_code, shown = terminal.rest()
+            assert (exit_code, OFF in shown) == (0, True)
+            assert "Traceback" not in shown
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("env", "has_colours"), [({}, True), ({"NO_COLOR": "1"}, False)])
+def test_colours_can_be_turned_off(user: Lasting, env: dict[str, str], has_colours: bool) -> None:
+    with attached(user) as client:
+        client.bash("false")
+        with on_terminal(user, "work", **env) as terminal:
+            text = terminal.until("exit code 1")
+            assert ("\x1b[31m" in text) == has_colours
+            assert user.run("stop", "work").returncode == 0
+            exit_code, shown = terminal.rest()
+    assert exit_code == 0
+    # The sentence comes after the picture, where it stays.
+    assert "the daemon work has ended" in shown.partition(OFF)[2]
+
+
+@pytest.mark.slow
+def test_terminal_that_can_do_nothing_gets_lines(user: Lasting) -> None:
+    with attached(user), on_terminal(user, "work", TERM="dumb") as terminal:
+        text = terminal.until("work: pid")
+        assert "\x1b" not in text
+        terminal.write("\x03")
+        assert terminal.rest()[0] == 0
+
+
+@pytest.mark.slow
+def test_picture_needs_rich_and_lines_do_not(user: Lasting, tmp_path: Path) -> None:
+    (tmp_path / "rich.py").write_text("raise ImportError")
+    command = [sys.executable, "-m", "shelld", "watch", "work"]
+    env = {**user.env, "TERM": "xterm", "PYTHONPATH": f"{tmp_path}"}
+    with attached(user), UserTerminal(command, env=env) as terminal:
+        terminal.until("pip install 'shelld[watch]'")
+        terminal.until("work: pid")
+        terminal.write("\x03")
+        assert terminal.rest()[0] == 0
+
+
+@pytest.mark.slow
+def test_picture_makes_room_for_the_shell_while_it_is_stopped(user: Lasting) -> None:
+    with attached(user), on_terminal(user, "work") as terminal:
+        terminal.until("running")
+        terminal.process.send_signal(signal.SIGTSTP)
+        terminal.until(OFF)
+        pid = terminal.process.pid
+        wait_for(lambda: state_of(pid) == "T")
+        terminal.process.send_signal(signal.SIGCONT)
+        terminal.until(ON)
+        terminal.process.send_signal(signal.SIGHUP)
+        exit_code, shown = terminal.rest()
+        assert (exit_code, OFF in shown) == (128 + signal.SIGHUP, True)
+        assert not is_alive(pid)
+
+
+def state_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
