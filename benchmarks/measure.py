@@ -91,9 +91,13 @@ def busy_loops() -> Generator[None]:
 class RawDaemon:
     """A daemon driven without the client library, as from any other language."""
 
-    def __init__(self, *arguments: str) -> None:
+    def __init__(self, *arguments: str, new_session: bool = False) -> None:
         self.process = subprocess.Popen(
-            [*DAEMON, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+            [*DAEMON, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            bufsize=0,
+            start_new_session=new_session,
         )
         assert self.process.stdin is not None
         assert self.process.stdout is not None
