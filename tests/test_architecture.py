@@ -45,6 +45,7 @@ DAEMON_ROOMS = [
     "output",
     "filters",
     "targets",
+    "proxy",
     "helpers",
     "eventloop",
     "lasting",

@@ -1,0 +1,62 @@
+"""Which addresses are on the internet, and which may be anything nearer. Pure.
+
+A name that a policy allows is under the control of others: it may resolve to an address of the
+machine or of its network. Such an address must be listed. This table is more careful than
+`ipaddress`, whose `is_global` differs between versions of Python.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Final
+
+_IPV4: Final = tuple(
+    map(
+        ipaddress.IPv4Network,
+        (
+            "0.0.0.0/8",
+            "10.0.0.0/8",
+            # Shared address space of providers (carrier-grade NAT).
+            "100.64.0.0/10",
+            "127.0.0.0/8",
+            # Link-local, with the metadata service of clouds.
+            "169.254.0.0/16",
+            "172.16.0.0/12",
+            "192.0.0.0/24",
+            "192.0.2.0/24",
+            "192.88.99.0/24",
+            "192.168.0.0/16",
+            "198.18.0.0/15",
+            "198.51.100.0/24",
+            "203.0.113.0/24",
+            # A service of Azure for the machine itself.
+            "168.63.129.16/32",
+            # Multicast, reserved, broadcast.
+            "224.0.0.0/3",
+        ),
+    )
+)
+# Everything else is not global unicast.
+_IPV6_GLOBAL: Final = ipaddress.IPv6Network("2000::/3")
+_IPV6: Final = tuple(
+    map(
+        ipaddress.IPv6Network,
+        # Protocols (with Teredo), documentation, 6to4, documentation.
+        ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20"),
+    )
+)
+# An IPv4 address behind a translator (NAT64).
+_TRANSLATED: Final = ipaddress.IPv6Network("64:ff9b::/96")
+
+
+def is_public(host: str) -> bool:
+    """Whether an address is one of the internet."""
+    address = ipaddress.ip_address(host)
+    if address.version == 6:
+        if address in _TRANSLATED:
+            return is_public(str(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)))
+        mapped = address.ipv4_mapped
+        if mapped is not None:
+            return is_public(str(mapped))
+        return address in _IPV6_GLOBAL and not any(address in each for each in _IPV6)
+    return not any(address in each for each in _IPV4)

@@ -1,0 +1,130 @@
+"""The daemon's side of a proxy: starts its process, and starts another one if that ends.
+
+Owns the listening socket of the sandbox, the runner of the process and the socket to it. A runner
+starts the process in the same way as a command. So the process ends when `close` closes the
+runner's channel, or when the daemon is gone.
+
+While there is no process, connections wait in the listening socket. Nothing but a proxy can take
+them, so a sandbox without a proxy is one without hosts.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Final
+
+import anyio
+
+from shelld.keeper.channel import RUN, Channel
+from shelld.keeper.pool import RunnerPool
+from shelld.proxy import DENIED, SERVE, SERVING, Reason
+
+# A process that ends sooner is replaced after this time.
+_PAUSE_S: Final = 1.0
+
+_BOOT: Final = (
+    "import sys; sys.path.append(sys.argv[1]); from shelld.proxy.main import main; main()"
+)
+# The directory in which the program finds `shelld`.
+_OURS: Final = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
+# How the C library resolves names, and where the interpreter finds its libraries.
+_VARIABLES: Final = (b"LD_LIBRARY_PATH", b"LOCALDOMAIN", b"RES_OPTIONS")
+
+# The pid of a runner or 0, a host, a port, a reason, a count.
+Entry = tuple[int, str, int, Reason, int]
+
+
+class Proxy:
+    """`note` is called with each entry of DENIED. `hosts`: the entries of the policy."""
+
+    def __init__(
+        self, pool: RunnerPool, hosts: Sequence[str], note: Callable[[Entry], None]
+    ) -> None:
+        self._pool = pool
+        self._hosts = list(hosts)
+        self._note = note
+        self._runner: Channel | None = None
+        self._control: Channel | None = None
+        self._listener: int | None = None
+        self._first = 0
+        self._started_at = 0.0
+        self._is_serving = False
+
+    def start(self) -> None:
+        """Start the process, before there is anything to serve. Raises OSError."""
+        self._started_at = time.monotonic()
+        self._runner = self._pool.acquire()
+        self._control, theirs = Channel.pair()
+        command = (sys.executable, "-I", "-S", "-c", _BOOT, _OURS)
+        argv = [os.fsencode(word) for word in command]
+        env = {name: os.environb[name] for name in _VARIABLES if name in os.environb}
+        with theirs, open(os.devnull, "wb") as null:
+            descriptors = (theirs.fileno(), null.fileno(), null.fileno())
+            what = (argv[0], argv, env, b"/", len(descriptors), False, None)
+            self._runner.send((RUN, *what), descriptors)
+
+    async def serve(self, listener: int, first: int) -> bool:
+        """Hand over the listening socket, which this object owns from now on.
+
+        Returns False if the process has ended. `first`: see SERVE. Raises OSError.
+        """
+        self._listener, self._first = listener, first
+        self._hand_over()
+        while not self._is_serving:
+            if not await self._receive():
+                return False
+        return True
+
+    async def run(self) -> None:
+        """Take the messages of the process, and replace the process if it ends."""
+        while True:
+            if await self._receive():
+                continue
+            if time.monotonic() - self._started_at < _PAUSE_S:
+                await anyio.sleep(_PAUSE_S)
+            self._end()
+            # Without descriptors or processes, this fails until there are some again.
+            with suppress(OSError):
+                self.start()
+                self._hand_over()
+
+    def _hand_over(self) -> None:
+        assert self._control is not None
+        assert self._listener is not None
+        self._control.send((SERVE, self._first, self._hosts), (self._listener,))
+
+    async def _receive(self) -> bool:
+        """Wait for messages. Return False if the process is gone."""
+        if self._control is None:
+            return False
+        await anyio.wait_readable(self._control)
+        return self.collect()
+
+    def collect(self) -> bool:
+        """Take the messages that have come. Return False if the process is gone."""
+        messages = None if self._control is None else self._control.receive()
+        for message, _ in messages or ():
+            if message[0] == SERVING:
+                self._is_serving = True
+            elif message[0] == DENIED:
+                for entry in message[1]:
+                    self._note(entry)
+        return messages is not None
+
+    def _end(self) -> None:
+        for channel in (self._control, self._runner):
+            if channel is not None:
+                channel.close()
+        self._control = self._runner = None
+        self._is_serving = False
+
+    def close(self) -> None:
+        """End the process. In a forked child, this closes only the child's copies."""
+        self._end()
+        if self._listener is not None:
+            os.close(self._listener)
+            self._listener = None

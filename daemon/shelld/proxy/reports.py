@@ -1,0 +1,72 @@
+"""Tells the daemon what the proxy has refused, and for whose commands.
+
+A command in a loop may be refused thousands of times a second. So refusals are collected, and told
+some 20 times a second at most.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from shelld.keeper.channel import Message
+from shelld.proxy import DENIED, Reason
+from shelld.proxy.owners import Peer, runners_of
+
+_INTERVAL_S: Final = 0.05
+
+# Host, port and reason.
+Refusal = tuple[str, int, Reason]
+
+
+class Reports:
+    """`send` sends a message to the daemon; it returns False if the daemon does not read now.
+
+    `first`: see `owners`.
+    """
+
+    def __init__(self, send: Callable[[Message], bool], first: int) -> None:
+        self._send = send
+        self._first = first
+        # What the next message is to tell.
+        self._new: list[tuple[Peer, Refusal]] = []
+        self._unsent: Counter[tuple[int, Refusal]] = Counter()
+        self._is_wanted = asyncio.Event()
+        # Set when what is in `_new` has been told; the same for what is in `_unsent`.
+        self._is_told = asyncio.Event()
+        self._waiting: list[asyncio.Event] = []
+
+    async def note(self, peer: Peer, refusal: Refusal) -> None:
+        """Note one refusal. Returns once the daemon has been told."""
+        self._new.append((peer, refusal))
+        self._is_wanted.set()
+        await self._is_told.wait()
+
+    async def run(self) -> None:
+        while True:
+            await self._is_wanted.wait()
+            self._is_wanted.clear()
+            await self._tell()
+            await asyncio.sleep(_INTERVAL_S)
+
+    async def _tell(self) -> None:
+        new, self._new = self._new, []
+        self._waiting.append(self._is_told)
+        self._is_told = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        peers = {peer for peer, _ in new}
+        # Many processes take long, and the clients of other hosts do not wait for that.
+        runners = await loop.run_in_executor(None, partial(runners_of, self._first, peers))
+        for peer, refusal in new:
+            self._unsent[runners.get(peer, 0), refusal] += 1
+        entries = [(runner, *refusal, count) for (runner, refusal), count in self._unsent.items()]
+        # If the daemon is busy, the next turn tells it, and the clients wait for that.
+        if self._send((DENIED, entries)):
+            self._unsent.clear()
+            while self._waiting:
+                self._waiting.pop().set()
+        else:
+            self._is_wanted.set()
