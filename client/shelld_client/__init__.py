@@ -56,7 +56,7 @@ from shelld_protocol.event_methods import (
     ScreenEvent,
 )
 from shelld_protocol.input_methods import ResizeShellResult, WriteStdinResult
-from shelld_protocol.sandboxes import EnforcedSandbox, SandboxPolicy
+from shelld_protocol.sandboxes import Denied, EnforcedSandbox, SandboxPolicy
 from shelld_protocol.screen_methods import ReadScreenResult, ScreenCursor
 from shelld_protocol.session_methods import (
     CloseSessionResult,
@@ -102,6 +102,7 @@ __all__ = [
     "Containment",
     "Counters",
     "DaemonExited",
+    "Denied",
     "DryRunResult",
     "EnforcedLimits",
     "EnforcedSandbox",

@@ -34,7 +34,7 @@ from shelld_protocol.input_methods import (
     WriteStdinResult,
 )
 from shelld_protocol.methods import METHODS, MethodTypes
-from shelld_protocol.sandboxes import EnforcedSandbox, SandboxPolicy
+from shelld_protocol.sandboxes import Denied, EnforcedSandbox, SandboxPolicy
 from shelld_protocol.screen_methods import ReadScreenParams, ReadScreenResult, ScreenCursor
 from shelld_protocol.session_methods import (
     CloseSessionParams,
@@ -126,6 +126,7 @@ __all__ = [
     "ConfigureSessionResult",
     "Containment",
     "Counters",
+    "Denied",
     "DryRunResult",
     "Empty",
     "EndReason",

@@ -15,6 +15,10 @@ SandboxEngine: TypeAlias = Literal["auto", "bwrap", "landlock"]
 
 _Paths: TypeAlias = Annotated[list[Annotated[str, Meta(min_length=1)]], Meta(max_length=100)]
 
+_Hosts: TypeAlias = Annotated[
+    list[Annotated[str, Meta(min_length=1, max_length=300)]], Meta(max_length=1000)
+]
+
 
 class SandboxPolicy(Params, omit_defaults=True, frozen=True):  # type: ignore[misc]
     """What the commands of a session may reach.
@@ -67,16 +71,21 @@ class SandboxPolicy(Params, omit_defaults=True, frozen=True):  # type: ignore[mi
         Annotated[
             SandboxNetwork,
             Meta(
-                description="none: no network. loopback: only the sandbox's own loopback. full: "
-                "the network of the machine. hosts is not supported and is refused. Default: none."
+                description="none: no network. loopback: only the sandbox's own loopback. hosts: "
+                "only the hosts in hosts, through a proxy that programs find in http_proxy, "
+                "https_proxy and all_proxy. full: the network of the machine. Default: none."
             ),
         ]
         | None
     ) = None
     hosts: (
         Annotated[
-            list[str],
-            Meta(description="For network hosts, which is not supported and is refused."),
+            _Hosts,
+            Meta(
+                description="For network hosts: names, addresses, and *.x for the names below x, "
+                "each with or without a port. Without a port, every port is allowed. A name that "
+                "has a private address is reached only if that address is listed too."
+            ),
         ]
         | None
     ) = None
@@ -117,7 +126,8 @@ class EnforcedSandbox(Result):
         Meta(description="The mode: whether the command can write to the paths in write."),
     ]
     network: Annotated[
-        Literal["none", "loopback", "full"], Meta(description="The network of the command.")
+        Literal["none", "loopback", "hosts", "full"],
+        Meta(description="The network of the command."),
     ]
     processes: Annotated[
         Literal["isolated"],
@@ -128,4 +138,33 @@ class EnforcedSandbox(Result):
 Enforcement: TypeAlias = Annotated[
     EnforcedSandbox | None,
     Meta(description="What its sandbox enforces. Left out for a command without a sandbox."),
+]
+
+
+class Denied(Result):
+    """What the sandbox of a command has refused. More kinds may come."""
+
+    kind: Annotated[Literal["network"], Meta(description="network: a connection to a host.")]
+    host: Annotated[
+        str,
+        Meta(description="The name or address. *: all hosts beyond the first hundred."),
+    ]
+    port: Annotated[int, Meta(description="The port. 0 for the host *.")]
+    count: Annotated[int, Meta(description="How many times.")]
+    reason: Annotated[
+        Literal["not_listed", "private_address", "full"],
+        Meta(
+            description="not_listed: the host is not in hosts, or not with this port. "
+            "private_address: the name is, but it has only private addresses that are not. full: "
+            "too many connections are open."
+        ),
+    ]
+
+
+Denials: TypeAlias = Annotated[
+    list[Denied] | None,
+    Meta(
+        description="What the command and its processes wanted from the network and did not get, "
+        "so far. Only for the network hosts. Left out if nothing was refused."
+    ),
 ]

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Final, Literal, TypeAlias
 from msgspec import Meta
 
 from shelld_protocol.event_methods import EventName
-from shelld_protocol.sandboxes import Enforcement, Sandbox
+from shelld_protocol.sandboxes import Denials, Enforcement, Sandbox
 from shelld_protocol.structs import (
     DEFAULT_COLS,
     DEFAULT_QUIET_MS,
@@ -261,6 +261,7 @@ class BashResult(Result):
     ] = None
     invalid_bytes: InvalidBytes = None
     sandbox: Enforcement = None
+    denied: Denials = None
 
 
 class BackgroundResult(Result):
@@ -280,6 +281,7 @@ class BackgroundResult(Result):
         str | None, Meta(description="The name of the subscription that notify has begun.")
     ] = None
     sandbox: Enforcement = None
+    denied: Denials = None
 
 
 class DryRunResult(Result):
@@ -388,6 +390,7 @@ class BashOutputResult(Result):
         Encoding | None, Meta(description="base64 if the request asked for it. Left out otherwise.")
     ] = None
     sandbox: Enforcement = None
+    denied: Denials = None
 
     @property
     def stdout_data(self) -> bytes:

@@ -19,6 +19,7 @@ from typing import Final
 
 OUTSIDE: Final = sys.argv[1]
 HOST_PID: Final = int(sys.argv[2])
+PORT: Final = int(sys.argv[3])
 LIBC: Final = ctypes.CDLL(None, use_errno=True)
 NEW_USER: Final = 0x10000000
 NEW_NAMESPACE: Final = 0x00020000
@@ -41,6 +42,36 @@ def connects(family: int, address: object) -> Callable[[], object]:
             sock.connect(address)  # type: ignore[arg-type]
 
     return attempt
+
+
+def passes_proxy(request: bytes) -> Callable[[], object]:
+    """Ask the proxy, if there is one, for something that is not listed."""
+
+    def attempt() -> None:
+        with socket.create_connection(("127.0.0.1", 3128), 1) as sock:
+            sock.settimeout(15)
+            sock.sendall(request)
+            answer = b""
+            # If nothing comes, something else than the proxy has the request.
+            with suppress(TimeoutError):
+                while more := sock.recv(100):
+                    answer += more
+                if not answer.startswith((b"HTTP/1.1 2", b"\5\0\5\0")):
+                    raise PermissionError
+
+    return attempt
+
+
+def tunnels(host: str) -> Callable[[], object]:
+    return passes_proxy(f"CONNECT {host}:{PORT} HTTP/1.1\r\n\r\n".encode())
+
+
+def gets(line: str) -> Callable[[], object]:
+    return passes_proxy(f"{line} HTTP/1.1\r\nHost: 127.0.0.1:{PORT}\r\n\r\n".encode())
+
+
+def by_socks(address: bytes) -> Callable[[], object]:
+    return passes_proxy(b"\5\1\0\5\1\0" + address + PORT.to_bytes(2, "big"))
 
 
 def makes(family: int, kind: int, protocol: int = 0) -> Callable[[], object]:
@@ -215,13 +246,29 @@ ATTEMPTS: Final[dict[str, Callable[[], object]]] = {
         socket.AF_UNIX, f"/proc/self/root{OUTSIDE}/host"
     ),
     "an abstract socket of the host": connects(socket.AF_UNIX, "\0shelld-escape-" + str(HOST_PID)),
-    "the loopback of the host": connects(socket.AF_INET, ("127.0.0.1", int(sys.argv[3]))),
+    "the loopback of the host": connects(socket.AF_INET, ("127.0.0.1", PORT)),
     "the internet": connects(socket.AF_INET, ("192.0.2.1", 80)),
     "AF_VSOCK": makes(40, socket.SOCK_STREAM),
     "AF_PACKET": makes(17, socket.SOCK_RAW),
     "AF_ALG": makes(38, socket.SOCK_SEQPACKET),
     "a raw socket": makes(socket.AF_INET, socket.SOCK_RAW, 1),
     "io_uring": system_call(425, 1, ctypes.create_string_buffer(256)),
+    "the loopback by the proxy": tunnels("127.0.0.1"),
+    "the loopback by another address": tunnels("127.0.0.2"),
+    "the loopback by a listed name": tunnels("localhost"),
+    "the loopback by a mapped address": tunnels("[::ffff:127.0.0.1]"),
+    "the loopback by IPv6": tunnels("[::1]"),
+    "the loopback by a number": tunnels("2130706433"),
+    "the loopback by a short address": tunnels("127.1"),
+    "the loopback by the address of nobody": tunnels("0.0.0.0"),
+    "the loopback by a name with a zero": tunnels("127.0.0.1\0.invalid"),
+    "the loopback by a name with a user": tunnels("x.invalid@127.0.0.1"),
+    "the loopback by a URL": gets(f"GET http://127.0.0.1:{PORT}/"),
+    "the loopback by Host": gets("GET http://x.invalid/"),
+    "the loopback by a path": gets("GET /"),
+    "the loopback by SOCKS": by_socks(b"\1\x7f\0\0\1"),
+    "the loopback by a name in SOCKS": by_socks(b"\3\x09localhost"),
+    "the metadata of a cloud": tunnels("169.254.169.254"),
     # Keys, terminals, and memory of others.
     "add a key": system_call(248, b"user", b"shelld", b"x", 1, -3),
     "read keys": system_call(250, 0, -3, 0),

@@ -12,9 +12,9 @@ export interface SandboxPolicy {
   deny_read?: string[] | null;
   /** private: /tmp and /var/tmp are empty at first, and end with the sandbox. shared: they are those of the machine; in the mode workspace, commands can write to them. Default: private. */
   tmp?: "private" | "shared" | null;
-  /** none: no network. loopback: only the sandbox's own loopback. full: the network of the machine. hosts is not supported and is refused. Default: none. */
+  /** none: no network. loopback: only the sandbox's own loopback. hosts: only the hosts in hosts, through a proxy that programs find in http_proxy, https_proxy and all_proxy. full: the network of the machine. Default: none. */
   network?: "full" | "hosts" | "loopback" | "none" | null;
-  /** For network hosts, which is not supported and is refused. */
+  /** For network hosts: names, addresses, and *.x for the names below x, each with or without a port. Without a port, every port is allowed. A name that has a private address is reached only if that address is listed too. */
   hosts?: string[] | null;
   /** Unix sockets of the machine that commands can connect to. */
   unix_sockets?: string[] | null;
@@ -110,6 +110,8 @@ export interface BashResult {
   invalidBytes?: number | null;
   /** What its sandbox enforces. Left out for a command without a sandbox. */
   sandbox?: EnforcedSandbox | null;
+  /** What the command and its processes wanted from the network and did not get, so far. Only for the network hosts. Left out if nothing was refused. */
+  denied?: Denied[] | null;
 }
 
 export interface Usage {
@@ -140,9 +142,22 @@ export interface EnforcedSandbox {
   /** The mode: whether the command can write to the paths in write. */
   files: "read-only" | "workspace";
   /** The network of the command. */
-  network: "full" | "loopback" | "none";
+  network: "full" | "hosts" | "loopback" | "none";
   /** isolated: the command sees only processes of its sandbox. */
   processes: "isolated";
+}
+
+export interface Denied {
+  /** network: a connection to a host. */
+  kind: "network";
+  /** The name or address. *: all hosts beyond the first hundred. */
+  host: string;
+  /** The port. 0 for the host *. */
+  port: number;
+  /** How many times. */
+  count: number;
+  /** not_listed: the host is not in hosts, or not with this port. private_address: the name is, but it has only private addresses that are not. full: too many connections are open. */
+  reason: "full" | "not_listed" | "private_address";
 }
 
 export interface BackgroundResult {
@@ -169,6 +184,8 @@ export interface BackgroundResult {
   subscription?: string | null;
   /** What its sandbox enforces. Left out for a command without a sandbox. */
   sandbox?: EnforcedSandbox | null;
+  /** What the command and its processes wanted from the network and did not get, so far. Only for the network hosts. Left out if nothing was refused. */
+  denied?: Denied[] | null;
 }
 
 export interface Prompt {
@@ -251,6 +268,8 @@ export interface BashOutputResult {
   encoding?: "base64" | "utf-8" | null;
   /** What its sandbox enforces. Left out for a command without a sandbox. */
   sandbox?: EnforcedSandbox | null;
+  /** What the command and its processes wanted from the network and did not get, so far. Only for the network hosts. Left out if nothing was refused. */
+  denied?: Denied[] | null;
 }
 
 export interface OutputRange {
@@ -332,6 +351,8 @@ export interface WriteStdinResult {
   encoding?: "base64" | "utf-8" | null;
   /** What its sandbox enforces. Left out for a command without a sandbox. */
   sandbox?: EnforcedSandbox | null;
+  /** What the command and its processes wanted from the network and did not get, so far. Only for the network hosts. Left out if nothing was refused. */
+  denied?: Denied[] | null;
   /** Bytes that this call has written or queued. */
   written: number;
   /** Bytes, of all calls, that the program has not taken yet. */

@@ -27,7 +27,8 @@ from types import FrameType
 from typing import Final, Literal, Protocol, TypeAlias
 
 from shelld import __version__
-from shelld.cli.attach import DEFAULT_NAME, DIED, RefusedError, add_name, read_reply
+from shelld.cli.attach import DEFAULT_NAME, add_name
+from shelld.cli.join import DIED, RefusedError, read_reply
 from shelld.cli.show import USAGE_ERROR, note, refuse, show
 from shelld.cli.watch_lines import Changes
 from shelld.lasting.handshake import (

@@ -4,9 +4,10 @@ Protects itself and its runners from the commands, then serves as any other keep
 the same user and see these processes. But they can neither trace them nor read their memory or
 their descriptors, so no command can send messages to the daemon in a runner's name.
 
-It first sends ``(ENTERED,)`` with descriptors of the directory for shelld's own files and of
-/dev/null. Until then, nothing has run in the sandbox. If it cannot protect itself, it ends instead.
-It is the first process of its namespace, so no command can kill it.
+It first sends ``(ENTERED,)`` with descriptors of the directory for shelld's own files, of /dev/null
+and, if the sandbox has a proxy, of the listening socket at which commands find it. Until then,
+nothing has run in the sandbox. If it cannot protect itself, it ends instead. It is the first
+process of its namespace, so no command can kill it.
 """
 
 from __future__ import annotations
@@ -22,25 +23,40 @@ from shelld.keeper.landlock import close_abstract_sockets
 from shelld.keeper.privileges import check_no_capabilities, protect_devices
 
 _PR_SET_DUMPABLE: Final = 4
+_WAITING: Final = 128
 
 
-def main(
-    file_limit: str, mechanism: str, directory: str, private: str, shares_network: str
-) -> None:
-    """Serve the socket 3. `private`: the directory of shelld's own files."""
+def main(file_limit: str, mechanism: str, directory: str, private: str, network: str) -> None:
+    """Serve the socket 3. `private`: the directory of shelld's own files. `network`: "shared" with
+    the machine, or the port of the proxy, or "0" for no proxy.
+    """
     if ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0):
         os._exit(1)
     try:
         if os.geteuid() == 0:
             protect_devices()
         check_no_capabilities()
-        if shares_network == "1":
+        if network == "shared":
             close_abstract_sockets()
         handle = os.open(private, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        given = [handle, nothing]
+        if network not in ("shared", "0"):
+            given.append(_listener(int(network)))
         sock = socket.socket(fileno=3)
-        Channel(sock).send((ENTERED,), (handle, nothing))
+        Channel(sock).send((ENTERED,), tuple(given))
         sock.detach()
     except OSError:
         os._exit(1)
     keeper.main(3, file_limit, mechanism, "0", directory, is_namespaced=True)
+
+
+def _listener(port: int) -> int:
+    """Return a listening socket of the sandbox's own loopback. Raises OSError.
+
+    Only the proxy accepts connections. The kernel keeps some waiting while it does not.
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as sock:
+        sock.bind(("127.0.0.1", port))
+        sock.listen(_WAITING)
+        return sock.detach()

@@ -228,6 +228,7 @@ def result_of(
         spool_error=shell.output.error,
         invalid_bytes=(stdout.invalid + stderr.invalid) or None,
         sandbox=shell.sandbox,
+        denied=shell.denials.shown,
     )
 
 

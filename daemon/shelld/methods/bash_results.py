@@ -93,6 +93,7 @@ async def _foreground_result(
         subscription=context.subscription,
         invalid_bytes=(stdout.invalid + stderr.invalid) or None,
         sandbox=shell.sandbox,
+        denied=shell.denials.shown,
     )
 
 
@@ -112,4 +113,5 @@ def _background_result(
         limits=shell.limits,
         subscription=context.subscription,
         sandbox=shell.sandbox,
+        denied=shell.denials.shown,
     )

@@ -65,12 +65,14 @@ def start_request(
 
     `typed`: the unfinished line of its stdin. `timeout_ms`: see `run_for_answer`.
     """
+    sandbox = None if params.sandbox is None else _sandbox(context, params, params.sandbox)
+    env = _with_terminal(params.env) if params.tty else params.env
     return StartRequest(
         command=params.command,
         description=params.description,
         session=params.session,
         cwd=params.cwd,
-        env=_with_terminal(params.env) if params.tty else params.env,
+        env=_with_proxy(context, params, sandbox, env),
         stdin=params.stdin,
         typed=typed,
         terminal=Size(params.rows, params.cols) if params.tty else None,
@@ -81,7 +83,7 @@ def start_request(
         in_foreground=not params.run_in_background,
         verdict=verdict.verdict,
         warning=verdict.reason if verdict.verdict == "block" else None,
-        sandbox=None if params.sandbox is None else _sandbox(context, params, params.sandbox),
+        sandbox=sandbox,
     )
 
 
@@ -94,6 +96,19 @@ def _sandbox(
     engine = context.daemon.options.sandbox_engine
     policy = tightened(own, given, session.cwd, engine)
     return None if policy is None else SandboxKey(policy, session.rules)
+
+
+def _with_proxy(
+    context: RequestContext,
+    params: BashParams,
+    sandbox: SandboxKey | None,
+    env: dict[str, str | None] | None,
+) -> dict[str, str | None] | None:
+    """Return the variables of a command that finds the proxy of its own sandbox."""
+    session = context.daemon.manager.sessions.look_at(params.session)
+    if sandbox is None or sandbox == session.sandbox:
+        return env
+    return {**sandbox.policy.variables, **(env or {})} or env
 
 
 def _with_terminal(env: dict[str, str | None] | None) -> dict[str, str | None]:

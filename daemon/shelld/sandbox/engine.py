@@ -7,6 +7,7 @@ import sys
 from typing import Final, NamedTuple
 
 from shelld.keeper.landlock import can_close_abstract_sockets
+from shelld.proxy import PORT
 from shelld.sandbox import seccomp
 from shelld.sandbox.policy import ResolvedPolicy
 from shelld.sandbox.view import PRIVATE, View, needed_paths
@@ -47,6 +48,9 @@ NO_MOUNT: Final = Missing(
 )
 NO_KEEPER: Final = Missing(
     "its keeper", "The sandbox must be able to read the Python that runs shelld: see deny_read."
+)
+NO_PROXY: Final = Missing(
+    "its proxy", "Let shelld start another process: see the limits on processes and memory."
 )
 
 # What bubblewrap writes if the kernel refuses the namespaces, or root in them.
@@ -111,12 +115,14 @@ def command_of(
     """
     program = find_engine()
     assert program is not None
+    # What the keeper makes of its network: see `shelld.keeper.inside`.
+    networks = {"full": "shared", "hosts": str(PORT)}
     words = (
         *("bwrap", "--args", _ARGUMENTS, "--seccomp", _FILTER, "--"),
         *(sys.executable, "-I", "-S", "-c", _BOOT, needed_paths()[-1]),
         # A sandbox has no cgroup to divide.
         *("0", "subreaper" if mechanism == "cgroup" else mechanism),
-        *(policy.directory, PRIVATE, str(int(policy.network == "full"))),
+        *(policy.directory, PRIVATE, networks.get(policy.network, "0")),
     )
     return os.fsencode(program), [os.fsencode(word) for word in words], _environment(), b"/"
 

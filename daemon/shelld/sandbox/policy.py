@@ -14,13 +14,15 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, TypeVar
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from shelld.process.user import home_of_user
-from shelld_protocol.errors import inexpressible, invalid_params
+from shelld.sandbox.network import proxy_variables, resolved_hosts, tightened_network
+from shelld.sandbox.refusals import invalid, looser, tighter
+from shelld_protocol.errors import inexpressible
 from shelld_protocol.sandboxes import (
     EnforcedSandbox,
     SandboxEngine,
@@ -38,10 +40,7 @@ _PATTERN: Final = re.compile(r"[*?\[\]\0]")
 _NEVER_WRITTEN: Final = ("/proc", "/sys", "/dev")
 # From the tightest to the loosest.
 _MODES: Final[Sequence[SandboxMode]] = ("read-only", "workspace", "off")
-_NETWORKS: Final[Sequence[SandboxNetwork]] = ("none", "loopback", "hosts", "full")
 _TMPS: Final[Sequence[SandboxTmp]] = ("private", "shared")
-
-T = TypeVar("T")
 
 
 class ResolvedPolicy(Struct, frozen=True):
@@ -56,6 +55,12 @@ class ResolvedPolicy(Struct, frozen=True):
     network: SandboxNetwork = "none"
     unix_sockets: tuple[str, ...] = ()
     engine: SandboxEngine = "auto"
+    hosts: tuple[str, ...] = ()
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The variables that commands get on top of their environment."""
+        return proxy_variables(self.network, self.hosts)
 
     @property
     def writable(self) -> tuple[str, ...]:
@@ -70,7 +75,6 @@ class ResolvedPolicy(Struct, frozen=True):
     def enforced(self) -> EnforcedSandbox:
         """What a sandbox with this policy enforces. `check_expressible` has accepted it."""
         assert self.mode != "off"
-        assert self.network != "hosts"
         return EnforcedSandbox("bwrap", self.mode, self.network, "isolated")
 
     @property
@@ -83,6 +87,7 @@ class ResolvedPolicy(Struct, frozen=True):
             deny_read=list(self.deny_read),
             tmp=self.tmp,
             network=self.network,
+            hosts=list(self.hosts) if self.network == "hosts" else None,
             unix_sockets=list(self.unix_sockets),
             engine=self.engine,
         )
@@ -100,8 +105,6 @@ def check_expressible(policy: ResolvedPolicy) -> None:
     """Raise `RpcError` (unavailable) if no engine can enforce a policy."""
     if policy.engine == "landlock":
         raise inexpressible("engine landlock", "Use the engine bwrap.")
-    if policy.network == "hosts":
-        raise inexpressible("network hosts", "Use the network none, loopback or full.")
     for name, paths in (("deny_write", policy.deny_write), ("deny_read", policy.deny_read)):
         for path in paths:
             if os.path.realpath(path) != path:
@@ -115,21 +118,21 @@ def resolved(given: SandboxPolicy, directory: str, engine: SandboxEngine) -> Res
     `directory`: the session's. `engine`: the daemon's. Raises `RpcError` (invalid_params).
     """
     mode = given.mode or "workspace"
-    _check_hosts(given)
+    hosts = resolved_hosts(given)
     if mode == "off":
         for name in ("write", "deny_write", "deny_read", "tmp", "network", "unix_sockets"):
             if getattr(given, name):
-                raise _invalid(name, "needs a sandbox, and mode is off")
+                raise invalid(name, "needs a sandbox, and mode is off")
         return None
     paths = Paths(directory)
     real = os.path.realpath(directory)
     if mode == "read-only" and given.write:
-        raise _invalid("write", "must be empty in the mode read-only")
+        raise invalid("write", "must be empty in the mode read-only")
     given_write = ["."] if given.write is None else given.write
     write = paths.writable(given_write if mode == "workspace" else ())
     tmp = given.tmp or "private"
     if tmp == "private" and any(path in TEMPORARY for path in write):
-        raise _invalid("write", "has a directory that is private: set tmp to shared")
+        raise invalid("write", "has a directory that is private: set tmp to shared")
     policy = ResolvedPolicy(
         real,
         mode,
@@ -138,6 +141,7 @@ def resolved(given: SandboxPolicy, directory: str, engine: SandboxEngine) -> Res
         network=given.network or "none",
         unix_sockets=paths.sockets(given.unix_sockets or ()),
         engine=given.engine or engine,
+        hosts=hosts,
     )
     return _with_denied(policy, given, paths)
 
@@ -151,33 +155,34 @@ def tightened(
     """
     if policy is None:
         return resolved(given, directory, engine)
-    _check_hosts(given)
+    network, hosts = tightened_network(policy.network, policy.hosts, given)
     paths = Paths(directory)
-    mode = _tighter("mode", policy.mode, given.mode, _MODES)
+    mode = tighter("mode", policy.mode, given.mode, _MODES)
     write = policy.write
     if given.write is not None:
         write = paths.writable(given.write)
         if not all(is_within(path, policy.write) for path in write):
-            raise _looser("write")
+            raise looser("write")
     sockets = policy.unix_sockets
     if given.unix_sockets is not None:
         sockets = paths.sockets(given.unix_sockets)
         if not set(sockets) <= set(policy.unix_sockets):
-            raise _looser("unix_sockets")
+            raise looser("unix_sockets")
     if given.engine not in (None, "auto", policy.engine) and policy.engine != "auto":
-        raise _invalid("engine", f"differs from that of the session: {policy.engine}")
-    tighter = ResolvedPolicy(
+        raise invalid("engine", f"differs from that of the session: {policy.engine}")
+    tight = ResolvedPolicy(
         policy.directory,
         mode,
         write if mode == "workspace" else (),
         policy.deny_write,
         policy.deny_read,
-        _tighter("tmp", policy.tmp, given.tmp, _TMPS),
-        _tighter("network", policy.network, given.network, _NETWORKS),
+        tighter("tmp", policy.tmp, given.tmp, _TMPS),
+        network,
         sockets,
         policy.engine if given.engine in (None, "auto") else given.engine,
+        hosts,
     )
-    return _with_denied(tighter, given, paths)
+    return _with_denied(tight, given, paths)
 
 
 def _with_denied(policy: ResolvedPolicy, given: SandboxPolicy, paths: Paths) -> ResolvedPolicy:
@@ -191,7 +196,8 @@ def _with_denied(policy: ResolvedPolicy, given: SandboxPolicy, paths: Paths) -> 
         )
         for name in ("deny_write", "deny_read")
     }
-    return replace(policy, deny_write=denied["deny_write"], deny_read=denied["deny_read"])
+    changed = replace(policy, deny_write=denied["deny_write"], deny_read=denied["deny_read"])
+    return policy if changed == policy else changed
 
 
 class Paths:
@@ -202,11 +208,11 @@ class Paths:
 
     def _absolute(self, name: str, path: str) -> str:
         if _PATTERN.search(path):
-            raise _invalid(name, "must be paths, not patterns")
+            raise invalid(name, "must be paths, not patterns")
         if path == "~" or path.startswith("~/"):
             path = (os.environ.get("HOME") or home_of_user()) + path[1:]
         elif path.startswith("~"):
-            raise _invalid(name, "has the home directory of another user")
+            raise invalid(name, "has the home directory of another user")
         return os.path.join(self._directory, path)
 
     def writable(self, given: Iterable[str]) -> tuple[str, ...]:
@@ -214,9 +220,9 @@ class Paths:
         for path in given:
             real = os.path.realpath(self._absolute("write", path))
             if not os.path.exists(real):
-                raise _invalid("write", "has a path that does not exist")
+                raise invalid("write", "has a path that does not exist")
             if real == "/" or is_within(real, _NEVER_WRITTEN):
-                raise _invalid("write", "has a directory of the system, or /")
+                raise invalid("write", "has a directory of the system, or /")
             found[real] = None
         return tuple(found)
 
@@ -225,7 +231,7 @@ class Paths:
         for path in given:
             real = os.path.realpath(self._absolute("unix_sockets", path))
             if not os.path.exists(real) or os.path.isdir(real):
-                raise _invalid("unix_sockets", "has a path that is no socket")
+                raise invalid("unix_sockets", "has a path that is no socket")
             found[real] = None
         return tuple(found)
 
@@ -250,27 +256,5 @@ def _denied(path: str, writable: Sequence[str], name: str) -> str:
             return step
         walked = os.path.realpath(step)
     if walked == "/" or is_within(walked, ("/proc", "/dev")):
-        raise _invalid(name, "has a directory of the system, or /")
+        raise invalid(name, "has a directory of the system, or /")
     return walked
-
-
-def _check_hosts(given: SandboxPolicy) -> None:
-    if given.hosts and given.network != "hosts":
-        raise _invalid("hosts", "needs network hosts")
-
-
-def _tighter(name: str, own: T, given: T | None, order: Sequence[T]) -> T:
-    if given is None:
-        return own
-    if order.index(given) > order.index(own):
-        raise _looser(name)
-    return given
-
-
-def _looser(name: str) -> Exception:
-    return _invalid(name, "is looser than the policy of the session")
-
-
-def _invalid(name: str, problem: str) -> Exception:
-    parameter = f"sandbox.{name}"
-    return invalid_params(f"Invalid value for {parameter}: it {problem}", parameter)

@@ -5,6 +5,8 @@ mode = "workspace"
 write = [".", "~/.cache/pip"]
 deny_write = [".git/hooks"]
 deny_read = ["~/.ssh"]
+network = "hosts"
+hosts = ["pypi.org:443", "*.github.com"]
 ```
 
 `load` rejects an invalid file and reports the line.

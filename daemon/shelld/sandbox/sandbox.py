@@ -22,7 +22,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Final, Protocol
 
 import anyio
 
@@ -44,7 +44,9 @@ from shelld.keeper.channel import (
 from shelld.keeper.idle_runners import IdleRunners
 from shelld.keeper.orphan_reaper import KILL_INTERVAL_MS
 from shelld.keeper.pool import RunnerPool
+from shelld.proxy.process import Entry, Proxy
 from shelld.sandbox import engine
+from shelld.sandbox.denials import Denials
 from shelld.sandbox.engine import Missing
 from shelld.sandbox.pids import NamespacedChannel, outer_pids
 from shelld.sandbox.placeholders import Placeholders
@@ -60,11 +62,21 @@ _END_TIMEOUT_S: Final = 5.0
 _LAST_END_S: Final = 1.0
 
 _ERROR_BYTES: Final = 4_096
-# The number of descriptors that come with ENTERED.
+# The number of descriptors that come with ENTERED, without that for the proxy.
 _ENTERED_WITH: Final = 2
 # A child of bash that a signal has ended too early must not report a state. It uses this number in
 # place of that of the file.
 _NO_FILE: Final = "-1"
+
+
+class Guest(Protocol):
+    """A command or a spare shell. `runner`: the pid of its runner, if it has one."""
+
+    @property
+    def runner(self) -> int | None: ...
+
+    @property
+    def denials(self) -> Denials: ...
 
 
 class Sandbox:
@@ -98,8 +110,9 @@ class Sandbox:
         self._first = 0
         self._inner_pids: dict[int, int] = {}
         self._idle = IdleRunners()
-        # Commands and spare shells in it.
-        self._members = 0
+        self._guests: list[Guest] = []
+        has_proxy = policy.network == "hosts"
+        self._proxy = Proxy(pool, policy.hosts, self._note_denial) if has_proxy else None
         self._file_count = 0
         # Set when it is ready or has ended.
         self._is_settled = anyio.Event()
@@ -124,6 +137,9 @@ class Sandbox:
             return
         descriptors: list[int] = []
         try:
+            if self._proxy is not None:
+                # It starts while bubblewrap does.
+                self._proxy.start()
             self._outside = self._pool.acquire()
             self._keeper, theirs = Channel.pair()
             with theirs:
@@ -164,9 +180,13 @@ class Sandbox:
             return
         self._is_settled.set()
         assert self._keeper is not None
-        # The keeper says nothing more. Its end is that of the sandbox.
-        while await _receive(self._keeper) is not None:
-            pass
+        async with anyio.create_task_group() as tasks:
+            if self._proxy is not None:
+                tasks.start_soon(self._proxy.run)
+            # The keeper says nothing more. Its end is that of the sandbox.
+            while await _receive(self._keeper) is not None:
+                pass
+            tasks.cancel_scope.cancel()
 
     async def _enter(self) -> None:
         """Wait until the sandbox is complete, or has failed."""
@@ -180,10 +200,21 @@ class Sandbox:
                 elif message[0] in (FAILED, EXITED):
                     return
         messages = await _receive(self._keeper)
-        if messages and messages[0][0][0] == ENTERED and len(messages[0][1]) == _ENTERED_WITH:
-            self._directory, self._nothing = messages[0][1]
-            os.mkdir(_NO_FILE, dir_fd=self._directory)
-            self.is_ready = True
+        if not messages or messages[0][0][0] != ENTERED:
+            return
+        descriptors = messages[0][1]
+        if len(descriptors) != _ENTERED_WITH + (self._proxy is not None):
+            while descriptors:
+                os.close(descriptors.pop())
+            return
+        self._directory, self._nothing = descriptors[:_ENTERED_WITH]
+        os.mkdir(_NO_FILE, dir_fd=self._directory)
+        if self._proxy is not None:
+            self.missing = engine.NO_PROXY
+            if not await self._proxy.serve(descriptors[-1], self._first):
+                return
+            self.missing = None
+        self.is_ready = True
 
     async def _diagnose(self) -> Missing:
         """Return why the sandbox has not started."""
@@ -237,6 +268,8 @@ class Sandbox:
     def close(self) -> None:
         """Close everything. `run` does this, or the caller of a `start` that has raised."""
         self._idle.close()
+        if self._proxy is not None:
+            self._proxy.close()
         for channel in (self._keeper, self._outside):
             if channel is not None:
                 channel.close()
@@ -249,6 +282,8 @@ class Sandbox:
 
     def abandon(self) -> None:
         """Close the channels in a forked child."""
+        if self._proxy is not None:
+            self._proxy.close()
         self._idle.close()
         for channel in (self._keeper, self._outside):
             if channel is not None:
@@ -276,7 +311,7 @@ class Sandbox:
     @property
     def is_idle(self) -> bool:
         """Whether no command runs in it, and no spare shell waits."""
-        return self._members == 0 and self.is_ready
+        return not self._guests and self.is_ready
 
     def open_file(self) -> tuple[int, str]:
         """Return a descriptor of a new file, and the path of the file in the sandbox.
@@ -319,14 +354,27 @@ class Sandbox:
         else:
             self._idle.add(channel)
 
-    def join(self) -> None:
+    def join(self, guest: Guest) -> None:
         """Learn that a command or a spare shell starts in it."""
-        self._members += 1
+        self._guests.append(guest)
 
-    def leave(self) -> None:
+    def leave(self, guest: Guest) -> None:
         """Learn that nothing is left of one of them."""
-        self._members -= 1
+        self.collect_denials()
+        self._guests.remove(guest)
         self.idle_since = time.monotonic()
+
+    def collect_denials(self) -> None:
+        """Learn what has been refused to the commands by now."""
+        if self._proxy is not None:
+            self._proxy.collect()
+
+    def _note_denial(self, entry: Entry) -> None:
+        runner, host, port, reason, count = entry
+        # If a client has closed its connection too soon, it may belong to any command.
+        owners = [guest for guest in self._guests if guest.runner == runner] or self._guests
+        for guest in owners:
+            guest.denials.add(host, port, reason, count)
 
     def trim(self) -> None:
         """End idle runners that no command has needed since the last call."""

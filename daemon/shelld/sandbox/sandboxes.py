@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from shelld.keeper.pool import RunnerPool
 from shelld.sandbox import engine
 from shelld.sandbox.policy import ResolvedPolicy, check_expressible
-from shelld.sandbox.sandbox import Sandbox
+from shelld.sandbox.sandbox import Guest, Sandbox
 from shelld_protocol.errors import resource_exhausted, shutting_down, unavailable
 
 # A sandbox costs about 12 MiB of memory, and three processes.
@@ -125,9 +125,9 @@ class Sandboxes:
         elif not sandbox.is_gone:
             self._ending.add(sandbox)
 
-    def left(self, sandbox: Sandbox) -> None:
+    def left(self, sandbox: Sandbox, guest: Guest) -> None:
         """Learn that nothing is left of a command that ran in a sandbox."""
-        sandbox.leave()
+        sandbox.leave(guest)
         if sandbox in self._ending and sandbox.is_idle:
             sandbox.end()
 

@@ -47,7 +47,11 @@ class Sessions:
         self._none = self._new(None, self._base, limits, rules, sandbox)
 
     def _first_state(self, rules: EnvironmentRules, sandbox: ResolvedPolicy | None) -> ShellState:
-        state = first_state(self._cwd, rules.apply(self._env))
+        env = rules.apply(self._env)
+        if sandbox is not None:
+            own = {name.encode(): value.encode() for name, value in sandbox.variables.items()}
+            env = {**env, **own}
+        state = first_state(self._cwd, env)
         # A runner in a sandbox has not started in the daemon's directory.
         return state if sandbox is None else replace(state, inherits_cwd=False)
 

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 from shelld.keeper.channel import FILE_LOST, LOST, RETIRES, Message
 from shelld.limits.members import LimitReason, Member
 from shelld.process.logs import Log
+from shelld.sandbox.denials import Denials
 from shelld.sandbox.sandbox import Sandbox
 from shelld.shells.course import DEADLINES, Action, Event, State, next_step
 from shelld.shells.deadlines import KILL_TIMEOUT_S, OUTPUT_GRACE_S, START_TIMEOUT_S, Deadlines
@@ -95,6 +96,10 @@ class Life:
         peer = self.links.channel.peer
         return None if self.runner_is_lost or peer is None else peer.pid
 
+    @property
+    def denials(self) -> Denials:
+        return self.shell.denials
+
     def exceed(self, reason: LimitReason) -> None:
         """Kill the command, or what it has left, because it is above a limit."""
         self._outcome.exceeds(self.shell, reason)
@@ -135,6 +140,9 @@ class Life:
         """Store all output that was written by now, and wake the waiters."""
         before = self.shell.output.written
         self.links.drain()
+        if self.sandbox is not None:
+            # What was refused is told before the command can write about it.
+            self.sandbox.collect_denials()
         if self.shell.output.written != before:
             self.time_limits.note_output()
             self.shell.notify()

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from shelld.keeper.pool import RunnerPool
 from shelld.keeper.runners import Runners
-from shelld.sandbox.sandbox import Sandbox
+from shelld.sandbox.sandbox import Guest, Sandbox
 from shelld.sandbox.sandboxes import Sandboxes, SandboxKey
 from shelld.sessions.dumps import DumpFiles, PrivateDumpFiles
 from shelld.shells.shell import Shell
@@ -69,9 +69,9 @@ class Places:
             place = self._inside[sandbox] = Place(sandbox, files, sandbox)
         return place
 
-    def left(self, sandbox: Sandbox) -> None:
+    def left(self, sandbox: Sandbox, guest: Guest) -> None:
         """Learn that nothing is left of a command in a sandbox."""
-        self._sandboxes.left(sandbox)
+        self._sandboxes.left(sandbox, guest)
 
     def _retire(self, sandbox: Sandbox) -> None:
         place = self._inside.pop(sandbox, None)

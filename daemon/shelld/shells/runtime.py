@@ -323,7 +323,7 @@ class Runtime:
             self._lives.add(life)
             self._tasks.start(supervisor)
             if place.sandbox is not None:
-                place.sandbox.join()
+                place.sandbox.join(life)
         except BaseException:
             if links is not None:
                 links.cancel_start(launch)
@@ -348,6 +348,8 @@ class Runtime:
     def _listen(self, life: Life, moment: Moment) -> None:
         """Follow the life of a command, or of a spare shell."""
         if moment is Moment.ENDED:
+            if life.sandbox is not None:
+                life.sandbox.collect_denials()
             self.spares.command_ended(life.shell)
             self._on_end(life.shell)
         elif moment is Moment.STARTED:
@@ -362,7 +364,7 @@ class Runtime:
                 if life.member is not None:
                     self.limiter.end(life.member)
                 if life.sandbox is not None:
-                    self.places.left(life.sandbox)
+                    self.places.left(life.sandbox, life)
             finally:
                 self._is_empty(life)
 

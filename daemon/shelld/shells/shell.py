@@ -22,6 +22,7 @@ from msgspec import Struct
 from shelld.eventloop.readiness import Wakeup
 from shelld.output.retention import OutputStream, ShellOutput
 from shelld.process.options import Options
+from shelld.sandbox.denials import Denials
 from shelld.sessions.recorder import Recorder
 from shelld.sessions.text import beginning
 from shelld.shells.launch import StartRequest
@@ -124,6 +125,7 @@ class Shell:
     limits: EnforcedLimits | None = field(default=None, init=False)
     # What its sandbox enforces; None for no sandbox.
     sandbox: EnforcedSandbox | None = field(default=None, init=False)
+    denials: Denials = field(default_factory=Denials, init=False)
     # (errno, what) if nothing could be started.
     failure: tuple[int, str] | None = field(default=None, init=False)
     # Whether its call was answered while the command ran.

@@ -1,0 +1,82 @@
+"""The network of a policy: `network` and `hosts`, and the variables that lead to the proxy. Pure.
+
+Invariant: the hosts of a call are among those of its session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from shelld.proxy import ADDRESS, PORT
+from shelld.proxy.hosts import HostError, Rule, rule_of
+from shelld.sandbox.refusals import invalid, looser, tighter
+from shelld_protocol.sandboxes import SandboxNetwork, SandboxPolicy
+
+# From the tightest to the loosest.
+_NETWORKS: Final[Sequence[SandboxNetwork]] = ("none", "loopback", "hosts", "full")
+
+_PROXY: Final = f"http://{ADDRESS}:{PORT}"
+# Many programs know only one spelling, and some only the variable for all schemes.
+_FOR_PROXY: Final = ("http_proxy", "https_proxy", "all_proxy")
+# What leads to the servers of the sandbox itself.
+_OWN_NAMES: Final = ("localhost", "127.0.0.1", "::1")
+
+
+def resolved_hosts(given: SandboxPolicy) -> tuple[str, ...]:
+    """Return the entries of a policy in their one form. Raises `RpcError` (invalid_params)."""
+    if given.network != "hosts":
+        if given.hosts:
+            raise invalid("hosts", "needs network hosts")
+        return ()
+    if given.hosts is None:
+        raise invalid("hosts", "must be given with network hosts")
+    return _shown(_rules_of(given.hosts))
+
+
+def tightened_network(
+    own: SandboxNetwork, own_hosts: tuple[str, ...], given: SandboxPolicy
+) -> tuple[SandboxNetwork, tuple[str, ...]]:
+    """Return the network and the hosts of a call in a session with `own` and `own_hosts`.
+
+    Raises `RpcError` (invalid_params).
+    """
+    network = tighter("network", own, given.network, _NETWORKS)
+    if network != "hosts":
+        if given.hosts:
+            raise invalid("hosts", "needs network hosts")
+        return network, ()
+    if given.hosts is None:
+        if own != "hosts":
+            raise invalid("hosts", "must be given with network hosts")
+        return network, own_hosts
+    rules = _rules_of(given.hosts)
+    allowed = [rule_of(each) for each in own_hosts]
+    if own == "hosts" and not all(any(each.covers(rule) for each in allowed) for rule in rules):
+        raise looser("hosts")
+    return network, _shown(rules)
+
+
+def _rules_of(given: Iterable[str]) -> list[Rule]:
+    try:
+        return [rule_of(each) for each in given]
+    except HostError as error:
+        raise invalid("hosts", str(error)) from None
+
+
+def _shown(rules: Iterable[Rule]) -> tuple[str, ...]:
+    # Sorted: sessions with the same hosts share a sandbox.
+    return tuple(sorted(set(map(str, rules))))
+
+
+def proxy_variables(network: SandboxNetwork, hosts: Iterable[str]) -> dict[str, str]:
+    """Return the variables with which programs find the proxy; none for another network.
+
+    An entry such as 127.0.0.1 means that of the machine. Only the proxy leads there.
+    """
+    if network != "hosts":
+        return {}
+    listed = {rule_of(each).host for each in hosts}
+    variables = dict.fromkeys(_FOR_PROXY, _PROXY)
+    variables["no_proxy"] = ",".join(name for name in _OWN_NAMES if name not in listed)
+    return variables | {name.upper(): value for name, value in variables.items()}

@@ -1,0 +1,48 @@
+"""What tests of sandboxes share."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from support import Json, RawDaemon
+
+
+def why_impossible(**popen: Any) -> str:
+    """Return why this machine has no sandboxes; "" if it has."""
+    if shutil.which("bwrap") is None:
+        return "needs bubblewrap"
+    if platform.machine() not in ("x86_64", "aarch64"):
+        return "needs a machine whose system calls are known"
+    command = ["bwrap", "--unshare-user", "--unshare-net", "--unshare-pid", "--cap-drop", "ALL"]
+    command += ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "true"]
+    quiet = subprocess.DEVNULL
+    status = subprocess.call(command, stdout=quiet, stderr=quiet, **popen)
+    return "" if status == 0 else "needs user namespaces"
+
+
+@contextmanager
+def directory_for_workspaces() -> Iterator[Path]:
+    """Make a directory that no sandbox hides."""
+    writable = [path for path in ("/opt", "/srv", str(Path.home())) if os.access(path, os.W_OK)]
+    with tempfile.TemporaryDirectory(dir=writable[0]) as name:
+        path = Path(name)
+        path.chmod(0o755)
+        yield path
+
+
+class Workspace(NamedTuple):
+    daemon: RawDaemon
+    path: Path
+
+
+def configure(daemon: RawDaemon, session: str, **policy: Any) -> Json:
+    answer: Json = daemon.call("configure_session", {"session": session, "sandbox": policy})
+    return answer
