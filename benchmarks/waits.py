@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from measure import RawDaemon, percentile, report, table
 from shelld_client import BashOutputResult, Client
-from shelld_client.calls import OutputOptions
+from shelld_client.call_options import OutputOptions
 
 _POLL_S = 0.1
 _QUIET_MS = 500

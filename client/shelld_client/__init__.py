@@ -4,7 +4,7 @@ from typing import Final
 
 from shelld_client.async_jobs import AsyncJob
 from shelld_client.async_streams import AsyncEventStream, AsyncOutputStream
-from shelld_client.calls import (
+from shelld_client.call_options import (
     BashOptions,
     EventOptions,
     InputOptions,

@@ -21,14 +21,8 @@ from shelld_client import calls
 from shelld_client.async_gaps import AsyncOutputReader, AsyncRequest
 from shelld_client.async_ongoing import AsyncOngoing, nothing_to_undo
 from shelld_client.async_streams import AsyncBegin, AsyncItems, kill_in_background
-from shelld_client.calls import (
-    AnyBashResult,
-    Call,
-    KillOptions,
-    ReadOptions,
-    ScreenOptions,
-    TypingOptions,
-)
+from shelld_client.call_options import KillOptions, ReadOptions, ScreenOptions, TypingOptions
+from shelld_client.calls import AnyBashResult, Call
 from shelld_client.errors import JobEnded, ProtocolError, ShellError, WaitTimedOut
 from shelld_client.mailbox import End
 from shelld_protocol.event_methods import Event, EventName, ExitEvent, OutputEvent

@@ -14,9 +14,8 @@ from shelld_client import calls
 from shelld_client.async_jobs import AsyncJob
 from shelld_client.async_ongoing import AsyncOngoing
 from shelld_client.async_streams import AsyncEventStream, AsyncOutputStream
-from shelld_client.calls import (
+from shelld_client.call_options import (
     BashOptions,
-    Call,
     EventOptions,
     InputOptions,
     KillOptions,
@@ -25,8 +24,8 @@ from shelld_client.calls import (
     RunOptions,
     ScreenOptions,
     StreamOptions,
-    Undo,
 )
+from shelld_client.calls import Call, Undo
 from shelld_client.errors import InvalidParams, MessageTooLarge
 from shelld_protocol.about import ServerInfoResult
 from shelld_protocol.event_methods import OutputEvent

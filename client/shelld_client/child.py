@@ -1,34 +1,23 @@
-"""The code that both clients share: start the daemon, report why it ended, limit every wait."""
+"""The daemon as a child process: starts it, reads why it ended, and ends it step by step.
+
+Owns the process and our ends of its pipes. Never waits: its users wait for its end, each in its own
+way, for the times that are here.
+"""
 
 from __future__ import annotations
 
-import copy
 import enum
 import errno
-import math
 import os
 import signal
 import subprocess
-import sys
 import weakref
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from os import PathLike
-from typing import IO, Final, NoReturn, Self
+from typing import IO, Final
 
-from shelld_client.errors import (
-    DaemonExited,
-    NoAnswer,
-    ProtocolError,
-    ShellError,
-    SpawnFailed,
-)
-from shelld_client.reconnects import Reconnect
-from shelld_protocol.framing import DEFAULT_MAX_MESSAGE_BYTES
-
-# Until the first answer. A daemon starts in 0.2 s; a busy machine or an ssh connection takes
-# seconds.
-START_TIMEOUT_S: Final = 10.0
+from shelld_client.errors import DaemonExited, SpawnFailed
 
 # How long to wait for the daemon's end: after closing stdin (the daemon promises to end within 2 s,
 # or 5 s with a thousand shells); then after SIGTERM; then after SIGKILL, which only the kernel can
@@ -39,9 +28,6 @@ KILL_TIMEOUT_S: Final = 3.0
 
 # How long to wait for the end of a killed process, where the wait blocks everything else.
 BLOCKED_S: Final = 1.0
-
-# How long the end of a job's block waits for the end of its command, without being cancelled.
-FINISH_TIMEOUT_S: Final = 10.0
 
 # How often to check whether the process has ended, if there is no event to wait for.
 EXIT_POLL_S: Final = 0.02
@@ -55,10 +41,6 @@ LAST_WORDS_S: Final = 0.2
 # The capacity of a pipe. A larger buffer would need a large allocation for each answer.
 READ_BYTES: Final = 64 * 1024
 STDERR_TAIL_BYTES: Final = 8192
-
-# Suffixes of a size on the daemon's command line.
-_UNITS: Final = {"K": 2**10, "M": 2**20, "G": 2**30}
-
 
 _children: Final[weakref.WeakSet[Child]] = weakref.WeakSet()
 
@@ -242,203 +224,3 @@ def _signal_name(number: int) -> str:
     except ValueError:
         # Most real-time signals have no name in `signal.Signals`.
         return f"SIG{number}"
-
-
-def _words(name: str, words: Sequence[str | PathLike[str]]) -> list[str]:
-    """Return the words of a command line as text. Raises TypeError for any other type."""
-    if isinstance(words, (str, bytes)):
-        raise TypeError(f"{name} must be a list of words, not one text")
-    texts = [os.fspath(word) for word in words]
-    for text in texts:
-        if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"the words of {name} must be text or paths, not {type(text).__name__}")
-    return texts
-
-
-def daemon_command(
-    command: Sequence[str | PathLike[str]] | None, args: Sequence[str | PathLike[str]]
-) -> list[str]:
-    """Return the command line of a daemon. Raises TypeError."""
-    if command is None:
-        # -P: the working directory is a user's project; do not import modules from there.
-        command = (sys.executable, "-P", "-m", "shelld")
-    # Leave an empty command empty, so that the client refuses it.
-    argv = _words("command", command)
-    return argv + _words("args", args) if argv else argv
-
-
-def attach_command(
-    name: str, *, linger: int | None, steal: bool, args: Sequence[str | PathLike[str]]
-) -> list[str]:
-    """Return the command line that joins or starts a lasting daemon. Raises TypeError."""
-    command = [sys.executable, "-P", "-m", "shelld", "attach", f"--name={name}"]
-    if linger is not None:
-        command.append(f"--linger={linger}")
-    if steal:
-        command.append("--steal")
-    return [*command, "--", *_words("args", args)] if args else command
-
-
-def message_limit(command: Sequence[str]) -> int:
-    """Return the daemon's limit of bytes per message, as far as its command line tells."""
-    limit = DEFAULT_MAX_MESSAGE_BYTES
-    for word, following in zip(command, [*command[1:], ""], strict=True):
-        option, _, value = word.partition("=")
-        if option == "--max-message-bytes":
-            limit = _bytes(value or following) or limit
-    return limit
-
-
-def _bytes(size: str) -> int | None:
-    """Parse a size such as ``64M`` as the daemon does; return bytes, or None if it is invalid."""
-    factor = _UNITS.get(size[-1:].upper())
-    digits = size if factor is None else size[:-1]
-    if not (digits.isascii() and digits.isdigit()):
-        return None
-    return int(digits) * (factor or 1)
-
-
-class SpawnedClient:
-    """The base of both clients: starts the daemon, but never waits for it."""
-
-    def __init__(
-        self,
-        command: Sequence[str | PathLike[str]],
-        *,
-        env: Mapping[str, str] | None = None,
-        cwd: str | PathLike[str] | None = None,
-        start_timeout: float | None = START_TIMEOUT_S,
-        reconnect: Reconnect | None = None,
-    ) -> None:
-        if start_timeout is not None:
-            if isinstance(start_timeout, bool):
-                raise TypeError("start_timeout must be a number of seconds, or None")
-            if not start_timeout > 0:
-                raise ValueError("start_timeout must be more than 0 seconds, or None")
-        self._command = _words("command", command)
-        if not self._command:
-            raise ValueError("command must have at least one word")
-        self._message_limit = message_limit(self._command)
-        self._env = env
-        self._cwd = cwd
-        self._reconnect = reconnect
-        self._start_timeout = None if start_timeout == math.inf else start_timeout
-        self._child: Child | None = None
-        self._entered_in: int | None = None
-        # Why calls fail; None while calls are possible.
-        self._failure: ShellError | None = DaemonExited("the client was not entered")
-
-    @classmethod
-    def spawn(
-        cls,
-        command: Sequence[str | PathLike[str]] | None = None,
-        *,
-        args: Sequence[str | PathLike[str]] = (),
-        env: Mapping[str, str] | None = None,
-        cwd: str | PathLike[str] | None = None,
-        start_timeout: float | None = START_TIMEOUT_S,
-    ) -> Self:
-        """Return a client that starts its daemon when entered.
-
-        `command` is any argv that ends in a shelld (``["ssh", "host", "shelld"]``); the default is
-        the daemon installed beside this client. `args` are options of the daemon, appended to
-        `command`. `env` and `cwd` are those of the daemon, and its commands start with them.
-
-        A client can be entered once. Entering waits `start_timeout` seconds (None: without limit)
-        for the daemon's first answer, and skips up to 64 KiB of other text before it. Entering
-        raises `SpawnFailed` or `DaemonExited`, and `ProtocolError` if the program is not a shelld.
-        """
-        argv = daemon_command(command, args)
-        return cls(argv, env=env, cwd=cwd, start_timeout=start_timeout)
-
-    @classmethod
-    def attach(
-        cls,
-        name: str = "main",
-        *,
-        linger: int | None = None,
-        steal: bool = False,
-        args: Sequence[str | PathLike[str]] = (),
-        env: Mapping[str, str] | None = None,
-        cwd: str | PathLike[str] | None = None,
-        start_timeout: float | None = START_TIMEOUT_S,
-        reconnect: bool = False,
-    ) -> Self:
-        """Return a client that joins the lasting daemon `name` when entered, or starts it.
-
-        Leaving the client leaves the daemon and its shells. The daemon ends after `linger` seconds
-        without a client; None stands for 3,600 seconds, or for what a daemon that runs has already.
-        `steal` takes the daemon from another client. `args` (options of the daemon), `env` and
-        `cwd` have an effect only if the daemon is started.
-
-        Entering raises what `spawn` describes. If another client is attached, that is
-        `DaemonExited` with `exit_code` 4.
-
-        With `reconnect`, the client attaches again if its connection is lost, for up to 30 seconds.
-        Calls under way that have an `idempotency_key` are repeated, and so are calls that change
-        nothing: `kill_shell`, `bash_output` with both offsets, and others that only read. All other
-        calls under way raise `TargetLost`. Iterations over events and jobs go on where they were. A
-        daemon that has died, or that another client has taken, is left alone: calls raise
-        `DaemonExited`.
-        """
-        command = attach_command(name, linger=linger, steal=steal, args=args)
-        again = attach_command(name, linger=None, steal=False, args=())
-        return cls(
-            command,
-            env=env,
-            cwd=cwd,
-            start_timeout=start_timeout,
-            reconnect=Reconnect(name, [*again, "--no-start"]) if reconnect else None,
-        )
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError(
-            "a client cannot be pickled, because its daemon belongs to the process that entered "
-            "it: create one where it is needed"
-        )
-
-    @property
-    def pid(self) -> int:
-        """The pid of the started process."""
-        if self._child is None:
-            raise DaemonExited("the client was not entered")
-        return self._child.process.pid
-
-    def _enter_once(self) -> None:
-        if self._entered_in is not None:
-            raise RuntimeError("a client can be entered only once")
-        self._entered_in = os.getpid()
-
-    def _start_child(self) -> Child:
-        self._child = Child(self._command, env=self._env, cwd=self._cwd)
-        return self._child
-
-    @property
-    def _is_forked(self) -> bool:
-        """Whether this copy is in a fork of the process that started the daemon."""
-        return self._entered_in is not None and self._entered_in != os.getpid()
-
-    def _raise_if_forked(self) -> None:
-        if self._is_forked:
-            raise DaemonExited("the client was entered in another process")
-
-    def _raise_if_unusable(self) -> None:
-        """Raise an error if calls are not possible."""
-        self._raise_if_forked()
-        if self._failure is not None:
-            # A copy, because raising an exception writes a traceback into it.
-            raise copy.copy(self._failure)
-
-    def _no_answer(self, said: str) -> NoAnswer:
-        """Return the exception that entering raises after `start_timeout`."""
-        assert self._child is not None
-        sentence = f"the peer did not answer within {self._start_timeout:g} s (start_timeout){said}"
-        last_words = self._child.last_words
-        return NoAnswer(f"{sentence}\n{last_words}" if last_words else sentence)
-
-
-def no_shelld(error: ShellError) -> ShellError:
-    """Return the exception that entering raises if its first call failed with `error`."""
-    if isinstance(error, (DaemonExited, ProtocolError, SpawnFailed)):
-        return error
-    return ProtocolError(f"the peer refuses a ping, so it is no shelld: {error}")

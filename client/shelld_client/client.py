@@ -22,15 +22,8 @@ from shelld_client.async_methods import AsyncMethods
 from shelld_client.async_ongoing import AsyncOngoing
 from shelld_client.background import Background, run_together
 from shelld_client.calls import Call, Undo
-from shelld_client.child import (
-    FINISH_TIMEOUT_S,
-    LAST_WORDS_S,
-    POST_MORTEM_S,
-    START_TIMEOUT_S,
-    SpawnedClient,
-    daemon_command,
-    no_shelld,
-)
+from shelld_client.child import LAST_WORDS_S, POST_MORTEM_S
+from shelld_client.command_lines import daemon_command
 from shelld_client.connection import Connection
 from shelld_client.errors import DaemonExited, ProtocolError, ShellError, TargetLost
 from shelld_client.mailbox import AsyncMailbox
@@ -43,6 +36,12 @@ from shelld_client.reconnects import (
     pauses,
 )
 from shelld_client.restarts import Memory, Restart, enter
+from shelld_client.spawned_client import (
+    FINISH_TIMEOUT_S,
+    START_TIMEOUT_S,
+    SpawnedClient,
+    no_shelld,
+)
 from shelld_client.transport import Transport
 from shelld_protocol.shell_methods import BashResult
 

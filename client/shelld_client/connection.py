@@ -19,13 +19,10 @@ The next caller logs for this thread.
 from __future__ import annotations
 
 import collections
-import enum
 import itertools
 import logging
-import math
-import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, Final, Generic, Literal, NamedTuple, Protocol, TypeVar, cast
 
@@ -40,11 +37,12 @@ from shelld_client.errors import (
     error_from_wire,
     refused_here,
 )
+from shelld_client.json_values import name_of_surrogate, plain, require_json
 from shelld_client.ownership import Ownership
 from shelld_client.reentrant import may_wait
 from shelld_client.results import decode_event, decode_output
 from shelld_protocol import errors
-from shelld_protocol.encoding import decode, encode
+from shelld_protocol.encoding import decode
 from shelld_protocol.event_methods import Event
 from shelld_protocol.framing import (
     DEFAULT_MAX_MESSAGE_BYTES,
@@ -54,7 +52,7 @@ from shelld_protocol.framing import (
     Framing,
     encode_frame,
 )
-from shelld_protocol.jsonrpc import MAX_LEVELS, encode_request
+from shelld_protocol.jsonrpc import encode_request
 
 T = TypeVar("T")
 
@@ -165,14 +163,14 @@ class Connection(Generic[T]):
         MemoryError if there is no memory to encode the request.
         """
         try:
-            _require_json(params)
-            message = encode_request(method, params, request_id, _plain)
+            require_json(params)
+            message = encode_request(method, params, request_id, plain)
         except InvalidParams:
             raise
         except TypeError as error:
             raise TypeError(f"the parameters of {method} cannot be encoded: {error}") from error
         except UnicodeEncodeError as error:
-            name = _name_of_surrogate(params)
+            name = name_of_surrogate(params)
             reason = f"Invalid value for {name}: must not contain lone surrogates"
             raise refused_here(errors.invalid_params(reason, name)) from error
         except (ValueError, RecursionError) as error:
@@ -355,76 +353,6 @@ def _size_limit_in(message: _Message) -> int | None:
     return limit if isinstance(limit, int) and limit > 0 else None
 
 
-def _require_json(value: object, name: str = "", level: int = 2) -> None:
-    """Raise `InvalidParams` or TypeError for values that JSON does not have.
-
-    The encoder would silently convert many of them: NaN to null, bytes to base64, a set to a list,
-    a number as a key to a string.
-
-    Also raise `InvalidParams` for nesting that is too deep: the daemon would refuse the message
-    without naming its id. The params are the second level of a message.
-    """
-    if isinstance(value, enum.Enum):
-        # The encoder sends the value of an enum member.
-        value = value.value
-    if value is None or isinstance(value, (str, int)):
-        return
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            reason = f"Invalid value for {name}: {value} is no number in JSON"
-            raise refused_here(errors.invalid_params(reason, name))
-    elif isinstance(value, (bytes, bytearray, memoryview)):
-        raise refused_here(
-            errors.invalid_params(f"Invalid type for {name}: bytes are no text", name)
-        )
-    elif isinstance(value, (Mapping, list, tuple)) and level > MAX_LEVELS:
-        parameter = name.partition(".")[0]
-        reason = f"Invalid value for {parameter}: a message has at most {MAX_LEVELS} nested levels"
-        raise refused_here(errors.invalid_params(reason, parameter))
-    elif isinstance(value, Mapping):
-        for key, member in cast("Mapping[object, object]", value).items():
-            if not isinstance(key, str):
-                raise TypeError(f"JSON has no {type(key).__name__} as a name")
-            _require_json(member, f"{name}.{key}" if name else key, level + 1)
-    elif isinstance(value, (list, tuple)):
-        for member in cast("Sequence[object]", value):
-            _require_json(member, name, level + 1)
-    else:
-        _plain(value)
-
-
-def _name_of_surrogate(params: Mapping[str, object]) -> str:
-    """Return the name of the first parameter whose text has a lone surrogate."""
-    for name, value in params.items():
-        try:
-            encode(value, msgspec.json.Encoder(enc_hook=_plain))
-        except UnicodeEncodeError:
-            return name
-    return "params"
-
-
-def _plain(value: object) -> object:
-    """Return the JSON equivalent of a value whose type the encoder does not know.
-
-    Raises TypeError if there is none.
-    """
-    # Do not call `str(value)` and the like: a subclass can override what they call.
-    if isinstance(value, str):
-        return str.__str__(value)
-    if isinstance(value, int):
-        return int.__int__(value)
-    if isinstance(value, float):
-        return float.__float__(value)
-    if isinstance(value, Mapping):
-        return dict(cast("Mapping[object, object]", value))
-    name = type(value).__name__
-    if isinstance(value, os.PathLike):
-        path = os.fspath(cast("os.PathLike[str] | os.PathLike[bytes]", value))
-        if isinstance(path, str):
-            return path
-    raise TypeError(f"JSON has no {name}")
-
-
 def _decode(data: bytes) -> _Message | None:
     """Return a message, or None if `data` is not a JSON-RPC message."""
     # Only an error, which comes right after the id, is decoded as a whole.
@@ -440,7 +368,7 @@ def _without_secret(method: str, params: dict[str, Any], request_id: int) -> byt
     if not params.get("secret"):
         return b""
     shown = {name: value for name, value in params.items() if name not in _WRITTEN}
-    return encode_request(method, shown, request_id, _plain)
+    return encode_request(method, shown, request_id, plain)
 
 
 def _log_message(direction: str, message: bytes) -> None:

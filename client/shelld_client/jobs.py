@@ -14,14 +14,8 @@ from types import TracebackType
 from typing import Any, Final, Self, Unpack, overload
 
 from shelld_client import calls
-from shelld_client.calls import (
-    AnyBashResult,
-    Call,
-    KillOptions,
-    ReadOptions,
-    ScreenOptions,
-    TypingOptions,
-)
+from shelld_client.call_options import KillOptions, ReadOptions, ScreenOptions, TypingOptions
+from shelld_client.calls import AnyBashResult, Call
 from shelld_client.errors import JobEnded, ProtocolError, ShellError, WaitTimedOut
 from shelld_client.gaps import OutputReader, Request
 from shelld_client.mailbox import End

@@ -11,9 +11,8 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 from shelld_client import calls
-from shelld_client.calls import (
+from shelld_client.call_options import (
     BashOptions,
-    Call,
     EventOptions,
     InputOptions,
     KillOptions,
@@ -22,8 +21,8 @@ from shelld_client.calls import (
     RunOptions,
     ScreenOptions,
     StreamOptions,
-    Undo,
 )
+from shelld_client.calls import Call, Undo
 from shelld_client.errors import InvalidParams, MessageTooLarge
 from shelld_client.jobs import Job
 from shelld_client.ongoing import Ongoing

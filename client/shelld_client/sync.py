@@ -25,12 +25,7 @@ from typing import Any, Self, TypeVar
 
 from shelld_client import calls
 from shelld_client.calls import Call, Undo
-from shelld_client.child import (
-    BLOCKED_S,
-    START_TIMEOUT_S,
-    SpawnedClient,
-    no_shelld,
-)
+from shelld_client.child import BLOCKED_S
 from shelld_client.errors import DaemonExited, ShellError, TargetLost
 from shelld_client.link import Link, LinkFailedError, TimedOutError
 from shelld_client.methods import Methods
@@ -44,6 +39,7 @@ from shelld_client.reconnects import (
     pauses,
 )
 from shelld_client.reentrant import Latch, may_wait
+from shelld_client.spawned_client import START_TIMEOUT_S, SpawnedClient, no_shelld
 
 T = TypeVar("T")
 

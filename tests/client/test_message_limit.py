@@ -12,7 +12,7 @@ import pytest
 
 from both_clients import Spawn, peer
 from shelld_client import MessageTooLarge
-from shelld_client.child import message_limit
+from shelld_client.command_lines import message_limit
 from shelld_client.connection import Connection
 from shelld_protocol.framing import DEFAULT_MAX_MESSAGE_BYTES
 from support import Gate

@@ -19,8 +19,8 @@ from shelld_client.child import (
     POST_MORTEM_S,
     READ_BYTES,
     Child,
-    daemon_command,
 )
+from shelld_client.command_lines import daemon_command
 from shelld_client.errors import ShellError
 from shelld_client.transport import Transport
 

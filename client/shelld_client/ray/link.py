@@ -18,11 +18,11 @@ import anyio
 from shelld_client import calls
 from shelld_client.async_ongoing import AsyncOngoing
 from shelld_client.calls import Call, Undo
-from shelld_client.child import FINISH_TIMEOUT_S, START_TIMEOUT_S
 from shelld_client.connection import Connection
 from shelld_client.errors import ProtocolError, ShellError
 from shelld_client.mailbox import AsyncMailbox
 from shelld_client.ray.engine import Actor, ActorGone
+from shelld_client.spawned_client import FINISH_TIMEOUT_S, START_TIMEOUT_S
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ import anyio
 
 from shelld_client.async_ongoing import AsyncOngoing
 from shelld_client.calls import Call, Undo
-from shelld_client.child import message_limit
+from shelld_client.command_lines import message_limit
 from shelld_client.errors import DaemonExited, SessionLost, ShellError, SpawnFailed
 from shelld_client.ray.engine import Actor, ActorGone, Needs
 from shelld_client.ray.link import Failure, Link

@@ -19,8 +19,8 @@ from typing import Any, Final, Literal, NamedTuple, NoReturn, Self, Unpack, cast
 import anyio
 
 from shelld_client import calls
-from shelld_client.calls import BashOptions, RunOptions
-from shelld_client.child import daemon_command
+from shelld_client.call_options import BashOptions, RunOptions
+from shelld_client.command_lines import daemon_command
 from shelld_client.errors import ResourceExhausted, ShellError
 from shelld_client.ray.engine import Needs, connect, room
 from shelld_client.ray.link import Failure

@@ -1,0 +1,180 @@
+"""The options of methods, as types for keyword arguments. `calls` makes params of them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from os import PathLike
+from typing import Literal, TypeAlias, TypedDict
+
+from shelld_protocol.event_methods import EventName, OutputEvent
+from shelld_protocol.sandboxes import SandboxPolicy
+from shelld_protocol.shell_methods import Encoding
+from shelld_protocol.structs import OnPrompt, SignalName, Until
+
+# Takes the output of a command as it comes.
+OnOutput: TypeAlias = Callable[[OutputEvent], None]
+
+
+class BashOptions(TypedDict, total=False):
+    """Options of a command. `timeout` is in milliseconds, 1,000 to 600,000.
+
+    `idle_timeout` is the longest time without output, in milliseconds, 1,000 to 3,600,000. `env` is
+    applied on top of the session's environment; None removes a variable. `stdin` is the command's
+    input, as text or bytes; by default the command reads end of file. `session=None` runs the
+    command outside all sessions. `tty` runs it in a terminal of `rows` and `cols`; `open_stdin`
+    leaves its input open. `merge` gives it one pipe for both streams, so that `stdout` has all its
+    output in the order in which it was written. With `idempotency_key`, a call that is repeated
+    starts nothing: it returns the shell that the first call with this key has started. `target`
+    names the daemon that runs the command; by default, that is where the session is. `sandbox`
+    tightens the policy of the session. If a lasting daemon loses this client, the command moves to
+    the background, unless `on_disconnect` is "kill".
+    """
+
+    description: str | None
+    timeout: int | None
+    idle_timeout: int | None
+    cwd: str | PathLike[str] | None
+    env: Mapping[str, str | None] | None
+    session: str | None
+    stdin: str | bytes | None
+    strip_ansi: bool
+    tty: bool
+    rows: int
+    cols: int
+    open_stdin: bool
+    merge: bool
+    idempotency_key: str | None
+    target: str | None
+    sandbox: SandboxPolicy | None
+    on_disconnect: Literal["background", "kill"]
+
+
+class RunOptions(BashOptions, total=False):
+    """Options of a command that its caller waits for.
+
+    With `check`, a command that fails raises `CommandFailed`. `on_output` is called with each
+    `OutputEvent` as it comes. It is a plain function, in `AsyncClient`, too; an exception that it
+    raises kills the command.
+    """
+
+    check: bool
+    on_output: OnOutput | None
+
+
+class StreamOptions(BashOptions, total=False):
+    """Options of a command whose output is followed: those of `bash`."""
+
+    on_timeout: Literal["kill", "background"]
+    on_prompt: OnPrompt
+
+
+class EventOptions(TypedDict, total=False):
+    """Which events to receive: of a shell, of a session, or of all shells.
+
+    All shells are those of the daemon, or of `target`.
+
+    `events` are "exit", "output", "prompt", "listening", "leftover" and "screen". At least
+    `interval_ms` (0 to 5,000) pass between two events with output of one shell, unless `max_bytes`
+    (1,024 to 1,048,576) of output have come. `subscription` names a subscription to continue. The
+    events after `from_seq` then come again.
+    """
+
+    bash_id: str | None
+    session: str | None
+    events: Sequence[EventName] | None
+    subscription: str | None
+    from_seq: int | None
+    interval_ms: int | None
+    max_bytes: int | None
+    strip_ansi: bool | None
+    target: str | None
+
+
+class ScreenOptions(TypedDict, total=False):
+    """Options of a read of a terminal's screen.
+
+    `wait` (up to 600,000 ms) waits for `until`: "change" (the screen has a version after `since`),
+    "stable" (the screen has not changed for `quiet_ms`) or "prompt" (the command waits for input).
+    With `since`, only the rows that have changed after that version are returned. `scrollback` adds
+    up to 10,000 lines above the screen.
+    """
+
+    wait: int
+    until: Literal["change", "stable", "prompt"]
+    quiet_ms: int
+    since: int | None
+    scrollback: int
+
+
+class TypingOptions(TypedDict, total=False):
+    """What to write to a shell's input. Text, keys, data and eof are written in this order.
+
+    `keys` are keys, named as in tmux, such as "Enter", "C-c" and "Up"; `data` is bytes; `eof` ends
+    the input. With `secret`, nothing is written if the terminal could show the text. With
+    `paste`, text and data are marked as pasted, if the program asked for that.
+    """
+
+    keys: Sequence[str] | None
+    data: bytes | None
+    eof: bool
+    secret: bool
+    paste: bool
+
+
+class InputOptions(TypingOptions, total=False):
+    """Options of a write to a shell's input: what to write, and then what to wait for.
+
+    `wait` (up to 600,000 ms) waits for `until`, before the output is read. The output is read as
+    with `OutputOptions`.
+    """
+
+    wait: int
+    until: Until
+    pattern: str | None
+    quiet_ms: int
+    port: int | None
+    strip_ansi: bool
+    stdout_offset: int | None
+    stderr_offset: int | None
+    max_bytes: int
+
+
+class ReadOptions(TypedDict, total=False):
+    """Options of a read. `wait` (up to 600,000 ms) waits for `until`, or the end of the command.
+
+    `until` is "output", "exit", "prompt" (the command waits for input), "match" (`pattern`, an RE2
+    pattern, matches a line), "quiet" (no output for `quiet_ms`, by default 500) or "listening" (a
+    process of the command listens on a TCP port, or on `port`).
+
+    `max_bytes` is per stream; `filter` is an RE2 pattern for lines. With `encoding="base64"`,
+    `stdout_data` and `stderr_data` of the result are exactly the bytes that the command wrote:
+    `strip_ansi` does nothing, and a `filter` is refused.
+    """
+
+    filter: str | None
+    wait: int
+    until: Until
+    pattern: str | None
+    quiet_ms: int
+    port: int | None
+    max_bytes: int
+    strip_ansi: bool
+    encoding: Encoding
+
+
+class OutputOptions(ReadOptions, total=False):
+    """Options of a read, and from where to read.
+
+    If an offset is given, only streams with an offset are read, and the position of plain reads
+    does not move.
+    """
+
+    stdout_offset: int | None
+    stderr_offset: int | None
+
+
+class KillOptions(TypedDict, total=False):
+    """Options of a kill: first `signal`, then SIGKILL after `grace` milliseconds (up to 60,000)."""
+
+    signal: SignalName
+    grace: int | None
