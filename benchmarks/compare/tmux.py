@@ -104,7 +104,7 @@ class TmuxTerminal(Terminal):
         return output.count
 
     def screen(self, line: str, row: str) -> Sequence[str]:
-        # What it has sent on, it has also drawn.
+        # tmux has drawn everything that it has sent on.
         self.answer(line, row)
         rows = self._server.ask("capture-pane", "-p", "-t", self._pane)
         if row not in rows:

@@ -44,7 +44,7 @@ class AsyncOutputReader:
     async def take(self, event: OutputEvent) -> None:
         await self._fill(event, event.stream, event.start)
         if event.start < self._ends[event.stream]:
-            # A second subscription has begun before the place that was reached.
+            # A second subscription begins at an earlier place, so a part of this event is known.
             await self._fill(event, event.stream, event.end)
             return
         self._ends[event.stream] = event.end

@@ -164,7 +164,7 @@ class AsyncEventStream(_Iteration[Event]):
 
     async def _next(self) -> Event:
         while not self._is_over:
-            # An iteration could take the answer for which the entry waits.
+            # An iteration before the end of `__aenter__` could take the answer that it waits for.
             if self._ongoing is None or self._subscribed is None:
                 raise RuntimeError("enter the events with a with block before you iterate")
             try:

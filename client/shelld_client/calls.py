@@ -126,7 +126,7 @@ def bash(command: str, options: Mapping[str, Any]) -> Call[AnyBashResult]:
 
 
 def checked(result: R) -> R:
-    """Return a result. Raises `CommandFailed` if it is that of a command that has failed."""
+    """Return a result. Raises `CommandFailed` if its command has failed."""
     if isinstance(result, BashResult) and result.exit_code != 0:
         raise CommandFailed(result)
     return result

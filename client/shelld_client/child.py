@@ -1,7 +1,7 @@
 """The daemon as a child process: starts it, reads why it ended, and ends it step by step.
 
-Owns the process and our ends of its pipes. Never waits: its users wait for its end, each in its own
-way, for the times that are here.
+Owns the process and our ends of its pipes. Never waits. Its users do, each in its own way, but no
+longer than the limits here.
 """
 
 from __future__ import annotations

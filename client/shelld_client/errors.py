@@ -234,7 +234,7 @@ class TargetLost(ShellError):
 
 
 class SessionLost(ShellError):
-    """The daemon of a pool on which `session` was is gone, and with it all that the session had.
+    """A daemon of a pool is gone, and with it everything that `session` had there.
 
     `session` is None for a command without a session. A command that was under way may have had its
     effect. `reason` says why the daemon is gone.

@@ -22,7 +22,7 @@ _LONGEST_PAUSE_S: Final = 2.0
 OCCUPIED: Final = 4
 DIED: Final = 6
 
-# These calls change nothing that a repetition would change again.
+# If one of these calls is repeated, nothing changes a second time.
 _REPEATABLE: Final = frozenset(
     {
         *("ping", "server_info", "list_shells", "list_sessions", "list_targets", "list_tools"),
@@ -58,7 +58,7 @@ class Reconnect:
 def is_connection_lost(failure: object) -> bool:
     """Whether the daemon may go on without the client.
 
-    Other exit codes than 0 say that the daemon has died, or that another client has taken it.
+    Any exit code but 0 says that the daemon has died, or that another client has taken it.
     """
     return isinstance(failure, DaemonExited) and failure.exit_code in (None, 0)
 

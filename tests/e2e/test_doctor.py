@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from shelld.cli.logout import what_a_logout_kills
+from shelld.cli.logout import why_a_logout_kills
 from support import DEADLINE_S, Json, altered_daemon, descendants, wait_for
 
 pytestmark = pytest.mark.slow
@@ -221,7 +221,7 @@ def lay_out(root: Path, group: str, files: dict[str, str]) -> None:
         (UNDER_MANAGER, {f"var/lib/systemd/linger/{USER}": ""}, ""),
     ],
 )
-def test_files_tell_what_a_logout_kills(
+def test_files_tell_why_a_logout_kills(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     group: str,
@@ -230,7 +230,7 @@ def test_files_tell_what_a_logout_kills(
 ) -> None:
     monkeypatch.setattr("shelld.cli.logout.ROOT", f"{tmp_path}")
     lay_out(tmp_path, group, files)
-    found = what_a_logout_kills()
+    found = why_a_logout_kills()
     assert found.startswith(reason)
     assert bool(found) == bool(reason)
 

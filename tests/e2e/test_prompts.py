@@ -27,7 +27,7 @@ WAITING = {
     "python3 -c 'import getpass; getpass.getpass()'": "python3",
     "python3 -c 'import select; select.select([0], [], [])'": "python3",
     "python3 -c 'import pty; pty.spawn(\"cat\")'": "cat",
-    # Works in another thread, as a player does that obeys keys.
+    # Works in one thread and waits for a key in another, as a media player does.
     "python3 -c 'import os, threading, time; threading.Thread(target=time.sleep, args=(300,))"
     ".start(); os.read(0, 1)'": "python3",
 }

@@ -444,7 +444,7 @@ def test_a_private_tmp_counts_as_memory(shared: Workspace, session: str) -> None
         )
     )
     if "error" in answer:
-        # No cgroup can be had here, so nothing could count it.
+        # This machine has no cgroup, so nothing could count that memory.
         assert (answer["error"]["code"], answer["error"]["data"]["missing"]) == (1010, "a cgroup")
         return
     result = answer["result"]

@@ -167,7 +167,7 @@ def test_end_of_the_daemon_is_reported() -> None:
         ("echo \\", False),
         ("echo \\\\", True),
         ("echo 'a", False),
-        # Bash refuses it, however it goes on.
+        # Bash refuses this, whatever comes after it.
         ("echo )", True),
         ("ls |", False),
     ],

@@ -293,7 +293,7 @@ def test_dying_spare_shell_costs_at_most_its_command(
 
 
 def next_spares(daemon: RawDaemon) -> list[int]:
-    """Return the next spare shells, or nothing if none comes for so long that none will come."""
+    """Return the next spare shells; nothing if none has come for so long that none will."""
     give_up_at = time.monotonic() + 5
     while not (found := spares_of(daemon)) and time.monotonic() < give_up_at:
         time.sleep(0.01)

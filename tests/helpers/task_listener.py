@@ -47,7 +47,7 @@ class Client:
         self._reads.set()
 
     async def read_late(self) -> None:
-        """Read, once there was something that it could not be sent."""
+        """Begin to read once a notification could not be sent."""
         await self._refused.wait()
         self.read()
 

@@ -1,6 +1,6 @@
 """A pool of daemons on a Ray cluster. Needs the extra ``ray``; nothing else imports this package.
 
-One Ray actor is one daemon. Ray decides where the actors run, and has their resources. The pool
+One Ray actor is one daemon. Ray decides where the actors run, and manages their resources. The pool
 decides on which of its daemons a session starts. A session then stays there.
 """
 

@@ -40,7 +40,7 @@ class Needs(NamedTuple):
 
 
 class Actor:
-    """A daemon in an actor. Nobody restarts it: what it had is lost with it."""
+    """A daemon in an actor. Nobody restarts it, because its sessions are lost with it."""
 
     def __init__(self, needs: Needs) -> None:
         """Ask Ray for the actor, without waiting for it. Raises `SpawnFailed`."""

@@ -28,7 +28,7 @@ R = TypeVar("R")
 
 Run: TypeAlias = Callable[[str], Coroutine[Any, Any, BashResult]]
 
-# How many commands may have begun beyond the oldest one that has not ended, times those that run
+# How many commands may begin after the oldest one that still runs, as a multiple of those that run
 # at once. A slow command then does not stop the others.
 _AHEAD: Final = 4
 

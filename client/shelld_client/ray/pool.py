@@ -1,9 +1,9 @@
 """`Pool`: daemons in the actors of a Ray cluster, as one place to run commands.
 
 Owns its daemons, from the request for an actor to its end, and the tasks that start and end them.
-Invariants: every daemon has an owner from the moment at which Ray is asked for it; what waits for
-room in the cluster is bounded, or takes place in the background; a lost daemon is replaced, and
-concerns no session but its own.
+Invariants: every daemon has an owner from the moment when Ray is asked for it; every wait for room
+in the cluster is bounded, or in the background; a lost daemon is replaced, and only its own
+sessions are lost.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ class Pool:
 
     @property
     def loads(self) -> list[Load]:
-        """What each daemon has, of those that take new sessions."""
+        """The loads of the daemons that take new sessions."""
         return [Load(len(each.sessions), each.commands) for each in self._placement.members]
 
     # -- commands ----------------------------------------------------------------------------
@@ -244,9 +244,9 @@ class Pool:
         A larger pool waits up to `start_timeout` for room, as entering does, or stays as it is.
 
         A smaller pool drains the daemons with the fewest sessions: they take no new ones, and end
-        with their last session and command. After `timeout` seconds (None: never), those that still
-        have some end nevertheless, and their sessions are lost. With size 0, all daemons end; the
-        pool then refuses new sessions, until it is resized again.
+        with their last session and command. After `timeout` seconds (None: never), the others are
+        ended, too, and their sessions are lost. With size 0, all daemons end; the pool then refuses
+        new sessions, until it is resized again.
         """
         _check_count("size", size, least=0)
         async with self._resizing:

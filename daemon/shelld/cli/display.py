@@ -1,4 +1,4 @@
-"""Shows a command's output, and what we say about it.
+"""Shows a command's output, and our own messages about the command.
 
 Owns descriptors 1 and 2, and the place of the cursor if they are terminals. Output is written byte
 for byte. Progress appears only on a terminal, only at the beginning of a line, and is erased before

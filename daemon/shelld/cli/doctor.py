@@ -21,7 +21,7 @@ from typing import Final, Literal, NamedTuple
 
 import anyio
 
-from shelld.cli.logout import what_a_logout_kills
+from shelld.cli.logout import why_a_logout_kills
 from shelld.cli.parser import parse_options, split_options
 from shelld.cli.show import show
 from shelld.guard import StartState
@@ -53,8 +53,7 @@ from shelld_protocol.structs import ResourceLimits
 
 State = Literal["ok", "note", "problem"]
 
-# The descriptors that the daemon opens for each running command: pipes, files, the connection to
-# its runner.
+# More descriptors than the daemon opens for a command: pipes, files, the connection to its runner.
 _DESCRIPTORS_PER_SHELL: Final = 12
 # A runner, a bash, and one process that bash starts.
 _PROCESSES_PER_SHELL: Final = 3
@@ -76,7 +75,7 @@ class Diagnosis(NamedTuple):
     meaning: str = ""
 
 
-class Patient(NamedTuple):
+class LocalDaemon(NamedTuple):
     """A daemon without a client."""
 
     options: Options
@@ -121,13 +120,13 @@ async def _examine(options: Options) -> list[Diagnosis]:
         *(_system(), _open_files(options), _processes(options), _spool(options)),
         *(_guard(options), _ports(), *_files(options), *_environment(), *_logout()),
     ]
-    checks: list[Callable[[Patient], Awaitable[Diagnosis]]] = [
+    checks: list[Callable[[LocalDaemon], Awaitable[Diagnosis]]] = [
         *(_bash, _sessions, _spare_shells, _prompts, _containment, _cgroup, _limits, _sandbox),
     ]
-    async with _patient(options) as patient:
+    async with _local_daemon(options) as daemon:
         for check in checks:
             try:
-                diagnoses.append(await check(patient))
+                diagnoses.append(await check(daemon))
             except RpcError as error:
                 name = check.__name__.removeprefix("_").replace("_", " ")
                 diagnoses.append(Diagnosis(name, "problem", error.message))
@@ -135,12 +134,12 @@ async def _examine(options: Options) -> list[Diagnosis]:
 
 
 @contextlib.asynccontextmanager
-async def _patient(options: Options) -> AsyncGenerator[Patient]:
+async def _local_daemon(options: Options) -> AsyncGenerator[LocalDaemon]:
     adopts = options.containment != "process-group" and become_subreaper()
     pool = RunnerPool(file_limit=raise_file_limit(), mechanism=options.containment, adopts=adopts)
     try:
         async with Manager(manager_options(options), pool=pool) as manager:
-            yield Patient(options, manager, RequestContext(Daemon(options, manager)))
+            yield LocalDaemon(options, manager, RequestContext(Daemon(options, manager)))
     finally:
         pool.close()
 
@@ -244,7 +243,7 @@ def _environment() -> list[Diagnosis]:
 
 
 def _logout() -> list[Diagnosis]:
-    if reason := what_a_logout_kills():
+    if reason := why_a_logout_kills():
         return [Diagnosis("logout", "note", reason, "a daemon of shelld attach ends with it")]
     return []
 
@@ -252,60 +251,60 @@ def _logout() -> list[Diagnosis]:
 # -- what works -------------------------------------------------------------------------------
 
 
-async def _bash(patient: Patient) -> Diagnosis:
-    if problem := problem_with_bash(patient.options.bash, is_trusted=False):
-        return Diagnosis("bash", "problem", f"{patient.options.bash}: {problem}")
-    result = await patient.run("echo $BASH_VERSION")
-    return Diagnosis("bash", "ok", f"{patient.options.bash}, {result.stdout.strip()}")
+async def _bash(daemon: LocalDaemon) -> Diagnosis:
+    if problem := problem_with_bash(daemon.options.bash, is_trusted=False):
+        return Diagnosis("bash", "problem", f"{daemon.options.bash}: {problem}")
+    result = await daemon.run("echo $BASH_VERSION")
+    return Diagnosis("bash", "ok", f"{daemon.options.bash}, {result.stdout.strip()}")
 
 
-async def _sessions(patient: Patient) -> Diagnosis:
-    await patient.run("cd /; doctor=1")
-    result = await patient.run('echo "$PWD $doctor"')
+async def _sessions(daemon: LocalDaemon) -> Diagnosis:
+    await daemon.run("cd /; doctor=1")
+    result = await daemon.run('echo "$PWD $doctor"')
     if result.stdout == "/ 1\n":
         return Diagnosis("sessions", "ok", "keep their state between commands")
     return Diagnosis("sessions", "problem", "lose their state between commands")
 
 
-async def _spare_shells(patient: Patient) -> Diagnosis:
-    if not patient.options.spare_shells:
+async def _spare_shells(daemon: LocalDaemon) -> Diagnosis:
+    if not daemon.options.spare_shells:
         return Diagnosis("spare shells", "note", "off")
     with anyio.move_on_after(_PATIENCE_S):
-        while not patient.manager.spares_used:
+        while not daemon.manager.spares_used:
             await anyio.sleep(_LOOK_S)
-            await patient.run("true")
+            await daemon.run("true")
         return Diagnosis("spare shells", "ok", "the next command of a session starts at once")
     meaning = "commands take about twice as long"
     return Diagnosis("spare shells", "note", "the system does not allow them", meaning)
 
 
-async def _prompts(patient: Patient) -> Diagnosis:
+async def _prompts(daemon: LocalDaemon) -> Diagnosis:
     reads = BashParams("read line", run_in_background=True, session=None, open_stdin=True)
-    started = await bash(patient.context, reads)
+    started = await bash(daemon.context, reads)
     assert isinstance(started, BackgroundResult)
     try:
         wait = BashOutputParams(started.bash_id, until="prompt", wait=_MAX_PROMPT_MS)
-        prompt = (await bash_output(patient.context, wait)).prompt
+        prompt = (await bash_output(daemon.context, wait)).prompt
     finally:
-        await kill_shell(patient.context, KillShellParams(started.bash_id, grace=0))
+        await kill_shell(daemon.context, KillShellParams(started.bash_id, grace=0))
     if prompt is not None and prompt.certainty == "proved":
         return Diagnosis("prompts", "ok", "the kernel tells which program waits for input")
     meaning = "a prompt is likely at best, and on_prompt does nothing"
     return Diagnosis("prompts", "note", "the kernel hides which program waits for input", meaning)
 
 
-async def _containment(patient: Patient) -> Diagnosis:
+async def _containment(daemon: LocalDaemon) -> Diagnosis:
     # Start a process that has its own session and whose parent has ended. Look for both programs
     # first: without them, the process ``$!`` would end at once, perhaps before it is checked,
     # perhaps after that.
-    result = await patient.run("type -P setsid sleep >/dev/null && (setsid sleep 300 & echo $!)")
+    result = await daemon.run("type -P setsid sleep >/dev/null && (setsid sleep 300 & echo $!)")
     try:
         # In a sandbox, the process has another pid than here.
         pid = int(result.stdout) if result.sandbox is None else result.leftover[0]
         os.kill(pid, 0)
     except (ValueError, IndexError, ProcessLookupError):
         return Diagnosis("containment", "problem", "cannot start a process to test it with")
-    killed = await kill_shell(patient.context, KillShellParams(result.bash_id))
+    killed = await kill_shell(daemon.context, KillShellParams(result.bash_id))
     try:
         if not _is_alive(pid):
             return Diagnosis("containment", "ok", "a kill ends every process of a command")
@@ -317,16 +316,16 @@ async def _containment(patient: Patient) -> Diagnosis:
             os.kill(pid, signal.SIGKILL)
 
 
-async def _cgroup(patient: Patient) -> Diagnosis:
-    info = await patient.manager.runner_info()
+async def _cgroup(daemon: LocalDaemon) -> Diagnosis:
+    info = await daemon.manager.runner_info()
     if info is not None and info.cgroup:
         return Diagnosis("cgroup", "ok", "the kernel kills all processes of a command at once")
     meaning = "processes that changed their user are reported, but not killed"
     return Diagnosis("cgroup", "note", "none that shelld may divide", meaning)
 
 
-async def _limits(patient: Patient) -> Diagnosis:
-    limiter = patient.manager.runtime.limiter
+async def _limits(daemon: LocalDaemon) -> Diagnosis:
+    limiter = daemon.manager.runtime.limiter
     try:
         member = limiter.admit(None, _LIMITS)
     except RpcError:
@@ -341,13 +340,13 @@ async def _limits(patient: Patient) -> Diagnosis:
     return Diagnosis("limits", "note", found, "shelld looks several times a second instead")
 
 
-async def _sandbox(patient: Patient) -> Diagnosis:
+async def _sandbox(daemon: LocalDaemon) -> Diagnosis:
     # With the policy of the daemon, or with one that needs the whole mechanism.
-    is_wanted = patient.options.sandbox is not None
+    is_wanted = daemon.options.sandbox is not None
     tight = None if is_wanted else SandboxPolicy(mode="read-only")
     try:
         params = BashParams("true", timeout=10_000, session=None, sandbox=tight)
-        await bash(patient.context, params)
+        await bash(daemon.context, params)
     except RpcError as error:
         if error.kind is not ErrorKind.UNAVAILABLE:
             raise

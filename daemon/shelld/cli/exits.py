@@ -6,7 +6,7 @@ import signal
 from pathlib import Path
 from typing import Final, Protocol
 
-# As timeout(1) has them.
+# The exit codes of timeout(1).
 TIMED_OUT: Final = 124
 FAILED: Final = 125
 REFUSED: Final = 126

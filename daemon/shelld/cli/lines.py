@@ -15,7 +15,7 @@ _CONTINUES: Final = "> "
 # What bash says about a script that ends too early: in quotes or a compound command, or in a
 # here-document.
 _UNFINISHED: Final = (b"unexpected EOF", b"unexpected end of file", b"delimited by end-of-file")
-# A script for bash. `bash -n` takes milliseconds.
+# How long to wait for `bash -n`, which takes milliseconds.
 _CHECK_S: Final = 10.0
 
 

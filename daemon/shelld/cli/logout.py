@@ -27,7 +27,7 @@ _BY_SESSION: Final = "logout kills the processes of this login (KillUserProcesse
 _BY_USER: Final = "the last logout ends the user's manager, and this runs under it (no linger)"
 
 
-def what_a_logout_kills() -> str:
+def why_a_logout_kills() -> str:
     """Return why a logout would kill a daemon that is started here; "" if nothing says so."""
     root = Path(ROOT)
     try:

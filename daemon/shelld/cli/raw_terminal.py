@@ -1,6 +1,6 @@
 """Our own terminal while a command has one: raw, so that every key reaches the command.
 
-Owns the settings of the terminal, and restores them. The command's terminal always has its size.
+Owns the settings of the terminal, and restores them. Gives the command's terminal the same size.
 """
 
 from __future__ import annotations

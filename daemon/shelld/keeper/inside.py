@@ -1,8 +1,8 @@
 """The keeper of a sandbox: the first program in new namespaces. `sandbox` in the daemon starts it.
 
 Protects itself and its runners from the commands, then serves as any other keeper. Commands run as
-the same user and see these processes. But they can neither trace them nor read their memory or
-their descriptors, so no command can send messages to the daemon in a runner's name.
+the same user and see these processes. But no command can trace them, or read their memory or their
+descriptors. So none can send messages to the daemon in the name of a runner.
 
 It first sends ``(ENTERED,)`` with descriptors of the directory for shelld's own files, of /dev/null
 and, if the sandbox has a proxy, of the listening socket at which commands find it. Until then,

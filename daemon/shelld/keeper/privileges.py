@@ -14,7 +14,7 @@ import re
 from typing import Final
 
 DEVICES: Final = ("null", "zero", "full", "random", "urandom", "tty")
-# What `protect_devices` needs, and what it needs to give that up.
+# The capability that `protect_devices` needs, and the one with which it gives both up.
 CAPABILITIES: Final = ("CAP_SYS_ADMIN", "CAP_SETPCAP")
 
 _NUMBERS: Final = (21, 8)

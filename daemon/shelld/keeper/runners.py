@@ -1,4 +1,4 @@
-"""What a command needs of those who give it a runner: `pool`, or the sandbox of the command."""
+"""The interface of what gives runners to commands: `pool`, or the sandbox of a command."""
 
 from __future__ import annotations
 

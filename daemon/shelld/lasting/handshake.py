@@ -1,10 +1,9 @@
-"""What is said on the socket of a lasting daemon, between it and `shelld attach`, `list`, `stop` or
-`watch`.
+"""The messages on the socket of a lasting daemon: with `shelld attach`, `list`, `stop`, `watch`.
 
 One message is one packet of JSON. The other side first sends a `Hello`. To attach, it sends two
 descriptors along: the client's stdin and stdout. The daemon answers with a `Reply`. To a process
-that has attached, it sends an `End` when it no longer serves the client. No `End` before the end of
-file means that the daemon has died.
+that has attached, it sends an `End` when it no longer serves the client. If the connection ends
+without an `End`, the daemon has died.
 
 To watch, the other side sends a `Look`, and the daemon answers it with a `View`; then it may send
 the next `Look`. When the daemon ends, it sends an `End`.
@@ -121,7 +120,7 @@ M = TypeVar("M", bound=Message)
 
 
 class HandshakeError(Exception):
-    """The other side has sent something else, or nothing."""
+    """The other side has sent no message of the expected kind."""
 
 
 def send(connection: socket.socket, message: Message, descriptors: tuple[int, ...] = ()) -> None:

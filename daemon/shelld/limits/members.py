@@ -83,8 +83,8 @@ class Group:
     def make_room(self) -> None:
         """Let spare shells that wait take nothing from the limit of processes.
 
-        The kernel lets a spare shell enter without room. So there is room for it only from then on:
-        before, a command could take it.
+        The kernel lets a spare shell enter a full cgroup. So make room for it only when it has
+        entered: a command could take earlier room.
         """
         self.cgroups.make_room(sum(member.has_entered for member in self.members))
 

@@ -92,7 +92,7 @@ def look(runner: int, reaped_before_s: float) -> Iterator[Usage]:
 
 
 def _lister_by_thread() -> Callable[[int], Iterator[list[int]]]:
-    """Return a function that lists a process's children, those of one thread after the other.
+    """Return a function that lists a process's children, thread by thread.
 
     Raises OSError if no process can be listed.
     """

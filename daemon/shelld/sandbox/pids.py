@@ -79,7 +79,7 @@ class NamespacedChannel(Channel):
     def receive(self) -> list[tuple[Message, list[int]]] | None:
         messages = super().receive()
         if self.peer is not None and not self._is_known:
-            # READY is the only message of its read, so its handle is still here.
+            # READY arrives alone, so no other message has taken its handle.
             self._is_known = True
             inner = self.peer.pid
             pid = self._close_handle(self._descriptors)

@@ -50,7 +50,10 @@ class Placeholders:
         raise BlockingIOError
 
     def close(self, *, removes: bool) -> None:
-        """Let go of the directories. `removes`: remove those made here that are empty."""
+        """Let go of the directories.
+
+        `removes`: also remove those that this object has made, if they are empty.
+        """
         for path in reversed(self._made if removes else ()):
             with suppress(OSError, KeyError):
                 fcntl.flock(self._held[path], fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -64,8 +64,8 @@ _LAST_END_S: Final = 1.0
 _ERROR_BYTES: Final = 4_096
 # The number of descriptors that come with ENTERED, without that for the proxy.
 _ENTERED_WITH: Final = 2
-# A child of bash that a signal has ended too early must not report a state. It uses this number in
-# place of that of the file.
+# The name that a child of bash uses for the file of its state. It is a directory, because only bash
+# itself may report a state.
 _NO_FILE: Final = "-1"
 
 
@@ -355,17 +355,17 @@ class Sandbox:
             self._idle.add(channel)
 
     def join(self, guest: Guest) -> None:
-        """Learn that a command or a spare shell starts in it."""
+        """Note that a command or a spare shell starts in it."""
         self._guests.append(guest)
 
     def leave(self, guest: Guest) -> None:
-        """Learn that nothing is left of one of them."""
+        """Note that nothing is left of a command or a spare shell."""
         self.collect_denials()
         self._guests.remove(guest)
         self.idle_since = time.monotonic()
 
     def collect_denials(self) -> None:
-        """Learn what has been refused to the commands by now."""
+        """Note what has been refused to the commands by now."""
         if self._proxy is not None:
             self._proxy.collect()
 

@@ -126,7 +126,7 @@ class Sandboxes:
             self._ending.add(sandbox)
 
     def left(self, sandbox: Sandbox, guest: Guest) -> None:
-        """Learn that nothing is left of a command that ran in a sandbox."""
+        """Note that nothing is left of a command that ran in a sandbox."""
         sandbox.leave(guest)
         if sandbox in self._ending and sandbox.is_idle:
             sandbox.end()

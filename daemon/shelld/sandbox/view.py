@@ -143,7 +143,7 @@ class _Builder:
         is_open = is_within(path, self._writable)
         is_shown = not self._is_hidden(path) or is_within(path, self._shown)
         if not is_shown and is_readable:
-            # Whatever is made there is no file of the machine. What is shown below comes first.
+            # The machine has no file at this place. Mount what is shown below it, then close it.
             self._mounts.setdefault(path, ["--perms", "0555", "--tmpfs", path])
             self._closed.append(path)
         elif not is_shown and path not in self._hidden:

@@ -106,12 +106,12 @@ class Screen:
         self._is_forgotten = False
         # The offset up to which the process has the output.
         self._position = 0
-        # The number of the last size that the process has.
+        # The number of the last resize that the process has been told.
         self._resizes = 0
         self._scrollback = 0
         # The version that was last seen.
         self._version = 0
-        # The output before this offset is not shown: it has ended two processes.
+        # Output before this offset is not shown, because it has ended two processes.
         self._start = 0
         # The offset and the kind of the step at which the last process was lost.
         self._lost_at = -1, b""

@@ -56,7 +56,7 @@ logger = Log("shelld.clients")
 
 # Time for a new connection to say what it wants.
 HELLO_S: Final = 5.0
-# How long at least the daemon waits for its first client.
+# How long the daemon waits for its first client, even if the linger is shorter.
 FIRST_CLIENT_S: Final = 20.0
 # How long a new client waits while the daemon loses the one before.
 LEAVE_S: Final = 10.0

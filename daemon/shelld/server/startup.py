@@ -124,8 +124,8 @@ def undo_locale_coercion() -> None:
 def raise_file_limit() -> int:
     """Raise our soft limit on open files; return the old one, which commands get.
 
-    A running shell takes some twelve descriptors. The usual soft limit of 1,024 is meant for
-    programs that use select(2).
+    A running shell takes some five descriptors, and more while it starts. The usual soft limit of
+    1,024 is meant for programs that use select(2).
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(ValueError, OSError):

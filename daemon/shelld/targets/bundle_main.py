@@ -1,7 +1,7 @@
 """The program at the start of a bundle: unpacks the packages into a cache, then runs shelld.
 
 A bootstrap runs the same text with ``python -c``, before it sends the bundle: see `bootstrap`. The
-arguments are then a marker, what the bundle fits, its hash, and its size.
+arguments are then a marker, the platform of the bundle, its hash, and its size.
 
 Runs in any Python since 3.7, before it is known whether the bundle fits. So it uses only the
 standard library, and no recent syntax.
@@ -73,7 +73,7 @@ def unpack(source: str | IO[bytes], target: str) -> None:
 def run(target: str, options: list[str]) -> NoReturn:
     """Become the shelld that was unpacked into a directory. Raises OSError.
 
-    It sees no other packages of its Python, which might be of other versions.
+    It does not see the other packages of its Python, whose versions might not fit.
     """
     os.execv(sys.executable, [sys.executable, "-I", "-S", "-c", START, target, *options])
 

@@ -202,7 +202,7 @@ class Link:
                     await self._over.wait()
                     return True
         finally:
-            # Also if the caller waits no longer: nobody else knows this link.
+            # Even if the caller was cancelled: nobody else knows this link.
             self.cut()
         await self._over.wait()
         return False

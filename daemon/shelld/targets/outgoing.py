@@ -25,7 +25,7 @@ class Call:
         self.done = anyio.Event()
         # Whether the target has got some of it.
         self.is_sent = False
-        # Whether its command goes on although the call is cancelled.
+        # Whether its command keeps running even if the call is cancelled.
         self.is_left = False
         self.result: bytes | None = None
         self.error: RpcError | None = None

@@ -32,7 +32,7 @@ Attend = Callable[[Callable[[], Awaitable[None]]], None]
 
 
 class Target:
-    """One target. `link` is its connection: None before the first one, or one that is over."""
+    """One target. `link` is its last connection, which may be over; None before the first one."""
 
     def __init__(self, name: str, argv: Sequence[str], *, bootstrap: bool) -> None:
         self.name = name

@@ -32,11 +32,11 @@ _MAX_WORK: Final = 1_000_000
 
 
 class Dropped(NamedTuple):
-    """Text that an interrupt has dropped right before the present line.
+    """Text that an interrupt has dropped just before this line.
 
     Readline may put it before the line: see `Typed.kept`. `whole`: all of the text. `early`: the
-    text without what came in the same write as the interrupt, which the terminal may drop. `at`:
-    when the interrupt was typed, by time.monotonic().
+    text of earlier writes only, because the terminal may drop text that comes in the same write as
+    the interrupt. `at`: when the interrupt was typed, by time.monotonic().
     """
 
     early: bytes

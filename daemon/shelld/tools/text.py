@@ -15,8 +15,8 @@ NO_OUTPUT = "(no output)"
 
 MAX_OUTPUT_SIZE: Final = 30_000
 
-# Output is binary if it has so many characters that no text has, and if they are more than this
-# part of it. Text in another encoding has a few.
+# Output counts as binary if it has this many characters that occur in no text, and if they are more
+# than one in this many. Text in another encoding has a few.
 _LEAST_BINARY: Final = 16
 _BINARY_SHARE: Final = 10
 _ILLEGIBLE: Final = dict.fromkeys(
