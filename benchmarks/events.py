@@ -71,7 +71,8 @@ class Ours:
 
 
 def order(count: int) -> tuple[int, int, int]:
-    """Return how many exits of short commands came twice or never, too early, or out of number."""
+    """Return how many exits of short commands came twice, never, too early, or with a wrong
+    number."""
     ours = Ours("--max-shells", "200")
     ours.ask("subscribe", events=["output", "exit"], interval_ms=0)
     running = {ours.send("bash", command="echo out", session=None) for _ in range(_IN_FLIGHT)}

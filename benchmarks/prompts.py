@@ -46,7 +46,8 @@ Patterns = dict[str, list[re.Pattern[str]]]
 
 
 class Judged(NamedTuple):
-    """What each way says of one entry. `after_ms`: the silence at which a way said that it waits.
+    """The answer of each way to one entry. `after_ms`: the silence at which a way said that it
+    waits.
 
     A way that is not in `after_ms` does not take the entry for one that waits.
     """

@@ -285,7 +285,7 @@ def test_interrupted_blocks_leave_nothing(what: str, is_left: bool) -> None:
     with Client.spawn() as client:
         step = 1
         while is_interrupted(client, what, step, is_left=is_left):
-            # What the interrupt has kept from its end ends with its last reference.
+            # What the interrupt has kept alive ends once nothing refers to it.
             gc.collect()
             step += 5
         assert step > 200
@@ -305,7 +305,7 @@ def test_interrupted_continuation_ends_with_the_block_that_began_it() -> None:
             with client.events() as events:
                 block = client.events(subscription=events.subscription)
                 was_interrupted = interrupted_at(step, partial(enter, block))
-                # What the interrupt has kept from its end ends with its last reference.
+                # What the interrupt has kept alive ends once nothing refers to it.
                 del block
                 gc.collect()
             step += 5

@@ -56,7 +56,7 @@ class Holdings:
 
     def __init__(self, daemon: RawDaemon) -> None:
         self._daemon = daemon
-        # Create what is kept for later.
+        # Create what the daemon keeps for later commands.
         daemon.bash("true", tty=True)
         self._end_session()
         (self._keeper,) = children(daemon.pid)

@@ -339,7 +339,7 @@ def test_a_call_tightens_its_session(shared: Workspace, session: str) -> None:
     assert not (path / "tightened").exists()
     result = daemon.bash("echo $x", session=session)
     assert (result["stdout"], result["sandbox"]["network"]) == ("session\n", "loopback")
-    # A policy that tightens nothing is that of the session.
+    # If a policy tightens nothing, the command is in the sandbox of its session.
     assert "stateKept" not in daemon.bash("x=same", session=session, sandbox={})
     assert daemon.bash("echo $x", session=session)["stdout"] == "same\n"
     error = daemon.fail("bash", {"command": "true", "session": session, "sandbox": {"mode": "off"}})

@@ -57,7 +57,7 @@ export async function* withoutGaps(
     if (event.event === "shell/output") {
       yield* fill(event, event.stream, event.start);
       if (event.start < ends[event.stream]) {
-        // Reading what was lost has passed the beginning of this event.
+        // A read went past lost output, and beyond the beginning of this event.
         yield* fill(event, event.stream, event.end);
         continue;
       }

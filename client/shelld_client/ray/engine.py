@@ -27,7 +27,8 @@ class ActorGone(Exception):
 
 
 class Needs(NamedTuple):
-    """What one actor needs of the cluster. `options` are further options of Ray's actors."""
+    """The resources that one actor takes from the cluster. `options` are further options of Ray's
+    actors."""
 
     num_cpus: float
     resources: Mapping[str, float]

@@ -44,7 +44,7 @@ LONGEST_PAUSE_S: Final = 30.0
 
 
 class Load(NamedTuple):
-    """What one daemon has: its sessions, and the commands that run or wait for their turn."""
+    """The load of one daemon: its sessions, and the commands that run or wait for their turn."""
 
     sessions: int
     commands: int

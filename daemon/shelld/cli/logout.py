@@ -1,7 +1,8 @@
 """Finds out from files whether a logout would end a lasting daemon that is started here.
 
 Owns the rules of systemd-logind: which files it reads, in what order, and whose processes it kills.
-Never asks a service, and never changes anything. What the files do not say counts as harmless.
+Never asks a service, and never changes anything. If the files say nothing about a setting, it
+counts as harmless.
 """
 
 from __future__ import annotations

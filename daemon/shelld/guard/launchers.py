@@ -127,7 +127,7 @@ def _xargs(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
     return child.execute([*command, *items], "")
 
 
-# xargs(1) takes quotes and backslashes for itself.
+# xargs(1) itself interprets quotes and backslashes.
 _QUOTED: Final = r"""\\.|'[^'\n]*+'|"[^"\n]*+\""""
 _ITEM: Final = re.compile(rf"(?>(?:{_QUOTED}|[^\s\\])+)", re.DOTALL)
 _LINE: Final = re.compile(rf"(?>(?:{_QUOTED}|[^\n\\])+)", re.DOTALL)

@@ -91,7 +91,7 @@ def _places(kind: Kind, own: list[OwnCgroup], *, under_systemd: bool) -> Iterato
                 yield Place(each.directory, is_v2=False)
         elif not each.controllers:
             for place in (each.directory, each.parent):
-                # What is beside the cgroup of this process is not under its limits.
+                # A cgroup beside that of this process is not under its limits.
                 must_be_delegated = under_systemd or place != each.directory
                 is_ours = not must_be_delegated or is_delegated(place)
                 if is_ours and _is_writable(place) and _enable(kind, place):

@@ -213,7 +213,7 @@ class Limiter:
     def _judged(self, group: Group) -> list[Member]:
         """Return the members that run, and that nobody is killing.
 
-        What a command uses that is being killed is about to be free.
+        A command that is being killed is about to free what it uses.
         """
         return [
             member

@@ -2,8 +2,8 @@
 
 Namespaces and mounts do not cover these: sockets of families without a namespace (AF_VSOCK), the
 keys of the user, and a terminal's input queue (TIOCSTI). With the network none, internet sockets
-are refused as well. What could make a socket without socket(2) (io_uring, other system call tables)
-is refused as a whole, and so are new user namespaces.
+are refused as well. Other ways to make a socket (io_uring, other system call tables) are refused as
+a whole, and so are new user namespaces.
 """
 
 from __future__ import annotations

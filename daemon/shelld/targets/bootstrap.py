@@ -103,7 +103,8 @@ class Bootstrap:
 def _for_shell(program: str, words: list[str]) -> bytes:
     """Return one command for any POSIX shell.
 
-    Some shells read a command at a time. Whatever they left unread would come before the bundle.
+    Some shells read a command at a time. The unread rest of a longer script would come before the
+    bundle.
     """
     test = f"import sys; sys.exit(sys.version_info[:2] != {PYTHON!r})"
     found = '$(for p in python3 python; do command -v "$p" >/dev/null && "$p" --version 2>&1; done)'

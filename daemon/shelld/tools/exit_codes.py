@@ -52,7 +52,7 @@ def _last_program(command: str) -> str:
             else:
                 last, words = words or last, []
                 if "&&" in word and last[:1] != ["cd"]:
-                    # What stands before may have failed. A cd would say so.
+                    # A command before && may have failed. A cd would print an error.
                     return ""
     except ValueError:
         # A quote is open.
