@@ -17,6 +17,7 @@ Invariants:
 * The messages and errors of a stream do not depend on the pieces in which the stream arrives.
 * After a wrong Content-Length, at most the next message is lost as well, because a header is also
   found right after a body.
+* Among headers, a line that is no header yields one `FrameError`, and the headers around it count.
 """
 
 from __future__ import annotations
@@ -35,6 +36,9 @@ _HEADER_END_BYTES: Final = 100
 _LENGTH_HEADER: Final = re.compile(
     rb"(?:.*[\]}])?[ \t]*content-length[ \t]*:(.*)", re.IGNORECASE | re.DOTALL
 )
+
+# The beginning of a header: the name is a token of RFC 9110. No JSON value begins like that.
+_HEADER: Final = re.compile(rb"[ \t]*[!#$%&'*+.^_`|~0-9A-Za-z-]+[ \t]*:")
 
 # How much of a refused message to keep: enough to find an id at its beginning.
 _HEAD_BYTES: Final = 100
@@ -55,6 +59,7 @@ class FrameError(enum.Enum):
 
     TOO_LARGE = "Message exceeds the size limit"
     BAD_HEADER = "Header section has no valid Content-Length"
+    NO_HEADER = "Line among the headers is no header"
     NO_MEMORY = "There is no memory for the message"
 
 
@@ -80,7 +85,8 @@ class FrameReader:
 
     Feed it with `receive_data` and `receive_eof`, then call `next_event` until it returns
     `NEED_DATA`. `framing` is None until the first significant byte arrives. `refused_head` is the
-    beginning of the last message that was refused for its size or for lack of memory.
+    beginning of the last message that was refused for its size or for lack of memory, or of the
+    last line that is no header.
     """
 
     framing: Framing | None
@@ -101,8 +107,9 @@ class FrameReader:
         self._body_length: int | None = None
         self._header_length: int | None = None
         self._header_seen = False
-        # Content-Length: whether the beginning of the header line was dropped.
+        # Content-Length: whether the beginning of the header line was dropped, and what it was.
         self._line_is_long = False
+        self._line_start = b""
         self._out_of_memory = False
 
     def receive_data(self, data: bytes) -> None:
@@ -273,6 +280,8 @@ class FrameReader:
         end = None if self._eof and b"\n" not in self._buffer else self._end_of_line()
         if end is None:
             if len(self._buffer) > MAX_HEADER_LINE_BYTES:
+                if not self._line_is_long:
+                    self._line_start = bytes(self._buffer[:_HEAD_BYTES])
                 del self._buffer[:-_HEADER_END_BYTES]
                 self._searched = len(self._buffer)
                 self._line_is_long = True
@@ -280,6 +289,9 @@ class FrameReader:
         is_long = self._line_is_long or end > MAX_HEADER_LINE_BYTES
         start = max(0, end - _HEADER_END_BYTES) if is_long else 0
         line = bytes(self._buffer[start:end]).strip(_BLANK)
+        head = bytes(self._buffer[: min(end, _HEAD_BYTES)])
+        head = self._line_start if self._line_is_long else head
+        self._remove(end + 1)
         if line or is_long:
             self._line_is_long = False
             if header := _LENGTH_HEADER.fullmatch(line):
@@ -287,10 +299,12 @@ class FrameReader:
                 # 18 digits exceed any limit; int() must not parse thousands of them.
                 valid = digits.isdigit() and len(digits) <= 18
                 self._header_length = int(digits) if valid else None
+            elif not _HEADER.match(head):
+                # Perhaps a request. Its sender must not wait for ever.
+                self.refused_head = head
+                return FrameError.NO_HEADER
             self._header_seen = True
-            self._remove(end + 1)
             return None
-        self._remove(end + 1)
         length, seen = self._header_length, self._header_seen
         self._header_length, self._header_seen = None, False
         if length is None:

@@ -41,12 +41,15 @@ def test_stream_continues_after_bad_headers() -> None:
         body = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
         lsp.send_raw(b"Content-Length: nope\r\n\r\n")
         lsp.send_raw(b"Content-Length: 3\r\n\r\n{]}")
+        # A line as in the other framing.
+        lsp.send_raw(b'{"jsonrpc":"2.0","id":2,"method":"ping"}\n')
         lsp.send_raw(b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
         lsp.end_input()
         frames = FrameReader()
         frames.receive_data(lsp.rest())
-        answers = [json.loads(bytes(frames.next_event())) for _ in range(3)]  # type: ignore[arg-type]
-        assert [answer.get("error", {}).get("code") for answer in answers] == [-32700, -32700, None]
+        answers = [json.loads(bytes(frames.next_event())) for _ in range(4)]  # type: ignore[arg-type]
+        codes = [(answer["id"], answer.get("error", {}).get("code")) for answer in answers]
+        assert codes == [(None, -32700), (None, -32700), (2, -32700), (1, None)]
 
 
 @pytest.mark.slow

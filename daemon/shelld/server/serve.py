@@ -185,7 +185,7 @@ class Server:
 
     def _id_of(self, event: bytes | FrameError) -> bytes:
         """Return the id at the start of a message, as JSON text; null if there is none."""
-        if event is FrameError.NO_MEMORY:
+        if event in (FrameError.NO_MEMORY, FrameError.NO_HEADER):
             event = self._frames.refused_head
         return id_at_start(event) if isinstance(event, bytes) else NULL_ID
 
