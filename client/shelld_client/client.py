@@ -8,11 +8,12 @@ may leave a client in a task other than the one that entered it, but not on anot
 from __future__ import annotations
 
 import copy
+import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 import anyio
 from anyio.lowlevel import checkpoint_if_cancelled, current_token
@@ -46,6 +47,8 @@ from shelld_client.transport import Transport
 from shelld_protocol.shell_methods import BashResult
 
 T = TypeVar("T")
+
+logger: Final = logging.getLogger("shelld_client")
 
 
 class _Pending:
@@ -139,7 +142,7 @@ class AsyncClient(SpawnedClient, AsyncMethods):
         and `add_target` have set up is set up again; if that fails, the call raises its error. With
         `keep_directories`, the new daemon has the sessions again, in the directories that the last
         results of `bash` and `stream` have told; those of targets are lost. `on_restart` is called
-        once for each new daemon, before it takes calls.
+        once for each new daemon, before it takes calls. An exception in `on_restart` is logged.
         """
         argv = daemon_command(command, args)
         return cls(
@@ -263,7 +266,11 @@ class AsyncClient(SpawnedClient, AsyncMethods):
             await self._release(patiently=False)
             raise
         if self._on_restart is not None:
-            self._on_restart(Restart(cause, restored))
+            try:
+                self._on_restart(Restart(cause, restored))
+            except Exception:
+                # The daemon is ready, so the calls that wait for it go on.
+                logger.exception("on_restart has failed")
 
     @property
     def _kept_directories(self) -> Mapping[str, str]:

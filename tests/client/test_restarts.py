@@ -67,6 +67,19 @@ async def test_next_call_starts_another_daemon() -> None:
         assert (await shell.bash("pwd")).stdout != "/usr\n"
 
 
+async def test_calls_go_on_although_on_restart_fails(caplog: pytest.LogCaptureFixture) -> None:
+    def fail(_restart: Restart) -> None:
+        raise ZeroDivisionError
+
+    async with AsyncClient.spawn(restart=True, on_restart=fail) as shell:
+        for count in (1, 2):
+            kill(shell)
+            await has_failed(shell)
+            assert (await shell.bash("echo on")).stdout == "on\n"
+            assert [record.name for record in caplog.records] == ["shelld_client"] * count
+    assert "ZeroDivisionError" in caplog.text
+
+
 async def test_sessions_directories_are_kept_on_request(tmp_path: Path) -> None:
     restarts: list[Restart] = []
     options: dict[str, Any] = {"restart": True, "keep_directories": True}

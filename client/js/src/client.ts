@@ -24,7 +24,10 @@ export interface ClientOptions extends ConnectionOptions {
    * same configuration of sessions. Calls in flight fail. Shells, directories and variables are lost.
    */
   restart?: boolean;
-  /** Called once for each new daemon, before it takes calls. `cause`: how the last one ended. */
+  /**
+   * Called once for each new daemon, before it takes calls. `cause`: how the last one ended. An
+   * exception becomes a warning of the process.
+   */
   onRestart?: (cause: DaemonExited) => void;
 }
 
@@ -149,7 +152,12 @@ export class Client implements AsyncDisposable {
       throw error;
     }
     this.#replacement = this.#cause = null;
-    this.#options.onRestart?.(cause);
+    try {
+      this.#options.onRestart?.(cause);
+    } catch (error) {
+      // The daemon is ready, so the calls that wait for it go on.
+      process.emitWarning(error instanceof Error ? error : String(error));
+    }
     return connection;
   }
 }
