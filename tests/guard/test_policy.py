@@ -63,6 +63,8 @@ def test_line_that_a_refusal_names_allows_the_command(tmp_path: Path) -> None:
         ("\n\nforbid = []\n", 3, "forbid"),
         ('allow = []\ndisable = ["nonsense"]\n', 2, "nonsense"),
         ('allow = []\n[[block]]\nprogram = "x"\n', 2, "name"),
+        (f"allow = {'[' * 5_000}", 1, "nested"),
+        (f"allow = {'9' * 5_000}", 1, "digits"),
     ],
 )
 def test_broken_policy_names_the_place(tmp_path: Path, text: str, line: int, word: str) -> None:

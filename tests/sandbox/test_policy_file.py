@@ -24,6 +24,8 @@ def test_a_file_has_the_members_of_a_policy(tmp_path: Path) -> None:
         ("\n\nmode = = 1\n", 3),
         ('tmp = "private"\nunknown = 1\n', 2),
         ('mode = "open"\n', 1),
+        (f"write = {'[' * 5_000}{']' * 5_000}\n", 1),
+        (f"write = {'9' * 5_000}\n", 1),
     ],
 )
 def test_an_error_names_the_line(tmp_path: Path, text: str, line: int) -> None:

@@ -84,7 +84,7 @@ def _merged_toml(path: Path, text: str, snippet: str) -> str:
         tomllib.loads(text)
         # A table may not come twice.
         tomllib.loads(merged)
-    except (tomllib.TOMLDecodeError, RecursionError):
+    except (ValueError, RecursionError):
         raise FileProblem(f"{path} already has such an entry, or is no valid TOML") from None
     return merged
 
