@@ -13,7 +13,7 @@ Exit codes:
 * 3: answers could not be written, because the disk was full or the client did not read them in
   time
 * 4: requests could not be read, because memory was short for a minute or our own code has failed
-* 130: a subcommand was interrupted
+* 130: a subcommand was interrupted, or the start of the daemon
 """
 
 from __future__ import annotations
@@ -25,22 +25,12 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from types import FrameType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from shelld.cli.parser import SUBCOMMANDS, parse_options
-from shelld.cli.show import refuse
-from shelld.keeper.pool import RunnerPool
-from shelld.keeper.tree import become_subreaper
-from shelld.process.options import Options
-from shelld.server.startup import (
-    StartupError,
-    claim_stdio,
-    greeting_for,
-    problem_with_bash,
-    raise_file_limit,
-    require_proc,
-    undo_locale_coercion,
-)
+if TYPE_CHECKING:
+    # At run time, `main` imports these, so that Ctrl-C during the imports shows no traceback.
+    from shelld.keeper.pool import RunnerPool
+    from shelld.process.options import Options
 
 # The exit code of a shell for a program that SIGINT has ended.
 _INTERRUPTED: Final = 128 + signal.SIGINT
@@ -53,7 +43,7 @@ def main() -> int:
     try:
         return _run(sys.argv[1:])
     except KeyboardInterrupt:
-        # Only a subcommand comes here: the daemon has its own handler of SIGINT.
+        # Once the daemon runs, it has its own handler of SIGINT.
         return _INTERRUPTED
 
 
@@ -102,6 +92,10 @@ def _subcommand(  # noqa: PLR0912 - one branch for each
 
 
 def _run(arguments: list[str]) -> int:
+    from shelld.cli.parser import SUBCOMMANDS, parse_options  # noqa: PLC0415
+    from shelld.cli.show import refuse  # noqa: PLC0415
+    from shelld.server.startup import StartupError, claim_stdio, require_proc  # noqa: PLC0415
+
     match arguments:
         case ["help", name] if name in SUBCOMMANDS:
             arguments = [name, "--help"]
@@ -134,6 +128,11 @@ def _do_nothing(_number: int, _frame: FrameType | None) -> None:
 
 
 def _start(options: Options, streams: tuple[int, int], lasting: list[str] | None) -> int:
+    from shelld.cli.show import refuse  # noqa: PLC0415
+    from shelld.keeper.pool import RunnerPool  # noqa: PLC0415
+    from shelld.keeper.tree import become_subreaper  # noqa: PLC0415
+    from shelld.server.startup import raise_file_limit, undo_locale_coercion  # noqa: PLC0415
+
     undo_locale_coercion()
     # The parent may have blocked the signals that stop the daemon.
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
@@ -164,10 +163,12 @@ def _serve(
 
     from shelld.app import run  # noqa: PLC0415
     from shelld.audit import AuditLog  # noqa: PLC0415
+    from shelld.cli.show import refuse  # noqa: PLC0415
     from shelld.guard.policy import DEFAULT_POLICY  # noqa: PLC0415
     from shelld.process.logs import configure_logging, write_without_waiting  # noqa: PLC0415
     from shelld.server.one_client import OneClient  # noqa: PLC0415
     from shelld.server.service import Service  # noqa: PLC0415
+    from shelld.server.startup import greeting_for  # noqa: PLC0415
 
     try:
         configure_logging(options.log_level, options.log_file)
@@ -197,12 +198,18 @@ def _serve(
         from shelld.lasting.start import lasting_of  # noqa: PLC0415
         from shelld.server.clients import Clients  # noqa: PLC0415
 
-        make_service = partial(Clients, lasting_of(lasting))
+        try:
+            make_service = partial(Clients, lasting_of(lasting))
+        except (OSError, ValueError, OverflowError):
+            return refuse("`shelld attach` starts lasting daemons")
     return run(options, make_service, pool, audit, policy)
 
 
 def _problem_with(options: Options) -> str:
     """Return why commands cannot run with these options, or ""."""
+    from shelld.process.options import Options  # noqa: PLC0415
+    from shelld.server.startup import problem_with_bash  # noqa: PLC0415
+
     is_default = options.bash == Options().bash
     if problem := problem_with_bash(options.bash, is_trusted=is_default):
         return f"cannot run commands with {options.bash}: {problem}"

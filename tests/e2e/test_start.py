@@ -39,6 +39,35 @@ def daemon_on_terminal() -> Generator[tuple[RawDaemon, int]]:
 # -- by hand ----------------------------------------------------------------------------------
 
 
+# A program that Ctrl-C interrupts while it imports its modules.
+_INTERRUPTED = """
+import builtins, signal, sys
+real = builtins.__import__
+def interrupted(name, *rest):
+    if name == "shelld.cli.parser":
+        signal.raise_signal(signal.SIGINT)
+    return real(name, *rest)
+signal.signal(signal.SIGINT, signal.default_int_handler)
+builtins.__import__ = interrupted
+from shelld.__main__ import main
+sys.exit(main())
+"""
+
+
+def test_interrupt_during_the_start_shows_no_traceback() -> None:
+    command = [sys.executable, "-c", _INTERRUPTED, "run", "--", "true"]
+    ended = subprocess.run(command, capture_output=True, check=False)
+    assert (ended.returncode, ended.stderr) == (130, b"")
+
+
+def test_only_attach_starts_a_lasting_daemon() -> None:
+    for descriptor in ("x", "0", "99", "9" * 30):
+        command = [*DAEMON_COMMAND, "lasting", "main", "60", descriptor]
+        ended = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+        assert (ended.returncode, ended.stdout) == (2, b"")
+        assert ended.stderr == b"shelld: `shelld attach` starts lasting daemons\n"
+
+
 @pytest.mark.slow
 def test_daemon_on_terminal_shows_what_to_type() -> None:
     with daemon_on_terminal() as (daemon, terminal):
