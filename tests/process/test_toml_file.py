@@ -21,7 +21,8 @@ class Shape(Struct, forbid_unknown_fields=True):
         ("number = 1\nnumber = 2\n", ":2: "),
         ("\nnumber = 'x'\n", ":2: "),
         ("number = 1\n[other]\n", ":2: "),
-        ("number = " + "[" * 100_000, ": "),
+        ("number = " + "[" * 100_000, ":1: "),
+        ("number = " + "9" * 5_000, ":1: "),
     ],
 )
 def test_mistake_names_its_place(tmp_path: Path, text: str, place: str) -> None:

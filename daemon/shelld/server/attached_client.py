@@ -6,6 +6,8 @@ Invariant: `part` takes a bounded time.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import select
 import socket
 from collections.abc import Iterator, Mapping
@@ -14,6 +16,7 @@ from typing import Final
 import anyio
 
 from shelld.events.subscriptions import Subscriptions
+from shelld.lasting.handshake import End, send
 from shelld.server.dispatch import Method
 from shelld.server.serve import Server
 from shelld.server.stdio import Output
@@ -81,12 +84,26 @@ class AttachedClient:
         self.output = output
         # Cancelled to lose the client.
         self.reading = anyio.CancelScope()
+        # Releases what the client has, and tells it so.
+        self.resources = contextlib.ExitStack()
+        self.resources.callback(connection.close)
+        self.resources.callback(self._say_goodbye)
+        self.resources.callback(os.close, streams[0])
+        self.resources.callback(output.release)
+        # Whether its `shelld attach` has got the reply.
+        self.is_welcome = False
         self.is_stolen = False
         # Whether `Clients` is losing it.
         self.is_leaving = False
         # Set if its requests should get no time to end by themselves.
         self.cut_short = anyio.Event()
         self.is_gone = anyio.Event()
+
+    def _say_goodbye(self) -> None:
+        # Otherwise, the end of file means that it should try again.
+        with contextlib.suppress(OSError):
+            if self.is_welcome:
+                send(self.connection, End("stolen") if self.is_stolen else End("detached"))
 
     @property
     def has_no_reader(self) -> bool:

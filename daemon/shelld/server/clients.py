@@ -201,11 +201,17 @@ class Clients:
                 self._reply(connection, "busy")
                 return
             try:
-                client = self._enter(connection, hello, descriptors)
+                client = self._make_client(connection, descriptors)
             except (OSError, StartupError):
                 self._reply(connection, "failed")
                 return
-        await self._serve(client)
+            self._client = client
+        try:
+            await self._serve(client, hello)
+        except Exception:
+            # The next client can come nevertheless.
+            faults.report("the loss of a client")
+            self._forget(client)
 
     async def _make_room(self, *, steal: bool) -> bool:
         """Return whether no client is attached. Wait for one that leaves, or if `steal`."""
@@ -221,15 +227,17 @@ class Clients:
             await client.is_gone.wait()
         return self._client is None
 
-    def _enter(
-        self, connection: socket.socket, hello: Hello, descriptors: list[int]
-    ) -> AttachedClient:
+    def _make_client(self, connection: socket.socket, descriptors: list[int]) -> AttachedClient:
+        """Return a client, which owns the descriptors. Raises OSError and StartupError."""
         incoming, outgoing = descriptors
         source, output = Input(incoming), Output(outgoing)
         methods = RecordedMethods(self._make_methods())
         server = Server(self._daemon, methods, source, output, self._requests)
         client = AttachedClient(connection, (incoming, outgoing), methods, server, output)
         descriptors.clear()
+        return client
+
+    def _welcome(self, client: AttachedClient, hello: Hello) -> None:
         self._generation += 1
         if hello.linger_s is not None:
             self._linger_s = hello.linger_s
@@ -237,24 +245,20 @@ class Clients:
         self._daemon.attachment = Attachment(
             self._name, self._generation, round(detached_s * 1000), self._linger_s
         )
-        self._client = client
         self._tell_of_change()
-        # If nobody takes the reply, `_serve` sees it, too, and loses the client.
+        # If nobody takes the reply, `_read` sees it, too, and the client is lost.
         with contextlib.suppress(OSError):
-            self._reply(connection, "attached")
+            self._reply(client.connection, "attached")
+        client.is_welcome = True
         logger.info("client %d has attached", self._generation)
-        return client
 
     # -- going ------------------------------------------------------------------------------
 
-    async def _serve(self, client: AttachedClient) -> None:
+    async def _serve(self, client: AttachedClient, hello: Hello) -> None:
+        """Serve a client until it is lost."""
         try:
-            async with anyio.create_task_group() as watchers:
-                watchers.start_soon(self._watch_output, client)
-                watchers.start_soon(self._watch_connection, client)
-                with client.reading:
-                    await client.server.read_requests()
-                watchers.cancel_scope.cancel()
+            self._welcome(client, hello)
+            await self._read(client)
         except Exception:
             # The client is lost, and the next one can come.
             faults.report("a client")
@@ -263,6 +267,15 @@ class Clients:
             self._over.set()
             await anyio.sleep_forever()
         await self._lose(client)
+
+    async def _read(self, client: AttachedClient) -> None:
+        """Read requests until the client leaves or is gone."""
+        async with anyio.create_task_group() as watchers:
+            watchers.start_soon(self._watch_output, client)
+            watchers.start_soon(self._watch_connection, client)
+            with client.reading:
+                await client.server.read_requests()
+            watchers.cancel_scope.cancel()
 
     async def _watch_output(self, client: AttachedClient) -> None:
         await client.output.wait_broken()
@@ -280,17 +293,20 @@ class Clients:
         except Exception:
             # The next client can come nevertheless.
             faults.report("the loss of a client")
-        client.output.release()
-        os.close(client.streams[0])
-        with contextlib.suppress(OSError):
-            send(client.connection, End("stolen") if client.is_stolen else End("detached"))
-        client.connection.close()
-        self._daemon.attachment = None
-        self._client = None
-        self._left_at = time.monotonic()
-        client.is_gone.set()
-        self._tell_of_change()
+        self._forget(client)
         logger.info("client %d is gone", self._generation)
+
+    def _forget(self, client: AttachedClient) -> None:
+        """Release what a client has, so that the next one can come. Call it again if it fails."""
+        try:
+            client.resources.close()
+        finally:
+            if self._client is client:
+                self._daemon.attachment = None
+                self._client = None
+            client.is_gone.set()
+            self._left_at = time.monotonic()
+            self._tell_of_change()
 
     async def _watch_linger(self) -> None:
         while True:

@@ -1,0 +1,153 @@
+"""A lasting daemon as a child process. The test itself does what `shelld attach` does."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import socket
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from shelld.lasting.handshake import HANDSHAKE, Hello, Reply, decode, receive, send
+from shelld_protocol.about import PROTOCOL
+from shelld_protocol.framing import FrameReader
+from support import RawDaemon
+
+# How long a reply or an end may take. A daemon that loses another client first may need ten
+# seconds.
+REPLY_S = 20.0
+
+
+class LastingDaemon(RawDaemon):
+    """`runtime` is the directory of its socket. Nobody is attached at first."""
+
+    def __init__(
+        self, *args: str, runtime: Path, command: Sequence[str], env: dict[str, str]
+    ) -> None:
+        directory = runtime / "shelld"
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._path = directory / "main.sock"
+        self._path.unlink(missing_ok=True)
+        # What is open for the attached client: its connection, and its streams.
+        self._connection: socket.socket | None = None
+        self._requests = self._answers = -1
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+            listener.bind(str(self._path))
+            listener.listen()
+            number = listener.fileno()
+            super().__init__(
+                *("lasting", "main", "3600", str(number)),
+                *args,
+                command=command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                env={**env, "XDG_RUNTIME_DIR": str(runtime)},
+                pass_fds=(number,),
+            )
+
+    # -- clients ----------------------------------------------------------------------------
+
+    def attach(self, *, steal: bool = False) -> str:
+        """Attach another client; return the reply, or "gone" if there was none.
+
+        It replaces the client that was attached, if the daemon takes it.
+        """
+        requests, far_requests = _pair()
+        answers, far_answers = _pair()
+        try:
+            connection, reply = self._say("attach", (far_requests, far_answers), steal=steal)
+        finally:
+            os.close(far_requests)
+            os.close(far_answers)
+        if reply == "attached":
+            self.vanish()
+            self._connection, self._requests, self._answers = connection, requests, answers
+            self._frames = FrameReader()
+            self.forget_answers()
+        else:
+            connection.close()
+            os.close(requests)
+            os.close(answers)
+        return reply
+
+    def ask_about(self) -> str:
+        """Ask for what `shelld list` shows; return the state of the reply."""
+        connection, reply = self._say("info")
+        connection.close()
+        return reply
+
+    def say_nothing(self) -> None:
+        """Connect, and go away."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+            connection.connect(str(self._path))
+
+    def _say(
+        self, wants: Any, descriptors: tuple[int, ...] = (), *, steal: bool = False
+    ) -> tuple[socket.socket, str]:
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            connection.settimeout(REPLY_S)
+            connection.connect(str(self._path))
+            hello = Hello(handshake=HANDSHAKE, protocol=PROTOCOL, wants=wants, steal=steal)
+            with contextlib.suppress(ConnectionError):
+                send(connection, hello, descriptors)
+                data, _ = receive(connection)
+                return connection, decode(data, Reply).state if data else "gone"
+        except BaseException:
+            connection.close()
+            raise
+        return connection, "gone"
+
+    def end_requests(self) -> None:
+        """Close the stream of requests. The client still reads."""
+        if self._requests >= 0:
+            os.close(self._requests)
+            self._requests = -1
+
+    def last_words(self) -> bytes:
+        """Return what the daemon says to the attached client at the end; b"" if nothing."""
+        assert self._connection is not None
+        with contextlib.suppress(ConnectionError):
+            return receive(self._connection)[0]
+        return b""
+
+    def vanish(self) -> None:
+        """Close everything of the attached client, as if its machine were lost."""
+        self.end_requests()
+        if self._answers >= 0:
+            os.close(self._answers)
+            self._answers = -1
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    # -- as a daemon with one client --------------------------------------------------------
+
+    def send_raw(self, data: bytes) -> None:
+        # A daemon that has lost the client does not read.
+        with contextlib.suppress(BrokenPipeError):
+            view = memoryview(data)
+            while view:
+                view = view[os.write(self._requests, view) :]
+
+    def read_bytes(self, seconds: float = REPLY_S) -> bytes:
+        poll = select.poll()
+        poll.register(self._answers, select.POLLIN)
+        assert poll.poll(seconds * 1000), f"no answer in {seconds:.0f} s"
+        return os.read(self._answers, 1 << 20)
+
+    def close(self) -> None:
+        self.vanish()
+        with contextlib.suppress(OSError, AssertionError):
+            connection, _ = self._say("stop")
+            connection.close()
+        super().close()
+
+
+def _pair() -> tuple[int, int]:
+    """Return two ends of a stream: ours, and the daemon's."""
+    ours, theirs = socket.socketpair()
+    return ours.detach(), theirs.detach()
