@@ -303,3 +303,25 @@ async def test_failure_without_memory_for_a_report_ends_one_task(
         workers.start(lambda: done.append(True))
         workers.close()
     assert done == [True]
+
+
+async def test_failure_at_the_end_of_a_task_ends_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_task: object) -> bool:
+        raise RuntimeError
+
+    job, other = Job(), Job()
+    async with anyio.create_task_group() as tasks:
+        workers = Workers(tasks, Job.do, fails)
+        workers.start(job)
+        await anyio.lowlevel.checkpoint()
+        with monkeypatch.context() as patch:
+            workers.close()
+            worker = workers.start(other)
+            await anyio.lowlevel.checkpoint()
+            patch.setattr("shelld.eventloop.workers._has_cancelled_itself", fail)
+            other.may_end.set()
+            await other.done.wait()
+            await anyio.lowlevel.checkpoint()
+            assert worker.task is None
+        job.may_end.set()
+    assert not job.was_cancelled

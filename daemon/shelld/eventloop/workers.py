@@ -104,7 +104,11 @@ class Workers(Generic[J]):
         # Without memory, not even the failure of a job can be reported. The task group must not end
         # because of that.
         with suppress(MemoryError):
-            await self._do_jobs(worker)
+            try:
+                await self._do_jobs(worker)
+            except Exception:
+                # Of our own code: the jobs have ended.
+                faults.report("a task")
 
     async def _do_jobs(self, worker: Worker[J]) -> None:
         task: asyncio.Task[object] | None = None
