@@ -10,19 +10,24 @@ import time
 from pathlib import Path
 
 from fault_injection.campaign import Outcome, record_points, try_in_threads
+from fault_injection.scenes import SCENES
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="fault_injection", description=__doc__)
-    parser.add_argument("--only", default="", help="only points whose text contains this")
+    parser.add_argument("--only", action="append", help="only points whose text contains this")
+    parser.add_argument("--scene", action="append", choices=SCENES, help="only this scene")
     parser.add_argument("--sample", type=int, help="number of points, chosen at random")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=2, help="number of daemons at a time")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        points = [point for point in record_points(Path(folder)) if options.only in str(point)]
+        only = options.only or [""]
+        recorded = record_points(Path(folder), options.scene or ())
+        points = [point for point in recorded if any(text in str(point) for text in only)]
         if options.sample is not None:
             points = random.Random(options.seed).sample(points, min(len(points), options.sample))
+            points.sort(key=lambda point: (point.scene, point.step, point.role))
         print(f"{len(points)} points", flush=True)
         began = time.monotonic()
         outcomes: list[Outcome] = []

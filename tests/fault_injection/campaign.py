@@ -15,20 +15,21 @@ import random
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from fault_injection.asking import MARK, Asker, ViolationError
+from fault_injection.clients import Clients
 from fault_injection.inject import COLLECT, FAILURES, SIZE, Control
-from fault_injection.workload import MARK, ViolationError, Workload
+from fault_injection.scenes import SCENES, Scene
+from lasting_daemon import LastingDaemon
 from leaks import descriptors_beyond, descriptors_of
 from shelld.app import STDOUT_FAILED
-from support import RawDaemon, descendants, is_alive, running_below, spares_of, wait_for
+from support import descendants, is_alive, running_below, spares_of, wait_for
 
 FOLDER = Path(__file__).parents[2] / "daemon" / "shelld"
-LAUNCHER = Path(__file__).with_name("launcher.py")
 
 # Lines that cannot raise: they pass control, move a value, add it to a list or a set, or close a
 # descriptor of a kind whose close(2) never fails.
@@ -50,9 +51,11 @@ ENDS_OF_STREAMS = (0, STDOUT_FAILED)
 
 class Point(NamedTuple):
     """At the `time`-th visit of the line, `call` fails with `errno`; if `call` is None, the line
-    raises.
+    raises. `scene` and `step`: the names of those that reach the line.
     """
 
+    scene: str
+    step: str
     role: str
     file: str
     line: int
@@ -62,7 +65,8 @@ class Point(NamedTuple):
 
     def __str__(self) -> str:
         what = "raises" if self.call is None else f"{self.call} {os.strerror(self.errno)}"
-        return f"{self.role} {self.file}:{self.line} {what} (time {self.time})"
+        where = f"{self.scene}.{self.step}: {self.role} {self.file}:{self.line}"
+        return f"{where} {what} (time {self.time})"
 
 
 class Faulty:
@@ -70,7 +74,12 @@ class Faulty:
     file and injects nothing.
     """
 
-    def __init__(self, folder: Path, record: Path | None = None) -> None:
+    def __init__(
+        self, folder: Path, scene: Scene, step: str = "", record: Path | None = None
+    ) -> None:
+        self.scene = scene
+        self.step = step
+        self._folder = folder
         path = folder / "control"
         path.write_bytes(b"\0" * 8 + b"null\0" + b"\0" * (SIZE - 13))
         self.control = Control(str(path))
@@ -81,16 +90,24 @@ class Faulty:
         }
         if record is not None:
             environment["SHELLD_FAULTS_RECORD"] = str(record)
-        self.daemon = RawDaemon(
-            *("--audit-log", str(folder / "audit.log"), "--grace", "200", "--interactive-tools"),
-            command=[sys.executable, str(LAUNCHER)],
-            env=environment,
-        )
+        self.daemon = scene.start(folder, environment)
         # Load the tools and the guard, and create what the daemon keeps for later.
-        Workload(self.daemon).run()
-        Workload(self.daemon).run_shortly()
+        self.run(step)
+        self.run_shortly()
         wait_for(lambda: not spares_of(self.daemon), "the end of the spare shells")
         self.baseline = descriptors_of(self.daemon.pid)
+
+    def run(self, step: str = "") -> list[str]:
+        """Take one step of the scene, or all of them. Return what was excused."""
+        asker = self.scene.asker(self.daemon, self._folder)
+        asker.run(*filter(None, [step]))
+        return asker.excused
+
+    def run_shortly(self) -> None:
+        """Run a short workload, all of which must succeed."""
+        if isinstance(self.daemon, LastingDaemon):
+            Clients(self.daemon).come(steal=True)
+        Asker(self.daemon).run_shortly()
 
     def close(self) -> None:
         self.daemon.close()
@@ -98,8 +115,9 @@ class Faulty:
     def check(self) -> None:
         """Check the promises after a fault. Raise `ViolationError` if one is broken."""
         self.control.arm(None)
-        again = Workload(self.daemon)
-        again.run_shortly()
+        if excused := self.run(self.step):
+            raise ViolationError(f"a failure after the fault: {excused}")
+        self.run_shortly()
         self.daemon.process.send_signal(COLLECT)
         left: list[Any] = []
 
@@ -114,36 +132,58 @@ class Faulty:
             raise ViolationError(f"left: processes {left[0]}, descriptors {left[1]}") from None
 
 
-def record_points(folder: Path) -> list[Point]:
-    """Return the points that the workload reaches: each at its first visit and at a later one."""
-    record = folder / "record"
-    faulty = Faulty(folder, record)
-    # The workload cannot trigger code that runs only at the daemon's start.
-    started = _counts(record)
-    for _ in range(2):
-        Workload(faulty.daemon).run()
-    faulty.close()
+# A line, or a call in a line: the role, the file, the line, and the name of the call or "".
+Place = tuple[str, str, int, str]
+
+
+def record_points(folder: Path, scenes: Iterable[str] = ()) -> list[Point]:
+    """Return the points that the scenes reach: each at its first visit and at a later one.
+
+    A point belongs to the first step that reaches it. Without `scenes`, take all of them.
+    """
     points: list[Point] = []
-    chosen = random.Random(0)
-    for (role, file, line, call), total in sorted(_counts(record).items()):
-        count = total - started.get((role, file, line, call), 0)
-        # Each daemon starts a new keeper and new runners, so their start can be tested.
-        if role == "daemon" and count <= 0:
-            continue
-        times = sorted({1, chosen.randint(1, max(1, count // 2))})
-        for time in times:
-            if call:
-                points += [Point(role, file, line, call, number, time) for number in FAILURES[call]]
-            elif not _is_safe(file, line):
-                points.append(Point(role, file, line, None, 0, time))
+    known: set[Place] = set()
+    for name in scenes or SCENES:
+        own = folder / name
+        own.mkdir(exist_ok=True)
+        points += _points_of(SCENES[name], own, known)
     return points
 
 
-def _counts(record: Path) -> dict[tuple[str, str, int, str], int]:
-    counts: dict[tuple[str, str, int, str], int] = {}
+def _points_of(scene: Scene, folder: Path, known: set[Place]) -> Iterator[Point]:
+    """Yield the points of a scene that are not `known`, and note them there."""
+    record = folder / "record"
+    # The first run reaches code that runs only at the daemon's start, which cannot be tried.
+    faulty = Faulty(folder, scene, record=record)
+    versions: dict[int, str] = {}
+    for step in scene.steps:
+        faulty.control.arm(None)
+        versions[faulty.control.version] = step
+        for _ in range(2):
+            faulty.run(step)
+    faulty.control.arm(None)
+    faulty.close()
+    chosen = random.Random(0)
+    for (version, place), count in sorted(_counts(record).items()):
+        times = sorted({1, chosen.randint(1, max(1, count // 2))})
+        if version not in versions or place in known:
+            continue
+        known.add(place)
+        role, file, line, call = place
+        at = (scene.name, versions[version], role, file, line)
+        for time in times:
+            if call:
+                for number in FAILURES[call]:
+                    yield Point(*at, call, number, time)
+            elif not _is_safe(file, line):
+                yield Point(*at, None, 0, time)
+
+
+def _counts(record: Path) -> dict[tuple[int, Place], int]:
+    counts: dict[tuple[int, Place], int] = {}
     for text in record.read_text().splitlines():
-        role, file, line, call, count = json.loads(text)
-        key = (role, file, line, call)
+        version, role, file, line, call, count = json.loads(text)
+        key = (version, (role, file, line, call))
         counts[key] = max(count, counts.get(key, 0))
     return counts
 
@@ -173,11 +213,15 @@ def try_points(points: Iterable[Point], folder: Path, per_daemon: int = 40) -> I
     try:
         for point in points:
             # A keeper lives as long as its daemon, so each fault in a helper gets a new daemon.
-            if faulty is not None and (tried >= per_daemon or point.role != "daemon"):
+            if faulty is not None and (
+                tried >= per_daemon
+                or point.role in ("keeper", "runner")
+                or (point.scene, point.step) != (faulty.scene.name, faulty.step)
+            ):
                 _end(faulty)
                 faulty = None
             if faulty is None:
-                faulty, tried = Faulty(folder), 0
+                faulty, tried = Faulty(folder, SCENES[point.scene], point.step), 0
             tried += 1
             outcome = _try(faulty, point)
             yield outcome
@@ -195,7 +239,7 @@ def try_in_threads(points: Sequence[Point], folder: Path, jobs: int) -> Iterator
 
     def work(number: int) -> None:
         own = folder / str(number)
-        own.mkdir()
+        own.mkdir(exist_ok=True)
         try:
             for outcome in try_points(points[number::jobs], own):
                 outcomes.put(outcome)
@@ -213,7 +257,7 @@ def try_in_threads(points: Sequence[Point], folder: Path, jobs: int) -> Iterator
 def _try(faulty: Faulty, point: Point) -> Outcome:
     faulty.control.arm(point._asdict())
     try:
-        Workload(faulty.daemon).run()
+        faulty.run(point.step)
         fired = bool(faulty.control.fired)
         if fired:
             faulty.check()

@@ -173,10 +173,14 @@ class Injector:
     def _note(self, file: str, line: int, call: str) -> None:
         if self._record is None:
             return
+        version = self._control.version
+        if version != self._version:
+            self._version = version
+            self._seen.clear()
         key = (file, line, call)
         count = self._seen[key] = self._seen.get(key, 0) + 1
         if count & (count - 1) == 0:
-            text = json.dumps([self.role, file, line, call, count])
+            text = json.dumps([version, self.role, file, line, call, count])
             # Open the file each time, as the keeper closes every descriptor that it inherits.
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
             record = _open(self._record, flags, 0o600)

@@ -13,31 +13,52 @@ sys.path.insert(0, TESTS)
 
 from fault_injection.inject import install  # noqa: E402
 
-# The keeper's usual start, preceded by the start of the injector. A runner is a fork of the keeper.
-# Its injector learns that it is in a runner when the runner's main function is called.
-BOOT = f"""
-import sys
-sys.path.insert(0, {TESTS!r})
+# The usual start of a keeper, preceded by the start of the injector. A runner is a fork of the
+# keeper. Its injector learns that it is in a runner when the runner's main function is called.
+BOOT = """
+import os, sys
+sys.path.insert(0, {tests!r})
+given = {given!r}
+os.environ.update(given)
 from fault_injection.inject import install
-injector = install("keeper")
+injector = install({keeper!r})
+for name in given if {is_inside!r} else ():
+    del os.environ[name]
 sys.path.append(sys.argv[1])
 from shelld.keeper import runner
 run = runner.main
 def main(*args, **options):
-    injector.role = "runner"
+    injector.role = {runner!r}
     injector.start_tracing()
     run(*args, **options)
 runner.main = main
-from shelld.keeper.keeper import main
-main(3, *sys.argv[2:])
+from shelld.keeper.{module} import main
+main({arguments}*sys.argv[2:])
 """
+
+
+def boot(keeper: str, runner: str, module: str, arguments: str, *, is_inside: bool) -> str:
+    """Return the program of a keeper. `keeper` and `runner`: the roles of the processes."""
+    given = {name: os.environ[name] for name in os.environ if name.startswith("SHELLD_FAULTS_")}
+    return BOOT.format(
+        tests=TESTS,
+        given=given,
+        keeper=keeper,
+        runner=runner,
+        module=module,
+        arguments=arguments,
+        is_inside=is_inside,
+    )
 
 
 def main() -> int:
     install("daemon")
     # Import only now, so that every module finds the wrapped system calls.
     pool: Any = importlib.import_module("shelld.keeper.pool")
-    pool._BOOT = BOOT
+    pool._BOOT = boot("keeper", "runner", "keeper", "3, ", is_inside=False)
+    # The environment of a sandbox does not tell where the control file is.
+    host: Any = importlib.import_module("shelld.sandbox.host")
+    host._BOOT = boot("inside keeper", "inside runner", "inside", "", is_inside=True)
     program: Any = importlib.import_module("shelld.__main__")
     return int(program.main())
 

@@ -1,0 +1,146 @@
+"""Asks a faulty daemon one request after the other, and checks each answer.
+
+A fault may turn an answer into an error, or lose a shell. Such an answer is excused. Whatever
+depends on it is then not checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from support import Json, RawDaemon
+
+# Marks the command line of each process that runs until something kills it.
+MARK = "3141.59"
+
+# The guard's reason when its own code fails. It never refuses a command because of such a failure.
+GUARD_FAILED = "it cannot be followed"
+
+ANSWER_S = 20.0
+
+
+class ViolationError(AssertionError):
+    """The daemon broke a promise."""
+
+
+def is_excused(answer: Json) -> bool:
+    """Return whether an answer reports that something went wrong."""
+    if "error" in answer:
+        return bool(answer["error"]["code"] != -32600)
+    result: Json = answer["result"] or {}
+    return (
+        result.get("reason") in {"lost", GUARD_FAILED}
+        or result.get("stateKept") is False
+        or result.get("success") is False
+        or result.get("isError") is True
+        or result.get("spoolError") is not None
+        or result.get("alreadyStopped") is True
+    )
+
+
+class Asker:
+    """`excused`: the methods whose answers reported a failure.
+
+    A subclass has a method for each of its `STEPS`, which does not depend on the other steps.
+    """
+
+    STEPS: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, daemon: RawDaemon) -> None:
+        self.daemon = daemon
+        self.excused: list[str] = []
+
+    def run(self, *steps: str) -> None:
+        """Take these steps, or all."""
+        for step in steps or self.STEPS:
+            getattr(self, step)()
+
+    def ask(self, method: str, params: Any, check: Callable[[Any], bool]) -> Any:
+        """Return the right result, or None if the answer reports a failure."""
+        request_id = self.daemon.request(method, params)
+        return self.take(request_id, method, check)
+
+    def take(self, request_id: Any, method: str, check: Callable[[Any], bool]) -> Any:
+        answer = self.answer(request_id, method)
+        if is_excused(answer):
+            self.excused.append(f"{method}: {str(answer)[:200]}")
+            return None
+        if not check(answer["result"]):
+            raise ViolationError(f"wrong answer to {method}: {str(answer)[:600]}")
+        return answer["result"]
+
+    def answer(self, request_id: Any, method: str, early: Json | None = None) -> Json:
+        """Return the answer to a request. Others, if there may be any, go into `early`."""
+        while True:
+            try:
+                message: Json = self.daemon.receive(ANSWER_S)
+            except (AssertionError, ValueError) as error:
+                raise ViolationError(f"no answer to {method}: {str(error)[-1500:]}") from None
+            if message.get("id") == request_id:
+                return message
+            if message.get("id") is None and "error" in message:
+                # A message with an unknown id. Take it as the answer to the request in flight.
+                return message
+            if early is not None and "method" not in message:
+                early[message["id"]] = message
+            elif "method" not in message:
+                raise ViolationError(f"an answer that nobody waits for: {str(message)[:600]}")
+
+    def kill(self, shell: str) -> None:
+        """Kill a shell, which may have ended already."""
+        params = {"shell_id": shell}
+        answer = self.answer(self.daemon.request("kill_shell", params), "kill_shell")
+        if "error" in answer:
+            self.note(answer, "kill_shell")
+        elif answer["result"]["survivors"]:
+            raise ViolationError(f"wrong answer to kill_shell: {str(answer)[:600]}")
+
+    def bash(self, command: str, check: Callable[[Any], bool], **params: Any) -> Any:
+        return self.ask("bash", {"command": command, **params}, check)
+
+    def echo(self, text: str, **params: Any) -> Any:
+        return self.bash(f"echo {text}", lambda result: result["stdout"] == f"{text}\n", **params)
+
+    def run_shortly(self) -> None:
+        """Run a short workload, all of which must succeed."""
+        self.ask("ping", {}, lambda result: result == {})
+        self.echo("one")
+        self.bash("later=1; cd /", lambda result: result["exitCode"] == 0)
+        self.bash("echo $later $PWD", lambda result: result["stdout"] == "1 /\n")
+        if self.excused:
+            raise ViolationError(f"a failure after the fault: {self.excused}")
+        self.clean_up()
+
+    def collect(self, subscription: str, last: str, after: Json | None = None) -> None:
+        """Take the events of a subscription to one of this name; `after` a kill, if it is given."""
+        kill = None if after is None else self.daemon.request("kill_shell", after)
+        is_killed, seq, has_last = kill is None, 0, False
+        while not (is_killed and has_last):
+            try:
+                message: Json = self.daemon.receive(ANSWER_S)
+            except (AssertionError, ValueError) as error:
+                raise ViolationError(f"no {last}: {str(error)[-1500:]}") from None
+            if kill is not None and message.get("id") == kill:
+                # A result also tells of a shell that the fault has ended.
+                is_killed = "result" in message
+                if is_excused(message):
+                    self.excused.append(f"kill_shell: {str(message)[:200]}")
+                if not is_killed:
+                    kill = self.daemon.request("kill_shell", after)
+            elif message.get("params", {}).get("subscription") == subscription:
+                seq += 1
+                has_last = message["method"] == last
+                if message["params"]["seq"] != seq:
+                    raise ViolationError(f"not event {seq}: {str(message)[:600]}")
+
+    def note(self, answer: Json, method: str) -> None:
+        """Note a failure, which the fault excuses."""
+        if is_excused(answer):
+            self.excused.append(f"{method}: {str(answer)[:200]}")
+
+    def clean_up(self) -> None:
+        """Close all sessions, which ends their running commands and spare shells."""
+        for session in self.daemon.call("list_sessions")["sessions"]:
+            params = {"session": session["session"]}
+            self.ask("close_session", params, lambda result: not result.get("survivors"))
