@@ -21,7 +21,7 @@ import pytest
 
 import shelld.guard
 from guard_lines import HERE
-from shelld.guard import interpreters, literals, speakers
+from shelld.guard import calls, interpreters, literals, speakers
 from shelld.guard.judgement import judge
 
 LENGTH = 8_000
@@ -61,7 +61,7 @@ def used(module: ModuleType) -> Iterator[tuple[str, int, str]]:
         if is_module:
             of = node.args[0]
             flags = re.S if "re.S" in ast.unparse(node) else flags
-        elif isinstance(of, ast.Call) and ast.unparse(of.func) in ("_compiled", "re.compile"):
+        elif isinstance(of, ast.Call) and ast.unparse(of.func) in ("compiled", "re.compile"):
             of, flags = of.args[0], re.M
         try:
             found: object = eval(ast.unparse(of), names)
@@ -84,7 +84,7 @@ TABLES: list[tuple[str, int, str]] = [
     *((each.pattern, each.flags, "sub") for each in table(literals, "_LONG").values()),
     *(
         (
-            rf"{table(interpreters, '_LITERAL')}|({table(interpreters, name)})(?!\s*[:=])",
+            rf"{calls.LITERAL}|({table(interpreters, name)})(?!\s*[:=])",
             re.M,
             "finditer",
         )

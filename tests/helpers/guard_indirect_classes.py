@@ -87,6 +87,90 @@ mkfifo p; grep -c rm < p & echo 'rm -rf /' > p
 mkfifo log; tee out < log & make > log 2>&1
 """,
     ),
+    "loops over paths in code": (
+        r"""
+python3 -c "import shutil␤for p in ['/tmp/x', '/']: shutil.rmtree(p)"
+python3 - <<'X'␤paths = [␤  '/tmp/x',␤  '/',␤]␤for p in paths:␤  shutil.rmtree(p)␤X
+python3 -c "import shutil␤for p in ('build', '/usr'):␤  shutil.rmtree(p)"
+python3 -c "import shutil; [shutil.rmtree(p) for p in ['a','/']]"
+perl -MFile::Path -e 'for my $p ("/tmp/x", "/") { rmtree($p) }'
+perl -MFile::Path -e 'rmtree($_) for ("/tmp", "/etc")'
+perl -MFile::Path=remove_tree -e 'foreach $p (qw(/x /)) { remove_tree($p) }'
+ruby -rfileutils -e '%w[/tmp/x /].each { |p| FileUtils.rm_rf(p) }'
+ruby -rfileutils -e '["/tmp/x","/"].each do |p| FileUtils.rm_rf(p) end'
+node -e "for (const p of ['a','/']) require('fs').rmSync(p,{recursive:true})"
+node -e "['a','/'].forEach(p => fs.rmSync(p,{recursive:true}))"
+node -e "['a','/'].forEach(function (p) { fs.rmSync(p,{recursive:true}) })"
+python3 -c "import glob, shutil␤for p in glob.glob('/*'): shutil.rmtree(p)"
+python3 -c "import os␤for c in ['ls', 'rm -rf /']: os.system(c)"
+python3 -c "import shutil␤for p in ['build']: print(p)␤for p in ['/']: shutil.rmtree(p)"
+""",
+        r"""
+python3 -c "import shutil␤for p in ['build', 'dist']: shutil.rmtree(p)"
+python3 -c "import os␤for p in ['/', '/etc']: print(os.listdir(p))"
+python3 -c "import shutil␤for p in ['/']: print(p)␤for p in ['build']: shutil.rmtree(p)"
+python3 -c "import shutil, os␤for p in ['/', '/etc']: print(p)␤shutil.rmtree('/tmp/x')"
+perl -e 'for my $p ("a", "b") { unlink $p }'
+node -e "['a','b'].forEach(p => fs.rmSync(p,{recursive:true}))"
+python3 -c "import os␤for root in ['/']:␤  p=os.path.join(root,'tmp','x'); shutil.rmtree(p)"
+python3 -c "import shutil␤[print(p) for p in ['/']]␤[shutil.rmtree(p) for p in ['build']]"
+python3 -c "import shutil␤p='/'␤print(p)␤p='build'␤shutil.rmtree(p)"
+""",
+    ),
+    "trees in code": (
+        r"""
+python3 -c "import glob, shutil␤for p in glob.glob('/*'): shutil.rmtree(p)"
+python3 -c "import os␤for r,d,f in os.walk('/'):␤  for n in f: os.chmod(os.path.join(r,n),0o777)"
+python3 -c "import os␤for r,d,f in os.walk('/'):␤  for n in f: os.remove(os.path.join(r,n))"
+python3 -c "from pathlib import Path␤for p in Path('/').rglob('*'):␤  p.unlink()"
+python3 -c "import glob, os␤for p in glob.glob('/**', recursive=True): os.unlink(p)"
+python3 -c "import os␤for r,d,f in os.walk('/etc'):␤  os.chown(r, 0, 0)"
+perl -MFile::Find -e 'find(sub { unlink $_ }, "/")'
+ruby -rfind -e 'Find.find("/") { |p| File.delete(p) }'
+perl -e 'unlink glob "/*"'
+perl -e 'unlink glob("/etc/*")'
+perl -e 'unlink </*>'
+""",
+        r"""
+python3 -c "import os␤for r,d,f in os.walk('/'):␤  print(r)␤os.remove('/tmp/x')"
+python3 -c "import os␤for r,d,f in os.walk('/tmp/x'):␤  for n in f: os.remove(os.path.join(r,n))"
+python3 -c "from pathlib import Path␤for p in Path('.').rglob('*.pyc'): p.unlink()"
+python3 -c "from pathlib import Path␤for p in Path('/').rglob('*.pyc'): print(p)"
+python3 -c "import os␤for r,d,f in os.walk('/'):␤  d.remove('proc')␤  print(r)"
+perl -MFile::Find -e 'find(sub { print $_ }, "/")'
+perl -e 'unlink glob "*.o"'
+python3 -c "import glob, shutil␤for p in glob.glob('build/*'): shutil.rmtree(p)"
+python3 -c "from pathlib import Path␤for p in Path('/').rglob('*.pyc'): p.unlink()"
+python3 -c "import os␤for r,d,f in os.walk('/'):␤  for x in d: d.remove(x)␤  print(r)"
+python3 -c "import os␤for r,d,f in os.walk('/'):␤  for n in f:␤    if n in x: os.remove(r + n)"
+perl -MFile::Find -e 'find(sub { unlink if /\.o$/ }, "/")'
+python3 -c "import glob, os␤for p in glob.glob('/**/*.o', recursive=True): os.unlink(p)"
+""",
+    ),
+    "renamed functions in code": (
+        r"""
+python -c "from shutil import rmtree as r; r('/')"
+python3 -c "import shutil␤r = shutil.rmtree␤r('/')"
+python3 -c "from os import system as s; s('rm -rf /')"
+node -e "const {execSync: x} = require('child_process'); x('rm -rf /')"
+node -e "const x = require('child_process').execSync; x('rm -rf /')"
+node -e "const fs = require('fs'); const del = fs.rmSync; del('/', {recursive: true})"
+perl -e 'system shift' 'rm -rf /'
+perl -e 'system(shift)' 'rm -rf /'
+perl -e 'my $c = shift; system $c' 'rm -rf /'
+perl -e 'exec shift(@ARGV)' 'rm -rf /'
+perl -MFile::Path -e 'rmtree(shift)' /
+ruby -e 'system ARGV.shift' 'rm -rf /'
+""",
+        r"""
+perl -e 'print shift' 'rm -rf /'
+perl -e 'sub f { my $x = shift; system $x } f("ls")' 'rm -rf /'
+python3 -c "from shutil import rmtree as r; r('/tmp/x')"
+python3 -c "from shutil import rmtree as r; print('r(/)')"
+node -e "const {execSync: x} = require('child_process'); x('ls /')"
+python3 -c "run = {'call': f}; f('rm -rf /')"
+""",
+    ),
 }
 
 DANGEROUS = [

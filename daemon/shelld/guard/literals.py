@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
+from itertools import islice
 from typing import Final
 
 _TRIPLE: Final = re.compile(
@@ -62,6 +63,23 @@ _MAX_VALUE: Final = 64
 # How long code can get when values replace names.
 _MAX_GROWN: Final = 32 * 1024
 _UNSAFE: Final = re.compile(r"['\"`\\\n]")
+# What takes the next argument in Perl and Ruby, and what begins a function.
+_SHIFT: Final = re.compile(
+    rf"({_STRING})|\bARGV\.shift\b|(?<![\w$@%.])shift\b(?:\s{{0,8}}\(?\s{{0,8}}@ARGV\b\s{{0,8}}\)?|\(\))?"
+)
+_FUNCTION: Final = re.compile(r"\bsub\b")
+# The functions that start or remove something, and how code gives one of them another name.
+_TELLING: Final = re.compile(
+    r"\b(?:rmtree|remove_tree|rmSync|rm_rf|system|popen|Popen|run|call|check_call|check_output"
+    r"|execSync|exec|spawn|spawnSync|execFileSync|getoutput)\b"
+)
+_RENAMED: Final = re.compile(
+    rf"({_TELLING.pattern})(?:\s{{1,8}}as\s{{1,8}}|\s{{0,8}}:\s{{0,8}})([A-Za-z_]\w*)"
+    r"|(?<![\w.])([A-Za-z_]\w{0,60})[^\S\n]{0,8}=[^\S\n]{0,8}"
+    r"(?:(?:\w{1,40}|require\([^()\n]{1,40}\))\.){0,4}"
+    rf"({_TELLING.pattern})(?![^\S\n]{{0,8}}[\w(.])"
+)
+_MAX_RENAMED: Final = 8
 # The current line in Perl and Ruby, alone or in a string.
 _LINE: Final = re.compile(rf"({_STRING})|\$_(?![\w\[{{])")
 
@@ -99,6 +117,44 @@ def with_arguments(code: str, arguments: Sequence[str]) -> str:
     code = _INTERPOLATED.sub(inside, code)
     given = ", ".join(map(literal, arguments))
     return _ARGUMENT.sub(one, _ALL_ARGUMENTS.sub(lambda _match: given, code))
+
+
+def with_shifted(code: str, arguments: Sequence[str]) -> str:
+    """Return code in which each ``shift`` of an argument is a literal.
+
+    In a function of Perl, ``shift`` takes an argument of the function instead.
+    """
+    if "shift" not in code or _FUNCTION.search(code):
+        return code
+    rest = iter(arguments)
+
+    def one(match: re.Match[str]) -> str:
+        if match[1] is not None:
+            return match[0]
+        value = next(rest, None)
+        return match[0] if value is None else literal(value)
+
+    return _SHIFT.sub(one, code)
+
+
+def with_names(code: str) -> str:
+    """Return code in which functions that start or remove something have their own names.
+
+    ``from shutil import rmtree as r``, ``r = shutil.rmtree``, ``{ rmSync: r } = require("fs")``.
+    """
+    if _TELLING.search(code) is None:
+        return code
+    names: dict[str, str] = {}
+    for match in islice(_RENAMED.finditer(code), _MAX_RENAMED):
+        names[match[2] or match[3]] = match[1] or match[4]
+    if not names:
+        return code
+    called = re.compile(rf"{_STRING}|(?<![\w.])({'|'.join(map(re.escape, names))})(?=\s{{0,8}}\()")
+
+    def one(match: re.Match[str]) -> str:
+        return match[0] if match[1] is None else names[match[1]]
+
+    return called.sub(one, code)
 
 
 def with_line(code: str, line: str) -> str:

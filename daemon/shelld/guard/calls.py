@@ -1,0 +1,183 @@
+"""Finds calls in code of any language, and the strings that they get. Pure.
+
+An argument is known if it is a literal, a variable that the same code sets to a literal, or the
+variable of a loop over literals. Text in quotes is never a call.
+
+All patterns take linear time.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import islice
+from typing import Final, NamedTuple
+
+# How many calls are looked at, how many characters of the arguments of each, and how many names in
+# them. Code beyond these limits counts as harmless, as does code that cannot be followed.
+_MAX_LOOKS: Final = 64
+_MAX_ARGUMENTS: Final = 4 * 1024
+_MAX_NAMES: Final = 16
+# How many characters before ``.each`` to search for the list.
+_MAX_LIST: Final = 256
+
+# A search that starts at a quote fails only if the quotation has no end. Then all later quotes of
+# its kind are escaped, and no search starts at an escaped quote.
+LITERAL: Final = r"""(?<!\\)'(?>(?:[^'\\]|\\.)*)'|(?<!\\)"(?>(?:[^"\\]|\\.)*)"|`[^`]*+`"""
+
+
+# Some patterns contain names from the code, so old ones must go.
+@lru_cache(maxsize=256)
+def compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.M)
+
+
+def given(code: str, calls: str) -> Iterator[list[str]]:
+    """Yield the known string arguments of each call, if there are any. `calls` is a pattern.
+
+    If an argument is the variable of a loop, each value of the loop makes a call of its own.
+    """
+    # Match literals first: text in quotes is not a call.
+    pattern = compiled(rf"{LITERAL}|({calls})(?!\s*[:=])")
+    found = (match for match in pattern.finditer(code) if match[1] is not None)
+    # Calls can be nested, and looking at the arguments of each takes time.
+    for match in islice(found, _MAX_LOOKS):
+        arguments = _arguments_at(code, match.end())
+        if values := values_in(arguments):
+            yield values
+            continue
+        names = dict.fromkeys(_NAME.findall(arguments))
+        rounds: list[str] = []
+        for name in islice(names, _MAX_NAMES):
+            if values := _assigned(code, name, match.start()):
+                yield values
+                break
+            rounds += _looped(code, name, match.start())
+        else:
+            yield from ([each] for each in rounds)
+
+
+def _arguments_at(code: str, position: int) -> str:
+    text = code[position : position + _MAX_ARGUMENTS]
+    return text[: end_of_arguments(text, 0)]
+
+
+class _Place(NamedTuple):
+    """Where a variable gets a value: the beginning and the end of the text before the value.
+
+    If `is_behind`, the value stands before that text.
+    """
+
+    start: int
+    end: int
+    is_behind: bool = False
+
+
+@lru_cache(maxsize=2)
+def _assignments(code: str) -> dict[str, list[_Place]]:
+    places: dict[str, list[_Place]] = {}
+    for match in _SET.finditer(code):
+        places.setdefault(match[1], []).append(_Place(*match.span()))
+    return places
+
+
+@lru_cache(maxsize=2)
+def _loops(code: str) -> dict[str, list[_Place]]:
+    places: dict[str, list[_Place]] = {}
+    for match in _LOOP.finditer(code):
+        # ``for (...)`` of Perl sets ``$_``.
+        name = "_" if match[1] in ("for", "foreach") else match[1] or match[2]
+        places.setdefault(name, []).append(_Place(*match.span(), match[1] is None))
+    return places
+
+
+_SET: Final = re.compile(r"\b([A-Za-z_]\w*+)\s{0,8}=(?!=)\s{0,8}")
+_LOOP: Final = re.compile(
+    r"\b([A-Za-z_]\w*+)\s{0,8}(?:\bin\b|\bof\b|(?=\(\s{0,8}['\"q])|(?<=\s)(?=qw))"
+    r"|\.(?:each|forEach|map)\b[^\n\w]{0,8}(?:(?:do|function)\b[^\n\w]{0,8})?\b([A-Za-z_]\w*+)"
+)
+_NAME: Final = re.compile(r"[A-Za-z_]\w*+")
+_LISTED: Final = re.compile(r"\s{0,8}[$@]?([A-Za-z_]\w*+)")
+_FOR: Final = re.compile(r"\bfor\b")
+
+
+def _nearest(places: list[_Place], code: str, position: int) -> _Place:
+    """Return the place that counts at a position: the next in its line, or the last before it."""
+    index = bisect_left(places, (position,))
+    if index == len(places):
+        return places[-1]
+    after = places[index]
+    is_near = after.start - position <= _MAX_LIST and "\n" not in code[position : after.start]
+    # ``remove(p) for p in paths``
+    if index == 0 or (is_near and _FOR.search(code, position, after.end)):
+        return after
+    return places[index - 1]
+
+
+def _assigned(code: str, name: str, position: int) -> list[str]:
+    """Return the strings in the value that a variable has at a position."""
+    places = _assignments(code).get(name)
+    if not places:
+        return []
+    return values_in(_arguments_at(code, _nearest(places, code, position).end))
+
+
+def _looped(code: str, name: str, position: int) -> list[str]:
+    """Return the strings that a loop gives to its variable, one after the other."""
+    places = _loops(code).get(name)
+    if not places:
+        return []
+    place = _nearest(places, code, position)
+    if place.is_behind:
+        before = code[max(0, place.start - _MAX_LIST) : place.start]
+        return values_in(re.split("[;\n]", before)[-1])
+    values = values_in(_arguments_at(code, place.end))
+    if not values and (listed := _LISTED.match(code, place.end)) is not None:
+        values = _assigned(code, listed[1], position)
+    return values
+
+
+_QUOTED_WORDS: Final = r"(?:\bqw|%[wW])\s*+[(\[{/|]([^)\]}|]*+)(?:[)\]}|]|\Z)"
+
+
+def values_in(text: str) -> list[str]:
+    """Return the strings in code, with those joined that stand side by side or around ``+``."""
+    # ``qw`` and ``%w`` are lists of words.
+    text = compiled(_QUOTED_WORDS).sub(_quoted_words, text)
+    values: list[str] = []
+    end = -1
+    for match in compiled(LITERAL).finditer(text):
+        between = text[end : match.start()].strip() if end >= 0 else None
+        if between in ("+", ".", "..", "+ f") or (between in ("", "f") and match.start() > end):
+            values[-1] += unquoted(match[0])
+        else:
+            values.append(unquoted(match[0]))
+        end = match.end()
+    return values
+
+
+def _quoted_words(match: re.Match[str]) -> str:
+    return ", ".join(f"'{word}'" for word in match[1].split())
+
+
+def unquoted(literal: str) -> str:
+    return re.sub(r"\\(.)", r"\1", literal[1:-1])
+
+
+def end_of_arguments(code: str, position: int) -> int:
+    """Return the end of a call's arguments: a closing parenthesis, or the end of the statement."""
+    depth = 0
+    token = compiled(rf"{LITERAL}|[()\[\]{{}};\n]")
+    while (match := token.search(code, position)) is not None:
+        position = match.end()
+        if match[0] in "([{":
+            depth += 1
+        elif match[0] in ")]}":
+            depth -= 1
+            if depth <= 0:
+                return position
+        elif match[0] in ";\n" and depth <= 0:
+            return match.start()
+    return len(code)

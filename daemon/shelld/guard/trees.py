@@ -1,0 +1,100 @@
+"""Finds code that does something to every file of a tree, or to every file that a pattern matches.
+
+Pure. It goes by the variables of the loop: code that walks through a tree and prints names is
+harmless, whatever else it removes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final
+
+from shelld.guard.calls import LITERAL, compiled, end_of_arguments, given, values_in
+
+# How many walks to look at, and how many characters of the body of each.
+_MAX_WALKS: Final = 8
+_MAX_BODY: Final = 4 * 1024
+
+# ``for root, dirs, files in os.walk("/")``, and ``for p in Path("/").rglob("*")``.
+_WALK: Final = (
+    r"\bfor\s{1,8}([\w ,()]{1,80}?)\s{1,8}in\s{1,8}"
+    r"(?=[^\n]{0,80}?(?:\b(?:fwalk|walk|rglob)\b|\*\*))"
+)
+# ``find(sub { ... }, "/")`` of Perl, and ``Find.find("/") { |p| ... }`` of Ruby.
+_FIND: Final = r"\b(?:finddepth|find)\b\s{0,8}\((?=\s{0,8}(?:sub\b|\{|\\&|['\"]))"
+_INNER: Final = r"\bfor\s{1,8}(\w{1,40})\s{1,8}in\s{1,8}([^\n:]{1,80})"
+_NAMES: Final = re.compile(r"\w+")
+# What code does to each file, and the program that would do it to the tree.
+_ACTS: Final = {
+    "rm": r"\b(?:rmtree|remove|unlink|unlink_missing_ok|rmdir|removedirs|delete|rm|rm_f|rm_rf)\b",
+    "chmod": r"\bl?chmod\b",
+    "chown": r"\bl?chown\b",
+}
+_PROGRAMS: Final = {
+    "rm": ("rm", "-r", "--"),
+    "chmod": ("chmod", "-R", "777"),
+    "chown": ("chown", "-R", "0"),
+}
+# The object of a method, and the methods of paths.
+_OWNER: Final = re.compile(r"\b(\w+)\.\Z")
+_MAX_OWNER: Final = 40
+_METHODS: Final = frozenset({"unlink", "rmdir", "chmod", "lchmod"})
+# Where code chooses among the files, nobody knows which ones.
+_CHOOSES: Final = r"\b(?:if|unless|continue|next|match|case)\b"
+# ``unlink glob "/*"`` and ``unlink </*>`` of Perl.
+_UNLINKED: Final = r"(?:\bunlink\b\s{0,8}\(?\s{0,8}glob\b)"
+_ANGLES: Final = r"\bunlink\b\s{0,8}\(?\s{0,8}<([^<>\n]{1,80})>"
+
+
+def commands_on_trees(code: str) -> Iterator[list[str]]:
+    """Yield a command for each tree that code removes or changes file by file."""
+    for match in islice(compiled(_WALK).finditer(code), _MAX_WALKS):
+        end = _end_of_header(code, match.end())
+        first, *others = [*values_in(code[match.end() : end]), ""]
+        # ``glob("/**/*.o")`` has the tree and the pattern in one string.
+        root, _, pattern = first.partition("**")
+        if root and not "".join([pattern, *others]).strip("*./"):
+            yield from _acts(root, code[end : end + _MAX_BODY], set(_NAMES.findall(match[1])))
+    for match in islice(compiled(_FIND).finditer(code), _MAX_WALKS):
+        end = end_of_arguments(code, match.end() - 1)
+        roots = values_in(code[match.end() : end])
+        body = code[match.end() : end + _MAX_BODY]
+        for act, pattern in _ACTS.items() if roots and not compiled(_CHOOSES).search(body) else ():
+            if compiled(pattern).search(body):
+                yield [*_PROGRAMS[act], roots[-1]]
+
+
+def _end_of_header(code: str, position: int) -> int:
+    """Return the end of the first line of a loop: a colon or a newline outside of quotes."""
+    for match in compiled(rf"{LITERAL}|:(?=\s)|\n").finditer(code, position):
+        if match[0] in ":\n":
+            return match.end()
+    return len(code)
+
+
+def _acts(root: str, body: str, names: set[str]) -> Iterator[list[str]]:
+    """Yield what the body of a loop does to every file. `names` are the variables of the loop."""
+    for inner in islice(compiled(_INNER).finditer(body), _MAX_WALKS):
+        if not names.isdisjoint(_NAMES.findall(inner[2])):
+            names = names | {inner[1]}
+    choice = compiled(_CHOOSES).search(body)
+    body = body if choice is None else body[: choice.start()]
+    for act, pattern in _ACTS.items():
+        for call in islice(compiled(pattern).finditer(body), _MAX_WALKS):
+            arguments = _NAMES.findall(body[call.end() : end_of_arguments(body, call.end())])
+            owner = _OWNER.search(body, max(0, call.start() - _MAX_OWNER), call.start())
+            is_method = owner is not None and owner[1] in names
+            # ``dirs.remove(name)`` changes a list.
+            if call[0] in _METHODS if is_method else not names.isdisjoint(arguments):
+                yield [*_PROGRAMS[act], root]
+                break
+
+
+def globs_removed(code: str) -> Iterator[str]:
+    """Yield the patterns whose files code removes without a loop."""
+    for values in given(code, _UNLINKED):
+        yield values[0]
+    for match in islice(compiled(_ANGLES).finditer(code), _MAX_WALKS):
+        yield match[1]
