@@ -14,11 +14,12 @@ from shelld.guard.builtins import BUILTINS
 from shelld.guard.fork_bomb import FORK_BOMB, is_fork_bomb_if_called
 from shelld.guard.git import CONFIGURATION, setting_in
 from shelld.guard.globs import has_glob, matches
+from shelld.guard.inputs import Inputs
 from shelld.guard.interpreters import OWN_HOME, code_of, commands_in, language_of
 from shelld.guard.launchers import HANDLERS
 from shelld.guard.links import links_by, pipes_by
 from shelld.guard.markers import UNKNOWN, plain
-from shelld.guard.outputs import OUTPUTS, Inputs, output_of
+from shelld.guard.outputs import OUTPUTS, output_of
 from shelld.guard.paths import normalized
 from shelld.guard.rules import parse_arguments
 from shelld.guard.shell import Shell
