@@ -171,6 +171,34 @@ node -e "const {execSync: x} = require('child_process'); x('ls /')"
 python3 -c "run = {'call': f}; f('rm -rf /')"
 """,
     ),
+    "output of jq and perl": (
+        r"""
+perl -pe 's/x/rm -rf \//' <<< x | sh
+echo 'ls -rf /' | perl -pe 's/ls/rm/' | bash
+echo '-rf /' | perl -lpe 's/^/rm /' | bash
+echo 'xx -xf /' | perl -pe 's/xx/rm/; s/x/r/' | bash
+echo 'rn -rf /' | sed -E 's/(n)/m/' | sh
+jq -rn '"rm -rf /"' | sh
+jq -nr --arg d / '"rm -rf \($d)"' | sh
+jq -r .run <<< '{"run": "rm -rf /"}' | sh
+jq -r '.steps[].run' <<< '{"steps": [{"run": "ls"}, {"run": "rm -rf /"}]}' | bash
+jq -r '.cmd + " " + .dir' <<< '{"cmd": "rm -rf", "dir": "/"}' | bash
+echo '{"a":["rm","-rf","/"]}' > x.json; jq -r '.a | join(" ")' x.json | sh
+eval "$(jq -r .c <<< '{"c":"rm -rf /"}')"
+rm -rf "$(jq -r .dir <<< '{"dir":"/"}')"
+""",
+        r"""
+echo 'rm -rf /' | perl -pe 's/rm/ls/' | sh
+perl -pe 's/foo/bar/' x | sort
+perl -pi -e 's/x/rm -rf \//' x.txt
+jq -rn '"rm -rf /"'
+jq -r .run <<< '{"run": "rm -rf /"}'
+jq -r .name <<< '{"run": "rm -rf /", "name": "ls"}' | sh
+jq -r '.scripts | keys[]' package.json | sh
+rm -rf "$(jq -r .dir <<< '{"dir":"build"}')"
+jq . <<< '{"a": 1}'
+""",
+    ),
 }
 
 DANGEROUS = [

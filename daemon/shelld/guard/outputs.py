@@ -146,6 +146,10 @@ _PRINTED: Final = re.compile(
 )
 
 
+def _perl(arguments: Sequence[str], inputs: Inputs) -> str | None:
+    return FILTERS["perl"](arguments, inputs) or _interpreter(arguments, inputs)
+
+
 def _interpreter(arguments: Sequence[str], _inputs: Inputs) -> str | None:
     for option, code in itertools.pairwise(arguments):
         if option in ("-c", "-e", "-r", "-p"):
@@ -185,7 +189,7 @@ OUTPUTS: Final[dict[str, Output]] = {
     ":": lambda _arguments, _inputs: "",
     "python": _interpreter,
     "python3": _interpreter,
-    "perl": _interpreter,
+    "perl": _perl,
     "ruby": _interpreter,
     "node": _interpreter,
     "php": _interpreter,

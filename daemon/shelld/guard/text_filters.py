@@ -14,7 +14,9 @@ from typing import Final
 
 from shelld.guard.escapes import ansi_c
 from shelld.guard.inputs import Inputs, Output
+from shelld.guard.jq import jq
 from shelld.guard.markers import UNKNOWN, cleaned
+from shelld.guard.options import leading_options
 from shelld.guard.patterns import linear_regex
 from shelld.guard.rules import parse_arguments
 
@@ -148,23 +150,50 @@ def _sed(arguments: Sequence[str], inputs: Inputs) -> str | None:
     if not scripts:
         scripts, operands = operands[:1], operands[1:]
     text = inputs.read(operands)
-    if text is None or UNKNOWN in text or parsed.flags & {"n", "i", "f"}:
+    if parsed.flags & {"n", "i", "f"}:
         return None
-    for script in scripts:
-        for command in script.split(";"):
-            match = _SUBSTITUTE.fullmatch(command.strip())
-            if match is None:
+    is_extended = bool(parsed.flags & {"E", "r", "regexp-extended"})
+    return _edited("\n".join(scripts), text, is_extended=is_extended, groups=r"&|\\\d")
+
+
+def _perl(arguments: Sequence[str], inputs: Inputs) -> str | None:
+    """Return the output of ``perl -pe``, whose script edits each line."""
+    options, operands = leading_options(arguments, "eE", (), "iIM")
+    codes = [value or "" for name, value in options if name in ("e", "E")]
+    names = {name for name, _ in options}
+    if "p" not in names or names & {"i", "n"} or not codes:
+        return None
+    return _edited(";".join(codes), inputs.read(operands), is_extended=True, groups=r"\$|\\\d")
+
+
+def _edited(script: str, text: str | None, *, is_extended: bool, groups: str) -> str | None:
+    """Return a text as edited by ``s``, the only command that is known.
+
+    `groups` is a pattern for what a replacement takes from the text that was found.
+    """
+    if text is None or UNKNOWN in text:
+        return None
+    for command in re.split("[;\n]", script):
+        match = _SUBSTITUTE.fullmatch(command.strip())
+        if match is None:
+            if command.strip():
                 return None
-            _, pattern, new, flags = match.groups()
+            continue
+        _, pattern, new, flags = match.groups()
+        if not is_extended:
             pattern = re.sub(r"\\([(){}+?|])|([(){}+?|])", _other_way_round, pattern)
-            if "&" in new or re.search(r"\\\d", new):
-                return None
-            new = re.sub(r"\\(\D)", r"\1", new).replace("\\", r"\\")
-            compiled = linear_regex(f"(?i){pattern}" if "i" in flags.lower() else pattern)
-            if compiled is None:
-                return None
-            count = 0 if "g" in flags else 1
-            text = "\n".join(compiled.sub(new, line, count) for line in text.split("\n"))
+        if re.search(groups, new):
+            return None
+        new = re.sub(r"\\(\D)", r"\1", new).replace("\\", r"\\")
+        compiled = linear_regex(f"(?i){pattern}" if "i" in flags.lower() else pattern)
+        if compiled is None:
+            return None
+        count = 0 if "g" in flags else 1
+        *lines, last = text.split("\n")
+        # After the last newline, there is no line.
+        lines += [last] if last else []
+        edited = "\n".join(compiled.sub(new, line, count) for line in lines)
+        text = edited + ("" if last else "\n")
     return text
 
 
@@ -208,5 +237,9 @@ FILTERS: Final[dict[str, Output]] = {
     "xxd": _xxd,
     "tr": _tr,
     "sed": _sed,
+    "perl": _perl,
+    "jq": jq,
+    "gojq": jq,
+    "jaq": jq,
     "cut": _cut,
 }
