@@ -199,6 +199,36 @@ rm -rf "$(jq -r .dir <<< '{"dir":"build"}')"
 jq . <<< '{"a": 1}'
 """,
     ),
+    "scripts of packages": (
+        r"""
+echo '{"scripts":{"x":"rm -rf /"}}' > package.json && npm run x
+echo '{"scripts":{"x":"rm -rf /"}}' > package.json && npm run-script x --silent
+echo '{"scripts":{"test":"rm -rf /"}}' > package.json; npm test
+echo '{"scripts":{"pretest":"rm -rf /","test":"ls"}}' > package.json; npm t
+echo '{"scripts":{"postinstall":"rm -rf /"}}' > package.json; npm install
+echo '{"scripts":{"x":"rm -rf"}}' > package.json; npm run x -- /
+echo '{"scripts":{"x":"rm -rf /"}}' > package.json; yarn x
+echo '{"scripts":{"x":"rm -rf /"}}' > package.json; pnpm run x
+echo '{"scripts":{"x":"rm -rf /"}}' > package.json; bun run x
+mkdir a; echo '{"scripts":{"x":"rm -rf /"}}' > a/package.json; npm --prefix a run x
+cat > package.json <<'X'␤{"scripts": {"build": "cd / && rm -rf *"}}␤X␤npm run build
+echo '{"scripts":{"x":["ls", "rm -rf /"]}}' > composer.json; composer run x
+echo '{"tasks":{"x":"rm -rf /"}}' > deno.json; deno task x
+printf 'x:\n  rm -rf /\n' > justfile; just x
+printf 'task :x do\n  sh "rm -rf /"\nend\n' > Rakefile; rake x
+printf 'tasks:\n  x:\n    cmds:\n      - rm -rf /\n' > Taskfile.yml; task x
+""",
+        r"""
+echo '{"scripts":{"build":"rm -rf dist && tsc"}}' > package.json && npm run build
+echo '{"scripts":{"x":"rm -rf /","build":"ls"}}' > package.json && npm run build
+echo '{"scripts":{"x":"rm -rf /"}}' > package.json; cat package.json
+echo '{"description":"rm -rf /"}' > package.json; npm install
+npm run x; echo '{"scripts":{"x":"rm -rf /"}}' > package.json
+npm ci && npm test
+printf 'x:\n  echo rm -rf /\n' > justfile; just x
+echo '[1, 2' > package.json; npm run x
+""",
+    ),
 }
 
 DANGEROUS = [

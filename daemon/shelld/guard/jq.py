@@ -105,7 +105,7 @@ def _one(stage: str, given: Any, values: dict[str, Any]) -> list[Any]:  # noqa: 
     if stage == "@base64d" and isinstance(given, str):
         return [base64.b64decode(given + "=" * (-len(given) % 4)).decode("utf-8", "replace")]
     if (joined := _JOIN.fullmatch(stage)) is not None and isinstance(given, list):
-        return [json.loads(joined[1]).join(map(str, cast("list[Any]", given)))]
+        return [json.loads(joined[1]).join(map(str, cast("list[object]", given)))]
     return _at_path(stage, given)
 
 
@@ -136,7 +136,7 @@ def _at_path(path: str, given: Any) -> list[Any]:
 
 def _members(value: object, step: re.Match[str]) -> list[Any]:
     table = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-    members = cast("list[Any]", value) if isinstance(value, list) else []
+    members = cast("list[object]", value) if isinstance(value, list) else []
     name = next((each for each in step.groups()[:3] if each is not None), None)
     if name is not None:
         return [table.get(name)]

@@ -15,6 +15,7 @@ from typing import Final
 from shelld.guard.git import CONFIGURATION, scripts_in, settings_of
 from shelld.guard.markers import UNKNOWN, plain
 from shelld.guard.options import all_options
+from shelld.guard.packages import PACKAGERS, scripts_of_package
 from shelld.guard.specification import Specification, specification
 from shelld.guard.vocabulary import SPEAKERS
 
@@ -69,6 +70,9 @@ _COMMANDS: Final[dict[str, tuple[str, ...]]] = {
     **dict.fromkeys(("make", "gmake"), _MAKE),
     # A dry run still runs ``$(shell ...)``.
     **dict.fromkeys(("make -n", "gmake -n"), _MAKE[2:]),
+    "just": (r"^[ \t]++[-@]*+(.*)",),
+    "rake": (_CALLED % r"(?:sh|system|exec)",),
+    "task": (r"^[ \t]*+-[ \t]++(?>cmd:[ \t]*+|)['\"]?(.*?)['\"]?$",),
     "apt-get": (r"(?i)^[\w:-]*invoke(?:-success)?(?:::)?=(.*)",),
 }
 
@@ -111,6 +115,8 @@ def scripts_of(
         options, _ = all_options(arguments, *_valued(spec))
         said += settings_of(options, operands, exported, content_of(CONFIGURATION))
         scripts += scripts_in(arguments, operands)
+    if program in PACKAGERS:
+        scripts += scripts_of_package(program, operands, content_of)
     if "operands" in given:
         said += operands
     if "+" in given:

@@ -483,6 +483,17 @@ SPEAKERS: Final[dict[str, str]] = {
     "tclsh": "- says:input",
     "make": _MAKE,
     "gmake": _MAKE,
+    "just": "fd cd:working-directory file:f file:justfile default:justfile default:Justfile "
+    "default:.justfile idle:l idle:list idle:n idle:dry-run",
+    "rake": "f file:f file:rakefile default:Rakefile default:rakefile idle:n idle:dry-run",
+    "task": "t cd:d cd:dir file:t file:taskfile default:Taskfile.yml default:Taskfile.yaml idle:n",
+    # Their scripts are in files of their own, see `packages`.
+    "npm": "w cd:C cd:prefix",
+    "pnpm": "F cd:C cd:dir",
+    "yarn": "- cd:cwd",
+    "bun": "- cd:cwd",
+    "deno": "- cd:cwd",
+    "composer": "d cd:d cd:working-dir",
     "dpkg": "D script:pre-invoke script:post-invoke",
     "apt-get": "tc says:o",
     "ansible": "imMuefBPtl script:a script:args",

@@ -1,0 +1,78 @@
+"""Finds the scripts that npm and similar programs run, in package.json and its relatives.
+
+Pure. Their content is known only if the command itself has written the file.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable, Sequence
+from typing import Any, Final, cast
+
+from shelld.guard.markers import UNKNOWN, plain
+
+# The file of each program, and the member of the file that has the scripts.
+_FILES: Final = {
+    **dict.fromkeys(("npm", "pnpm", "yarn", "bun"), ("package.json", "scripts")),
+    "composer": ("composer.json", "scripts"),
+    "deno": ("deno.json", "tasks"),
+}
+PACKAGERS: Final = frozenset(_FILES)
+# Subcommands before the name of a script, and short names of scripts.
+_RUN: Final = frozenset({"run", "run-script", "rum", "urn", "task", "exec"})
+_SHORT: Final = {"t": "test", "tst": "test"}
+# The scripts that an installation runs.
+_INSTALLS: Final = frozenset({"", "install", "i", "ci", "add", "update"})
+_AT_INSTALLATION: Final = (
+    *("preinstall", "install", "postinstall", "preprepare", "prepare", "postprepare"),
+    *("pre-install-cmd", "post-install-cmd", "post-autoload-dump"),
+)
+_PUBLISHES: Final = frozenset({"publish", "pack"})
+_AT_PUBLICATION: Final = ("prepublishOnly", "prepublish", "prepack", "prepare", "postpack")
+
+
+def scripts_of_package(
+    program: str, operands: Sequence[str], content_of: Callable[[str], str]
+) -> list[str]:
+    """Return the scripts that a package manager runs with these operands."""
+    file, member = _FILES[program]
+    scripts = _member(content_of(file), member)
+    if not scripts:
+        return []
+    action, *rest = [*operands, ""]
+    if action in _RUN and rest[0]:
+        action, *rest = rest
+    action = _SHORT.get(action, action)
+    names: Sequence[str]
+    if action in _INSTALLS:
+        names = _AT_INSTALLATION
+    elif action in _PUBLISHES:
+        names = _AT_PUBLICATION
+    else:
+        names = (f"pre{action}", action, f"post{action}")
+    more = shlex.join(each for each in rest if each)
+    found: list[str] = []
+    for name in names:
+        for script in _scripts(scripts.get(name)):
+            found.append(f"{script} {more}" if name == action and more else script)
+    return found
+
+
+def _member(text: str, name: str) -> dict[str, Any]:
+    if UNKNOWN in text:
+        return {}
+    try:
+        package = json.loads(plain(text))
+    except (ValueError, RecursionError):
+        return {}
+    if not isinstance(package, dict):
+        return {}
+    scripts = cast("dict[str, Any]", package).get(name)
+    return cast("dict[str, Any]", scripts) if isinstance(scripts, dict) else {}
+
+
+def _scripts(value: object) -> list[str]:
+    """Return the scripts of one name: a text, or a list of texts."""
+    values = cast("list[object]", value) if isinstance(value, list) else [value]
+    return [each for each in values if isinstance(each, str)]
