@@ -80,6 +80,23 @@ let whole = "";
 for await (const each of withoutGaps(queue, read, {})) whole += each.text ?? "";
 found.refilled = [whole.length / mebibyte, reads];
 
+// A reader that takes nothing for long: 300,000 events would take minutes if each moved the others.
+const many = new Events(() => {});
+for (let seq = 1; seq <= 300_000; seq++) many.put({ event: "shell/prompt", seq });
+found.many = 0;
+for (let seq = 1; seq <= 300_000; seq++) found.many += (await many.next()).value.seq === seq;
+
+// Of two reads at the same time, the first is answered last.
+const { Job } = await import(new URL("job.js", pathToFileURL(program)));
+const asked = [];
+const request = (_, params) => new Promise((answer) => asked.push({ ...params, answer }));
+const twoReads = new Job({ request }, { bash_id: "b", pid: 1 }, {});
+const both = [twoReads.output(), twoReads.output()];
+for (const [n, end] of [[1, 5], [0, 3]]) asked[n].answer({ stdoutRange: { end }, stderrRange: { end } });
+await Promise.all(both);
+void twoReads.output();
+found.offsets = [asked[2].stdout_offset, asked[2].stderr_offset];
+
 const restarts = [];
 const again = new Client({ command, restart: true, onRestart: (cause) => restarts.push(cause.message) });
 const streamed = again.stream("seq 200000; exit 3");
@@ -104,7 +121,24 @@ const refused = again.stream("true", { cwd: "/nowhere" });
 found.refused = (await failure(refused.next())).kind;
 const handed = again.stream("echo hi; sleep 300", { timeout: 1000, on_timeout: "background" });
 for await (const _ of handed);
-found.handed = (await handed.result).status;
+const { status, subscription } = await handed.result;
+found.handed = [status, (await failure(again.call("subscribe", { subscription }))).kind];
+const aborter = new AbortController();
+const aborted = again.stream("echo so far; sleep 300", { signal: aborter.signal });
+found.abortedStream = [(await aborted.next()).value.text];
+aborter.abort();
+found.abortedStream.push((await failure(aborted.next())).code);
+
+const nested = (levels) => (levels ? [nested(levels - 1)] : 1);
+const unfit = [{ timeout: NaN }, { env: { a: "\ud83d" } }, { env: { "\ud83d": "a" } }, { env: nested(399) }];
+found.unfit = await Promise.all(
+  unfit.map(async (each) => (await failure(again.bash("true", each))).data.parameter),
+);
+found.fit = (await again.bash("echo 😀", { env: { a: "😀" } })).stdout;
+const modest = new Client({ command, args: ["--max-message-bytes", "100K"] });
+const [small, large] = ["x", "x".repeat(200_000)].map((stdin) => failure(modest.bash("cat", { stdin })));
+found.tooLarge = [await small, (await large).data.max_message_bytes];
+await modest.close();
 
 const awaited = await again.start("echo one; echo 'two (2)'; sleep 300");
 found.waitFor = [
@@ -139,7 +173,21 @@ const strange = async (words, startTimeout) => {
   await client.close();
   return message;
 };
-found.strange = await Promise.all([strange(["cat"], 100), strange(["yes"], 100_000)]);
+// Answers the client's own first request, and then does something else.
+const peer = (rest) => ["sh", "-c", `read a; echo '{"jsonrpc":"2.0","id":1,"result":{}}'; read b; ${rest}`];
+const nameless = '{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}';
+found.strange = await Promise.all([
+  strange(["cat"], 100),
+  strange(["yes"], 100_000),
+  strange(peer("echo oops; exec cat")),
+  strange(peer(`echo '${nameless}'; exec cat`)),
+  strange(peer("exec sleep 300 >&-")),
+]);
+// The text before the first answer has no line end.
+const glued = "read a; read b; printf %s 'Hello {'; echo '{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{}}'; exec cat";
+const beside = new Client({ command: ["sh", "-c", glued], startTimeout: 20_000 });
+found.glued = await beside.call("ping", {});
+await beside.close();
 
 const dead = new Client({ command: ["/nowhere/shelld"] });
 const unstarted = await failure(dead.bash("true"));

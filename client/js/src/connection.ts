@@ -10,6 +10,7 @@ import { type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
 
 import { DaemonExited, ShelldError } from "./errors.js";
 import { Events } from "./events.js";
+import { checkJson } from "./json.js";
 import type { Methods, ShellEvent } from "./types.js";
 
 export interface ConnectionOptions {
@@ -24,6 +25,8 @@ export interface ConnectionOptions {
 }
 
 interface Pending {
+  /** The size of its message in bytes. */
+  size: number;
   resolve(result: unknown): void;
   reject(error: Error): void;
 }
@@ -40,9 +43,12 @@ const STDERR_TAIL = 8192;
 const START_TIMEOUT_MS = 10_000;
 // How much other text may come before the first answer, such as the banner of ssh.
 const MAX_BANNER = 64 * 1024;
+// How the daemon's messages begin.
+const MESSAGE_START = '{"jsonrpc":"2.0"';
 // The daemon promises to end within 2 s, or 5 s with a thousand shells.
 const CLOSE_TIMEOUT_MS = 6_000;
-// When the daemon has ended, a child of a wrapper, such as ssh, may hold the pipes open.
+// When the daemon has ended, a child of a wrapper, such as ssh, may hold the pipes open. When it has
+// closed one of them, it probably ends.
 const LAST_WORDS_MS = 1_000;
 
 export class Connection {
@@ -69,8 +75,13 @@ export class Connection {
     child.stderr.setEncoding("utf8").on("data", (text: string) => {
       this.#stderr = (this.#stderr + text).slice(-STDERR_TAIL);
     });
-    // A write to a daemon that is gone: "close" says the rest.
-    child.stdin.on("error", () => {});
+    // If the daemon is gone, "close" says the rest. It may also go on without its pipes.
+    const closed = (pipe: string) => () => {
+      const lose = () => this.#failure ?? this.#giveUp(`the daemon closed its ${pipe}`);
+      setTimeout(lose, LAST_WORDS_MS).unref();
+    };
+    child.stdin.on("error", closed("input"));
+    child.stdout.on("end", closed("output"));
     const timer = setTimeout(
       () => this.#giveUp(`the daemon gave no answer within ${startTimeout} ms`),
       startTimeout,
@@ -119,12 +130,14 @@ export class Connection {
       signal?.throwIfAborted();
       const id = this.#nextId++;
       // This may throw, so it comes first.
+      checkJson(params);
       const frame = framed({ id, method, params: params as unknown as Record<string, unknown> });
       const abort = () =>
         this.#child.stdin.write(framed({ method: "$/cancelRequest", params: { id } }));
       const settle = () => signal?.removeEventListener("abort", abort);
       signal?.addEventListener("abort", abort, { once: true });
       this.#pending.set(id, {
+        size: frame.length,
         resolve: (result) => {
           settle();
           resolve(result as Methods[M]["result"]);
@@ -175,15 +188,10 @@ export class Connection {
   }
 
   #take(line: string): void {
-    let message: Message | null;
-    try {
-      message = JSON.parse(line) as Message | null;
-    } catch {
-      // Something printed before the daemon started, as ssh and login shells do.
-      return;
-    }
-    if (typeof message !== "object" || message === null) return;
-    if (message.method !== undefined) {
+    const message = this.#messageIn(line);
+    if (message === null) {
+      if (this.#hasAnswered && line.trim()) this.#giveUp("the daemon wrote something else than messages");
+    } else if (message.method !== undefined) {
       this.#notify(message.method, message.params ?? {});
     } else if (typeof message.id === "number") {
       this.#hasAnswered = true;
@@ -194,6 +202,34 @@ export class Connection {
         const { code, message: text, data } = message.error;
         pending?.reject(new ShelldError(text, code, data));
       }
+    } else if (message.error !== undefined) {
+      this.#takeNameless(message.error);
+    }
+  }
+
+  /** Return the message of a line, or null if it has none. */
+  #messageIn(line: string): Message | null {
+    // Other text may come before the first answer, as from ssh and login shells, perhaps on its line.
+    const start = this.#hasAnswered ? 0 : Math.max(0, line.lastIndexOf(MESSAGE_START));
+    try {
+      const value: unknown = JSON.parse(line.slice(start));
+      return typeof value === "object" ? (value as Message | null) : null;
+    } catch {
+      return null;
+    }
+  }
+
+  /** Take an error that does not name its request, because the daemon could not read the request. */
+  #takeNameless({ message, code, data }: NonNullable<Message["error"]>): void {
+    const limit = data?.["max_message_bytes"];
+    if (typeof limit !== "number") {
+      this.#giveUp(`the daemon could not read a request: ${message}`);
+      return;
+    }
+    for (const [id, pending] of this.#pending) {
+      if (pending.size <= limit) continue;
+      this.#pending.delete(id);
+      pending.reject(new ShelldError(message, code, data));
     }
   }
 
@@ -232,6 +268,6 @@ export class Connection {
   }
 }
 
-function framed(message: Message): string {
-  return `${JSON.stringify({ jsonrpc: "2.0", ...message })}\n`;
+function framed(message: Message): Buffer {
+  return Buffer.from(`${JSON.stringify({ jsonrpc: "2.0", ...message })}\n`);
 }

@@ -10,16 +10,23 @@ import type { ShellEvent } from "./types.js";
 const MAX_HELD_CHARACTERS = 8 * 1024 * 1024;
 
 export class Events implements AsyncIterableIterator<ShellEvent> {
-  #events: ShellEvent[] = [];
+  #events: (ShellEvent | undefined)[] = [];
+  // How many of them were taken. `shift` would move all the others.
+  #taken = 0;
   #waiting: (() => void)[] = [];
   #held = 0;
   #isOver = false;
   #failure: Error | null = null;
   #onEnd: () => void;
+  #isOfOneShell: boolean;
 
-  /** `onEnd` is called once, when the reader ends the iteration. */
-  constructor(onEnd: () => void) {
+  /**
+   * `onEnd` is called once, when no more events come or are wanted. `isOfOneShell`: "shell/exited" is
+   * the last event.
+   */
+  constructor(onEnd: () => void, isOfOneShell = false) {
     this.#onEnd = onEnd;
+    this.#isOfOneShell = isOfOneShell;
   }
 
   put(event: ShellEvent): void {
@@ -32,6 +39,7 @@ export class Events implements AsyncIterableIterator<ShellEvent> {
       this.#held += event.text.length;
     }
     this.#events.push(event);
+    if (this.#isOfOneShell && event.event === "shell/exited") this.finish();
     this.#wake();
   }
 
@@ -40,24 +48,21 @@ export class Events implements AsyncIterableIterator<ShellEvent> {
     if (this.#isOver) return;
     this.#isOver = true;
     this.#failure = failure;
+    this.#onEnd();
     this.#wake();
   }
 
   /** End the iteration. */
   end(): void {
-    if (!this.#isOver) this.#onEnd();
     this.finish();
     this.#events = [];
-    this.#held = 0;
+    this.#held = this.#taken = 0;
   }
 
   async next(): Promise<IteratorResult<ShellEvent, undefined>> {
     for (;;) {
-      const event = this.#events.shift();
-      if (event !== undefined) {
-        if (event.event === "shell/output") this.#held -= event.text.length;
-        return { value: event, done: false };
-      }
+      const event = this.#take();
+      if (event !== undefined) return { value: event, done: false };
       if (this.#isOver) {
         const failure = this.#failure;
         this.#failure = null;
@@ -75,6 +80,18 @@ export class Events implements AsyncIterableIterator<ShellEvent> {
 
   [Symbol.asyncIterator](): this {
     return this;
+  }
+
+  #take(): ShellEvent | undefined {
+    const event = this.#events[this.#taken];
+    if (event === undefined) return undefined;
+    this.#events[this.#taken++] = undefined;
+    if (this.#taken * 2 >= this.#events.length) {
+      this.#events.splice(0, this.#taken);
+      this.#taken = 0;
+    }
+    if (event.event === "shell/output") this.#held -= event.text.length;
+    return event;
   }
 
   #wake(): void {

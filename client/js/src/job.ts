@@ -58,8 +58,9 @@ export class Job implements AsyncIterable<ShellEvent>, AsyncDisposable {
       stdout_offset: this.#stdout,
       stderr_offset: this.#stderr,
     });
-    this.#stdout = read.stdoutRange.end;
-    this.#stderr = read.stderrRange.end;
+    // A call that began earlier may be answered later.
+    this.#stdout = Math.max(this.#stdout, read.stdoutRange.end);
+    this.#stderr = Math.max(this.#stderr, read.stderrRange.end);
     return read;
   }
 
@@ -68,7 +69,7 @@ export class Job implements AsyncIterable<ShellEvent>, AsyncDisposable {
     return this.#connection.request("write_stdin", { bash_id: this.id, text });
   }
 
-  /** Wait for the end, and return the state and all output that is left to read. */
+  /** Wait for the end, and return the state, and the output that `output` would. */
   async wait(): Promise<BashOutputResult> {
     for (;;) {
       const read = await this.#read({
@@ -150,7 +151,7 @@ export class Job implements AsyncIterable<ShellEvent>, AsyncDisposable {
    */
   async *[Symbol.asyncIterator](): AsyncGenerator<ShellEvent, undefined> {
     let subscription: string | undefined;
-    const events = new Events(() => this.#connection.forget(events, subscription));
+    const events = new Events(() => this.#connection.forget(events, subscription), true);
     try {
       const kinds: ("output" | "prompt" | "exit")[] = ["output", "prompt", "exit"];
       const params = { bash_id: this.id, events: kinds, ...this.#options };

@@ -15,6 +15,8 @@ export class Stream implements AsyncIterableIterator<OutputEvent> {
   readonly result: Promise<BashResult | BackgroundResult>;
   #abort = new AbortController();
   #events: Events;
+  // Whether the reader has ended the iteration.
+  #isLeft = false;
   #items: AsyncGenerator<OutputEvent, undefined>;
 
   constructor(connection: Promise<Connection>, params: BashParams, signal?: AbortSignal) {
@@ -24,11 +26,12 @@ export class Stream implements AsyncIterableIterator<OutputEvent> {
         (each) => each.forget(this.#events, subscription),
         () => {},
       );
-    });
-    const end = () => this.end();
-    signal?.addEventListener("abort", end, { once: true });
+    }, true);
+    // The request then fails, and so does the iteration, after the output that has come.
+    const abort = () => this.#abort.abort();
+    signal?.addEventListener("abort", abort, { once: true });
     this.result = this.#run(connection, params, signal, (name) => (subscription = name)).finally(
-      () => signal?.removeEventListener("abort", end),
+      () => signal?.removeEventListener("abort", abort),
     );
     // Whoever iterates gets the error there.
     this.result.catch(() => {});
@@ -50,6 +53,7 @@ export class Stream implements AsyncIterableIterator<OutputEvent> {
 
   /** End the iteration, and with it the command. */
   end(): void {
+    this.#isLeft = true;
     this.#abort.abort();
     this.#events.end();
   }
@@ -94,6 +98,6 @@ export class Stream implements AsyncIterableIterator<OutputEvent> {
     for await (const event of withoutGaps(this.#events, read, strip)) {
       if (event.event === "shell/output") yield event;
     }
-    if (!this.#abort.signal.aborted) await this.result;
+    if (!this.#isLeft) await this.result;
   }
 }

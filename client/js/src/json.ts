@@ -1,0 +1,40 @@
+/**
+ * Refuses params that JSON does not have, or that the daemon could not read.
+ *
+ * `JSON.stringify` would turn NaN and infinity into null, which stands for a default. The daemon's
+ * error about a message that it cannot read does not name the request.
+ */
+
+import { ShelldError } from "./errors.js";
+
+const INVALID_PARAMS = -32602;
+// The nesting that every daemon accepts. The message itself is the first level.
+const MAX_LEVELS = 400;
+
+/** Throws `ShelldError` with the kind "invalid_params". `name` is that of the value. */
+export function checkJson(value: unknown, name = "", level = 2): void {
+  if (typeof value === "number" && !Number.isFinite(value)) {
+    throw refused(name, `${value} is no number in JSON`);
+  } else if (typeof value === "string" && hasLoneSurrogate(value)) {
+    throw refused(name, "must not contain lone surrogates");
+  } else if (typeof value === "object" && value !== null) {
+    if (level > MAX_LEVELS) {
+      throw refused(name.split(".")[0] ?? "", `a message has at most ${MAX_LEVELS} nested levels`);
+    }
+    const isList = Array.isArray(value);
+    for (const [key, member] of Object.entries(value)) {
+      if (hasLoneSurrogate(key)) throw refused(name, "must not contain lone surrogates");
+      checkJson(member, isList ? name : name ? `${name}.${key}` : key, level + 1);
+    }
+  }
+}
+
+function hasLoneSurrogate(text: string): boolean {
+  // With the flag u, half of a pair is no match in a whole pair.
+  return /\p{Surrogate}/u.test(text);
+}
+
+function refused(name: string, reason: string): ShelldError {
+  const data = { kind: "invalid_params", parameter: name };
+  return new ShelldError(`Invalid value for ${name}: ${reason}`, INVALID_PARAMS, data);
+}
