@@ -277,6 +277,25 @@ def test_a_timeout_tells_what_was_refused(shared: Workspace, session: str) -> No
     assert error["data"]["denied"] == [denied("one.invalid", 80)]
 
 
+def test_a_model_is_told_as_well(shared: Workspace, session: str) -> None:
+    daemon, _ = shared
+    configure(daemon, session, network="hosts", hosts=[])
+    line = (
+        "[The sandbox refused one.invalid:80 (2 times), two.invalid:80: commands reach only the "
+        "hosts of its policy]"
+    )
+    command = "curl -s one.invalid one.invalid two.invalid >/dev/null; true"
+    params: Json = {"name": "Bash", "arguments": {"command": command}}
+    params["context"] = {"session_id": session}
+    result = daemon.call("call_tool", params)
+    assert line in result["output"].splitlines()
+    assert [each["host"] for each in result["metadata"]["denied"]] == ["one.invalid", "two.invalid"]
+    params["name"], params["arguments"] = "BashOutput", {"bash_id": result["metadata"]["bash_id"]}
+    result = daemon.call("call_tool", params)
+    assert line in result["output"].splitlines()
+    assert len(result["metadata"]["denied"]) == 2
+
+
 def test_many_hosts_are_counted_together(shared: Workspace, session: str) -> None:
     daemon, _ = shared
     configure(daemon, session, network="hosts", hosts=[])

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import pytest
 
+from shelld.proxy import connect, socks, streams
 from shelld.proxy import server as server_module
-from shelld.proxy import socks, streams
 from shelld.proxy.connect import Connector, is_here
 from shelld.proxy.hosts import Rules, rule_of
 from shelld.proxy.server import Server
@@ -232,6 +232,24 @@ def test_only_the_allowed_of_several_addresses_are_tried() -> None:
             names = {"a.org": [["127.0.0.2", "::1", "127.0.0.1"]]}
             async with proxy(rules, names) as made:
                 assert (await made.ask(get(f"http://a.org:{server.port}/"))).endswith(b"ok")
+
+    run(test)
+
+
+def test_a_public_address_of_this_machine_must_be_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[str] = []
+
+    def is_here(address: str) -> bool:
+        tried.append(address)
+        return True
+
+    monkeypatch.setattr(connect, "is_here", is_here)
+
+    async def test() -> None:
+        async with proxy(["a.org"], {"a.org": [["192.31.196.1", "2620:4f:8000::1"]]}) as made:
+            assert b" 403 " in await made.ask(get("http://a.org/"))
+            assert made.refused == [("a.org", 80, "private_address")]
+            assert tried == ["192.31.196.1", "2620:4f:8000::1"]
 
     run(test)
 

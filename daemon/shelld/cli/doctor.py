@@ -343,9 +343,11 @@ async def _limits(daemon: LocalDaemon) -> Diagnosis:
 async def _sandbox(daemon: LocalDaemon) -> Diagnosis:
     # With the policy of the daemon, or with one that needs the whole mechanism.
     is_wanted = daemon.options.sandbox is not None
-    tight = None if is_wanted else SandboxPolicy(mode="read-only")
+    policy = daemon.options.sandbox or SandboxPolicy("read-only", network="hosts", hosts=[])
     try:
-        params = BashParams("true", timeout=10_000, session=None, sandbox=tight)
+        params = BashParams(
+            "true", timeout=10_000, session=None, sandbox=None if is_wanted else policy
+        )
         await bash(daemon.context, params)
     except RpcError as error:
         if error.kind is not ErrorKind.UNAVAILABLE:
@@ -353,7 +355,10 @@ async def _sandbox(daemon: LocalDaemon) -> Diagnosis:
         found = f"{error.data['missing']} is missing"
         meaning = f"commands in a sandbox are refused. {error.data['hint']}"
         return Diagnosis("sandbox", "problem" if is_wanted else "note", found, meaning)
-    return Diagnosis("sandbox", "ok", "bubblewrap can isolate commands")
+    found = "bubblewrap can isolate commands"
+    if policy.network == "hosts":
+        found += ", except for the hosts that a policy lists"
+    return Diagnosis("sandbox", "ok", found)
 
 
 def _is_alive(pid: int) -> bool:

@@ -21,7 +21,10 @@ import anyio
 
 from shelld.keeper.channel import RUN, Channel
 from shelld.keeper.pool import RunnerPool
+from shelld.process.logs import Log
 from shelld.proxy import DENIED, SERVE, SERVING, Reason
+
+logger = Log("shelld.proxy")
 
 # A process that ends sooner is replaced after this time.
 _PAUSE_S: Final = 1.0
@@ -70,10 +73,11 @@ class Proxy:
     async def serve(self, listener: int, first: int) -> bool:
         """Hand over the listening socket, which this object owns from now on.
 
-        Returns False if the process has ended. `first`: see SERVE. Raises OSError.
+        Returns False if the process has ended. `first`: see SERVE.
         """
         self._listener, self._first = listener, first
-        self._hand_over()
+        with suppress(OSError):
+            self._hand_over()
         while not self._is_serving:
             if not await self._receive():
                 return False
@@ -84,6 +88,7 @@ class Proxy:
         while True:
             if await self._receive():
                 continue
+            logger.info("the proxy of a sandbox has ended, and another one starts")
             if time.monotonic() - self._started_at < _PAUSE_S:
                 await anyio.sleep(_PAUSE_S)
             self._end()

@@ -110,7 +110,8 @@ class Server:
                     await relay(client, server)
                 else:
                     await _exchange(client, server, request)
-                    await client.finish()
+            # The host's connection is closed by now, and leaves room for another one.
+            await client.finish()
         except RefusedError as error:
             await _answer(client, error.status, str(error))
         except _NoConnectionError as error:

@@ -77,6 +77,8 @@ class Life:
 
     def command_runs(self, request: StartRequest) -> None:
         """Learn that the spare shell has its command."""
+        # What the sandbox has refused to unknown processes meanwhile was not for this command.
+        self.shell.denials = Denials()
         self.take(Event.TOLD)
         self.set_limits(request)
 

@@ -19,6 +19,7 @@ from shelld.tools.execution import ShellTool
 from shelld.tools.text import (
     MAX_OUTPUT_SIZE,
     cut_in_the_middle,
+    denied_lines,
     dropped_notice,
     excerpt_readers,
     legible,
@@ -230,6 +231,7 @@ def output_result(
     sizes = [each.end - each.start for each in (result.stdout_range, result.stderr_range)]
     stdout, stderr = map(legible, (result.stdout, result.stderr), sizes)
     output = output_of(shell, stdout, stderr) or nothing
+    lines = [*lines, *denied_lines(result.denied)]
     text = with_lines(output, [*lines, *status_lines(result)])
     metadata: dict[str, Any] = {
         "bash_id": result.bash_id,
@@ -247,6 +249,8 @@ def output_result(
     }
     if result.reason is not None:
         metadata["reason"] = result.reason
+    if result.denied is not None:
+        metadata["denied"] = to_builtins(result.denied)
     if result.prompt is not None:
         metadata["prompt"] = to_builtins(result.prompt)
     return ToolResult.ok(text, **metadata)

@@ -22,6 +22,7 @@ from shelld.tools.bash_output import REASONS, output_result, waits_line
 from shelld.tools.exit_codes import meaning_of_one
 from shelld.tools.text import (
     NO_OUTPUT,
+    denied_lines,
     dropped_notice,
     excerpt_readers,
     legible,
@@ -140,6 +141,8 @@ async def ended(
         count = len(end_state.leftover)
         lines.append(f"[Left running: {count} of its processes; KillShell {shell.id} ends them]")
     lines += end_state.lines
+    denied = shell.denials.shown
+    lines += denied_lines(denied)
     if (reason := _state_reason(shell)) is not None:
         lines.append(_NOT_KEPT.format(reason.text))
     if shell.status is ShellStatus.TIMEOUT:
@@ -159,6 +162,8 @@ async def ended(
         "session_cwd": end_state.session_cwd,
         "leftover": end_state.leftover,
     }
+    if denied is not None:
+        metadata["denied"] = msgspec.to_builtins(denied)
     if (reason := _state_reason(shell)) is not None:
         metadata |= {"state_kept": False, "state_reason": reason}
     if not shell.has_ended:

@@ -10,10 +10,14 @@ from shelld.output.reader import Read
 from shelld.output.retention import StreamName
 from shelld.sessions.text import join_streams
 from shelld.shells.shell import Shell
+from shelld_protocol.sandboxes import Denied
 
 NO_OUTPUT = "(no output)"
 
 MAX_OUTPUT_SIZE: Final = 30_000
+
+# How many refused hosts a result for a model names.
+_MAX_DENIED: Final = 5
 
 # Output counts as binary if it has this many characters that occur in no text, and if they are more
 # than one in this many. Text in another encoding has a few.
@@ -89,6 +93,20 @@ def dropped_notice(reads: Mapping[StreamName, Read]) -> list[str]:
     """Return a list with a line about dropped output, or an empty list if none was dropped."""
     dropped = sum(read.dropped for read in reads.values())
     return [f"[{dropped} bytes were dropped, as only so much output is kept]"] if dropped else []
+
+
+def denied_lines(denied: list[Denied] | None) -> list[str]:
+    """Return a line about what the sandbox has refused. Without it, models try again and again."""
+    if not denied:
+        return []
+    named = [
+        f"{each.host}:{each.port}" + (f" ({each.count} times)" if each.count > 1 else "")
+        for each in denied[:_MAX_DENIED]
+    ]
+    if len(denied) > _MAX_DENIED:
+        named.append("and others")
+    hosts = ", ".join(named)
+    return [f"[The sandbox refused {hosts}: commands reach only the hosts of its policy]"]
 
 
 def cut_in_the_middle(text: str, limit: int, notice: str) -> str:
