@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from sandboxes import Workspace, configure, directory_for_workspaces, why_impossible
-from support import Json, raw_daemon, running_below, wait_for
+from support import Json, altered_daemon, raw_daemon, running_below, wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -37,7 +37,7 @@ if shutil.which("curl") is None:
 class _Files(http.server.SimpleHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
-    def log_message(self, *args: object) -> None:
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
         pass
 
     def do_POST(self) -> None:
@@ -49,7 +49,7 @@ class _Files(http.server.SimpleHTTPRequestHandler):
 
 
 @contextmanager
-def served(directory: Path) -> Iterator[int]:
+def served(directory: Path) -> Generator[int]:
     """Serve a directory on the loopback of the machine, as a stand-in for a registry."""
     handler = partial(_Files, directory=str(directory))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
@@ -331,6 +331,11 @@ def test_a_call_tightens_the_hosts(
     assert daemon.bash(fetch, session=session, sandbox=policy)["stdout"] == "content\n"
     result = daemon.bash(fetch, session=session, sandbox={"network": "none"})
     assert (result["exitCode"] != 0, result["sandbox"]["network"]) == (True, "none")
+    # Without a proxy, there is no variable for one.
+    look = "env | grep -ci _proxy"
+    for network, count in (("none", "0\n"), ("hosts", "8\n")):
+        result = daemon.bash(look, session=session, sandbox={"network": network})
+        assert result["stdout"] == count
     for looser in ({"hosts": ["example.org"]}, {"hosts": ["10.0.0.1"]}, {"network": "full"}):
         params = {"command": "true", "session": session, "sandbox": looser}
         error = daemon.fail("bash", params)
@@ -373,6 +378,23 @@ def test_a_killed_proxy_is_replaced_and_never_missing_open(
             assert result["stdout"].startswith("content\n"), result
             assert result["denied"] == [denied("127.0.0.1", 1)]
         assert len(running_below(daemon.pid, PROXY)) == 1
+
+
+def test_without_a_proxy_nothing_runs(places: Path) -> None:
+    workspace = places / "without"
+    workspace.mkdir()
+    program = altered_daemon({"shelld.proxy.process._BOOT": "raise SystemExit"})
+    with raw_daemon(cwd=workspace, command=program) as daemon:
+        params = {"session": "main", "sandbox": {"network": "hosts", "hosts": []}}
+        for error in (
+            daemon.fail("configure_session", params),
+            daemon.fail("bash", {"command": "touch witness"}),
+        ):
+            assert (error["code"], error["data"]["missing"]) == (1010, "its proxy")
+        assert not (workspace / "witness").exists()
+        # Other sandboxes do not need one.
+        result = daemon.bash("true", session=None, sandbox={"network": "loopback"})
+        assert result["sandbox"]["network"] == "loopback"
 
 
 def test_a_sandbox_takes_its_proxy_with_it(places: Path) -> None:
@@ -430,7 +452,8 @@ def test_an_ordinary_user_has_the_same(
     workspace = places / "ordinary"
     workspace.mkdir()
     os.chown(workspace, unprivileged["user"], unprivileged["group"])
-    with raw_daemon(**{**unprivileged, "cwd": workspace}) as daemon:
+    popen: dict[str, Any] = {**unprivileged, "cwd": workspace}
+    with raw_daemon(**popen) as daemon:
         configure(daemon, "main", network="hosts", hosts=[f"127.0.0.1:{port}"])
         # Two at once: the owner of a connection is found.
         waits = f"curl -sS http://127.0.0.1:{port}/file; curl -s http://{{}}.invalid/; sleep 0.3"

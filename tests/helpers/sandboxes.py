@@ -7,7 +7,7 @@ import platform
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,7 +29,7 @@ def why_impossible(**popen: Any) -> str:
 
 
 @contextmanager
-def directory_for_workspaces() -> Iterator[Path]:
+def directory_for_workspaces() -> Generator[Path]:
     """Make a directory that no sandbox hides."""
     writable = [path for path in ("/opt", "/srv", str(Path.home())) if os.access(path, os.W_OK)]
     with tempfile.TemporaryDirectory(dir=writable[0]) as name:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
@@ -63,7 +63,7 @@ class Proxy:
 @asynccontextmanager
 async def proxy(
     rules: Iterable[str], names: dict[str, list[list[str]]] | None = None
-) -> AsyncIterator[Proxy]:
+) -> AsyncGenerator[Proxy]:
     made = Proxy(names or {})
     connector = Connector(Rules(map(rule_of, rules)), made.resolve)
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -93,7 +93,7 @@ async def answer(
 @asynccontextmanager
 async def origin(
     response: bytes = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
-) -> AsyncIterator[Origin]:
+) -> AsyncGenerator[Origin]:
     requests: list[bytes] = []
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

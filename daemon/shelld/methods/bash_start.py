@@ -104,11 +104,12 @@ def _with_proxy(
     sandbox: SandboxKey | None,
     env: dict[str, str | None] | None,
 ) -> dict[str, str | None] | None:
-    """Return the variables of a command that finds the proxy of its own sandbox."""
-    session = context.daemon.manager.sessions.look_at(params.session)
-    if sandbox is None or sandbox == session.sandbox:
+    """Return the variables of a command that finds the proxy of its own sandbox, or none."""
+    own = context.daemon.manager.sessions.look_at(params.session).sandbox
+    if sandbox is None or sandbox == own:
         return env
-    return {**sandbox.policy.variables, **(env or {})} or env
+    unset = {} if own is None else dict.fromkeys(own.policy.variables)
+    return {**unset, **sandbox.policy.variables, **(env or {})} or env
 
 
 def _with_terminal(env: dict[str, str | None] | None) -> dict[str, str | None]:

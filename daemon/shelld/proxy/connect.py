@@ -34,7 +34,7 @@ class DeniedError(Exception):
 
     def __init__(self, reason: Reason) -> None:
         super().__init__(reason)
-        self.reason = reason
+        self.reason: Reason = reason
 
 
 class UnreachableError(Exception):

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from http import HTTPStatus
 from typing import Final
@@ -118,7 +118,7 @@ class Server:
             await _answer(client, error.status, str(error))
 
     @asynccontextmanager
-    async def _connection(self, peer: Peer, host: str, port: int) -> AsyncIterator[Stream]:
+    async def _connection(self, peer: Peer, host: str, port: int) -> AsyncGenerator[Stream]:
         """Connect to a host. Raises `_NoConnectionError` if that is refused or fails."""
         name = written(host, port)
         try:

@@ -77,6 +77,6 @@ def proxy_variables(network: SandboxNetwork, hosts: Iterable[str]) -> dict[str, 
     if network != "hosts":
         return {}
     listed = {rule_of(each).host for each in hosts}
-    variables = dict.fromkeys(_FOR_PROXY, _PROXY)
+    variables: dict[str, str] = dict.fromkeys(_FOR_PROXY, _PROXY)
     variables["no_proxy"] = ",".join(name for name in _OWN_NAMES if name not in listed)
     return variables | {name.upper(): value for name, value in variables.items()}
