@@ -9,12 +9,13 @@
 
 ;; See the output of shell commands as it comes, answer their questions, end them
 ;; reliably.  Commands run in a daemon, which `jsonrpc.el' speaks to.  They share
-;; one session, as in a terminal, and all of them end with Emacs.  Have `shelld'
-;; on the PATH, or set `shelld-command'.
+;; one session, as in a terminal, and all of them end with Emacs, unless you set
+;; `shelld-attach'.  Have `shelld' on the PATH, or set `shelld-command'.
 ;;
 ;;   M-x shelld-run       run a command as the next one of the session
 ;;   M-x shelld-follow    run a command in the background from the start
 ;;   M-x shelld-terminal  the same, in a terminal, and type into it
+;;   M-x shelld-rejoin    show the commands that the last Emacs has left
 ;;   C-c C-b              in its buffer: hand it over to the background
 ;;   C-c C-c              in its buffer: end it and everything it has started; in
 ;;                        a terminal: interrupt it (C-c C-k ends it)
@@ -43,6 +44,12 @@
   "The program that runs commands, and its arguments."
   :type '(repeat string))
 
+(defcustom shelld-attach nil
+  "The name of a lasting daemon, such as that of the project, or nil.
+Commands then go on when Emacs ends, for up to an hour.  `shelld-rejoin' shows
+those that still run, and those that have ended meanwhile."
+  :type '(choice (const nil) string))
+
 ;;; The daemon
 
 (defclass shelld-connection (jsonrpc-process-connection) ()
@@ -68,7 +75,10 @@
            :notification-dispatcher #'shelld--on-event
            :on-shutdown #'shelld--on-shutdown
            :process (lambda ()
-                      (make-process :name "shelld" :command shelld-command
+                      (make-process :name "shelld"
+                                    :command (append shelld-command
+                                                     (and shelld-attach
+                                                          (list "attach" "--name" shelld-attach)))
                                     :connection-type 'pipe
                                     :coding 'utf-8-emacs-unix :noquery t))
            ;; A log of all messages would contain passwords.
@@ -119,8 +129,13 @@ Call ON-RESULT with the result, or ON-FAILURE with a sentence."
            :bash (append call '(:tty t :strip_ansi :json-false))
            (lambda (result) (shelld--on-answer buffer result))
            (lambda (failure) (shelld--finish buffer failure))))
-    (puthash shelld--request buffer shelld--tasks)
-    (add-hook 'kill-buffer-hook #'shelld--end nil t)))
+    (shelld--own)))
+
+(defun shelld--own ()
+  "Note that the events of its request belong to the current buffer.
+The command ends with the buffer, unless Emacs itself ends."
+  (puthash shelld--request (current-buffer) shelld--tasks)
+  (add-hook 'kill-buffer-hook #'shelld--end nil t))
 
 (defun shelld--on-answer (buffer result)
   "Note in BUFFER if the command of RESULT continues.  An event tells its end."
@@ -308,16 +323,25 @@ A foreground call that has sent no event yet is known by its request only."
     (dolist (window followers)
       (set-window-point window (point-max)))))
 
-(defun shelld--run (command &rest call)
-  "Show and return a new buffer in which COMMAND runs, with CALL as further params."
+(defconst shelld--events ["output" "prompt" "exit"]
+  "What to be told of a command.")
+
+(defun shelld--open (command)
+  "Show and return a new buffer for COMMAND."
   (let ((buffer (generate-new-buffer (format "*shelld: %s*" command))))
     (with-current-buffer buffer
       (shelld-mode)
       (shelld--append (format "$ %s\n" command))
       (goto-char (point-max))
-      (display-buffer buffer)
+      (display-buffer buffer))
+    buffer))
+
+(defun shelld--run (command &rest call)
+  "Show and return a new buffer in which COMMAND runs, with CALL as further params."
+  (let ((buffer (shelld--open command)))
+    (with-current-buffer buffer
       (shelld--start
-       (append call (list :command command :notify ["output" "prompt" "exit"]
+       (append call (list :command command :notify shelld--events
                           :cols (window-max-chars-per-line (get-buffer-window))
                           ;; This buffer shows everything, so it needs no pager.
                           :env '(:PAGER "cat")))))
@@ -334,6 +358,41 @@ A foreground call that has sent no event yet is known by its request only."
   "Run COMMAND in the background, and show what it writes as it comes."
   (interactive (list (read-shell-command "Follow: ")))
   (shelld--run command :run_in_background t))
+
+;;; What an earlier Emacs has left
+
+(defun shelld--rejoin (shell)
+  "Show SHELL, which an earlier Emacs has started, from its first output on."
+  (with-current-buffer (shelld--open (plist-get shell :command))
+    (let ((buffer (current-buffer)))
+      (setq shelld--id (plist-get shell :bash_id))
+      (setq shelld--request
+            (shelld--request
+             :subscribe (list :bash_id shelld--id :events shelld--events :strip_ansi :json-false)
+             nil
+             (lambda (failure) (shelld--finish buffer failure))))
+      (shelld--own))))
+
+;;;###autoload
+(defun shelld-rejoin ()
+  "Show the commands that run, or have ended while no Emacs was attached."
+  (interactive)
+  (unless shelld-attach
+    (user-error "Set `shelld-attach' to the name of a lasting daemon"))
+  (shelld--request
+   :server_info nil
+   (lambda (info)
+     (let* ((away (/ (plist-get (plist-get info :attachment) :detachedMs) 1000.0))
+            (left-at (- (float-time) away 1)))
+       (shelld--request
+        :list_shells nil
+        (lambda (result)
+          (seq-doseq (shell (plist-get result :shells))
+            (when (or (eq (plist-get shell :isRunning) t)
+                      (>= (+ (float-time (date-to-time (plist-get shell :startedAt)))
+                             (/ (plist-get shell :durationMs) 1000.0))
+                          left-at))
+              (shelld--rejoin shell)))))))))
 
 ;;; Terminals
 

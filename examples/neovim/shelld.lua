@@ -8,13 +8,20 @@
 --   :ShelldFollow npm run dev run it in the background from the start
 --   :ShelldTerminal python3   the same, and type into it
 --   :ShelldKill               in its buffer: end it and everything it has started
+--   :ShelldRejoin             show what the last Neovim has left, see below
 --
 -- Each command has a terminal, so it can use colours, and ask. If it asks for a line, you are asked
 -- here. For anything else, press i in its window and type.
 --
 -- It speaks to the daemon with the client that Neovim has for language servers. Commands share one
 -- session, as in a terminal: `:Shelld cd build` also applies to the next one. All of them end with
--- Neovim.
+-- Neovim, unless g:shelld_attach is the name of a lasting daemon, such as that of the project:
+--
+--   let g:shelld_attach = "project"
+--   autocmd VimEnter * ShelldRejoin
+--
+-- Then they go on when Neovim ends, for up to an hour. The next Neovim shows those that still run,
+-- and those that have ended meanwhile, with all their output.
 
 local rpc
 -- The commands that run. The keys are the ids of their requests, which their events carry.
@@ -22,6 +29,9 @@ local tasks = {}
 
 -- Whether the user is asked something now.
 local is_asking = false
+
+-- The exit code of `shelld attach` if another client has the daemon.
+local OCCUPIED = 4
 
 local function tell(message, level)
   vim.notify("shelld: " .. message, level)
@@ -66,7 +76,10 @@ local function connect()
   if rpc then
     return rpc
   end
-  local command = vim.g.shelld_command or { "shelld" }
+  local command = vim.list_extend({}, vim.g.shelld_command or { "shelld" })
+  if vim.g.shelld_attach then
+    vim.list_extend(command, { "attach", "--name", vim.g.shelld_attach })
+  end
   local dispatchers = {
     notification = function(method, event)
       local task, handle = tasks[event.requestId], handlers[method]
@@ -77,8 +90,11 @@ local function connect()
     end,
     server_request = function() end,
     on_error = function() end,
-    on_exit = vim.schedule_wrap(function()
+    on_exit = vim.schedule_wrap(function(exit_code)
       rpc = nil
+      if exit_code == OCCUPIED then
+        tell("another editor is attached to " .. vim.g.shelld_attach, vim.log.levels.ERROR)
+      end
       for id in pairs(tasks) do
         finish(id, "the daemon has ended")
       end
@@ -244,6 +260,7 @@ local function open_terminal(command)
   vim.cmd("botright new")
   local task = { buffer = vim.api.nvim_get_current_buf(), skipped = 0 }
   vim.bo[task.buffer].bufhidden = "hide"
+  vim.bo[task.buffer].swapfile = false
   vim.api.nvim_buf_set_name(task.buffer, "shelld://" .. task.buffer .. "/" .. command)
   task.channel = vim.api.nvim_open_term(task.buffer, {
     on_input = function(_, _, _, keys)
@@ -273,6 +290,19 @@ local function open_terminal(command)
   return task
 end
 
+-- Note that the events of a request belong to a task, which ends with its buffer.
+local function own(task, id)
+  task.request = id
+  tasks[id] = task
+  vim.api.nvim_create_autocmd("BufDelete", {
+    group = task.autocmds,
+    buffer = task.buffer,
+    callback = function()
+      kill(id, task)
+    end,
+  })
+end
+
 local function start(command, call)
   local task = open_terminal(command)
   call.command = command
@@ -291,18 +321,50 @@ local function start(command, call)
   end, function(message)
     finish(id, message)
   end)
-  task.request = id
-  tasks[id] = task
-  vim.api.nvim_create_autocmd("BufDelete", {
-    group = task.autocmds,
-    buffer = task.buffer,
-    callback = function()
-      kill(id, task)
-    end,
-  })
+  own(task, id)
 end
 
 local ALL = { "output", "prompt", "exit" }
+
+-- Show a command that an earlier Neovim has started, from its first output on.
+local function rejoin_one(shell)
+  local task = open_terminal(shell.command)
+  task.id, task.is_in_background = shell.bash_id, true
+  local id
+  local call = { bash_id = shell.bash_id, events = ALL, strip_ansi = false }
+  id = request("subscribe", call, nil, function(message)
+    finish(id, message)
+  end)
+  own(task, id)
+  local rows, cols = size_of(0)
+  -- It may have ended already.
+  request_about(task, "resize_shell", { rows = rows, cols = cols }, function() end)
+end
+
+-- Seconds since 1970, from a time such as 2026-11-29T12:00:00.000Z.
+local function seconds_of(time)
+  local year, month, day, hour, min, sec = time:match("(%d+)-(%d+)-(%d+)T(%d+):(%d+):(%d+)")
+  local offset = os.time() - os.time(os.date("!*t"))
+  local parts = { year = year, month = month, day = day, hour = hour, min = min, sec = sec }
+  return os.time(parts) + offset
+end
+
+local function rejoin()
+  request("server_info", vim.empty_dict(), function(info)
+    if not info.attachment then
+      return tell("g:shelld_attach is not set", vim.log.levels.WARN)
+    end
+    local left_at = os.time() - info.attachment.detachedMs / 1000
+    request("list_shells", vim.empty_dict(), function(result)
+      for _, shell in ipairs(result.shells) do
+        local ended_at = seconds_of(shell.startedAt) + shell.durationMs / 1000
+        if shell.isRunning or ended_at >= left_at - 1 then
+          rejoin_one(shell)
+        end
+      end
+    end)
+  end)
+end
 
 local function run(command)
   start(command, { notify = ALL, on_timeout = "background" })
@@ -332,3 +394,4 @@ define("ShelldFollow", follow, true)
 define("ShelldTerminal", run_in_terminal, true)
 define("ShelldBackground", background)
 define("ShelldKill", kill_here)
+define("ShelldRejoin", rejoin)

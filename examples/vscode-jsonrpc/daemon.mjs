@@ -2,6 +2,9 @@
 // their events.
 //
 // It needs `shelld` on the PATH, or the environment variable SHELLD with another command line.
+//
+// With `attach`, the name of a lasting daemon such as that of the workspace, commands go on when the
+// window is reloaded, for up to an hour. The next window calls `left` when it is activated.
 
 import { spawn } from "node:child_process";
 import rpc from "vscode-jsonrpc/node";
@@ -20,12 +23,19 @@ export class Daemon {
   // The commands that run, by the ids of their requests.
   #runs = new Map();
 
-  constructor() {
+  #attach;
+  #stdin;
+
+  constructor({ attach } = {}) {
     const [program, ...args] = (process.env.SHELLD ?? "shelld").split(" ");
+    this.#attach = attach;
+    if (attach) args.push("attach", `--name=${attach}`);
     // --clientProcessId: if this process is killed, the daemon ends, and so does all that it runs.
+    // With `attach`, the daemon waits for the next window.
     const daemon = spawn(program, [...args, "--stdio", `--clientProcessId=${process.pid}`], {
       stdio: ["pipe", "pipe", "inherit"],
     });
+    this.#stdin = daemon.stdin;
     daemon.on("error", (error) => {
       const reason = error.code === "ENOENT" ? "it is not on the PATH" : error.message;
       console.error(`Cannot start ${program}: ${reason}. Install it, or set SHELLD.`);
@@ -48,7 +58,29 @@ export class Daemon {
   // Run a command. `onEvent` gets the names and the params of its events, in their order; or "lost",
   // if the daemon ends first. Returns the id of the request, and the promise of its answer.
   run(params, onEvent) {
-    const answer = this.request("bash", params);
+    return this.#listen("bash", params, onEvent);
+  }
+
+  // Follow a command that an earlier window has started, from its first output on. `params` are
+  // those of subscribe.
+  follow(params, onEvent) {
+    return this.#listen("subscribe", params, onEvent);
+  }
+
+  // Return the shells that run, and those that have ended while no window was attached. Call this
+  // as soon as the window is there.
+  async left() {
+    const { attachment } = await this.request("server_info", {});
+    const leftAt = Date.now() - attachment.detachedMs;
+    const { shells } = await this.request("list_shells", {});
+    return shells.filter(
+      ({ isRunning, startedAt, durationMs }) =>
+        isRunning || Date.parse(startedAt) + durationMs >= leftAt,
+    );
+  }
+
+  #listen(method, params, onEvent) {
+    const answer = this.request(method, params);
     const id = this.#writer.lastId;
     this.#runs.set(id, { onEvent, skipped: 0 });
     answer.catch(() => this.#runs.delete(id));
@@ -68,7 +100,9 @@ export class Daemon {
     run.onEvent(method.replace("shell/", ""), { ...event, missing });
   }
 
+  // End the daemon, and all that it runs; or only detach from it.
   async end() {
+    if (this.#attach) return this.#stdin.end();
     await this.request("shutdown");
     await this.#connection.sendNotification("exit");
   }

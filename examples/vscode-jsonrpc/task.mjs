@@ -5,6 +5,11 @@
 //     vscode.window.showInputBox({ prompt, password: isSecret, ignoreFocusOut: true });
 //   new vscode.CustomExecution(async () => new Task(daemon, { command: "make" }, { ask }));
 //   vscode.window.createTerminal({ name: "make", pty: new Task(daemon, { command: "make" }) });
+//
+// With `bash_id` in place of `command`, it shows a command that an earlier window has started:
+//
+//   for (const { bash_id, command: name } of await daemon.left())
+//     vscode.window.createTerminal({ name, pty: new Task(daemon, { bash_id }, { ask }) });
 
 import rpc from "vscode-jsonrpc/node";
 
@@ -37,13 +42,18 @@ export class Task {
   constructor(daemon, params, { ask } = {}) {
     this.#daemon = daemon;
     this.#ask = ask;
-    this.#isInForeground = !params.run_in_background;
-    const notify = ask ? ["output", "exit", "prompt"] : ["output", "exit"];
-    this.#params = { on_timeout: "background", ...params, tty: true, strip_ansi: false, notify };
+    const events = ask ? ["output", "exit", "prompt"] : ["output", "exit"];
+    this.#bashId = params.bash_id;
+    this.#isInForeground = !(params.run_in_background || params.bash_id);
+    this.#params = params.bash_id
+      ? { ...params, strip_ansi: false, events }
+      : { on_timeout: "background", ...params, tty: true, strip_ansi: false, notify: events };
   }
 
   open(dimensions) {
-    if (dimensions) Object.assign(this.#params, sizes(dimensions));
+    const isLeft = Boolean(this.#bashId);
+    if (dimensions && isLeft) this.setDimensions(dimensions);
+    else if (dimensions) Object.assign(this.#params, sizes(dimensions));
     const onEvent = (name, event) => {
       this.#bashId ??= event.bash_id;
       if (name === "output") this.#onOutput(event);
@@ -51,7 +61,10 @@ export class Task {
       else if (name === "exited") this.#onExited(event);
       else if (name === "lost") this.#end("the daemon has ended", 1);
     };
-    const { id, answer } = this.#daemon.run(this.#params, onEvent);
+    const daemon = this.#daemon;
+    const { id, answer } = isLeft
+      ? daemon.follow(this.#params, onEvent)
+      : daemon.run(this.#params, onEvent);
     this.#requestId = id;
     this.#answered = answer.then(
       (result) => this.#onAnswer(result),

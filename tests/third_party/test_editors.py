@@ -6,6 +6,8 @@ import json
 import os
 import re
 import shlex
+import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -13,8 +15,9 @@ import pytest
 
 import vscode_example
 from installed import node, program
+from lasting import lasting_user
 from screen_user import ScreenUser
-from support import DAEMON_COMMAND, Json, RawDaemon, wait_for
+from support import DAEMON_COMMAND, Gate, Json, RawDaemon, running_below, wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -70,6 +73,14 @@ printf 'line %d\n' {1..40}
 read -r line <&3
 printf 'line %d\n' {41..80}
 touch ended
+"""
+
+# Writes a line each time somebody writes to the pipe `gate`.
+IN_STEPS = """
+exec 3<>gate
+echo first
+read -r line <&3; echo "$line 2"
+read -r line <&3; echo "$line 3"
 """
 
 How = Literal["terminal", "foreground", "background"]
@@ -322,3 +333,71 @@ def test_window_follows_the_end_in_colour_unless_its_user_is_elsewhere(
     screen.until_text("exit code 0 after")
     # 31, 38;5;1, or the nearest of 256 colours.
     assert re.search(r"\x1b\[[0-9;]*3[18][0-9;]*mcarmine", raw_output(screen))
+
+
+def attached_neovim(folder: Path, script: str) -> tuple[str, str, str]:
+    """Return the commands of two Neovims, one after the other, and what starts the script."""
+    command, start = neovim(folder, "background", script)
+    first = f"{command} --cmd 'let g:shelld_attach = \"work\"'"
+    return first, f"{first} -c ShelldRejoin", start
+
+
+def attached_emacs(folder: Path, script: str) -> tuple[str, str, str]:
+    command, start = emacs(folder, "background", script)
+    first = f"{command} --eval '(setq shelld-attach \"work\")'"
+    return first, f"{first} --eval '(shelld-rejoin)'", start
+
+
+def attached_vscode_jsonrpc(folder: Path, script: str) -> tuple[str, str, str]:
+    vscode_example.install_in(folder)
+    run = f"SHELLD={shlex.quote(' '.join(DAEMON_COMMAND))} {node()} run.mjs --attach work"
+    return f"{run} {shlex.quote(f'bash {script}')}", run, ""
+
+
+@pytest.mark.parametrize(
+    ("editors", "program_name"),
+    [(attached_neovim, "nvim"), (attached_emacs, "emacs"), (attached_vscode_jsonrpc, "node")],
+)
+def test_command_goes_on_while_its_editor_is_replaced(
+    daemon: RawDaemon,
+    tmp_path: Path,
+    editors: Callable[[Path, str], tuple[str, str, str]],
+    program_name: str,
+) -> None:
+    os.mkfifo(tmp_path / "gate")
+    (tmp_path / "in_steps").write_text(IN_STEPS)
+    # Not the terminal, which may still have answers for the first editor.
+    gone = Gate(tmp_path / "gone")
+    runtime = tmp_path / "runtime"
+    runtime.mkdir()
+    with lasting_user(runtime):
+        first, second, start = editors(tmp_path, "in_steps")
+        # The lasting daemon is below this command.
+        command = (
+            f"{first}; stty sane; tput rmcup; clear; echo gone; {gone.wait}; {second}; sleep 300"
+        )
+        env = {
+            "DAEMON": json.dumps(DAEMON_COMMAND),
+            "EXAMPLES": str(EXAMPLES),
+            "LC_ALL": "C.UTF-8",
+            "HOME": str(tmp_path),
+            "TMPDIR": str(tmp_path),
+            "XDG_RUNTIME_DIR": str(runtime),
+        }
+        place: Json = {"cwd": str(tmp_path), "env": env, "session": None}
+        screen = ScreenUser(daemon, command, rows=24, cols=80, **place)
+        if start:
+            wait_for(lambda: screen.read(wait=100)["altScreen"], "the editor")
+            screen.type(start)
+        screen.until_line("first")
+        shells = {each["bash_id"]: each for each in daemon.call("list_shells")["shells"]}
+        for pid in running_below(shells[screen.bash_id]["pid"], program_name):
+            os.kill(pid, signal.SIGKILL)
+        screen.until_text("gone")
+        open_gate(tmp_path / "gate")
+        gone.open()
+        screen.until_text("second 2")
+        open_gate(tmp_path / "gate")
+        screen.until_text("second 3")
+        screen.until_text("exit code 0 after")
+        daemon.call("kill_shell", {"shell_id": screen.bash_id, "grace": 0})
