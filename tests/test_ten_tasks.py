@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def cases() -> list[Any]:
-    found = []
+    found = list[Any]()
     for library in LIBRARIES:
         module = importlib.import_module(f"ten_tasks.with_{library}")
         # The others do not change with our code, and some fail on a busy machine.
@@ -85,7 +85,10 @@ def check_tools(call: Callable[..., object]) -> None:
 
 
 def check_restart(call: Callable[..., object]) -> None:
-    assert call(lambda pid: os.kill(pid, signal.SIGKILL)) == "/usr\n"
+    def end(pid: int) -> None:
+        os.kill(pid, signal.SIGKILL)
+
+    assert call(end) == "/usr\n"
 
 
 def check_answer(call: Callable[..., object]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import signal
 import socket
@@ -11,11 +12,12 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import pexpect  # type: ignore[import-untyped]
-from pexpect import replwrap
-
 from ten_tasks import commands
 from ten_tasks.commands import Model
+
+# It has no types.
+pexpect: Any = importlib.import_module("pexpect")
+replwrap: Any = importlib.import_module("pexpect.replwrap")
 
 
 def run() -> tuple[int | None, str]:

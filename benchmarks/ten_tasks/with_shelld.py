@@ -52,8 +52,8 @@ def page(show: Callable[[str], None]) -> None:
 
 def many() -> list[str]:
     with Client.spawn() as shell, ThreadPoolExecutor(len(commands.MANY)) as threads:
-        results = threads.map(lambda command: shell.bash(command, session=None), commands.MANY)
-        return [result.stdout for result in results]
+        begun = [threads.submit(shell.bash, each, session=None) for each in commands.MANY]
+        return [each.result().stdout for each in begun]
 
 
 def restart(end: Callable[[int], object]) -> str:

@@ -385,7 +385,7 @@ def test_without_a_proxy_nothing_runs(places: Path) -> None:
     workspace.mkdir()
     program = altered_daemon({"shelld.proxy.process._BOOT": "raise SystemExit"})
     with raw_daemon(cwd=workspace, command=program) as daemon:
-        params = {"session": "main", "sandbox": {"network": "hosts", "hosts": []}}
+        params: Json = {"session": "main", "sandbox": {"network": "hosts", "hosts": []}}
         for error in (
             daemon.fail("configure_session", params),
             daemon.fail("bash", {"command": "touch witness"}),

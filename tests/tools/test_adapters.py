@@ -154,7 +154,8 @@ async def test_langchain_gets_the_tools_of_a_daemon() -> None:
         tools = {tool.name: tool for tool in await client.langchain_tools()}
         assert list(tools) == ["Bash", "BashOutput", "KillShell"]
         assert await tools["Bash"].ainvoke({"command": "echo hi"}) == "hi\n"
-        call = {"name": "Bash", "args": {"command": "exit 3"}, "id": "1", "type": "tool_call"}
+        call: dict[str, Any] = {"name": "Bash", "id": "1", "type": "tool_call"}
+        call["args"] = {"command": "exit 3"}
         message = await tools["Bash"].ainvoke(call)
         assert (message.status, message.content) == ("error", "Command failed with exit code 3")
         assert message.artifact.metadata["exit_code"] == 3
