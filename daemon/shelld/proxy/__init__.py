@@ -21,9 +21,10 @@ daemon -> proxy
 
 proxy -> daemon
     ``(SERVING,)``                   it takes connections from now on.
-    ``(DENIED, entries)``            what it has refused since the last such message. An entry is a
-                                     tuple (runner, host, port, reason, count). `runner`: the pid of
-                                     the runner whose command has asked; 0 if that is not known.
+    ``(DENIED, since, entries)``     what it has refused since the last such message. `since`: the
+                                     time of the first of that, as of time.monotonic(). An entry is
+                                     a tuple (runner, host, port, reason, count). `runner`: the pid
+                                     of the runner whose command has asked; 0 if it is not known.
 
 The client of a refused connection gets its answer after this message. So a command that has ended
 cannot have been refused anything that the daemon has not been told.

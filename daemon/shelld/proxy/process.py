@@ -42,10 +42,10 @@ Entry = tuple[int, str, int, Reason, int]
 
 
 class Proxy:
-    """`note` is called with each entry of DENIED. `hosts`: the entries of the policy."""
+    """`note` is called with each entry of DENIED, and its `since`. `hosts`: those of the policy."""
 
     def __init__(
-        self, pool: RunnerPool, hosts: Sequence[str], note: Callable[[Entry], None]
+        self, pool: RunnerPool, hosts: Sequence[str], note: Callable[[Entry, float], None]
     ) -> None:
         self._pool = pool
         self._hosts = list(hosts)
@@ -116,8 +116,8 @@ class Proxy:
             if message[0] == SERVING:
                 self._is_serving = True
             elif message[0] == DENIED:
-                for entry in message[1]:
-                    self._note(entry)
+                for entry in message[2]:
+                    self._note(entry, message[1])
         return messages is not None
 
     def _end(self) -> None:

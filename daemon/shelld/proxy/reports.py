@@ -7,6 +7,7 @@ some 20 times a second at most.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
@@ -31,9 +32,10 @@ class Reports:
     def __init__(self, send: Callable[[Message], bool], first: int) -> None:
         self._send = send
         self._first = first
-        # What the next message is to tell.
+        # What the next message is to tell, and the time (time.monotonic()) of the first of that.
         self._new: list[tuple[Peer, Refusal]] = []
         self._unsent: Counter[tuple[int, Refusal]] = Counter()
+        self._since = 0.0
         self._is_wanted = asyncio.Event()
         # Set when what is in `_new` has been told; the same for what is in `_unsent`.
         self._is_told = asyncio.Event()
@@ -41,6 +43,8 @@ class Reports:
 
     async def note(self, peer: Peer, refusal: Refusal) -> None:
         """Note one refusal. Returns once the daemon has been told."""
+        if not self._new and not self._unsent:
+            self._since = time.monotonic()
         self._new.append((peer, refusal))
         self._is_wanted.set()
         await self._is_told.wait()
@@ -54,6 +58,7 @@ class Reports:
 
     async def _tell(self) -> None:
         new, self._new = self._new, []
+        since = self._since
         self._waiting.append(self._is_told)
         self._is_told = asyncio.Event()
         loop = asyncio.get_running_loop()
@@ -64,7 +69,7 @@ class Reports:
             self._unsent[runners.get(peer, 0), refusal] += 1
         entries = [(runner, *refusal, count) for (runner, refusal), count in self._unsent.items()]
         # If the daemon is busy, the next turn tells it, and the clients wait for that.
-        if self._send((DENIED, entries)):
+        if self._send((DENIED, since, entries)):
             self._unsent.clear()
             while self._waiting:
                 self._waiting.pop().set()

@@ -70,10 +70,15 @@ _NO_FILE: Final = "-1"
 
 
 class Guest(Protocol):
-    """A command or a spare shell. `runner`: the pid of its runner, if it has one."""
+    """A command or a spare shell. `runner`: the pid of its runner, if it has one. `began`: when the
+    command began (time.monotonic()); infinite for a spare shell.
+    """
 
     @property
     def runner(self) -> int | None: ...
+
+    @property
+    def began(self) -> float: ...
 
     @property
     def denials(self) -> Denials: ...
@@ -369,11 +374,11 @@ class Sandbox:
         if self._proxy is not None:
             self._proxy.collect()
 
-    def _note_denial(self, entry: Entry) -> None:
+    def _note_denial(self, entry: Entry, since: float) -> None:
         runner, host, port, reason, count = entry
+        there = [guest for guest in self._guests if guest.began <= since]
         # If a client has closed its connection too soon, it may belong to any command.
-        owners = [guest for guest in self._guests if guest.runner == runner] or self._guests
-        for guest in owners:
+        for guest in [guest for guest in there if guest.runner == runner] or there:
             guest.denials.add(host, port, reason, count)
 
     def trim(self) -> None:

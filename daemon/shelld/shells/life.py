@@ -7,6 +7,7 @@ performs them. Nothing here waits: `supervisor` notices events and reports them.
 from __future__ import annotations
 
 import errno
+import math
 import signal
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -77,8 +78,6 @@ class Life:
 
     def command_runs(self, request: StartRequest) -> None:
         """Learn that the spare shell has its command."""
-        # What the sandbox has refused to unknown processes meanwhile was not for this command.
-        self.shell.denials = Denials()
         self.take(Event.TOLD)
         self.set_limits(request)
 
@@ -97,6 +96,11 @@ class Life:
         """The pid of the runner, while it owns the processes of the command."""
         peer = self.links.channel.peer
         return None if self.runner_is_lost or peer is None else peer.pid
+
+    @property
+    def began(self) -> float:
+        """When the command began (time.monotonic()); infinite for a spare shell."""
+        return math.inf if self.launch.is_waiting else self.shell.began
 
     @property
     def denials(self) -> Denials:

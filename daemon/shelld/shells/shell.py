@@ -157,6 +157,11 @@ class Shell:
         self.begin()
 
     @property
+    def began(self) -> float:
+        """When it was made, or its command was given to the spare shell (time.monotonic())."""
+        return self._began
+
+    @property
     def has_terminal(self) -> bool:
         return isinstance(self.input, TerminalInput)
 
