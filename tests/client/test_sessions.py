@@ -71,3 +71,23 @@ async def test_session_is_put_into_a_sandbox_before_its_first_command(
         assert (result.exit_code, result.sandbox.files) == (1, "read-only")
         with pytest.raises(InvalidParams, match="looser"):
             await shell.bash("true", session="mine", sandbox=SandboxPolicy(network="full"))
+
+
+async def test_results_say_what_the_network_of_a_sandbox_refused(spawn: Spawn) -> None:
+    async with spawn() as shell:
+        policy = SandboxPolicy(network="hosts", hosts=["pypi.org:443"])
+        try:
+            configured = await shell.configure_session("mine", sandbox=policy)
+        except Unavailable:
+            # This machine has no sandboxes.
+            return
+        assert configured.sandbox.hosts == ["pypi.org:443"]
+        ask = (
+            r"exec 3<>/dev/tcp/127.0.0.1/3128; printf 'CONNECT a.invalid:1 HTTP/1.1\r\n\r\n' >&3; "
+            "read -r _ status _ <&3; echo $status"
+        )
+        result = await shell.bash(ask, session="mine")
+        assert (result.stdout, result.sandbox.network) == ("403\n", "hosts")
+        (denied,) = result.denied
+        assert (denied.host, denied.port, denied.count) == ("a.invalid", 1, 1)
+        assert (await shell.bash("true", session="mine")).denied is None
