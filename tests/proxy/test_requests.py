@@ -49,7 +49,7 @@ def test_a_tunnel(target: str, host: str, port: int) -> None:
 def test_a_request_is_written_anew(
     target: str, host: str, port: int, first: str, written: str
 ) -> None:
-    request = request_of(head(f"GET {target} HTTP/1.0", "Accept: */*", "Host: another.org"))
+    request = request_of(head(f"GET {target} HTTP/1.1", "Accept: */*", "Host: another.org"))
     assert (request.host, request.port) == (host, port)
     expected = [first, f"Host: {written}", "Accept: */*", "Connection: close"]
     assert lines_of(request) == [line.encode() for line in expected]
@@ -136,6 +136,9 @@ def test_smuggled_and_unclear_headers_are_refused(headers: list[str]) -> None:
 
 
 def test_http_1_0_has_no_chunks() -> None:
+    # Nor does the server answer with chunks, or with 100 Continue.
+    request = request_of(head("GET http://a.org/ HTTP/1.0", "Expect: 100-continue"))
+    assert (lines_of(request)[0], request.awaits) == (b"GET / HTTP/1.0", False)
     with pytest.raises(RefusedError):
         request_of(head("POST http://a.org/ HTTP/1.0", "Transfer-Encoding: chunked"))
 

@@ -110,8 +110,9 @@ def request_of(head: bytes) -> Request:
         path = b"*" if method == b"OPTIONS" and not path else b"/" + path
     host_header = host if port == _HTTP_PORT and ":" not in host else written(host, port)
     kept = [(b"Host", host_header.encode()), *_passed_on(headers)]
-    new = _head(b"%s %s HTTP/1.1" % (method, path), kept)
-    awaits = any(name == b"expect" for name, _ in map(_lower, headers))
+    # The server must know what the client understands: HTTP/1.0 has no chunks.
+    new = _head(b"%s %s HTTP/1.%s" % (method, path, minor), kept)
+    awaits = minor == b"1" and any(name == b"expect" for name, _ in map(_lower, headers))
     return Request(method, host, port, new, 0 if length is None else length, awaits)
 
 
