@@ -22,7 +22,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Final, Protocol
+from typing import Final
 
 import anyio
 
@@ -44,10 +44,10 @@ from shelld.keeper.channel import (
 from shelld.keeper.idle_runners import IdleRunners
 from shelld.keeper.orphan_reaper import KILL_INTERVAL_MS
 from shelld.keeper.pool import RunnerPool
-from shelld.proxy.process import Entry, Proxy
+from shelld.proxy.process import Proxy
 from shelld.sandbox import engine
-from shelld.sandbox.denials import Denials
 from shelld.sandbox.engine import Missing
+from shelld.sandbox.guests import Guest, Guests
 from shelld.sandbox.pids import NamespacedChannel, outer_pids
 from shelld.sandbox.placeholders import Placeholders
 from shelld.sandbox.policy import ResolvedPolicy
@@ -67,21 +67,6 @@ _ENTERED_WITH: Final = 2
 # The name that a child of bash uses for the file of its state. It is a directory, because only bash
 # itself may report a state.
 _NO_FILE: Final = "-1"
-
-
-class Guest(Protocol):
-    """A command or a spare shell. `runner`: the pid of its runner, if it has one. `began`: when the
-    command began (time.monotonic()); infinite for a spare shell.
-    """
-
-    @property
-    def runner(self) -> int | None: ...
-
-    @property
-    def began(self) -> float: ...
-
-    @property
-    def denials(self) -> Denials: ...
 
 
 class Sandbox:
@@ -115,9 +100,10 @@ class Sandbox:
         self._first = 0
         self._inner_pids: dict[int, int] = {}
         self._idle = IdleRunners()
-        self._guests: list[Guest] = []
-        has_proxy = policy.network == "hosts"
-        self._proxy = Proxy(pool, policy.hosts, self._note_denial) if has_proxy else None
+        self._guests = Guests()
+        self._proxy: Proxy | None = None
+        if policy.network == "hosts":
+            self._proxy = Proxy(pool, policy.hosts, self._guests.note_denial)
         self._file_count = 0
         # Set when it is ready or has ended.
         self._is_settled = anyio.Event()
@@ -316,7 +302,7 @@ class Sandbox:
     @property
     def is_idle(self) -> bool:
         """Whether no command runs in it, and no spare shell waits."""
-        return not self._guests and self.is_ready
+        return self._guests.are_none and self.is_ready
 
     def open_file(self) -> tuple[int, str]:
         """Return a descriptor of a new file, and the path of the file in the sandbox.
@@ -361,25 +347,18 @@ class Sandbox:
 
     def join(self, guest: Guest) -> None:
         """Note that a command or a spare shell starts in it."""
-        self._guests.append(guest)
+        self._guests.join(guest)
 
     def leave(self, guest: Guest) -> None:
         """Note that nothing is left of a command or a spare shell."""
         self.collect_denials()
-        self._guests.remove(guest)
+        self._guests.leave(guest)
         self.idle_since = time.monotonic()
 
     def collect_denials(self) -> None:
         """Note what has been refused to the commands by now."""
         if self._proxy is not None:
             self._proxy.collect()
-
-    def _note_denial(self, entry: Entry, since: float) -> None:
-        runner, host, port, reason, count = entry
-        there = [guest for guest in self._guests if guest.began <= since]
-        # If a client has closed its connection too soon, it may belong to any command.
-        for guest in [guest for guest in there if guest.runner == runner] or there:
-            guest.denials.add(host, port, reason, count)
 
     def trim(self) -> None:
         """End idle runners that no command has needed since the last call."""

@@ -13,8 +13,9 @@ from typing import Final, NamedTuple
 
 from shelld.keeper.pool import RunnerPool
 from shelld.sandbox import engine
+from shelld.sandbox.guests import Guest
 from shelld.sandbox.policy import ResolvedPolicy, check_expressible
-from shelld.sandbox.sandbox import Guest, Sandbox
+from shelld.sandbox.sandbox import Sandbox
 from shelld_protocol.errors import resource_exhausted, shutting_down, unavailable
 
 # A sandbox costs about 12 MiB of memory, and three processes.

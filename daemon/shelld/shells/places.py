@@ -11,7 +11,8 @@ from typing import Final, NamedTuple
 
 from shelld.keeper.pool import RunnerPool
 from shelld.keeper.runners import Runners
-from shelld.sandbox.sandbox import Guest, Sandbox
+from shelld.sandbox.guests import Guest
+from shelld.sandbox.sandbox import Sandbox
 from shelld.sandbox.sandboxes import Sandboxes, SandboxKey
 from shelld.sessions.dumps import DumpFiles, PrivateDumpFiles
 from shelld.shells.shell import Shell

@@ -1,0 +1,46 @@
+"""The commands and spare shells in one sandbox, and what its proxy has refused to each."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from shelld.proxy.process import Entry
+from shelld.sandbox.denials import Denials
+
+
+class Guest(Protocol):
+    """A command or a spare shell. `runner`: the pid of its runner, if it has one. `began`: when the
+    command began (time.monotonic()); infinite for a spare shell.
+    """
+
+    @property
+    def runner(self) -> int | None: ...
+
+    @property
+    def began(self) -> float: ...
+
+    @property
+    def denials(self) -> Denials: ...
+
+
+class Guests:
+    def __init__(self) -> None:
+        self._guests: list[Guest] = []
+
+    @property
+    def are_none(self) -> bool:
+        return not self._guests
+
+    def join(self, guest: Guest) -> None:
+        self._guests.append(guest)
+
+    def leave(self, guest: Guest) -> None:
+        self._guests.remove(guest)
+
+    def note_denial(self, entry: Entry, since: float) -> None:
+        """Count a refusal for its command. `since`: see DENIED in `shelld.proxy`."""
+        runner, host, port, reason, count = entry
+        there = [guest for guest in self._guests if guest.began <= since]
+        # If a client has closed its connection too soon, it may belong to any command.
+        for guest in [guest for guest in there if guest.runner == runner] or there:
+            guest.denials.add(host, port, reason, count)

@@ -1,0 +1,48 @@
+"""Whose refusals are whose."""
+
+from __future__ import annotations
+
+import math
+
+from shelld.sandbox.denials import Denials
+from shelld.sandbox.guests import Guests
+
+
+class Command:
+    def __init__(self, runner: int | None, began: float) -> None:
+        self.runner = runner
+        self.began = began
+        self.denials = Denials()
+
+    @property
+    def count(self) -> int:
+        return sum(each.count for each in self.denials.shown or ())
+
+
+def test_a_refusal_belongs_to_the_command_of_its_runner() -> None:
+    guests, one, other = Guests(), Command(1, 0.0), Command(2, 0.0)
+    guests.join(one)
+    guests.join(other)
+    guests.note_denial((2, "a.org", 1, "not_listed", 3), 1.0)
+    assert (one.count, other.count) == (0, 3)
+    guests.leave(other)
+    assert not guests.are_none
+
+
+def test_a_refusal_without_an_owner_belongs_to_all_that_were_there() -> None:
+    guests = Guests()
+    early, late, spare, lost = (
+        *(Command(1, 1.0), Command(2, 3.0), Command(3, math.inf), Command(None, 1.0)),
+    )
+    for each in (early, late, spare, lost):
+        guests.join(each)
+    guests.note_denial((0, "a.org", 1, "not_listed", 1), 2.0)
+    assert [each.count for each in (early, late, spare, lost)] == [1, 0, 0, 1]
+
+
+def test_a_runner_that_has_another_command_by_now_is_unknown() -> None:
+    guests, new, other = Guests(), Command(1, 3.0), Command(2, 1.0)
+    guests.join(new)
+    guests.join(other)
+    guests.note_denial((1, "a.org", 1, "not_listed", 1), 2.0)
+    assert (new.count, other.count) == (0, 1)
