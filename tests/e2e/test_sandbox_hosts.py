@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from sandboxes import Workspace, configure, directory_for_workspaces, why_impossible
-from support import Json, altered_daemon, raw_daemon, running_below, wait_for
+from support import Json, altered_daemon, is_alive, raw_daemon, running_below, wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -413,6 +413,19 @@ def test_a_sandbox_takes_its_proxy_with_it(places: Path) -> None:
                 os.kill(pid, signal.SIGKILL)
         wait_for(lambda: not running_below(daemon.pid, PROXY), "the end of the proxy")
         assert daemon.bash("true")["sandbox"]["network"] == "hosts"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_proxy_does_not_outlive_the_daemon(places: Path, number: int) -> None:
+    workspace = places / f"outlived-{number}"
+    workspace.mkdir()
+    with raw_daemon(cwd=workspace) as daemon:
+        configure(daemon, "main", network="hosts", hosts=[])
+        pids = running_below(daemon.pid, PROXY)
+        assert pids
+        os.kill(daemon.pid, number)
+        daemon.wait()
+        wait_for(lambda: not any(map(is_alive, pids)), "the end of the proxy")
 
 
 def test_commands_cannot_reach_the_proxy_itself(shared: Workspace, session: str) -> None:
