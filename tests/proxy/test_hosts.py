@@ -132,7 +132,7 @@ def test_an_entry_allows(rule: str, host: str, port: int, *, allowed: bool) -> N
     ],
 )
 def test_an_entry_covers_another(own: str, other: str, *, covered: bool) -> None:
-    assert rule_of(own).covers(rule_of(other)) is covered
+    assert Rules([rule_of(own)]).cover(rule_of(other)) is covered
 
 
 labels = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,5}[a-z0-9])?", fullmatch=True)
@@ -152,7 +152,7 @@ def test_what_is_covered_allows_no_more(
         return
     # A host that the other entry allows.
     below = f"x.{other[0]}" if other[1] else other[0]
-    if Rule(*own).covers(Rule(*other)):
+    if Rules([Rule(*own)]).cover(Rule(*other)):
         for each, number in ((host, port), (below, other[2] or port)):
             if Rules([Rule(*other)]).allow(each, number):
                 assert Rules([Rule(*own)]).allow(each, number)

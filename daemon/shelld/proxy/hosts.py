@@ -45,16 +45,6 @@ class Rule(NamedTuple):
         host = f"*.{self.host}" if self.is_wildcard else self.host
         return host if self.port is None else written(host, self.port)
 
-    def covers(self, other: Rule) -> bool:
-        """Whether this entry allows everything that another one allows."""
-        if self.port not in (None, other.port):
-            return False
-        if not self.is_wildcard:
-            return self.host == other.host and not other.is_wildcard
-        if other.is_wildcard and other.host == self.host:
-            return True
-        return other.host.endswith("." + self.host) and not is_address(other.host)
-
 
 def is_address(host: str) -> bool:
     """Whether a host in its one form is an address."""
@@ -142,8 +132,18 @@ class Rules:
 
     def allow(self, host: str, port: int) -> bool:
         """Whether an entry has the host itself, or a wildcard for it."""
-        if _has(self._ports, host, port):
+        return _has(self._ports, host, port) or self._has_above(host, port)
+
+    def cover(self, rule: Rule) -> bool:
+        """Whether one of the entries allows everything that `rule` allows."""
+        if rule.is_wildcard and _has(self._ports_below, rule.host, rule.port):
             return True
+        if not rule.is_wildcard and _has(self._ports, rule.host, rule.port):
+            return True
+        return self._has_above(rule.host, rule.port)
+
+    def _has_above(self, host: str, port: int | None) -> bool:
+        """Whether there is a wildcard for a host. `port` None: for all of its ports."""
         if is_address(host):
             return False
         _, dot, above = host.partition(".")
@@ -154,6 +154,6 @@ class Rules:
         return False
 
 
-def _has(table: dict[str, set[int | None]], host: str, port: int) -> bool:
+def _has(table: dict[str, set[int | None]], host: str, port: int | None) -> bool:
     ports = table.get(host, ())
     return None in ports or port in ports

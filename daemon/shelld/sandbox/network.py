@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from shelld.proxy import ADDRESS, PORT
-from shelld.proxy.hosts import HostError, Rule, rule_of
+from shelld.proxy.hosts import HostError, Rule, Rules, rule_of
 from shelld.sandbox.refusals import invalid, looser, tighter
 from shelld_protocol.sandboxes import SandboxNetwork, SandboxPolicy
 
@@ -51,8 +51,7 @@ def tightened_network(
             raise invalid("hosts", "must be given with network hosts")
         return network, own_hosts
     rules = _rules_of(given.hosts)
-    allowed = [rule_of(each) for each in own_hosts]
-    if own == "hosts" and not all(any(each.covers(rule) for each in allowed) for rule in rules):
+    if own == "hosts" and not all(map(Rules(map(rule_of, own_hosts)).cover, rules)):
         raise looser("hosts")
     return network, _shown(rules)
 
