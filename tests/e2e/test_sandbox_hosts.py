@@ -124,6 +124,19 @@ def test_only_listed_hosts_are_reached(
     assert "denied" not in result
 
 
+def test_long_bodies_arrive_as_they_are(
+    shared: Workspace, session: str, registry: tuple[Path, int]
+) -> None:
+    daemon, _ = shared
+    _, port = registry
+    configure(daemon, session, network="hosts", hosts=[f"127.0.0.1:{port}"])
+    # curl asks for 100 Continue before it sends so much.
+    send = f"curl -sS -H 'Expect: 100-continue' --data-binary @sent http://127.0.0.1:{port}/"
+    command = f"head -c 5M /dev/urandom > sent; for how in '' -p; do {send} $how | cmp - sent; done"
+    result = daemon.bash(command, session=session)
+    assert (result["stdout"], result["stderr"], result["exitCode"]) == ("", "", 0)
+
+
 def test_socks_works(shared: Workspace, session: str, registry: tuple[Path, int]) -> None:
     daemon, _ = shared
     _, port = registry
