@@ -22,6 +22,7 @@ from typing import Any
 import pytest
 
 from sandboxes import Workspace, configure, directory_for_workspaces, why_impossible
+from shelld.keeper.tree import look
 from support import Json, altered_daemon, is_alive, raw_daemon, running_below, wait_for
 
 pytestmark = pytest.mark.slow
@@ -387,10 +388,11 @@ def test_a_killed_proxy_is_replaced_and_never_missing_open(
     with raw_daemon(cwd=workspace) as daemon:
         configure(daemon, "main", network="hosts", hosts=[f"127.0.0.1:{port}"])
         fetch = f"curl -sS http://127.0.0.1:{port}/file http://127.0.0.1:1"
-        for _ in range(3):
+        for has_parent_killed in (False, False, True):
             for pid in running_below(daemon.pid, PROXY):
                 with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+                    # Its parent is a runner, whose processes end with it.
+                    os.kill(look(pid).parent if has_parent_killed else pid, signal.SIGKILL)
             # The connection waits for the next proxy.
             result = daemon.bash(fetch)
             assert result["stdout"].startswith("content\n"), result
