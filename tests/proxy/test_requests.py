@@ -218,3 +218,35 @@ def test_what_is_passed_on_is_one_clear_request(text: str) -> None:
         if lines[0].split()[1].startswith(b"/"):
             second = request_of(b"\r\n".join([again, *lines[1:], b"", b""]))
             assert second.length == request.length
+
+
+names = st.sampled_from(["X", "x-y", "Content-Length", "Transfer-Encoding", "Connection", "Host"])
+values = st.sampled_from(["5", "chunked", "close", "a", "x, x-y"]) | st.text(
+    st.characters(max_codepoint=255), max_size=5
+)
+spaces = st.sampled_from(["", " ", "\t", "  "])
+header_lines = st.builds(lambda *parts: "".join(parts), names, spaces, st.just(":"), spaces, values)
+paths = st.sampled_from(["", "/", "/x?y", "?q", "/a/../b", "//c", "/%2e", "/http://d.org"])
+methods = st.sampled_from(["GET", "POST", "OPTIONS", "HEAD", "get", "PUT"])
+
+
+@given(methods, paths, st.lists(header_lines, max_size=5), st.sampled_from("01"))
+def test_another_parser_understands_the_same(
+    method: str, path: str, headers: list[str], minor: str
+) -> None:
+    h11 = pytest.importorskip("h11")
+    with suppress(RefusedError):
+        request = request_of(head(f"{method} http://a.org{path} HTTP/1.{minor}", *headers))
+        server = h11.Connection(h11.SERVER)
+        server.receive_data(request.head)
+        seen = server.next_event()
+        assert (seen.method, seen.http_version) == (method.encode(), b"1." + minor.encode())
+        assert seen.target.startswith(b"/") or (method, seen.target) == ("OPTIONS", b"*")
+        found = dict(seen.headers)
+        assert found[b"host"] == b"a.org"
+        assert [name for name, _ in seen.headers].count(b"host") == 1
+        if request.length == "chunked":
+            assert found[b"transfer-encoding"] == b"chunked"
+        else:
+            assert b"transfer-encoding" not in found
+            assert int(found.get(b"content-length", b"0")) == request.length
