@@ -103,7 +103,7 @@ async def test_write_is_refused_if_the_modes_forbid_it_meanwhile(
         context = RequestContext(Daemon(Options(), manager))
         shell, target = await on_terminal(context, modes)
         checkpoint = once(lambda: set_mode(target, flag, is_on=is_on))
-        monkeypatch.setattr("shelld.methods.input.checkpoint", checkpoint)
+        monkeypatch.setattr("shelld.methods.judged_typing.checkpoint", checkpoint)
         params = WriteStdinParams(
             shell.id, text="swordfish\n", secret=what == "secret", eof=what == "eof"
         )
@@ -119,7 +119,7 @@ async def test_line_is_edited_in_the_modes_in_which_it_is_written(
         context = RequestContext(Daemon(Options(), manager))
         shell, target = await on_terminal(context, "-icanon -echo")
         checkpoint = once(lambda: set_mode(target, termios.ICANON, is_on=True))
-        monkeypatch.setattr("shelld.methods.input.checkpoint", checkpoint)
+        monkeypatch.setattr("shelld.methods.judged_typing.checkpoint", checkpoint)
         await write_stdin(context, WriteStdinParams(shell.id, text="a line"))
         # The first end-of-input key passes on the line.
         result = await write_stdin(context, WriteStdinParams(shell.id, eof=True))
@@ -135,7 +135,7 @@ async def test_write_ends_although_the_modes_keep_changing(monkeypatch: pytest.M
         async def change() -> None:
             set_mode(target, termios.ECHO, is_on=next(echoes))
 
-        monkeypatch.setattr("shelld.methods.input.checkpoint", change)
+        monkeypatch.setattr("shelld.methods.judged_typing.checkpoint", change)
         assert (await write_stdin(context, WriteStdinParams(shell.id, text="x\n"))).written == 2
 
 
@@ -146,7 +146,7 @@ async def test_answer_of_the_terminal_during_a_judgement_is_a_part_of_the_line(
         context = RequestContext(Daemon(Options(), manager))
         shell, target = await on_terminal(context, "-echo")
         checkpoint = once(lambda: target.see(memoryview(b"\x1b[c")))
-        monkeypatch.setattr("shelld.methods.input.checkpoint", checkpoint)
+        monkeypatch.setattr("shelld.methods.judged_typing.checkpoint", checkpoint)
         await write_stdin(context, WriteStdinParams(shell.id, text="a line"))
         assert target.typed.kernel_line.text == ANSWER + b"a line"
         result = await write_stdin(context, WriteStdinParams(shell.id, eof=True))
@@ -161,7 +161,7 @@ async def test_paste_has_the_form_that_the_program_wants_when_it_is_written(
         context = RequestContext(Daemon(Options(), manager))
         shell, target = await on_terminal(context, "raw -echo")
         checkpoint = once(lambda: target.see(memoryview(b"\x1b[?2004h")))
-        monkeypatch.setattr("shelld.methods.input.checkpoint", checkpoint)
+        monkeypatch.setattr("shelld.methods.judged_typing.checkpoint", checkpoint)
         await write_stdin(context, WriteStdinParams(shell.id, text="x", paste=True))
         await shell.wait_until(lambda: output_of(shell).endswith(b"\x1b[200~x\x1b[201~"))
 
@@ -194,7 +194,7 @@ async def test_next_write_may_continue_a_line_that_an_interrupt_should_drop(
     monkeypatch: pytest.MonkeyPatch, times: tuple[float, float], handles: bool, is_refused: bool
 ) -> None:
     for name, seconds in zip(("_INTERRUPT_S", "_INTERRUPT_IS_OVER_S"), times, strict=True):
-        monkeypatch.setattr(f"shelld.methods.input.{name}", seconds)
+        monkeypatch.setattr(f"shelld.methods.judged_typing.{name}", seconds)
 
     def handle_interrupt(_readers: RunningReaders) -> bool:
         return handles

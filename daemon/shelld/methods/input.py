@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import base64
 import binascii
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AsyncExitStack
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 from anyio.lowlevel import checkpoint
@@ -16,10 +15,10 @@ from shelld.audit import InputRecord
 from shelld.methods.bash_output import preparing_read, result_of
 from shelld.methods.context import RequestContext
 from shelld.methods.guard import admit, may_run_stdin
+from shelld.methods.judged_typing import Typing, judge_piped, judge_typed
 from shelld.methods.shells import shell_named_by
 from shelld.methods.typed_lines import (
     FirstReaders,
-    Readers,
     RunningReaders,
     TypedLines,
     without_secret,
@@ -32,12 +31,9 @@ from shelld.terminals.keys import UnknownKey, key_bytes
 from shelld.terminals.line_editor import (
     MAX_KEPT,
     MAX_LINE_BYTES,
-    check_length,
-    edit,
-    received,
 )
 from shelld.terminals.pty import NEW_MODES, Modes, Size
-from shelld.terminals.typed import NOTHING_TYPED, Typed, TypedLine, typed
+from shelld.terminals.typed import NOTHING_TYPED, TypedLine
 from shelld_protocol.errors import (
     RpcError,
     invalid_params,
@@ -53,17 +49,12 @@ from shelld_protocol.input_methods import (
 )
 from shelld_protocol.shell_methods import BashOutputParams, BashParams
 
-_PIECE_BYTES: Final = 16 * 1024
 # If the program may have left more bytes than this in the terminal, ask the kernel for their
 # number. A terminal has room for twice as many.
 _UNTAKEN_BYTES: Final = 2_048
 # A write is judged again if the terminal or its line has changed during the judgement, but at most
 # this many times in all. The last verdict counts even if something has changed again.
 _MAX_JUDGEMENTS: Final = 3
-# The kernel turns an interrupt key into a signal within the first of these times. Within the second
-# time, a shell has handled the signal, even if its process cannot be looked at.
-_INTERRUPT_S: Final = 0.2
-_INTERRUPT_IS_OVER_S: Final = 5.0
 # After how many keys other requests get a turn.
 _TURN_KEYS: Final = 10_000
 
@@ -146,14 +137,7 @@ async def _write(
     return len(typing.data)
 
 
-class _Typing(NamedTuple):
-    """The bytes to write, and the state of the typed line once they are written."""
-
-    data: bytes
-    line: TypedLine
-
-
-async def _judged(context: RequestContext, shell: Shell, params: WriteStdinParams) -> _Typing:
+async def _judged(context: RequestContext, shell: Shell, params: WriteStdinParams) -> Typing:
     """Return the bytes to write, once the guard has allowed them. Raises `RpcError`.
 
     Judges again if one of these has changed during the judgement: the terminal's modes, the form in
@@ -170,13 +154,13 @@ async def _judged(context: RequestContext, shell: Shell, params: WriteStdinParam
         target = _open_input(shell)
         lines = TypedLines(context, RunningReaders(shell, target), target.typed)
         if isinstance(target, PipeInput):
-            return await _send(target.typed, data, lines, eof=params.eof)
+            return await judge_piped(target.typed, data, lines, eof=params.eof)
         modes, before = target.modes(), target.typed
         _check_modes(shell, target, modes, params, len(data))
         # Ask now how many bytes the program has not taken, so that the number is known when a
         # secret comes.
         target.untaken_bytes(modes, enough=_UNTAKEN_BYTES)
-        typing = await _type(before, modes, data, lines, "text", eof=params.eof)
+        typing = await judge_typed(before, modes, data, lines, "text", eof=params.eof)
         judgements_left -= 1
         _open_input(shell)
         is_same = (target.typed, target.modes(), _forms(target)) == (before, modes, forms)
@@ -189,87 +173,6 @@ def _forms(target: PipeInput | TerminalInput) -> tuple[bool, bool]:
     if isinstance(target, PipeInput):
         return False, False
     return target.dialogue.bracketed_paste, target.dialogue.application_cursor
-
-
-async def _send(before: TypedLine, data: bytes, lines: TypedLines, *, eof: bool) -> _Typing:
-    rest, starts = before.keys, _starts(before, data)
-    for piece in _pieces(data):
-        found = typed(rest, piece)
-        await lines.judge(found.lines, found.lines)
-        await lines.judge_parts(found.parts)
-        await lines.judge_suffixes(found.first, starts)
-        starts = _later(starts, found, len(rest) + len(piece))
-        rest = found.rest
-        await checkpoint()
-    if eof and rest:
-        await lines.judge([rest], [rest])
-        await lines.judge_suffixes(rest, starts)
-    is_collected = not rest or lines.readers.read_now()
-    return _Typing(data, await lines.finish(TypedLine(rest, starts, is_collected)))
-
-
-async def _type(
-    before: TypedLine, modes: Modes, data: bytes, lines: TypedLines, parameter: str, *, eof: bool
-) -> _Typing:
-    """`parameter`: the one that has the data. Raises `RpcError`."""
-    before = _without_dropped(before, lines.readers)
-    is_ignored = modes.intr in data and lines.readers.ignore_interrupts()
-    keeps_line = is_ignored or (modes.line_mode and not modes.flushes)
-    interrupt = b"" if keeps_line else modes.intr
-    rest, line = before.keys, before.kernel_line_under(modes)
-    starts, dropped = _starts(before, data), before.dropped
-    for piece in _pieces(data):
-        content = received(piece, modes, is_quoting=line.is_quoting)
-        edited = edit(line, content, modes, ignores_interrupt=is_ignored)
-        if modes.line_mode:
-            check_length(edited, parameter, before.kernel_line.text)
-        found = typed(
-            rest,
-            content,
-            interrupt=interrupt,
-            lnext=modes.lnext,
-            swallowed=modes.start + modes.stop,
-            dropped=dropped,
-        )
-        await lines.judge(found.readable, edited.texts, found.kept)
-        await lines.judge_parts(found.parts)
-        await lines.judge_suffixes(found.first, starts)
-        starts = _later(starts, found, len(rest) + len(content))
-        rest, line, dropped = found.rest, edited.line, found.dropped
-        await checkpoint()
-    if eof:
-        # A quoted end-of-input key is text. After a part of a line, the first key only passes that
-        # part on. A second key ends the input.
-        keys = modes.eof * (1 + line.is_quoting + bool(line.text or line.is_quoting))
-        edited = edit(line, keys, modes)
-        await lines.judge([rest] if rest else [], edited.texts)
-        await lines.judge_suffixes(rest, starts)
-        data, line = data + keys, edited.line
-    # A shell that edits its lines also shows them, so it turns the terminal's echo off.
-    is_edited = modes.line_mode or not modes.echo
-    is_collected = not rest or (is_edited and lines.readers.read_now())
-    now = await lines.finish(TypedLine(rest, starts, is_collected))
-    if dropped is not None and not dropped.at:
-        dropped = dropped._replace(at=time.monotonic())
-    return _Typing(
-        data,
-        now._replace(kernel_line=line, was_in_line_mode=modes.line_mode, dropped=dropped),
-    )
-
-
-def _without_dropped(line: TypedLine, readers: Readers) -> TypedLine:
-    """Return the line. Clear `dropped` once no shell can still hold that text.
-
-    A shell holds it only if more text comes before it has handled the interrupt. Then the text is a
-    part of the line until the line ends.
-    """
-    if line.dropped is None or line.keys:
-        return line
-    age_s = time.monotonic() - line.dropped.at
-    is_handled = age_s > _INTERRUPT_S and not readers.handle_interrupt()
-    if is_handled or age_s > _INTERRUPT_IS_OVER_S:
-        return line._replace(dropped=None)
-    return line
 
 
 def _check_modes(
@@ -295,36 +198,6 @@ def _check_secret(shell: Shell, target: TerminalInput, modes: Modes, size: int) 
     if target.pending_bytes or target.untaken_bytes(modes) + size > MAX_LINE_BYTES:
         sentence = f"The program in shell {shell.id} has not read what was typed before"
         raise not_possible("secret", sentence)
-
-
-def _starts(line: TypedLine, data: bytes) -> tuple[int, ...]:
-    """Return where a shell may begin to read.
-
-    The values are offsets in the text of `line` followed by `data`, except 0.
-    """
-    here = len(line.keys)
-    if not line.is_collected:
-        return (here,)
-    # A shell may have read the first key alone, with `read -n1`. But if the next write is a single
-    # key too, a person is typing a line.
-    is_one_key = len(line.keys.decode("utf-8", "replace")) == 1
-    return (here,) if is_one_key and len(data) > 1 else line.starts
-
-
-def _later(starts: tuple[int, ...], found: Typed, length: int) -> tuple[int, ...]:
-    """Return the places in the new rest at which a line may begin.
-
-    `length`: the total size, in bytes, of the old rest and the new piece. A rest that is too long
-    is cut at its beginning.
-    """
-    dropped = length - len(found.rest)
-    return () if found.lines else tuple(each - dropped for each in starts if each >= dropped)
-
-
-def _pieces(data: bytes) -> Iterator[bytes]:
-    """Yield parts of data, each small enough to hold up no other request."""
-    for start in range(0, len(data), _PIECE_BYTES):
-        yield data[start : start + _PIECE_BYTES]
 
 
 def _open_input(shell: Shell) -> PipeInput | TerminalInput:
@@ -388,7 +261,7 @@ async def typed_first(context: RequestContext, params: BashParams) -> TypedLine:
         return TypedLine(data[-MAX_KEPT:])
     readers = FirstReaders(params, may_run_stdin=await may_run_stdin(context, params))
     lines = TypedLines(context, readers, NOTHING_TYPED)
-    typing = await _type(NOTHING_TYPED, NEW_MODES, data, lines, "stdin", eof=False)
+    typing = await judge_typed(NOTHING_TYPED, NEW_MODES, data, lines, "stdin", eof=False)
     for script in dict.fromkeys(filter(None, lines.scripts())):
         # The command may set the variables and the directory of the shell.
         await admit(context, msgspec.structs.replace(params, stdin=script))

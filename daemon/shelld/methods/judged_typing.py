@@ -1,0 +1,145 @@
+"""Judges what a write types, line by line, and finds the line that it leaves unfinished.
+
+Takes large writes in pieces, so that no other request is held up. Never writes anything.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from anyio.lowlevel import checkpoint
+
+from shelld.methods.typed_lines import Readers, TypedLines
+from shelld.terminals.line_editor import check_length, edit, received
+from shelld.terminals.pty import Modes
+from shelld.terminals.typed import Typed, TypedLine, typed
+
+_PIECE_BYTES: Final = 16 * 1024
+# The kernel turns an interrupt key into a signal within the first of these times. Within the second
+# time, a shell has handled the signal, even if its process cannot be looked at.
+_INTERRUPT_S: Final = 0.2
+_INTERRUPT_IS_OVER_S: Final = 5.0
+
+
+class Typing(NamedTuple):
+    """The bytes to write, and the state of the typed line once they are written."""
+
+    data: bytes
+    line: TypedLine
+
+
+async def judge_piped(before: TypedLine, data: bytes, lines: TypedLines, *, eof: bool) -> Typing:
+    """Judge bytes for a pipe. Raises `RpcError`. `before`: the line that they continue."""
+    rest, starts = before.keys, _starts(before, data)
+    for piece in _pieces(data):
+        found = typed(rest, piece)
+        await lines.judge(found.lines, found.lines)
+        await lines.judge_parts(found.parts)
+        await lines.judge_suffixes(found.first, starts)
+        starts = _later(starts, found, len(rest) + len(piece))
+        rest = found.rest
+        await checkpoint()
+    if eof and rest:
+        await lines.judge([rest], [rest])
+        await lines.judge_suffixes(rest, starts)
+    is_collected = not rest or lines.readers.read_now()
+    return Typing(data, await lines.finish(TypedLine(rest, starts, is_collected)))
+
+
+async def judge_typed(
+    before: TypedLine, modes: Modes, data: bytes, lines: TypedLines, parameter: str, *, eof: bool
+) -> Typing:
+    """Judge bytes for a terminal. Raises `RpcError`.
+
+    `before`: the line that they continue. `parameter`: the one that has the data.
+    """
+    before = _without_dropped(before, lines.readers)
+    is_ignored = modes.intr in data and lines.readers.ignore_interrupts()
+    keeps_line = is_ignored or (modes.line_mode and not modes.flushes)
+    interrupt = b"" if keeps_line else modes.intr
+    rest, line = before.keys, before.kernel_line_under(modes)
+    starts, dropped = _starts(before, data), before.dropped
+    for piece in _pieces(data):
+        content = received(piece, modes, is_quoting=line.is_quoting)
+        edited = edit(line, content, modes, ignores_interrupt=is_ignored)
+        if modes.line_mode:
+            check_length(edited, parameter, before.kernel_line.text)
+        found = typed(
+            rest,
+            content,
+            interrupt=interrupt,
+            lnext=modes.lnext,
+            swallowed=modes.start + modes.stop,
+            dropped=dropped,
+        )
+        await lines.judge(found.readable, edited.texts, found.kept)
+        await lines.judge_parts(found.parts)
+        await lines.judge_suffixes(found.first, starts)
+        starts = _later(starts, found, len(rest) + len(content))
+        rest, line, dropped = found.rest, edited.line, found.dropped
+        await checkpoint()
+    if eof:
+        # A quoted end-of-input key is text. After a part of a line, the first key only passes that
+        # part on. A second key ends the input.
+        keys = modes.eof * (1 + line.is_quoting + bool(line.text or line.is_quoting))
+        edited = edit(line, keys, modes)
+        await lines.judge([rest] if rest else [], edited.texts)
+        await lines.judge_suffixes(rest, starts)
+        data, line = data + keys, edited.line
+    # A shell that edits its lines also shows them, so it turns the terminal's echo off.
+    is_edited = modes.line_mode or not modes.echo
+    is_collected = not rest or (is_edited and lines.readers.read_now())
+    now = await lines.finish(TypedLine(rest, starts, is_collected))
+    if dropped is not None and not dropped.at:
+        dropped = dropped._replace(at=time.monotonic())
+    return Typing(
+        data,
+        now._replace(kernel_line=line, was_in_line_mode=modes.line_mode, dropped=dropped),
+    )
+
+
+def _without_dropped(line: TypedLine, readers: Readers) -> TypedLine:
+    """Return the line. Clear `dropped` once no shell can still hold that text.
+
+    A shell holds it only if more text comes before it has handled the interrupt. Then the text is a
+    part of the line until the line ends.
+    """
+    if line.dropped is None or line.keys:
+        return line
+    age_s = time.monotonic() - line.dropped.at
+    is_handled = age_s > _INTERRUPT_S and not readers.handle_interrupt()
+    if is_handled or age_s > _INTERRUPT_IS_OVER_S:
+        return line._replace(dropped=None)
+    return line
+
+
+def _starts(line: TypedLine, data: bytes) -> tuple[int, ...]:
+    """Return where a shell may begin to read.
+
+    The values are offsets in the text of `line` followed by `data`, except 0.
+    """
+    here = len(line.keys)
+    if not line.is_collected:
+        return (here,)
+    # A shell may have read the first key alone, with `read -n1`. But if the next write is a single
+    # key too, a person is typing a line.
+    is_one_key = len(line.keys.decode("utf-8", "replace")) == 1
+    return (here,) if is_one_key and len(data) > 1 else line.starts
+
+
+def _later(starts: tuple[int, ...], found: Typed, length: int) -> tuple[int, ...]:
+    """Return the places in the new rest at which a line may begin.
+
+    `length`: the total size, in bytes, of the old rest and the new piece. A rest that is too long
+    is cut at its beginning.
+    """
+    dropped = length - len(found.rest)
+    return () if found.lines else tuple(each - dropped for each in starts if each >= dropped)
+
+
+def _pieces(data: bytes) -> Iterator[bytes]:
+    """Yield parts of data, each small enough to hold up no other request."""
+    for start in range(0, len(data), _PIECE_BYTES):
+        yield data[start : start + _PIECE_BYTES]
