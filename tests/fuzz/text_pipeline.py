@@ -9,8 +9,8 @@ from unittest import mock
 
 import anyio
 
-from shelld.output import reader
-from shelld.output.reader import StreamReader, read_head
+from shelld.output.head import TRUNCATED_SUFFIX, read_head
+from shelld.output.reader import StreamReader
 from shelld.output.retention import ShellOutput
 from shelld.output.text import last_states, read_text
 
@@ -25,7 +25,10 @@ def check(program: bytes) -> None:
     settings, data = program[:_SETTINGS].ljust(_SETTINGS, b"\1"), program[_SETTINGS:]
     arriving, reading, limit = (max(1, number) for number in settings[:3])
     strip = bool(settings[3] & 1)
-    with mock.patch.object(reader, "STEP_BYTES", STEP_BYTES):
+    with (
+        mock.patch("shelld.output.head.STEP_BYTES", STEP_BYTES),
+        mock.patch("shelld.output.reader.STEP_BYTES", STEP_BYTES),
+    ):
         anyio.run(_check_all, data, arriving, reading, limit, strip)
 
 
@@ -82,7 +85,7 @@ async def _check_head(data: bytes, limit: int, strip: bool) -> None:
     assert len(head.text.encode()) <= limit
     text = head.text
     if head.is_cut:
-        text = text.removesuffix(reader.TRUNCATED_SUFFIX)
+        text = text.removesuffix(TRUNCATED_SUFFIX)
         rest = read_text(store, head.end, len(data), len(data), strip=strip, final=True)
         text += rest.text
         assert rest.end == len(data)

@@ -17,9 +17,10 @@ import silent_server
 from mount_namespace import run_after
 from shelld.inspection import input_reader, kernel, member
 from shelld.inspection.input_reader import Found, InputState, look
-from shelld.inspection.kernel import Wait, name_of, process, waits
+from shelld.inspection.kernel import name_of, process, waits
 from shelld.inspection.shell_reader import directories_of_readers
 from shelld.inspection.sockets import Socket, listening
+from shelld.inspection.waiting_calls import Wait
 from shelld.terminals.pty import NEW_MODES, Modes, Size, open_pty
 from shelld.terminals.source import Source, file_of
 from support import children, wait_for
@@ -377,7 +378,7 @@ def test_reader_that_writes_into_the_pipe_of_a_relay_is_likely_at_best(
 def test_relay_whose_terminal_is_not_found_is_likely_at_best(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(kernel, "_MAX_DESCRIPTORS", 3)
+    monkeypatch.setattr(kernel, "MAX_DESCRIPTORS", 3)
     code = "import os, select; spare = [os.dup(2) for _ in range(5)]; select.select([0], [], [])"
     with on_terminal(sys.executable, "-c", code) as (pid, source):
         wait_for(lambda: find(pid, source, KEYS, LONG_S) is not None, "the program to wait")

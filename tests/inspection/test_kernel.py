@@ -11,15 +11,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from shelld.inspection.kernel import (
-    Wait,
-    can_end,
-    file_behind,
-    inner_terminals,
-    name_of,
-    process,
-    waits,
-)
+from shelld.inspection.kernel import can_end, file_behind, inner_terminals, name_of, process, waits
+from shelld.inspection.waiting_calls import Wait
 from shelld.keeper.tree import stat_fields
 from shelld.terminals.source import file_of
 from support import wait_for

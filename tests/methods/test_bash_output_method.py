@@ -19,8 +19,9 @@ from shelld.methods.bash import bash, run_for_answer
 from shelld.methods.bash_output import bash_output, wait_and_read
 from shelld.methods.context import Daemon, LargeAnswers, RequestContext
 from shelld.methods.input import write_stdin
-from shelld.output.reader import STEP_BYTES, Read, StreamReader
+from shelld.output.reader import Read, StreamReader
 from shelld.output.retention import OutputStream
+from shelld.output.text import STEP_BYTES
 from shelld.process.options import Options
 from shelld.shells.lifecycle import ShellStatus
 from shelld.shells.manager import Manager

@@ -14,18 +14,19 @@ from hypothesis import strategies as st
 
 from shelld.filters.filter import Filters, LineFilter
 from shelld.keeper.pool import RunnerPool
-from shelld.output import reader
 from shelld.output.escapes import first_unit
-from shelld.output.reader import TRUNCATED_SUFFIX, Head, Read, StreamReader, read_head
+from shelld.output.head import TRUNCATED_SUFFIX, Head, read_head
+from shelld.output.reader import Read, StreamReader
 from shelld.output.retention import OutputStream
 from shelld.output.store import Kept, StreamStore
-from shelld.output.text import MAX_INTRODUCERS, last_states, read_text
+from shelld.output.text import MAX_INTRODUCERS, STEP_BYTES, last_states, read_text
 from terminal import outputs, stored, text_of
 
 
 @pytest.fixture
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader, "STEP_BYTES", 7)
+    monkeypatch.setattr("shelld.output.head.STEP_BYTES", 7)
+    monkeypatch.setattr("shelld.output.reader.STEP_BYTES", 7)
 
 
 def stream_of(data: bytes, head_limit: int = 1 << 24) -> OutputStream:
@@ -73,7 +74,7 @@ def test_reads_in_base64_join_to_all_bytes(data: bytes, sizes: list[int], step: 
     parts: list[bytes] = []
     position = 0
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reader, "_BASE64_STEP_BYTES", 3 * (1 + step))
+        patch.setattr("shelld.output.reader._BASE64_STEP_BYTES", 3 * (1 + step))
         for size in itertools.cycle(sizes):
             read = take(reader_of(stream, offset=position, max_bytes=size, in_base64=True))
             parts.append(base64.b64decode(read.text, validate=True))
@@ -271,7 +272,7 @@ async def turns_during(action: Callable[[], Awaitable[object]]) -> int:
 
 async def test_large_read_yields_between_steps() -> None:
     stream = stream_of(b"some line of a log\n" * 200_000)
-    steps = stream.store.written // reader.STEP_BYTES
+    steps = stream.store.written // STEP_BYTES
     everything = stream.store.written
     head = await turns_during(lambda: read_head(stream.store, everything, strip=True, final=True))
     assert head >= steps - 1
@@ -286,7 +287,7 @@ async def test_large_read_yields_between_steps() -> None:
 async def test_reading_dense_escapes_yields_more_often(unit: bytes) -> None:
     sequences = 20 * MAX_INTRODUCERS
     stream = stream_of(unit * sequences)
-    assert stream.store.written <= reader.STEP_BYTES
+    assert stream.store.written <= STEP_BYTES
     turns = sequences // MAX_INTRODUCERS
     head = await turns_during(lambda: read_head(stream.store, 1 << 24, strip=True, final=True))
     assert head >= turns - 1

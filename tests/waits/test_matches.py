@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from shelld.filters.filter import Filters
 from shelld.keeper.pool import RunnerPool
-from shelld.output.reader import STEP_BYTES
 from shelld.output.retention import ShellOutput, StreamName
+from shelld.output.text import STEP_BYTES
 from shelld.shells.shell import Shell
 from shelld.waits.matches import Search
 from shelld_protocol.structs import FilterEngine, Matched

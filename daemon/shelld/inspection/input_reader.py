@@ -16,12 +16,13 @@ import time
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from shelld.inspection.kernel import Process, Wait, can_end, name_of, network_sockets
+from shelld.inspection.kernel import Process, can_end, name_of, network_sockets
 from shelld.inspection.member import Member, look_at
 from shelld.inspection.members import members
 from shelld.inspection.relays import passes_on
 from shelld.inspection.sockets import listening
 from shelld.inspection.stops import is_stopped
+from shelld.inspection.waiting_calls import Wait
 from shelld.terminals.pty import Modes
 from shelld.terminals.source import Source
 

@@ -6,7 +6,8 @@ import contextlib
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
-from shelld.inspection.kernel import Process, Wait, file_behind, process, waits
+from shelld.inspection.kernel import Process, file_behind, process, waits
+from shelld.inspection.waiting_calls import Wait
 from shelld.keeper.tree import exists
 
 # The files from which threads wait to read, and for each the waits and descriptors.

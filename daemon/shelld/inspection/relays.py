@@ -14,13 +14,13 @@ from typing import NamedTuple
 from shelld.inspection.files import Pipes, pipes_of
 from shelld.inspection.kernel import (
     TERMINAL_MASTER,
-    Wait,
     has_local_socket,
     inner_terminal,
     inner_terminals,
     may_read,
 )
 from shelld.inspection.member import Member
+from shelld.inspection.waiting_calls import Wait
 from shelld.terminals.source import Source
 
 

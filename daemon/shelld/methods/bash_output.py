@@ -12,8 +12,9 @@ from msgspec.structs import replace
 
 from shelld.filters.filter import LineFilter
 from shelld.methods.context import RequestContext
-from shelld.output.reader import STEP_BYTES, Read, StreamReader
+from shelld.output.reader import Read, StreamReader
 from shelld.output.retention import OutputStream, StreamName
+from shelld.output.text import STEP_BYTES
 from shelld.shells.shell import Shell
 from shelld.waits.prompts import state_of
 from shelld.waits.until import Reached, Waiting, preparing

@@ -8,8 +8,9 @@ from __future__ import annotations
 import msgspec
 
 from shelld.methods.context import RequestContext
-from shelld.output.reader import STEP_BYTES, Head, read_head
+from shelld.output.head import Head, read_head
 from shelld.output.retention import OutputStream
+from shelld.output.text import STEP_BYTES
 from shelld.sessions.text import shown
 from shelld.shells.lifecycle import ShellStatus
 from shelld.shells.shell import Shell

@@ -13,7 +13,7 @@ import msgspec
 from shelld.eventloop.threads import run_in_thread
 from shelld.guard.verdict import Verdict
 from shelld.methods.context import RequestContext
-from shelld.output.reader import STEP_BYTES
+from shelld.output.text import STEP_BYTES
 from shelld.sandbox.policy import tightened
 from shelld.sandbox.sandboxes import SandboxKey
 from shelld.sessions.text import to_text

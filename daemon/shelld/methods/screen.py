@@ -10,7 +10,7 @@ from typing import Final
 import anyio
 
 from shelld.methods.context import RequestContext
-from shelld.output.reader import STEP_BYTES
+from shelld.output.text import STEP_BYTES
 from shelld.screens.screen import View
 from shelld.shells.shell import SeenPrompt, Shell
 from shelld.terminals.input import TerminalInput

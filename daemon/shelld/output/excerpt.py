@@ -14,10 +14,10 @@ from typing import Final, NamedTuple, Protocol
 from anyio.lowlevel import checkpoint
 
 from shelld.output.escapes import MAX_SEQUENCE_BYTES, rest_of_unit
-from shelld.output.reader import STEP_BYTES, Read, StreamReader
+from shelld.output.reader import Read, StreamReader
 from shelld.output.retention import OutputStream
 from shelld.output.store import StreamStore
-from shelld.output.text import begins_within_line, last_states, plain_text, read_text
+from shelld.output.text import STEP_BYTES, begins_within_line, last_states, plain_text, read_text
 
 # A head may lose 1/_LINE_SHARE at its end, and a tail the same share at its beginning, so that they
 # consist of whole lines.

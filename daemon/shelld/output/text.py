@@ -27,6 +27,10 @@ _OVERWRITTEN = re.compile(r"(?m)^[^\n]*\r(?=[^\r\n])")
 # Every overwritten line contains this pattern, which is found much faster than the pattern above.
 _RETURN_BEFORE_TEXT = re.compile(r"\r[^\r\n]")
 
+# How much to convert in one step. About a millisecond of work: `read_text` shortens steps with many
+# escape sequences.
+STEP_BYTES: Final = 256 * 1024
+
 # Stands for bytes that are not UTF-8.
 _REPLACEMENT: Final = "\ufffd"
 # Carriage returns to compare at once: `str.rstrip` looks at one character after the other.
