@@ -19,7 +19,7 @@ from leaks import Resources, assert_nothing_new_since
 from oracles import Freezer
 from shared_daemon import SharedDaemon
 from shelld.embed import ShellManager
-from shelld.keeper.tree import become_subreaper
+from shelld.keeper.prctl import become_subreaper
 from shelld.tools import ToolRegistry
 from support import RawDaemon
 

@@ -130,7 +130,7 @@ def _do_nothing(_number: int, _frame: FrameType | None) -> None:
 def _start(options: Options, streams: tuple[int, int], lasting: list[str] | None) -> int:
     from shelld.cli.show import refuse  # noqa: PLC0415
     from shelld.keeper.pool import RunnerPool  # noqa: PLC0415
-    from shelld.keeper.tree import become_subreaper  # noqa: PLC0415
+    from shelld.keeper.prctl import become_subreaper  # noqa: PLC0415
     from shelld.server.startup import raise_file_limit, undo_locale_coercion  # noqa: PLC0415
 
     undo_locale_coercion()

@@ -13,7 +13,7 @@ import pytest
 
 from shelld.inspection.kernel import can_end, file_behind, inner_terminals, name_of, process, waits
 from shelld.inspection.waiting_calls import Wait
-from shelld.keeper.tree import stat_fields
+from shelld.keeper.proc import stat_fields
 from shelld.terminals.source import file_of
 from support import wait_for
 

@@ -10,7 +10,7 @@ import pytest
 
 from shelld.inspection import members as module
 from shelld.inspection.members import members
-from shelld.keeper.tree import children_of
+from shelld.keeper.proc import children_of
 from support import children, wait_for
 
 

@@ -18,7 +18,7 @@ from shelld.inspection.shell_reader import (
     interrupt_is_ignored,
     is_handling_interrupt,
 )
-from shelld.keeper.tree import children_of
+from shelld.keeper.proc import children_of
 from shelld.terminals.pty import Size, open_pty
 from shelld.terminals.source import Source, file_of
 from support import wait_for

@@ -20,7 +20,7 @@ from shelld.keeper.channel import (
     STARTED,
 )
 from shelld.keeper.pool import RunnerPool
-from shelld.keeper.tree import become_subreaper
+from shelld.keeper.prctl import become_subreaper
 from support import DEADLINE_S, is_alive, is_readable, parent_of, wait_for
 
 

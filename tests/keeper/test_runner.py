@@ -29,7 +29,8 @@ from shelld.keeper.channel import (
     Message,
 )
 from shelld.keeper.pool import RunnerPool
-from shelld.keeper.tree import become_subreaper, look
+from shelld.keeper.prctl import become_subreaper
+from shelld.keeper.proc import look
 from shelld.shells.orphans import kill_orphans
 from support import DEADLINE_S, descendants, is_alive, is_readable, parent_of, wait_for
 

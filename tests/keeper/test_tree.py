@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from shelld.keeper import tree
+from shelld.keeper import proc, tree
 from support import is_alive, wait_for
 
 
@@ -154,7 +154,7 @@ def test_unreadable_process_counts_as_alive(
             failing(patch, function, error, f"/proc/{process.pid}/")
             assert below() == {process.pid: os.getpid()}
             assert tree.living_descendants() == [process.pid]
-            assert (tree.look(process.pid).state == "?") is (function == "os.open")
+            assert (proc.look(process.pid).state == "?") is (function == "os.open")
             tree.Descendants().signal(signal.SIGCONT, None)
             assert tree.kill_descendants() == [process.pid]
         wait_for(lambda: not is_alive(process.pid), "its end")
@@ -167,7 +167,7 @@ def test_children_of_threadless_process_are_unknown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     failing(monkeypatch, "os.open", "ENOENT", "/children")
-    assert tree.own_children() is None
+    assert proc.own_children() is None
     assert tree.living_descendants() is None
 
 
@@ -184,7 +184,7 @@ def test_unlistable_children_are_unknown(
     monkeypatch: pytest.MonkeyPatch, function: str, error: str, word: str
 ) -> None:
     failing(monkeypatch, function, error, word)
-    assert tree.own_children() is None
+    assert proc.own_children() is None
     assert tree.walk() is None
     assert tree.living_descendants() is None
     assert tree.kill_descendants() is None
@@ -212,7 +212,7 @@ def test_processes_are_unknown_without_proc_and_ps(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr("os.path.exists", exists)
     monkeypatch.setenv("PATH", "/nowhere")
-    assert tree.processes() is None
+    assert proc.processes() is None
     assert tree.walk() is None
 
 
@@ -227,7 +227,7 @@ def test_a_state_that_cannot_be_understood_is_alive(
         return real(tmp_path / "stat", flags)
 
     monkeypatch.setattr("os.open", open_stat)
-    assert not tree.look(os.getpid()).is_dead
+    assert not proc.look(os.getpid()).is_dead
 
 
 @pytest.mark.parametrize(
@@ -238,4 +238,4 @@ def test_a_state_that_cannot_be_understood_is_alive(
     ],
 )
 def test_a_zombie_with_other_threads_is_alive(state: str, threads: int, is_dead: bool) -> None:
-    assert tree.ProcessInfo(1, state, threads).is_dead is is_dead
+    assert proc.ProcessInfo(1, state, threads).is_dead is is_dead

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from shelld.keeper.tree import children_by_thread
+from shelld.keeper.proc import children_by_thread
 from shelld.limits import usage as usage_module
 from shelld.limits.usage import Usage, look, pss_bytes, reaped_cpu_s
 from support import wait_for

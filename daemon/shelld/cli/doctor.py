@@ -29,7 +29,7 @@ from shelld.guard.judgement import judge
 from shelld.guard.policy_file import load
 from shelld.inspection.sockets import can_be_listed
 from shelld.keeper.pool import RunnerPool
-from shelld.keeper.tree import become_subreaper
+from shelld.keeper.prctl import become_subreaper
 from shelld.methods.bash import bash
 from shelld.methods.bash_output import bash_output
 from shelld.methods.context import Daemon, RequestContext, manager_options

@@ -38,7 +38,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from shelld.eventloop.threads import Thread
-from shelld.keeper.tree import fields_of, stat_fields
+from shelld.keeper.proc import fields_of, stat_fields
 from shelld.process import faults
 
 # How often the thread looks. The event loop sleeps for one to two intervals when a process first

@@ -12,7 +12,7 @@ import os
 import re
 from typing import Final, NamedTuple
 
-from shelld.keeper.tree import read_file
+from shelld.keeper.proc import read_file
 from shelld.terminals.source import file_of
 
 # The types of file systems in memory, which have the device files of terminals.

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from shelld.inspection.files import access_mode, file_in, is_socket
 from shelld.inspection.waiting_calls import IDLE, LOOKS, MAX_DESCRIPTORS, Wait
-from shelld.keeper.tree import fields_of, read_file, stat_fields
+from shelld.keeper.proc import fields_of, read_file, stat_fields
 from shelld.terminals.source import OWN_TERMINAL
 
 # How many threads of a process count for what the process writes. The main thread is listed first.

@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 
 from shelld.inspection.kernel import Process, file_behind, process, waits
 from shelld.inspection.waiting_calls import Wait
-from shelld.keeper.tree import exists
+from shelld.keeper.proc import exists
 
 # The files from which threads wait to read, and for each the waits and descriptors.
 Reads: TypeAlias = dict[tuple[int, ...], list[tuple[Wait, int]]]

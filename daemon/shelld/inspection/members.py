@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 
 from shelld.inspection.kernel import process
-from shelld.keeper.tree import children_of, lister, read_file
+from shelld.keeper.proc import children_of, lister, read_file
 
 
 def members(top: int) -> Iterator[int | None]:

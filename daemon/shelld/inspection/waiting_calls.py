@@ -17,7 +17,7 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Final, NamedTuple
 
-from shelld.keeper.tree import read_file
+from shelld.keeper.proc import read_file
 
 # Descriptors of one process or set beyond this number are ignored.
 MAX_DESCRIPTORS: Final = 1_024

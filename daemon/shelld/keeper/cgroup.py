@@ -21,7 +21,7 @@ import re
 from typing import Final
 
 from shelld.keeper.own_cgroups import own_cgroups
-from shelld.keeper.tree import look
+from shelld.keeper.proc import look
 
 # The names of our cgroups begin with this and the pid of the process that has made them.
 PREFIX: Final = "shelld-"

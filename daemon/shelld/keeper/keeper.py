@@ -40,7 +40,7 @@ from shelld.keeper.channel import (
 from shelld.keeper.inherited import Limits, inherited
 from shelld.keeper.orphan_reaper import KILL_INTERVAL_MS, REAPED_AT_ONCE, OrphanReaper
 from shelld.keeper.own_cgroups import own_cgroups
-from shelld.keeper.tree import become_subreaper, continue_when_parent_ends, set_process_name
+from shelld.keeper.prctl import become_subreaper, continue_when_parent_ends, set_process_name
 
 _IGNORED: Final = (
     signal.SIGTERM,

@@ -21,7 +21,7 @@ from typing import Final
 from shelld.keeper.channel import SPAWN_RUNNER, STOP_RUNNER, Channel
 from shelld.keeper.idle_runners import IdleRunners
 from shelld.keeper.orphan_reaper import KILL_INTERVAL_MS, REAPED_AT_ONCE, OrphanReaper
-from shelld.keeper.tree import look, own_children, processes, session_of
+from shelld.keeper.proc import look, own_children, processes, session_of
 
 # With nothing left to kill, keeper and runners end in a few milliseconds.
 CLOSE_TIMEOUT_MS: Final = 200

@@ -55,14 +55,9 @@ from shelld.keeper.orphan_reaper import (
     ROUNDS_BEFORE_GIVING_UP,
     SURVIVOR_INTERVAL_MS,
 )
+from shelld.keeper.prctl import become_subreaper, continue_when_parent_ends, set_process_name
 from shelld.keeper.start import Program, Restrictions, start
-from shelld.keeper.tree import (
-    Descendants,
-    SessionMembers,
-    become_subreaper,
-    continue_when_parent_ends,
-    set_process_name,
-)
+from shelld.keeper.tree import Descendants, SessionMembers
 
 # When memory runs out, the kernel should kill a command, not the daemon or its parents.
 OOM_SCORE_ADJUSTMENT: Final = 500

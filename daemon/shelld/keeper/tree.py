@@ -11,9 +11,8 @@ Two classes know the processes that a command has started. They have the same me
 A pid is signalled only while it cannot be reused. Only this process can reap its direct children.
 For a deeper process, it holds a pidfd, and checks the parent again before the signal.
 
-Nothing here raises OSError. /proc may hide a process (mount option hidepid), and reading /proc may
-fail for lack of a descriptor or of memory. A process that cannot be inspected counts as alive and
-as childless. If not even this process's own children can be listed, the answer is None: a caller
+Nothing here raises OSError. A process that cannot be inspected (see `proc`) counts as alive and as
+childless. If not even this process's own children can be listed, the answer is None: a caller
 must not take that for "nothing is left".
 """
 
@@ -23,206 +22,13 @@ import contextlib
 import itertools
 import os
 import signal
-import sys
 from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple
+from typing import Final
+
+from shelld.keeper.proc import by_parent, exists, lister, look, processes, session_of
 
 # The maximum number of direct children that one round walks and kills.
 _KILLED_AT_ONCE: Final = 500
-
-_PR_SET_PDEATHSIG: Final = 1
-_PR_SET_CHILD_SUBREAPER: Final = 36
-_PR_SET_NAME: Final = 15
-
-
-def become_subreaper() -> bool:
-    """Adopt orphaned descendants from now on; return False if the system has no subreapers."""
-    return _prctl(_PR_SET_CHILD_SUBREAPER, 1)
-
-
-def continue_when_parent_ends() -> None:
-    """Have the kernel send this process SIGCONT whenever its parent, or a later parent, ends.
-
-    If a command has stopped this process, a living parent continues it. The signal does so once the
-    parent has ended. Forks do not inherit this setting. The kernel also sends the signal when only
-    the thread that forked this process ends. That is harmless: SIGCONT does nothing to a process
-    that is not stopped.
-    """
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)
-
-
-def set_process_name(name: bytes) -> None:
-    """Set this process's name in process lists (at most 15 bytes), if the system allows it."""
-    _prctl(_PR_SET_NAME, name)
-
-
-def _prctl(option: int, argument: int | bytes) -> bool:
-    if sys.platform != "linux":
-        return False
-    try:
-        import ctypes
-
-        return bool(ctypes.CDLL(None).prctl(option, argument, 0, 0, 0) == 0)
-    except (ImportError, OSError):
-        # This Python has no ctypes, or there is no memory for it.
-        return False
-
-
-# -- inspecting -------------------------------------------------------------------------------
-
-
-class ProcessInfo(NamedTuple):
-    """`state` is the letter of ps(1), or "?" for a process that cannot be inspected."""
-
-    parent: int
-    state: str
-    # In state Z, more than one thread means that only the first thread has ended.
-    threads: int = 1
-
-    @property
-    def is_dead(self) -> bool:
-        return self.state == "X" or (self.state == "Z" and self.threads <= 1)
-
-
-_GONE: Final = ProcessInfo(0, "X")
-_HIDDEN: Final = ProcessInfo(0, "?")
-
-
-def proc_is_usable() -> bool:
-    """Return whether /proc is mounted and belongs to the PID namespace of this process.
-
-    In a new PID namespace, the /proc of the old namespace stays mounted until it is replaced.
-    """
-    return os.path.exists(f"/proc/self/task/{os.getpid()}/stat")
-
-
-def processes() -> dict[int, ProcessInfo] | None:
-    """Return every visible process by pid; None if they cannot be listed."""
-    try:
-        if proc_is_usable():
-            return {int(name): look(int(name)) for name in os.listdir("/proc") if name.isdigit()}
-        return _processes_by_ps()
-    except (OSError, ValueError):
-        return None
-
-
-def _processes_by_ps() -> dict[int, ProcessInfo]:
-    # A large import, needed only without /proc.
-    import subprocess
-
-    columns = ("-o", "pid=", "-o", "ppid=", "-o", "stat=")
-    try:
-        listing = subprocess.run(["ps", "-A", *columns], capture_output=True, check=True).stdout
-    except subprocess.SubprocessError as error:
-        raise OSError from error
-    rows = [line.split() for line in listing.decode().splitlines()]
-    return {int(pid): ProcessInfo(int(parent), state[0]) for pid, parent, state in rows}
-
-
-def read_file(path: str) -> bytes:
-    """Return the content of a file of /proc. Raises OSError."""
-    # Use no file object: that would take longer, and a process could fork and escape meanwhile.
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        content = b""
-        while data := os.read(descriptor, 65536):
-            content += data
-        return content
-    finally:
-        os.close(descriptor)
-
-
-def stat_fields(pid: int) -> list[bytes]:
-    """Return the fields of /proc/PID/stat from the third on, which is the state. Raises OSError."""
-    return fields_of(read_file(f"/proc/{pid}/stat"))
-
-
-def fields_of(stat: bytes) -> list[bytes]:
-    """Return the same fields, from the content of the file."""
-    # The name is in parentheses and may contain anything; the last parenthesis ends it.
-    return stat.rpartition(b")")[2].split()
-
-
-def look(pid: int) -> ProcessInfo:
-    """Return what /proc says about a process; the state is "X" if it is gone."""
-    try:
-        fields = stat_fields(pid)
-        return ProcessInfo(int(fields[1]), fields[0].decode(), int(fields[17]))
-    except ProcessLookupError:
-        return _GONE
-    except FileNotFoundError:
-        # Gone or hidden: hidepid=2 hides even the existence of a process.
-        return _HIDDEN if exists(pid) else _GONE
-    except (OSError, ValueError, IndexError):
-        return _HIDDEN
-
-
-def exists(pid: int) -> bool:
-    """Return whether a process exists, zombies included. Asks the kernel, not /proc."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True
-
-
-def _by_parent(found: dict[int, ProcessInfo]) -> dict[int, list[int]]:
-    by_parent: dict[int, list[int]] = {}
-    for pid, process in found.items():
-        by_parent.setdefault(process.parent, []).append(pid)
-    return by_parent
-
-
-def children_of(pid: int) -> list[int]:
-    """Return the direct children of a process, the youngest last, zombies included."""
-    return [child for children in children_by_thread(pid) for child in children]
-
-
-def children_by_thread(pid: int) -> Iterator[list[int]]:
-    """Yield the direct children of a process, those of one thread after the other."""
-    is_gone = True
-    for thread in os.listdir(f"/proc/{pid}/task"):
-        # A thread may end between the two reads.
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            yield list(map(int, read_file(f"/proc/{pid}/task/{thread}/children").split()))
-            is_gone = False
-    if is_gone:
-        raise ProcessLookupError
-
-
-def lister() -> Callable[[int], list[int]] | None:
-    """Return a function that lists a process's children; None if no process can be listed.
-
-    The function raises OSError and ValueError.
-    """
-    if os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
-        return children_of
-    # A kernel without CONFIG_PROC_CHILDREN requires a scan of every process.
-    everything = processes()
-    if everything is None:
-        return None
-    by_parent = _by_parent(everything)
-    return lambda pid: by_parent.get(pid, [])
-
-
-def own_children() -> list[int] | None:
-    """Return this process's direct children, zombies included; None if they cannot be listed."""
-    list_children = lister()
-    try:
-        return None if list_children is None else list_children(os.getpid())
-    except (OSError, ValueError):
-        return None
-
-
-def session_of(pid: int) -> int:
-    """Return the session id of a process, or -1 if it is gone."""
-    try:
-        return os.getsid(pid)
-    except OSError:
-        return -1
-
 
 # Whether to spare a process. The walk asks when it reaches the process, because the answer may
 # change during the walk.
@@ -431,10 +237,10 @@ class SessionMembers:
         sessions = {pid: session_of(pid) for pid in everything}
         known = {pid for pid, session in self._known.items() if sessions.get(pid) == session}
         known.update(pid for pid, session in sessions.items() if session == self._session)
-        by_parent = _by_parent(everything)
+        children = by_parent(everything)
         waiting = list(known)
         while waiting:
-            for child in by_parent.get(waiting.pop(), []):
+            for child in children.get(waiting.pop(), []):
                 if child not in known:
                     known.add(child)
                     waiting.append(child)

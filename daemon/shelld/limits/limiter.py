@@ -14,7 +14,7 @@ from typing import Final
 import anyio
 
 from shelld.eventloop.threads import run_in_thread
-from shelld.keeper.tree import proc_is_usable
+from shelld.keeper.proc import proc_is_usable
 from shelld.limits.cgroups import KINDS, Cgroups
 from shelld.limits.members import (
     Command,

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from shelld.keeper.tree import children_by_thread, children_of, lister, read_file, stat_fields
+from shelld.keeper.proc import children_by_thread, children_of, lister, read_file, stat_fields
 
 _TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")

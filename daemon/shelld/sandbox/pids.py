@@ -22,7 +22,7 @@ from shelld.keeper.channel import (
     Message,
     RunnerInfo,
 )
-from shelld.keeper.tree import children_of, read_file
+from shelld.keeper.proc import children_of, read_file
 
 # The number for a process that has ended before its pid could be read. No process can have it: it
 # is above the highest possible pid (PID_MAX_LIMIT).

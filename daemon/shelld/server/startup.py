@@ -17,7 +17,7 @@ import sys
 from contextlib import suppress
 from typing import Final, cast
 
-from shelld.keeper.tree import proc_is_usable
+from shelld.keeper.proc import proc_is_usable
 
 _EXAMPLE: Final = '{"jsonrpc":"2.0","id":1,"method":"bash","params":{"command":"echo hello"}}'
 

@@ -10,8 +10,9 @@ import anyio
 
 from shelld.keeper.channel import KILL_DEADLINE_MS, RunnerInfo
 from shelld.keeper.orphan_reaper import KILL_INTERVAL_MS
+from shelld.keeper.proc import exists
 from shelld.keeper.runners import Runners
-from shelld.keeper.tree import SessionMembers, exists
+from shelld.keeper.tree import SessionMembers
 
 
 async def kill_orphans(pool: Runners, runner: RunnerInfo | None, leader: int | None) -> list[int]:

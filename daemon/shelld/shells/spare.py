@@ -33,8 +33,8 @@ import time
 from typing import Final, NamedTuple
 
 from shelld.keeper.channel import write_all
+from shelld.keeper.proc import fields_of
 from shelld.keeper.start import Restrictions
-from shelld.keeper.tree import fields_of
 from shelld.sessions.differences import goes_elsewhere
 from shelld.sessions.dumps import DumpFiles
 from shelld.sessions.prelude import last_lines, startable, waiting_prelude
