@@ -333,7 +333,7 @@ async def test_more_calls_than_places_wait_for_their_turn(cluster: None) -> None
 async def test_cluster_without_room_is_waited_for_and_named(
     cluster: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("shelld_client.ray.pool.NOTICE_S", 0.1)
+    monkeypatch.setattr("shelld_client.ray.starting.NOTICE_S", 0.1)
     caplog.set_level(logging.WARNING, "shelld_client.ray")
     with pytest.raises(ResourceExhausted) as caught:
         async with Pool(1, num_cpus=0, resources={"gold": 2}, start_timeout=0.5):

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from os import PathLike
 from types import TracebackType
@@ -21,22 +20,19 @@ import anyio
 from shelld_client import calls
 from shelld_client.call_options import BashOptions, RunOptions
 from shelld_client.command_lines import daemon_command
-from shelld_client.errors import ResourceExhausted, ShellError
+from shelld_client.errors import ShellError
 from shelld_client.ray.engine import Needs, connect, room
 from shelld_client.ray.link import Failure
 from shelld_client.ray.mapping import Results
 from shelld_client.ray.member import Member, closed, lost
 from shelld_client.ray.placement import Placement
 from shelld_client.ray.session import Session
-from shelld_protocol.errors import ErrorKind
+from shelld_client.ray.starting import all_started
 from shelld_protocol.shell_methods import BackgroundResult, BashResult
 
 _REMOVED: Final = lost("it was removed from the pool")
 
 logger: Final = logging.getLogger("shelld_client.ray")
-
-# How long daemons may take to start before the log says what the pool waits for.
-NOTICE_S: Final = 5.0
 
 # The pauses between two attempts to replace a daemon, if daemons cannot be started.
 FIRST_PAUSE_S: Final = 1.0
@@ -319,7 +315,7 @@ class Pool:
             for _ in range(count):
                 members.append(self._new_member())
                 tasks.append(asyncio.create_task(members[-1].start()))
-            await self._all_started(tasks, timeout)
+            await all_started(tasks, timeout, self._needs)
         except BaseException:
             for member in members:
                 member.kill()
@@ -345,37 +341,6 @@ class Pool:
         )
         self._members.add(member)
         return member
-
-    async def _all_started(
-        self, tasks: Sequence[asyncio.Task[None]], timeout: float | None
-    ) -> None:
-        """Wait until all tasks have ended. Raises the error of the first that fails."""
-        limit = math.inf if timeout is None else timeout
-        await asyncio.wait(tasks, timeout=min(NOTICE_S, limit), return_when=asyncio.FIRST_EXCEPTION)
-        left = [task for task in tasks if not task.done()]
-        if left and not _failed(tasks):
-            until = "" if timeout is None else f", up to {timeout:g} s"
-            logger.warning("%s%s", self._waits_for(len(left), len(tasks)), until)
-            await asyncio.wait(
-                left,
-                timeout=None if timeout is None else max(0, timeout - NOTICE_S),
-                return_when=asyncio.FIRST_EXCEPTION,
-            )
-        for task in _failed(tasks):
-            await task
-        left = [task for task in tasks if not task.done()]
-        if left:
-            raise ResourceExhausted(
-                f"{self._waits_for(len(left), len(tasks))}, for {timeout:g} s (start_timeout)",
-                code=ErrorKind.RESOURCE_EXHAUSTED.code,
-                data={"kind": ErrorKind.RESOURCE_EXHAUSTED.value, "limit": "cluster"},
-            )
-
-    def _waits_for(self, left: int, count: int) -> str:
-        return (
-            f"the pool waits for room in the Ray cluster: {left} of {count} daemons have not "
-            f"started, each of which needs {self._needs}"
-        )
 
     # -- losses ------------------------------------------------------------------------------
 
@@ -403,11 +368,3 @@ class Pool:
 def _check_count(name: str, value: object, *, least: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise ValueError(f"{name} must be a whole number of at least {least}")
-
-
-def _failed(tasks: Iterable[asyncio.Task[None]]) -> list[asyncio.Task[None]]:
-    return [
-        task
-        for task in tasks
-        if task.done() and not task.cancelled() and task.exception() is not None
-    ]
