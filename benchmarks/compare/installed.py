@@ -34,8 +34,8 @@ def _run(command: Sequence[str | Path]) -> str:
 
 
 def _environment(package: str, made: str) -> Path:
-    """Install a package into its own virtual environment, unless a file `made`, a pattern, says
-    that it is there.
+    """Install a package into its own virtual environment, unless a file that matches `made` is
+    there already.
     """
     folder = FOLDER / package
     python = folder / "bin" / "python"

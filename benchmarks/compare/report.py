@@ -115,9 +115,9 @@ NOTES = {
         "are machine code, and send output on as it comes."
     ),
     "tty_output": (
-        "shelld empties the terminal as fast as a loop that only reads. It takes longer to hand "
-        "the output out, as text in JSON, between two programs in Python. Codex's two servers "
-        "hand out bytes in base64."
+        "shelld empties the terminal as fast as a loop that only reads. Most of the time "
+        "goes into passing the output on, as JSON text, between two programs in Python. Codex's "
+        "two servers hand out bytes in base64."
     ),
     "tty_screen": (
         "tmux draws all output at once, in the process that answers. shelld draws each screen in a "

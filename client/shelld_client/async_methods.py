@@ -240,7 +240,7 @@ class AsyncMethods:
         """Choose where a session is, its environment, and what its commands may use and reach.
 
         Call this before the session's first command; later, it raises `InvalidParams`. It also does
-        if a limit is higher than that of the daemon's --limit. The rules and limits hold until the
+        so if a limit is higher than the daemon's --limit. The rules and limits hold until the
         session is closed. Raises `Unavailable` if there is no such sandbox here; then the session
         refuses its commands.
         """

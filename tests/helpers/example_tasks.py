@@ -13,8 +13,8 @@ read -r line < "$1"
 echo "$1 2"
 """
 
-# Writes more than an editor that does not read gets, says so, and waits; then all of it again. On
-# its terminal, these are twice 6,000,000 bytes, in lines of three.
+# Writes more than an editor gets without reading, says so, and waits; then does all of this again.
+# On its terminal, these are twice 6,000,000 bytes, in lines of three.
 FLOOD = """
 cd "$(dirname "$0")"
 yes | head -c 4000000

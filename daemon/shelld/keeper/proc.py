@@ -123,7 +123,7 @@ def children_of(pid: int) -> list[int]:
 
 
 def children_by_thread(pid: int) -> Iterator[list[int]]:
-    """Yield the direct children of a process, those of one thread after the other."""
+    """Yield the direct children of a process, thread by thread."""
     is_gone = True
     for thread in os.listdir(f"/proc/{pid}/task"):
         # A thread may end between the two reads.

@@ -119,7 +119,8 @@ class Clients:
         """Remove the socket, so that no other client comes. Does not end the attached client."""
         place = self._place
         if place is not None:
-            # First: a socket on which nobody listens looks like that of a killed daemon.
+            # Remove it before the listener closes: without a listener, it looks like the socket of
+            # a killed daemon.
             with anyio.move_on_after(LOCK_S, shield=True):
                 while not place.try_lock():  # noqa: ASYNC110 - there is no event for a free lock
                     await anyio.sleep(LOCK_POLL_S)
