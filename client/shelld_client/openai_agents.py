@@ -11,7 +11,7 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
-from shelld_protocol.tools import ToolResult
+from shelld_protocol.tools import ToolResult, without_nulls
 
 try:
     from agents import FunctionTool
@@ -41,8 +41,7 @@ def function_tool(
             parsed = None
         if not isinstance(parsed, dict):
             return "Invalid arguments: expected a JSON object"
-        members = cast("dict[str, Any]", parsed)
-        given = {key: value for key, value in members.items() if value is not None}
+        given = without_nulls(cast("dict[str, Any]", parsed))
         if call_async is not None:
             return (await call_async(given)).to_display()
         assert call is not None

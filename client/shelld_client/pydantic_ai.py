@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from shelld_protocol.tools import ToolResult
+from shelld_protocol.tools import ToolResult, without_nulls
 
 try:
     from pydantic_ai import Tool
@@ -31,16 +31,12 @@ def pydantic_tool(
 
     async def invoke_async(**arguments: Any) -> str:
         assert call_async is not None
-        return (await call_async(_given(arguments))).to_display()
+        return (await call_async(without_nulls(arguments))).to_display()
 
     def invoke(**arguments: Any) -> str:
         assert call is not None
-        return call(_given(arguments)).to_display()
+        return call(without_nulls(arguments)).to_display()
 
     # Pydantic AI calls plain functions in a thread.
     function = invoke if call_async is None else invoke_async
     return Tool[object].from_schema(function, name, description, schema)
-
-
-def _given(arguments: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in arguments.items() if value is not None}

@@ -163,7 +163,7 @@ async def _run(
     service = make_service()
     exit_code = 0
     collect_rarely()
-    logger.info("shelld %s serves one client", __version__)
+    logger.info("shelld %s has started", __version__)
     async with (
         anyio.create_task_group() as requests,
         # The manager is the inner scope, so shells end before the requests that wait for them.

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from typing import Any, Final
 
-from shelld_protocol.tools import ToolResult
+from shelld_protocol.tools import ToolResult, without_nulls
 
 try:
     from langchain_core.messages import ToolMessage
@@ -55,11 +55,11 @@ def structured_tool(
 
     def invoke(**arguments: Any) -> tuple[str | ToolMessage, ToolResult]:
         assert call is not None
-        return _answer(name, call(_given(arguments)))
+        return _answer(name, call(without_nulls(arguments)))
 
     async def ainvoke(**arguments: Any) -> tuple[str | ToolMessage, ToolResult]:
         assert call_async is not None
-        return _answer(name, await call_async(_given(arguments)))
+        return _answer(name, await call_async(without_nulls(arguments)))
 
     return _Tool(
         name=name,
@@ -70,10 +70,6 @@ def structured_tool(
         response_format="content_and_artifact",
         handle_tool_error=True,
     )
-
-
-def _given(arguments: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in arguments.items() if value is not None}
 
 
 def _answer(name: str, result: ToolResult) -> tuple[str | ToolMessage, ToolResult]:

@@ -8,7 +8,7 @@ messages.
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias, cast
 
 from msgspec import Struct
@@ -194,3 +194,8 @@ class ExecutionContext(Struct):
     timeout: float = 120
     max_output_size: int = 100_000
     metadata: dict[str, Any] = {}
+
+
+def without_nulls(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a model without those that are null, which count as absent."""
+    return {name: value for name, value in arguments.items() if value is not None}

@@ -82,7 +82,7 @@ class BashTool(ExecutionTool):
         "openWorldHint": True,
     }
     params_type = BashToolParams
-    taken: ClassVar[Mapping[str, str]] = {
+    exposed: ClassVar[Mapping[str, str]] = {
         "command": "The command to execute",
         "description": "Clear, concise description (5-10 words)",
         "timeout": "Timeout in milliseconds",

@@ -85,7 +85,7 @@ class BashOutputTool(ShellTool):
         "openWorldHint": False,
     }
     params_type = BashOutputParams
-    taken: ClassVar[Mapping[str, str]] = {
+    exposed: ClassVar[Mapping[str, str]] = {
         "bash_id": "ID of the background shell",
         "filter": "Regex to filter output lines",
         "wait": "Milliseconds to wait at most",

@@ -33,14 +33,14 @@ Body = Callable[[RequestContext, ExecutionContext, dict[str, Any]], Awaitable[To
 
 
 class ExecutionTool(BaseTool):
-    """`taken` are the fields of `params_type` that a model may set, with their descriptions.
+    """`exposed` are the fields of `params_type` that a model may set, with their descriptions.
 
     Without `daemon`, this program runs the commands itself.
     """
 
     output_types = ("string",)
     params_type: ClassVar[type[Params]]
-    taken: ClassVar[Mapping[str, str]]
+    exposed: ClassVar[Mapping[str, str]]
     # The fields whose default depends on the context.
     without_default: ClassVar[frozenset[str]] = frozenset()
 
@@ -64,7 +64,7 @@ class ExecutionTool(BaseTool):
                 description=description,
                 default=None if name in self.without_default else models[name].default,
             )
-            for name, description in self.taken.items()
+            for name, description in self.exposed.items()
         ]
 
     def validate_params(self, /, **params: Any) -> tuple[bool, str | None]:
@@ -101,10 +101,10 @@ class ExecutionTool(BaseTool):
         if sentence != "Missing required parameter":
             return ToolResult.fail(problem)
         # A model that leaves out a parameter has often given it another name.
-        known = {*self.taken, *self.param_aliases}
+        known = {*self.exposed, *self.param_aliases}
         unknown = [repr(name[:100]) for name in params if name not in known]
         if unknown:
-            names = f"Unknown: {listed(unknown)}. Known: {', '.join(self.taken)}"
+            names = f"Unknown: {listed(unknown)}. Known: {', '.join(self.exposed)}"
             problem = f"{problem}\n[{names}]"
         if missing not in _SHELL_IDS:
             return ToolResult.fail(problem)

@@ -57,8 +57,8 @@ longer changes."""
 class InteractiveBashTool(BashTool):
     """A model can give a command a terminal."""
 
-    taken: ClassVar[Mapping[str, str]] = {
-        **BashTool.taken,
+    exposed: ClassVar[Mapping[str, str]] = {
+        **BashTool.exposed,
         "tty": "Give the command a terminal, to type into it with BashInput",
     }
     PROMPTS = """\
@@ -89,7 +89,7 @@ class BashInputTool(_TerminalTool):
         "openWorldHint": True,
     }
     params_type = WriteStdinParams
-    taken: ClassVar[Mapping[str, str]] = {
+    exposed: ClassVar[Mapping[str, str]] = {
         "bash_id": "ID of the shell",
         "text": "Text to type, with \\n at the end of a line",
         "keys": "Keys by tmux's names: Enter, Tab, Escape, BSpace, Up, PageDown, F1, C-c, M-x",
@@ -157,7 +157,7 @@ class BashScreenTool(_TerminalTool):
         "openWorldHint": False,
     }
     params_type = ReadScreenParams
-    taken: ClassVar[Mapping[str, str]] = {
+    exposed: ClassVar[Mapping[str, str]] = {
         "bash_id": "ID of the shell",
         "wait": "Maximum milliseconds to wait until the screen no longer changes",
         "scrollback": "How many of the lines above the screen to show",

@@ -28,7 +28,7 @@ class KillShellTool(ExecutionTool):
         "openWorldHint": False,
     }
     params_type = KillShellParams
-    taken: ClassVar[Mapping[str, str]] = {
+    exposed: ClassVar[Mapping[str, str]] = {
         "shell_id": "ID of the shell to kill",
         "signal": "First signal",
         "grace": "Milliseconds until SIGKILL (default: 1000)",
