@@ -33,6 +33,14 @@ def session(daemon: RawDaemon, request: pytest.FixtureRequest) -> Iterator[str]:
     daemon.call("close_session", {"session": name})
 
 
+def test_entry_without_a_name_is_left_out() -> None:
+    with raw_daemon("--spare-shells", "0", env={**ENVIRONMENT, "": SECRET}) as daemon:
+        for params in ({}, {"env": {"A": "1"}}, {"session": None}):
+            result = daemon.bash("x=1; cat /proc/self/environ", **params)
+            assert "CI=true" in result["stdout"]
+            assert SECRET not in result["stdout"].replace(f"GITHUB_TOKEN={SECRET}", "")
+
+
 def configure(daemon: RawDaemon, session: str, **env: Any) -> Any:
     return daemon.call("configure_session", {"session": session, "env": env})
 

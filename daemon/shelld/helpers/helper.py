@@ -18,6 +18,7 @@ from typing import Final
 import anyio
 
 from shelld.keeper.channel import RUN
+from shelld.keeper.inherited import environment
 from shelld.keeper.pool import RunnerPool
 
 # The directory in which a program finds `shelld`.
@@ -45,7 +46,7 @@ class Helper:
             argv = [os.fsencode(word) for word in command]
             with theirs, open(os.devnull, "wb") as null:
                 descriptors = (theirs.fileno(), null.fileno(), null.fileno())
-                what = (argv[0], argv, dict(os.environb), b"", len(descriptors), False, None)
+                what = (argv[0], argv, environment(), b"", len(descriptors), False, None)
                 channel.send((RUN, *what), descriptors)
             self._resources = stack.pop_all()
 

@@ -1,4 +1,6 @@
-"""The limits and priority. Commands inherit them from their runner, and runners from the keeper.
+"""What processes inherit: the environment, and the limits and priority.
+
+Commands inherit limits and priority from their runner, and runners from the keeper.
 
 A command may change these for any process of its user, for example for its runner with ``prlimit
 --pid $PPID``. A runner that was changed takes no other command, so no other command inherits the
@@ -17,6 +19,14 @@ from typing import Final
 _LIMITS: Final = sorted(
     {getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")}
 )
+
+
+def environment() -> dict[bytes, bytes]:
+    """Return the environment of this process, without an entry that has no name.
+
+    Bash skips such an entry, too. Python could start no program with it.
+    """
+    return {name: value for name, value in os.environb.items() if name}
 
 
 def inherited() -> tuple[object, ...]:

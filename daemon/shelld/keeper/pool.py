@@ -20,6 +20,7 @@ from typing import Final
 
 from shelld.keeper.channel import SPAWN_RUNNER, STOP_RUNNER, Channel
 from shelld.keeper.idle_runners import IdleRunners
+from shelld.keeper.inherited import environment
 from shelld.keeper.orphan_reaper import KILL_INTERVAL_MS, REAPED_AT_ONCE, OrphanReaper
 from shelld.keeper.proc import look, own_children, processes, session_of
 
@@ -393,7 +394,7 @@ class RunnerPool:
                         *(str(self._file_limit or 0), self.mechanism, str(int(self.adopts))),
                         self.directory,
                     ],
-                    os.environ,
+                    environment(),
                     file_actions=[
                         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
                         (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),

@@ -17,6 +17,7 @@ import sys
 from contextlib import suppress
 from typing import Final, cast
 
+from shelld.keeper.inherited import environment
 from shelld.keeper.proc import proc_is_usable
 
 _EXAMPLE: Final = '{"jsonrpc":"2.0","id":1,"method":"bash","params":{"command":"echo hello"}}'
@@ -175,7 +176,7 @@ def _problem_when_run(path: str) -> str | None:
     import subprocess  # noqa: PLC0415
 
     # Remove BASH_ENV: a startup file could do anything.
-    env = {name: value for name, value in os.environ.items() if name != "BASH_ENV"}
+    env = {name: value for name, value in environment().items() if name != b"BASH_ENV"}
     try:
         ended = subprocess.run(
             ["bash", "-c", f'test -n "$BASH_VERSION" && exit {_IS_BASH}'],

@@ -24,6 +24,7 @@ from shelld.eventloop.workers import Workers
 from shelld.filters.filter import Filters
 from shelld.inspection.socket_news import SocketNews
 from shelld.keeper.channel import Channel, RunnerInfo
+from shelld.keeper.inherited import environment
 from shelld.keeper.pool import RunnerPool
 from shelld.limits.limiter import Limiter
 from shelld.limits.members import Member
@@ -84,7 +85,7 @@ class Runtime:
         self.retention = Retention(
             options.retain_bytes, options.retain_total_bytes, options.spool_directory
         )
-        cwd, env = os.fsencode(current_directory()), dict(os.environb)
+        cwd, env = os.fsencode(current_directory()), environment()
         rules = EnvironmentRules(options.env)
         self.sessions = Sessions(
             cwd, env, pool.directory, rules, limits=options.limits, sandbox=options.sandbox

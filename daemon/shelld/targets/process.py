@@ -18,6 +18,7 @@ from typing import Final
 import anyio
 
 from shelld.keeper.channel import EXITED, FAILED, RUN
+from shelld.keeper.inherited import environment
 from shelld.keeper.pool import RunnerPool
 from shelld_protocol.errors import RpcError, spawn_failed
 
@@ -50,8 +51,7 @@ class TargetProcess:
                     os.set_blocking(self.errors, False)
                     words = [word.encode("utf-8", "surrogateescape") for word in argv]
                     descriptors = (theirs.fileno(), theirs.fileno(), their_errors)
-                    environment = dict(os.environb)
-                    what = (os.fsencode(program), words, environment, b"", 3, False, None)
+                    what = (os.fsencode(program), words, environment(), b"", 3, False, None)
                     self._channel.send((RUN, *what), descriptors)
                 finally:
                     os.close(their_errors)
