@@ -22,7 +22,7 @@ class Parameter(NamedTuple):
     `null_is_a_value`: null differs from leaving the parameter out. `holds_strings`: the value is an
     object whose members are strings or null. `struct`: the value is an object with the members of
     that Struct. `other_type`: a second type that the value may have. The limits are for the first
-    type.
+    type. `max_items`, `min_item_length`: limits of a list, and of each text in it.
     """
 
     model: ToolParameter
@@ -30,6 +30,21 @@ class Parameter(NamedTuple):
     holds_strings: bool
     struct: type[Params] | None
     other_type: JsonType | None = None
+    max_items: int | None = None
+    min_item_length: int | None = None
+
+    def problem_with(self, value: Any) -> str | None:
+        """Return a message that says what is wrong with `value`; None if it is valid."""
+        problem = self.model.problem_with(value)
+        if problem is not None or not isinstance(value, list):
+            return problem
+        items, name = cast("list[object]", value), self.model.name
+        if self.max_items is not None and len(items) > self.max_items:
+            return f"Too many items in {name}: at most {self.max_items}"
+        least = self.min_item_length or 0
+        if any(len(item) < least for item in items if isinstance(item, str)):
+            return f"Value for an item of {name} is shorter than minimum length: {least}"
+        return None
 
 
 @cache
@@ -63,6 +78,7 @@ def _parameter(field: msgspec.structs.FieldInfo) -> Parameter:
         description = description or inner_description
     default = None if field.default is msgspec.NODEFAULT else field.default
     limits: dict[str, Any] = {}
+    min_item_length: int | None = None
     match info:
         case inspect.StrType():
             limits = {"min_length": info.min_length, "max_length": info.max_length}
@@ -71,7 +87,7 @@ def _parameter(field: msgspec.structs.FieldInfo) -> Parameter:
         case inspect.LiteralType():
             # The annotation has the choices in their order; msgspec.inspect sorts them.
             limits = {"enum": list(_literal_choices(field.type))}
-        case inspect.ListType(item_type=inspect.StrType()):
+        case inspect.ListType(item_type=inspect.StrType(min_length=min_item_length)):
             limits = {"items": {"type": "string"}}
         case inspect.ListType(item_type=inspect.LiteralType(values=values)):
             limits = {"items": {"type": "string", "enum": list(values)}}
@@ -93,7 +109,10 @@ def _parameter(field: msgspec.structs.FieldInfo) -> Parameter:
         assert issubclass(info.cls, Params)
         struct = info.cls
     null_is_a_value = nullable and default is not None
-    return Parameter(model, null_is_a_value, holds_strings, struct, other_type)
+    max_items = info.max_length if isinstance(info, inspect.ListType) else None
+    return Parameter(
+        model, null_is_a_value, holds_strings, struct, other_type, max_items, min_item_length
+    )
 
 
 def _unwrapped(info: inspect.Type) -> tuple[inspect.Type, str]:

@@ -91,7 +91,10 @@ def _by_name(parameters: dict[str, Parameter], raw: bytes) -> dict[str, msgspec.
 def _checked(parameter: Parameter, raw: bytes, within: str) -> Any:
     """Return the value of one parameter. Raises `RpcError` if it is invalid."""
     name = within + parameter.model.name
-    model = msgspec.structs.replace(parameter.model, name=name) if within else parameter.model
+    if within:
+        named = msgspec.structs.replace(parameter.model, name=name)
+        parameter = parameter._replace(model=named)
+    model = parameter.model
     try:
         value = decode(raw, PLAIN)
         if model.type == "number" and type(value) is int:
@@ -106,7 +109,7 @@ def _checked(parameter: Parameter, raw: bytes, within: str) -> Any:
         if model.problem_with(value) is not None:
             types = f"{model.type} or {parameter.other_type}"
             raise invalid_params(f"Invalid type for {name}: expected {types}", name)
-    if (problem := model.problem_with(value)) is not None:
+    if (problem := parameter.problem_with(value)) is not None:
         raise invalid_params(problem, name)
     if model.type == "integer":
         return int(value)

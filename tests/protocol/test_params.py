@@ -202,6 +202,22 @@ def test_nested_values_are_read_leniently() -> None:
     assert caught.value.data["parameter"] == "context.timeout"
 
 
+@pytest.mark.parametrize(
+    ("paths", "message"),
+    [
+        (["/a"] * 101, "Too many items in sandbox.write: at most 100"),
+        (["/a", ""], "Value for an item of sandbox.write is shorter than minimum length: 1"),
+        (["/a", 1], "Invalid type for sandbox.write: expected array of strings"),
+    ],
+)
+def test_limits_of_lists_are_checked(paths: list[object], message: str) -> None:
+    raw = json.dumps({"command": "x", "sandbox": {"write": paths}}).encode()
+    with pytest.raises(RpcError) as caught:
+        decode_params(BashParams, raw)
+    assert caught.value.message == message
+    assert caught.value.data["parameter"] == "sandbox.write"
+
+
 def test_parameters_are_described_as_their_fields_are() -> None:
     parameters = parameters_of(BashParams)
     assert parameters["command"].model.description.startswith("The command, run with")
