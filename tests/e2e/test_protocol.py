@@ -261,6 +261,12 @@ def test_repeated_id_in_flight_is_answered_twice(daemon: RawDaemon) -> None:
             "Invalid value for env: must not contain NUL",
             "env",
         ),
+        (
+            "explain_command",
+            {"command": "a", "env": dict.fromkeys(map(str, range(20_001)), "")},
+            "Too many items in env: at most 20000",
+            "env",
+        ),
         ("bash", {"command": "a\0b"}, "Invalid value for command: must not contain NUL", "command"),
         (
             "bash",

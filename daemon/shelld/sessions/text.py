@@ -9,9 +9,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from typing import Final
 
 from shelld_protocol.errors import invalid_params
 from shelld_protocol.structs import CUT_MARK, MAX_SHOWN_CHARACTERS
+
+# Applying more variables than this to a command would delay other requests.
+MAX_VARIABLES: Final = 20_000
 
 
 def to_bytes(text: str) -> bytes:
@@ -30,6 +34,8 @@ def check_text(
         _check("cwd", os.fspath(cwd))
     if stdin is not None:
         _check("stdin", stdin, may_have_nul=True)
+    if env is not None and len(env) > MAX_VARIABLES:
+        raise invalid_params(f"Too many items in env: at most {MAX_VARIABLES}", "env")
     for key, value in (env or {}).items():
         if not key or "=" in key or "\0" in key:
             sentence = "Invalid value for env: a name must not be empty nor contain = or NUL"
