@@ -98,7 +98,11 @@ void twoReads.output();
 found.offsets = [asked[2].stdout_offset, asked[2].stderr_offset];
 
 const restarts = [];
-const again = new Client({ command, restart: true, onRestart: (cause) => restarts.push(cause.message) });
+const onRestart = (cause) => {
+  restarts.push(cause.message);
+  throw new Error("calls go on");
+};
+const again = new Client({ command, restart: true, onRestart });
 const streamed = again.stream("seq 200000; exit 3");
 let [text, at, hasGap] = ["", 0, false];
 for await (const each of streamed) {
