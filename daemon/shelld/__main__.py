@@ -9,7 +9,7 @@ Exit codes:
 * 0: end of file, a signal, or ``shutdown`` and ``exit``
 * 1: ``exit`` without ``shutdown``, or the event loop has failed
 * 2: arguments, files or streams cannot be used, or the system has no room for a process or thread
-  of the daemon
+  of the daemon, or no memory for its start
 * 3: answers could not be written, because the disk was full or the client did not read them in
   time
 * 4: requests could not be read, because memory was short for a minute or our own code has failed
@@ -35,6 +35,10 @@ if TYPE_CHECKING:
 # The exit code of a shell for a program that SIGINT has ended.
 _INTERRUPTED: Final = 128 + signal.SIGINT
 
+# Texts of the errors of an import that has no memory. Python's own are SystemErrors, those of
+# dlopen(3) are ImportErrors.
+_NO_MEMORY: Final = ("without exception set", "without setting an exc", "failed to map segment")
+
 
 def main() -> int:
     # Garbage collection during the imports would take a tenth of the start-up time.
@@ -45,6 +49,13 @@ def main() -> int:
     except KeyboardInterrupt:
         # Once the daemon runs, it has its own handler of SIGINT.
         return _INTERRUPTED
+    except (MemoryError, SystemError, ImportError) as error:
+        # Once the daemon runs, it handles such errors itself.
+        is_lost = any(text in str(error) for text in _NO_MEMORY)
+        if not (is_lost or isinstance(error, MemoryError)):
+            raise
+    os.write(2, b"shelld: cannot start: there is no memory\n")
+    return 2
 
 
 def _forget_working_directory() -> None:

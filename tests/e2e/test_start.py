@@ -39,25 +39,41 @@ def daemon_on_terminal() -> Generator[tuple[RawDaemon, int]]:
 # -- by hand ----------------------------------------------------------------------------------
 
 
-# A program that Ctrl-C interrupts while it imports its modules.
-_INTERRUPTED = """
+# A program in which an import fails.
+_FAILING = """
 import builtins, signal, sys
 real = builtins.__import__
-def interrupted(name, *rest):
+def failing(name, *rest):
     if name == "shelld.cli.parser":
-        signal.raise_signal(signal.SIGINT)
+        FAIL
     return real(name, *rest)
 signal.signal(signal.SIGINT, signal.default_int_handler)
-builtins.__import__ = interrupted
+builtins.__import__ = failing
 from shelld.__main__ import main
 sys.exit(main())
 """
 
 
 def test_interrupt_during_the_start_shows_no_traceback() -> None:
-    command = [sys.executable, "-c", _INTERRUPTED, "run", "--", "true"]
+    program = _FAILING.replace("FAIL", "signal.raise_signal(signal.SIGINT)")
+    command = [sys.executable, "-c", program, "run", "--", "true"]
     ended = subprocess.run(command, capture_output=True, check=False)
     assert (ended.returncode, ended.stderr) == (130, b"")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        "MemoryError",
+        "SystemError('error return without exception set')",
+        "ImportError('libssl.so: failed to map segment from shared object')",
+    ],
+)
+def test_start_without_memory_says_so(error: str) -> None:
+    program = _FAILING.replace("FAIL", f"raise {error}")
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
+    assert ended.returncode == 2
+    assert ended.stderr == b"shelld: cannot start: there is no memory\n"
 
 
 def test_only_attach_starts_a_lasting_daemon() -> None:
