@@ -94,6 +94,27 @@ def test_directory_at_log_path_is_not_rotated(
     assert commands_of(tmp_path / "moved", path) == ["first", "second", "third", "fourth"]
 
 
+def test_fifo_in_place_of_the_log_gets_no_lines(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "log"
+    log = AuditLog(path, 10_000)
+    path.rename(tmp_path / "moved")
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    for command in ("first", "second"):
+        log.write(record(command))
+    assert os.read(reader, 1) == b""
+    os.close(reader)
+    path.unlink()
+    log.write(record("third"))
+    log.close()
+    assert commands_of(tmp_path / "moved", path) == ["first", "second", "third"]
+    assert [line.getMessage() for line in caplog.records] == [
+        f"the audit log cannot be opened again (errno {errno.EEXIST})"
+    ]
+
+
 def commands_of(*paths: Path) -> list[str]:
     return [json.loads(line)["command"] for path in paths for line in path.read_text().splitlines()]
 

@@ -4,7 +4,8 @@ It never holds output, input or values of the environment.
 
 Owns the log file and rotates it at `max_bytes`: FILE becomes FILE.1, and so on up to FILE.3.
 Creates files with mode 0600. FILE may also be a device, or a FIFO that has a reader. Such a FILE is
-not rotated, and keeps its mode. A line that cannot be written at once is dropped with a warning, so
+not rotated, and keeps its mode. But what takes the place of a regular FILE later is used only if it
+is a regular file, too; until then, lines go to the old file. A line that cannot be written at once is dropped with a warning, so
 the log never delays a command or makes it fail. After a line that was cut short, the next record
 begins on a new line. If FILE cannot be rotated, it grows.
 """
@@ -94,12 +95,18 @@ class AuditLog:
         self._failing: set[str] = set()
         # Device and inode of the file, to notice a rotation by another daemon.
         self._identity = 0, 0
+        self._is_file = False
         self._descriptor = self._open()
 
     def _open(self) -> int:
         descriptor = open_log(str(self._path), 0o600, os.O_NOFOLLOW)
         status = os.fstat(descriptor)
-        self._is_file = stat.S_ISREG(status.st_mode)
+        is_file = stat.S_ISREG(status.st_mode)
+        if self._is_file and not is_file:
+            # With a FIFO, the log would end when its reader does.
+            os.close(descriptor)
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+        self._is_file = is_file
         self._identity = status.st_dev, status.st_ino
         self._size = status.st_size
         # The log holds commands, so an older file with a wider mode gets mode 0600.
