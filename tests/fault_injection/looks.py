@@ -109,7 +109,7 @@ class Looks(Asker):
     def draw(self) -> None:
         """Draw on a screen, and ask the terminal questions."""
         draw = r"printf '\033[?1049h\033[?1h\033[?2004h\033[2J\033[3;4Hdrawn\033[6n\033[c'"
-        command = f"{draw}; IFS=R read -rsd R row; seq 300; printf 'a\\u0301'; sleep {MARK}"
+        command = f"{draw}; IFS=R read -t 1 -rsd R row; seq 300; printf 'a\\u0301'; sleep {MARK}"
         shell = self._start(command, tty=True)
         if shell is None:
             return

@@ -155,13 +155,15 @@ class Sandbox:
             if self._outside is not None:
                 await self._follow()
         finally:
-            self.has_ended = True
-            self._is_settled.set()
-            with anyio.CancelScope(shield=True):
-                limit = _LAST_END_S if _is_cancelled() else _END_TIMEOUT_S
-                with anyio.move_on_after(limit):
-                    await self._end()
-            self.close()
+            try:
+                self.has_ended = True
+                self._is_settled.set()
+                with anyio.CancelScope(shield=True):
+                    limit = _LAST_END_S if _is_cancelled() else _END_TIMEOUT_S
+                    with anyio.move_on_after(limit):
+                        await self._end()
+            finally:
+                self.close()
 
     async def _follow(self) -> None:
         with anyio.move_on_after(START_TIMEOUT_S):
@@ -258,6 +260,8 @@ class Sandbox:
 
     def close(self) -> None:
         """Close everything. `run` does this, or the caller of a `start` that has raised."""
+        self.has_ended = True
+        self._is_settled.set()
         self._idle.close()
         if self._proxy is not None:
             self._proxy.close()

@@ -92,6 +92,7 @@ class Sandboxes:
         self._sandboxes[key] = sandbox
         try:
             sandbox.start()
+            # If nothing follows the sandbox, nobody may wait for it.
             self._start_task(lambda: self._follow(sandbox))
         except BaseException:
             del self._sandboxes[key]

@@ -18,7 +18,7 @@ import os
 import socket
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, closing, suppress
 from typing import Any, Final, Protocol
 
 import anyio
@@ -230,29 +230,43 @@ class Link:
     # -- receiving --------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Receive until the connection ends, or counts as cut. Then end all calls."""
-        if self.is_over:
-            return
-        watch, errors = Watch(self._connection.fileno()), Watch(self._process.errors)
+        """Receive until the connection ends, or counts as cut. Then end all calls.
+
+        If that fails, call it again: it then only ends the calls.
+        """
         try:
-            await self._begin()
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(errors.wait, self._read_errors)
-                await self._read(watch)
-                if self._failure is None:
-                    self._failure = await self._process.end()
-                    self._read_errors()
-                tasks.cancel_scope.cancel()
+            if not self.is_over:
+                with (
+                    closing(Watch(self._connection.fileno())) as watch,
+                    closing(Watch(self._process.errors)) as errors,
+                ):
+                    await self._run(watch, errors)
         finally:
-            self.is_over = True
-            watch.close()
-            errors.close()
-            self._outgoing.stop()
-            self._process.close()
+            self.close()
+
+    async def _run(self, watch: Watch, errors: Watch) -> None:
+        await self._begin()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(errors.wait, self._read_errors)
+            await self._read(watch)
+            if self._failure is None:
+                self._failure = await self._process.end()
+                self._read_errors()
+            tasks.cancel_scope.cancel()
+
+    def close(self) -> None:
+        """End the process and all calls. `run` does this, if it is called."""
+        self.is_over = True
+        with ExitStack() as stack:
+            stack.callback(self._over.set)
             for call in self._calls.values():
-                if not call.done.is_set():
-                    call.finish(error=self._failure_of(call))
-            self._over.set()
+                stack.callback(self._fail, call)
+            stack.callback(self._process.close)
+            stack.callback(self._outgoing.stop)
+
+    def _fail(self, call: Call) -> None:
+        if not call.done.is_set():
+            call.finish(error=self._failure_of(call))
 
     async def _begin(self) -> None:
         """Send what comes before all requests."""

@@ -46,8 +46,14 @@ class Target:
             # Few daemons have targets, so few import this.
             from shelld.targets.link import Link  # noqa: PLC0415
 
-            self.link = Link(self.name, self.argv, pool, bootstrap=self.bootstrap)
-            attend(self.link.run)
+            link = Link(self.name, self.argv, pool, bootstrap=self.bootstrap)
+            try:
+                attend(link.run)
+            except BaseException:
+                # Nothing would ever end the calls of a link that does not run.
+                link.close()
+                raise
+            self.link = link
         return self.link
 
     @property

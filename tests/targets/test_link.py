@@ -1,0 +1,55 @@
+"""Connections to targets, when something of the daemon fails: every call ends nevertheless."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import anyio
+import pytest
+
+from shelld.keeper.pool import RunnerPool
+from shelld.process import faults
+from shelld.targets import link as link_module
+from shelld.targets.link import Link
+from shelld.targets.targets import Target
+from shelld_protocol.errors import ErrorKind, RpcError
+from support import DEADLINE_S
+
+
+@pytest.fixture
+def pool() -> Iterator[RunnerPool]:
+    pool = RunnerPool()
+    yield pool
+    pool.close()
+
+
+async def test_call_ends_although_its_error_could_not_be_made_at_first(
+    pool: RunnerPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures = iter([RuntimeError()])
+
+    def quoted(*texts: bytes) -> str:
+        for failure in failures:
+            raise failure
+        return ""
+
+    monkeypatch.setattr(link_module, "quoted", quoted)
+    link = Link("gone", ["true"], pool)
+    calls = [link.begin("ping", b"{}", b"%d" % number) for number in range(2)]
+    with anyio.fail_after(DEADLINE_S):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(faults.keep_running, link.run, "a link")
+            for call in calls:
+                with pytest.raises(RpcError) as caught:
+                    await link.answer(call)
+                assert caught.value.kind is ErrorKind.TARGET_LOST
+
+
+async def test_link_that_cannot_run_is_not_used_again(pool: RunnerPool) -> None:
+    def fail(_task: object) -> None:
+        raise MemoryError
+
+    target = Target("box", ["cat"], bootstrap=False)
+    with pytest.raises(MemoryError):
+        target.connected(pool, fail)
+    assert target.info.state == "unused"
