@@ -4,10 +4,10 @@ It never holds output, input or values of the environment.
 
 Owns the log file and rotates it at `max_bytes`: FILE becomes FILE.1, and so on up to FILE.3.
 Creates files with mode 0600. FILE may also be a device, or a FIFO that has a reader. Such a FILE is
-not rotated, and keeps its mode. But what takes the place of a regular FILE later is used only if it
-is a regular file, too; until then, lines go to the old file. A line that cannot be written at once is dropped with a warning, so
-the log never delays a command or makes it fail. After a line that was cut short, the next record
-begins on a new line. If FILE cannot be rotated, it grows.
+not rotated, and keeps its mode. If FILE was a regular file, only a regular file can take its place
+later; until one does, lines go to the old file. A line that cannot be written at once is dropped
+with a warning, so the log never delays a command or makes it fail. After a line that was cut short,
+the next record begins on a new line. If FILE cannot be rotated, it grows.
 """
 
 from __future__ import annotations
