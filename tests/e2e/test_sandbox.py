@@ -294,6 +294,37 @@ def test_a_denied_path_that_changes_outside_stays_denied(
     denied.unlink()
 
 
+def test_a_denied_file_stays_denied_although_its_inode_is_used_again(
+    shared: Workspace, session: str
+) -> None:
+    daemon, path = shared
+    denied, new = path / "saved", path / "saved.new"
+    denied.write_text("old")
+    configure(daemon, session, deny_read=[str(denied)])
+    assert daemon.bash(f"cat {denied}", session=session)["exitCode"] == 1
+    inode = denied.stat().st_ino
+    for _ in range(20):
+        new.write_text("new")
+        new.rename(denied)
+        if denied.stat().st_ino == inode:
+            break
+    assert daemon.bash(f"cat {denied}", session=session)["stdout"] == ""
+    denied.unlink()
+
+
+def test_a_socket_that_its_server_makes_again_stays_hidden(shared: Workspace, session: str) -> None:
+    daemon, path = shared
+    code = "import socket; socket.socket(socket.AF_UNIX).connect('restarted'); print('connected')"
+    configure(daemon, session)
+    for _ in range(3):
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(str(path / "restarted"))
+            server.listen()
+            result = daemon.bash(f'python3 -c "{code}"', session=session)
+            assert (result["stdout"], result["exitCode"]) == ("", 1)
+        (path / "restarted").unlink()
+
+
 def test_a_private_tmp_does_not_hide_a_workspace_below_it(tmp_path: Path) -> None:
     beside = tmp_path / "beside"
     beside.write_text("x")

@@ -3,6 +3,9 @@
 If such a directory were removed outside of the sandbox, the kernel would remove the mount with it,
 and commands could make the denied path after all. So each sandbox holds a lock on the directories
 that it uses. The last sandbox to give up a lock removes the directory, if a sandbox has made it.
+
+Each sandbox also keeps the other paths open on which it mounts something. Otherwise the system
+could give their inodes to other files, and a path that was replaced would look the same.
 """
 
 from __future__ import annotations
@@ -22,6 +25,8 @@ class Placeholders:
         # Descriptors of the directories, with a shared lock.
         self._held: dict[str, int] = {}
         self._made: list[str] = []
+        # Descriptors of the other paths.
+        self._kept: list[int] = []
 
     def make(self, paths: Iterable[str]) -> None:
         """Make directories. Raises OSError if that fails."""
@@ -30,10 +35,19 @@ class Placeholders:
             self._made.append(path)
 
     def hold(self, paths: Iterable[str]) -> None:
-        """Let no other sandbox remove directories. Skips what is no directory. Raises OSError."""
+        """Let no other sandbox remove directories, and keep what is no directory open.
+
+        Raises OSError.
+        """
         for path in paths:
-            with suppress(NotADirectoryError):
+            try:
                 self._hold(path, may_make=False)
+            except NotADirectoryError:
+                self.keep(path)
+
+    def keep(self, path: str) -> None:
+        """Keep what is no directory open. Raises OSError."""
+        self._kept.append(os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC))
 
     def _hold(self, path: str, *, may_make: bool) -> None:
         for _ in range(_ATTEMPTS):
@@ -60,3 +74,5 @@ class Placeholders:
                 os.rmdir(path)
         while self._held:
             os.close(self._held.popitem()[1])
+        while self._kept:
+            os.close(self._kept.pop())

@@ -123,6 +123,13 @@ class Sandbox:
         try:
             self._placeholders.make(view.placeholders)
             self._placeholders.hold(path for path, _ in view.present)
+            for path, _ in view.masked:
+                # It may be gone by now.
+                with suppress(FileNotFoundError):
+                    self._placeholders.keep(path)
+            if view.is_outdated:
+                # What is kept open is not what the view was made for.
+                raise BlockingIOError
         except OSError:
             self.missing = engine.NO_MOUNT
             return

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Final, TypeAlias
 
 from msgspec import Struct
 
@@ -39,32 +39,43 @@ _NEEDED_IN_RUN: Final = ("/run/current-system", "/run/opengl-driver", "/run/syst
 _RESOLVER: Final = "/etc/resolv.conf"
 
 
+# A device and an inode.
+Identity: TypeAlias = tuple[int, int]
+
+
 class View(Struct, frozen=True):
     """`arguments`: of bubblewrap, without the program. `placeholders`: see above.
 
     `missing`: denied paths that did not exist, outside of what commands can write. If one appears,
     this view no longer hides it. `present`: denied paths that did exist, with their devices and
-    inodes. If one is replaced from outside, the kernel removes the mount on it. `sockets`: the
-    sockets of the machine that it hides. `shown`: see `shows_socket`.
+    inodes. If one is replaced from outside, the kernel removes the mount on it. `masked`: the same
+    for sockets of the machine that it hides, `sockets`. `shown`: see `shows_socket`.
+
+    While the view is used, somebody must hold what is in `present` and `masked`: the system gives
+    the inode of a file that is gone to another file.
     """
 
     arguments: tuple[str, ...]
     placeholders: tuple[str, ...]
     missing: tuple[str, ...]
-    present: tuple[tuple[str, tuple[int, int] | None], ...]
+    present: tuple[tuple[str, Identity | None], ...]
+    masked: tuple[tuple[str, Identity | None], ...]
     sockets: frozenset[str]
     shown: tuple[str, ...]
 
     @property
     def is_outdated(self) -> bool:
-        """Whether a denied path has appeared, or was replaced."""
-        return any(map(os.path.lexists, self.missing)) or any(
-            identity_of(path) != identity for path, identity in self.present
+        """Whether a denied path has appeared, or it or a hidden socket was replaced."""
+        return (
+            any(map(os.path.lexists, self.missing))
+            or any(identity_of(path) != identity for path, identity in self.present)
+            # Nobody can connect to a socket that is gone.
+            or any(identity_of(path) not in (identity, None) for path, identity in self.masked)
         )
 
 
-def identity_of(path: str) -> tuple[int, int] | None:
-    """Return the device and inode of a path; None if it does not exist."""
+def identity_of(path: str) -> Identity | None:
+    """Return the identity of a path; None if it does not exist."""
     try:
         found = os.lstat(path)
     except OSError:
@@ -90,7 +101,8 @@ class _Builder:
         self._mounts: dict[str, list[str]] = {}
         self._placeholders: dict[str, None] = {}
         self._missing: dict[str, None] = {}
-        self._present: dict[str, tuple[int, int] | None] = {}
+        self._present: dict[str, Identity | None] = {}
+        self._masked: dict[str, Identity | None] = {}
         # Private directories that become read-only after everything is mounted in them.
         self._closed: list[str] = []
         shown = (*needed, policy.directory, *_needed_in_run(policy))
@@ -117,6 +129,7 @@ class _Builder:
             tuple(self._placeholders),
             tuple(self._missing),
             tuple(self._present.items()),
+            tuple(self._masked.items()),
             frozenset(masked),
             self._shown,
         )
@@ -127,6 +140,7 @@ class _Builder:
     def _mask(self, path: str) -> None:
         # A device cannot be opened on such a mount, and is no socket.
         path = os.path.realpath(path)
+        self._masked[path] = identity_of(path)
         self._mounts[path] = ["--ro-bind", "/dev/null", path]
         self._hold(path)
 
