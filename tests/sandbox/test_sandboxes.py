@@ -11,7 +11,9 @@ import pytest
 from shelld.keeper.pool import RunnerPool
 from shelld.sandbox.host import Host
 from shelld.sandbox.policy import ResolvedPolicy, resolved
-from shelld.sandbox.sandboxes import Sandboxes, SandboxKey
+from shelld.sandbox.sandboxes import IDLE_S, Sandboxes, SandboxKey
+from shelld.sessions.dumps import DumpFiles
+from shelld.shells.places import Places
 from shelld_protocol.sandboxes import SandboxPolicy
 from support import DEADLINE_S
 
@@ -30,16 +32,21 @@ def policy() -> ResolvedPolicy:
     return found
 
 
+async def be_ready(host: Host) -> None:
+    host.is_ready = True
+
+
+def start_nothing(_host: Host) -> None:
+    """Start no sandbox: not every machine has them."""
+
+
 async def test_sandbox_that_nothing_follows_is_forgotten(
     pool: RunnerPool, policy: ResolvedPolicy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(_task: object) -> None:
         raise MemoryError
 
-    def start(_host: Host) -> None:
-        """Start nothing: not every machine has sandboxes."""
-
-    monkeypatch.setattr(Host, "start", start)
+    monkeypatch.setattr(Host, "start", start_nothing)
     sandboxes = Sandboxes(pool, fail, "/bin/bash", lambda _host: None)
     for _ in range(2):
         with anyio.fail_after(DEADLINE_S), pytest.raises(MemoryError):
@@ -57,3 +64,38 @@ async def test_sandbox_is_closed_although_its_end_has_failed(
     with pytest.raises(MemoryError):
         await host.run()
     assert host.is_gone
+
+
+async def test_retired_sandbox_ends_although_its_spare_shells_could_not(
+    pool: RunnerPool, policy: ResolvedPolicy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_host: Host) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(Host, "start", start_nothing)
+    monkeypatch.setattr(Host, "wait", be_ready)
+    sandboxes = Sandboxes(pool, lambda _task: None, "/bin/bash", fail)
+    host = await sandboxes.enter(SandboxKey(policy, ""))
+    host.idle_since -= IDLE_S
+    with pytest.raises(MemoryError):
+        sandboxes.trim()
+    assert host.has_ended
+
+
+async def test_spare_shells_of_a_sandbox_end_although_its_files_could_not_be_closed(
+    pool: RunnerPool, policy: ResolvedPolicy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_files: DumpFiles) -> None:
+        raise MemoryError
+
+    retired: list[Host] = []
+    monkeypatch.setattr(Host, "start", start_nothing)
+    monkeypatch.setattr(Host, "wait", be_ready)
+    monkeypatch.setattr(DumpFiles, "close", fail)
+    places = Places(pool, lambda _task: None, "/bin/bash", retired.append)
+    key = SandboxKey(policy, "")
+    await places.enter(key)
+    monkeypatch.setattr(Host, "is_stale", True)
+    with pytest.raises(MemoryError):
+        await places.enter(key)
+    assert len(retired) == 1

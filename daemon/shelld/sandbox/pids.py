@@ -79,30 +79,36 @@ class NamespacedChannel(Channel):
     def receive(self) -> list[tuple[Message, list[int]]] | None:
         messages = super().receive()
         if self.peer is not None and not self._is_known:
-            # READY arrives alone, so no other message has taken its handle.
-            self._is_known = True
+            # READY is the only message of its read, so its handle is still here.
             inner = self.peer.pid
-            pid = self._close_handle(self._descriptors)
+            pid = self._close_handles(self._descriptors)
             self.peer = RunnerInfo(pid, *self.peer[1:])
+            self._is_known = True
             self.on_runner(pid, inner)
         if not messages:
             return messages
-        return [(self._translated(message, descriptors), []) for message, descriptors in messages]
+        translated: list[tuple[Message, list[int]]] = []
+        for message, descriptors in messages:
+            translated.append((self._translated(message, descriptors), []))
+            self._close_handles(descriptors)
+        return translated
 
-    def _close_handle(self, descriptors: list[int]) -> int:
+    def _close_handles(self, descriptors: list[int]) -> int:
+        """Return the pid of the last handle."""
         if not descriptors:
             # The kernel drops descriptors for which this process has no room.
             return ENDED
-        handle = descriptors.pop(0)
+        # If a call has failed, the handle of READY comes before that of the message.
         try:
-            return pid_of(handle)
+            return pid_of(descriptors[-1])
         finally:
-            os.close(handle)
+            while descriptors:
+                os.close(descriptors.pop())
 
     def _translated(self, message: Message, descriptors: list[int]) -> Message:
         kind = message[0]
         if kind == STARTED:
-            return STARTED, self._close_handle(descriptors), *message[2:]
+            return STARTED, self._close_handles(descriptors), *message[2:]
         if kind == EXITED and message[6]:
             return *message[:6], self.look_up(message[6]), *message[7:]
         if kind in (LEFTOVER, SURVIVORS):

@@ -119,13 +119,16 @@ class Sandboxes:
 
     def _retire(self, key: SandboxKey, sandbox: Sandbox) -> None:
         """Give a sandbox no more commands. It ends with its last command."""
-        if self._sandboxes.get(key) is sandbox:
-            del self._sandboxes[key]
-            self._on_retire(sandbox)
-        if sandbox.is_idle:
-            sandbox.end()
-        elif not sandbox.is_gone:
-            self._ending.add(sandbox)
+        try:
+            if self._sandboxes.get(key) is sandbox:
+                del self._sandboxes[key]
+                self._on_retire(sandbox)
+        finally:
+            # No other call would end it.
+            if sandbox.is_idle:
+                sandbox.end()
+            elif not sandbox.is_gone:
+                self._ending.add(sandbox)
 
     def left(self, sandbox: Sandbox, guest: Guest) -> None:
         """Note that nothing is left of a command that ran in a sandbox."""

@@ -76,10 +76,12 @@ class Places:
 
     def _retire(self, sandbox: Sandbox) -> None:
         place = self._inside.pop(sandbox, None)
-        if place is not None and place.files is not None:
-            # Files in use are closed when their commands end.
-            place.files.close()
-        self._on_retire(sandbox)
+        try:
+            self._on_retire(sandbox)
+        finally:
+            if place is not None and place.files is not None:
+                # Files in use are closed when their commands end.
+                place.files.close()
 
     def trim(self) -> None:
         """End the sandboxes that nothing needs."""

@@ -1,0 +1,46 @@
+"""The pids of a sandbox's processes, as its runner reports them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+import pytest
+
+from shelld.keeper.channel import READY, STARTED, Channel
+from shelld.sandbox import pids
+from shelld.sandbox.pids import NamespacedChannel
+
+
+def test_failure_at_the_pid_of_a_runner_does_not_change_that_of_its_command(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(_handle: int) -> int:
+        raise MemoryError
+
+    def note(pid: int, inner: int) -> None:
+        came.append((pid, inner))
+
+    came: list[tuple[int, int]] = []
+    ours, theirs = NamespacedChannel.pair()
+    ours.look_up, ours.came = sorted, note
+    runner = Channel(theirs)
+    command = subprocess.Popen(["sleep", "300"])
+    handles = [os.pidfd_open(os.getpid()), os.pidfd_open(command.pid)]
+    try:
+        # One of these stays behind, like a handle that a failed call has not taken.
+        runner.send((READY, 2, True, False), (handles[0], handles[0]))
+        with monkeypatch.context() as patch:
+            patch.setattr(pids, "pid_of", fail)
+            with pytest.raises(MemoryError):
+                ours.receive()
+        runner.send((STARTED, 3, ()), (handles[1],))
+        assert ours.receive() == [((STARTED, command.pid, ()), [])]
+        assert came == [(pids.ENDED, 2)]
+    finally:
+        command.kill()
+        command.wait()
+        ours.close()
+        runner.close()
+        for handle in handles:
+            os.close(handle)
