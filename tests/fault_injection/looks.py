@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from fault_injection.asking import MARK, Asker
@@ -74,22 +75,35 @@ class Looks(Asker):
             shell = self._start(command, tty=True, env={"PS1": "ready> ", "HISTFILE": None})
             if shell is None:
                 continue
-            if self._reach(shell, "prompt") is not None:
-                self._write(shell, "^typed 2", text="echo typed $((1+1))\n")
-                self._write(shell, text="echo ä\u0301漢 \x1b[D\x08x\x15wrong\x17echo")
-                self._write(shell, "^kept", keys=["Space", "k", "e", "p", "t", "Enter"])
-                self._write(shell, text="for i in 1 2\n")
-                self._write(shell, "^round 2", text="do echo round $i\ndone\n")
-                self._write(shell, text="cat <<X\n")
-                self._write(shell, keys=["C-c"])
-                self._refuse(shell, f"{FORBIDDEN} now\n")
-                self._write(shell, text="echo pasted", paste=True)
-                self._write(shell, "^pasted", keys=["Enter"])
-                write = {"bash_id": shell, "text": "read -rs word\n", "wait": 10_000}
-                self.ask("write_stdin", {**write, "until": "prompt"}, lambda _: True)
-                write = {"bash_id": shell, "text": "hidden\n", "secret": True}
-                self.ask("write_stdin", write, lambda result: result["written"] > 0)
+            self._type(shell)
             self.kill(shell)
+
+    def _type(self, shell: str) -> None:
+        """Type lines one after the other, until the fault has hit one of them."""
+        read_word = {"text": "read -rs word\n", "wait": 10_000, "until": "prompt"}
+        steps: tuple[Callable[[], object], ...] = (
+            lambda: self._reach(shell, "prompt"),
+            lambda: self._write(shell, "^typed 2", text="echo typed $((1+1))\n"),
+            lambda: self._write(shell, text="echo ä\u0301漢 \x1b[D\x08x\x15wrong\x17echo"),
+            lambda: self._write(shell, "^kept", keys=["Space", "k", "e", "p", "t", "Enter"]),
+            lambda: self._write(shell, text="for i in 1 2\n"),
+            lambda: self._write(shell, "^round 2", text="do echo round $i\ndone\n"),
+            lambda: self._write(shell, text="cat <<X\n"),
+            lambda: self._write(shell, keys=["C-c"]),
+            lambda: self._refuse(shell, f"{FORBIDDEN} now\n"),
+            lambda: self._write(shell, text="echo pasted", paste=True),
+            lambda: self._write(shell, "^pasted", keys=["Enter"]),
+            lambda: self.ask("write_stdin", {"bash_id": shell, **read_word}, lambda _: True),
+            lambda: self.ask(
+                "write_stdin",
+                {"bash_id": shell, "text": "hidden\n", "secret": True},
+                lambda result: result["written"] > 0,
+            ),
+        )
+        for step in steps:
+            step()
+            if self.excused:
+                return
 
     def _refuse(self, shell: str, text: str) -> None:
         """Type what the guard refuses. If the fault hits the guard, nothing is refused."""
