@@ -229,6 +229,22 @@ printf 'x:\n  echo rm -rf /\n' > justfile; just x
 echo '[1, 2' > package.json; npm run x
 """,
     ),
+    "files that start themselves": (
+        r"""
+echo '$0 & $0 &' > b.sh; chmod +x b.sh; ./b.sh
+echo '"$0" | "$0" &' > b.sh; sh ./b.sh
+echo 'while :; do $0 & done' > b.sh; bash ./b.sh
+printf '#!/bin/sh\n./b.sh & ./b.sh\n' > b.sh; ./b.sh
+cat > b <<'X'␤#!/bin/bash␤exec $0 & exec $0 &␤X␤chmod +x b; ./b
+""",
+        r"""
+echo 'echo $0 & echo $0 &' > b.sh; ./b.sh
+echo 'ls | wc -l & cat $0' > b.sh; ./b.sh
+echo 'exec sudo "$0" "$@"' > b.sh; ./b.sh
+echo '[ -n "$X" ] || X=1 exec "$0" | tee log' > b.sh; ./b.sh
+echo './a.sh & ./a.sh & wait' > b.sh; ./b.sh
+""",
+    ),
 }
 
 DANGEROUS = [

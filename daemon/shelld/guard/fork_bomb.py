@@ -17,6 +17,12 @@ def is_fork_bomb_if_called(argv: list[str], calls: dict[str, list[tuple[str, boo
     return any(is_spawned and callee in own for callee, is_spawned in calls.get(name, ()))
 
 
+def is_fork_bomb_as_file(path: str, calls: list[tuple[str, bool]]) -> bool:
+    """Whether a script in a file, which runs `calls`, starts itself several times in parallel."""
+    names = {path, "$0", "${0}", "$BASH_SOURCE", "${BASH_SOURCE[0]}"}
+    return any(is_spawned and callee in names for callee, is_spawned in calls)
+
+
 def is_fork_bomb(name: str, calls: dict[str, list[tuple[str, bool]]]) -> bool:
     """Whether a function calls itself, directly or indirectly, several times in parallel."""
     seen: set[str] = set()

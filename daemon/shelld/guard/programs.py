@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, Final
 
-from shelld.guard import rules
+from shelld.guard import parse, rules
 from shelld.guard.builtins import BUILTINS
-from shelld.guard.fork_bomb import FORK_BOMB, is_fork_bomb_if_called
+from shelld.guard.fork_bomb import FORK_BOMB, is_fork_bomb_as_file, is_fork_bomb_if_called
 from shelld.guard.git import CONFIGURATION, setting_in
 from shelld.guard.globs import has_glob, matches
 from shelld.guard.inputs import Inputs
@@ -299,9 +299,26 @@ class Programs(Shell):
             child.name, child.positional = rest[0], rest[1:]
             path = normalized(rest[0], self.cwd)
             text = stdin if path in ("/dev/stdin", "/dev/fd/0") else self.content(path)
+            self._check_file(path, text)
             return child.run_text(text, "")
         child.positional = rest
         return child.run_text(stdin, "")
+
+    def _check_file(self, path: str, text: str) -> None:
+        """Report a script that starts its own file again and again."""
+        if "&" not in text and "|" not in text:
+            return
+        try:
+            calls = parse.calls_of(parse.parse(plain(text), self.budget.parse_seconds))
+        except parse.TooSlow:
+            # Whoever follows the script finds out, too.
+            return
+        calls = [
+            (normalized(callee, self.cwd) if "/" in callee else callee, multiplies)
+            for callee, multiplies in calls
+        ]
+        if is_fork_bomb_as_file(path, calls):
+            self.report(FORK_BOMB, text)
 
     def run_text(self, script: str, stdin: str) -> str:
         """Follow a script that may be unknown, in whole or in part."""
