@@ -245,6 +245,40 @@ echo '[ -n "$X" ] || X=1 exec "$0" | tee log' > b.sh; ./b.sh
 echo './a.sh & ./a.sh & wait' > b.sh; ./b.sh
 """,
     ),
+    "loops that start programs": (
+        r"""
+python3 -c "import subprocess␤for p in ['/tmp/x', '/']: subprocess.run(['rm','-rf',p])"
+python3 -c "import os␤for p in ['/tmp/x', '/']:␤  os.system(f'rm -rf {p}')"
+python3 -c "import os␤for p in ['/tmp/x', '/']:␤  os.system('rm -rf ' + p)"
+perl -e 'for (glob "/*") { system "rm", "-rf", $_ }'
+perl -e 'for my $p ("/x", "/") { system "rm -rf $p" }'
+ruby -e '["/x","/"].each { |p| system("rm -rf #{p}") }'
+node -e "for (const p of ['/x','/']) execSync(\`rm -rf \${p}\`)"
+python3 -c "import subprocess␤for p in ['/dev/sda', '/dev/sdb']: subprocess.run(['mkfs.ext4', p])"
+perl -e 'open(my $p, "|sh"); print $p "rm -rf /"'
+perl -e 'open(my $p, "|-", "bash"); print $p "rm -rf /"'
+python3 -c "import subprocess; subprocess.run(['bash'], input='rm -rf /', text=True)"
+python3 -c "import subprocess; subprocess.Popen('sh', stdin=-1).communicate(b'rm -rf /')"
+node -e "require('child_process').spawn('sh').stdin.end('rm -rf /')"
+node --eval "require('node:fs/promises').rm('/', {recursive:true})"
+node -e "await fs.rm('/', { recursive: true, force: true })"
+bun -e "await Bun.\$\`rm -rf /\`"
+php -r 'array_map("unlink", glob("/*"));'
+perl -e 'open(F, "+<", "/dev/sda"); print F "x"'
+rm -rf "${NOT_SET_HERE}/"{bin,etc,usr,*}
+""",
+        r"""
+python3 -c "import subprocess␤for p in ['build', 'dist']: subprocess.run(['rm','-rf',p])"
+python3 -c "for p in ['/']: print(p)␤for p in ['build']: subprocess.run(['rm','-rf',p])"
+python3 -c "import subprocess␤for p in ['/', '/etc']: subprocess.run(['ls', p])"
+perl -e 'for (glob "/*") { system "ls", "-d", $_ }'
+python3 -c "import subprocess; subprocess.run(['bash'], input='ls', text=True)"
+python3 -c "import subprocess; subprocess.run(['cat'], input='rm -rf /', text=True)"
+perl -e 'open(my $p, "|cat"); print $p "rm -rf /"'
+node -e "fs.rm('/tmp/x', { recursive: true })"
+node -e "rm('/', x)"
+""",
+    ),
 }
 
 DANGEROUS = [

@@ -15,13 +15,20 @@ from functools import lru_cache
 from itertools import islice
 from typing import Final, NamedTuple
 
+from shelld.guard.literals import literal, with_line
+from shelld.guard.markers import ACTIVE
+
 # How many calls are looked at, how many characters of the arguments of each, and how many names in
 # them. Code beyond these limits counts as harmless, as does code that cannot be followed.
 _MAX_LOOKS: Final = 64
 _MAX_ARGUMENTS: Final = 4 * 1024
 _MAX_NAMES: Final = 16
-# How many characters before ``.each`` to search for the list.
+# How many characters before ``.each`` to search for the list, and behind ``for`` for ``glob``.
 _MAX_LIST: Final = 256
+_MAX_GLOB: Final = 24
+# How many characters of the body of a loop, and of all repeated bodies, to follow.
+_MAX_BODY: Final = 1024
+_MAX_UNROLLED: Final = 8 * 1024
 
 # A search that starts at a quote fails only if the quotation has no end. Then all later quotes of
 # its kind are escaped, and no search starts at an escaped quote.
@@ -95,7 +102,7 @@ def _loops(code: str) -> dict[str, list[_Place]]:
 
 _SET: Final = re.compile(r"\b([A-Za-z_]\w*+)\s{0,8}=(?!=)\s{0,8}")
 _LOOP: Final = re.compile(
-    r"\b([A-Za-z_]\w*+)\s{0,8}(?:\bin\b|\bof\b|(?=\(\s{0,8}['\"q])|(?<=\s)(?=qw))"
+    r"\b([A-Za-z_]\w*+)\s{0,8}(?:\bin\b|\bof\b|(?=\(\s{0,8}(?:['\"q]|glob\b))|(?<=\s)(?=qw))"
     r"|\.(?:each|forEach|map)\b[^\n\w]{0,8}(?:(?:do|function)\b[^\n\w]{0,8})?\b([A-Za-z_]\w*+)"
 )
 _NAME: Final = re.compile(r"[A-Za-z_]\w*+")
@@ -127,18 +134,44 @@ def _assigned(code: str, name: str, position: int) -> list[str]:
 def _looped(code: str, name: str, position: int) -> list[str]:
     """Return the strings that a loop gives to its variable, one after the other."""
     places = _loops(code).get(name)
-    if not places:
-        return []
-    place = _nearest(places, code, position)
+    return _listed(code, _nearest(places, code, position)) if places else []
+
+
+def _listed(code: str, place: _Place) -> list[str]:
+    """Return the strings over which a loop goes."""
     if place.is_behind:
         before = code[max(0, place.start - _MAX_LIST) : place.start]
         return values_in(re.split("[;\n]", before)[-1])
     values = values_in(_arguments_at(code, place.end))
     if not values and (listed := _LISTED.match(code, place.end)) is not None:
-        values = _assigned(code, listed[1], position)
+        values = _assigned(code, listed[1], place.start)
     return values
 
 
+def unrolled(code: str) -> Iterator[str]:
+    """Yield the bodies of loops over known strings, once for each string.
+
+    Each begins with an assignment to the variable of the loop.
+    """
+    rest = _MAX_UNROLLED
+    for name, places in _loops(code).items():
+        ends = [*(place.start for place in places[1:]), len(code)]
+        for place, end in zip(places, ends, strict=True):
+            body = code[place.end : min(end, place.end + _MAX_BODY)]
+            is_pattern = _GLOB.search(code, place.start, place.end + _MAX_GLOB) is not None
+            for value in _listed(code, place):
+                rest -= len(body)
+                if rest < 0:
+                    return
+                word = value.translate(ACTIVE) if is_pattern else value
+                if name == "_":
+                    # The variable of Perl for the value of a loop.
+                    yield with_line(body, word)
+                else:
+                    yield f"{name} = {literal(word)}\n{body}"
+
+
+_GLOB: Final = re.compile(r"\bglob\b")
 _QUOTED_WORDS: Final = r"(?:\bqw|%[wW])\s*+[(\[{/|]([^)\]}|]*+)(?:[)\]}|]|\Z)"
 
 
@@ -162,8 +195,8 @@ def _quoted_words(match: re.Match[str]) -> str:
     return ", ".join(f"'{word}'" for word in match[1].split())
 
 
-def unquoted(literal: str) -> str:
-    return re.sub(r"\\(.)", r"\1", literal[1:-1])
+def unquoted(string: str) -> str:
+    return re.sub(r"\\(.)", r"\1", string[1:-1])
 
 
 def end_of_arguments(code: str, position: int) -> int:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from shelld.guard.calls import LITERAL, compiled, given, unquoted
+from shelld.guard.calls import LITERAL, compiled, given, unquoted, unrolled
 from shelld.guard.literals import (
     with_arguments,
     with_line,
@@ -22,7 +22,7 @@ from shelld.guard.literals import (
 from shelld.guard.markers import ACTIVE, UNKNOWN, plain
 from shelld.guard.options import leading_options
 from shelld.guard.trees import commands_on_trees, globs_removed
-from shelld.guard.vocabulary import LANGUAGES, VERSION
+from shelld.guard.vocabulary import LANGUAGES, SHELLS, VERSION
 
 # How many characters of code to search, and how many calls to follow.
 _MAX_CODE: Final = 16 * 1024
@@ -116,9 +116,13 @@ _CALLS: Final = (
 )
 _EVALUATES: Final = r"(?:\b(?:exec|eval)\b)"
 _OPENS: Final = r"(?:\bopen\b)"
+# How code writes to a program that it has started.
+_FEEDS: Final = r"(?:\b(?:communicate|write|print|printf|puts|say|end)\b)"
 _REMOVES: Final = (
     r"(?:\b(?:rmtree|remove_tree|rmSync|rmdirSync|rm_rf|rm_r|remove_dir_all|rmdir_r|remove_entry"
-    r"|remove_entry_secure|rimraf)\b)"
+    r"|remove_entry_secure|rimraf)\b"
+    # ``rm`` of Node.js
+    r"|\brm(?:dir)?\b(?=\s{0,8}\([^;\n]{0,200}?\brecursive\b))"
 )
 # The user's home directory, with nothing joined to it.
 _HOME: Final = (
@@ -132,7 +136,7 @@ _WRITES: Final = (
     rf"open\s*+\(\s*+({LITERAL})\s*+,\s*+['\"][^'\"]*[wa+]",
     rf"open\s*+\(\s*+({LITERAL})\s*+,[^()\n]{{0,80}}O_(?:WRONLY|RDWR)",
     rf"Path\s*+\(\s*+({LITERAL})\s*+\)\s*+\.\s*+(?:write_\w|open\s*+\(\s*+['\"][^'\"]*[wa+])",
-    r"""open\w{0,20}+[\s(][^;\n"']{0,200}+['"]\+?>>?['"]\s*+,\s*+(['"][^'"]*+['"])""",
+    r"""open\w{0,20}+[\s(][^;\n"']{0,200}+['"](?:\+?>>?|\+<)['"]\s*+,\s*+(['"][^'"]*+['"])""",
     r"""open\w{0,20}+[\s(][^;\n"']{0,200}+(['"]\+?>>?[^'"]*+['"])""",
 )
 _FOREVER: Final = (
@@ -151,6 +155,8 @@ _PAUSES: Final = (
 _COMMENT: Final = r"^[^\S\n]*+(?:#|//).*$"
 # Languages in which text between backticks is a command.
 _BACKTICKS: Final = frozenset({"perl", "ruby", "php"})
+# Languages in which text between backticks behind a dollar is a command.
+_TAGGED: Final = frozenset({"bun", "node", "nodejs", "deno"})
 
 
 def commands_in(language: str, code: str) -> Commands:
@@ -159,25 +165,11 @@ def commands_in(language: str, code: str) -> Commands:
     code = with_values(with_names(code[:_MAX_CODE]))
     # Code in code.
     code = "\n".join([code, *(values[0] for values in given(code, _EVALUATES))])
-    scripts: list[str] = []
-    argvs: list[list[str]] = []
-    if language in _BACKTICKS:
-        scripts += [match[1] for match in compiled(r"`([^`]*)`").finditer(code)]
-        quoted = compiled(r"(?:qx|%x)\s*+[({\[/|!]([^)}\]/|!]*+/?[^)}\]|!]*+)").finditer(code)
-        scripts += [match[1] for match in quoted]
-    for values in given(code, _OPENS) if language in _BACKTICKS else ():
-        first, *others = values
-        if first in ("-|", "|-"):
-            argvs.append(others)
-            scripts += others[:1] if len(others) == 1 else []
-        elif first.startswith("|") or first.endswith("|"):
-            scripts.append(first.strip("|"))
-    for values in given(code, _CALLS):
-        argvs.append(values)
-        if len(values) == 1 or " " in values[0]:
-            scripts.append(values[0])
-        # ``execvp("rm", ["rm", ...])`` names the program twice.
-        argvs.append(values[1:])
+    scripts, argvs = _started(language, code)
+    for each in unrolled(code):
+        more = _started(language, with_values(each))
+        scripts += more[0]
+        argvs += more[1]
     written = [unquoted(match[1]) for each in _WRITES for match in compiled(each).finditer(code)]
     argvs += commands_on_trees(code)
     removed = [values[0] for values in given(code, _REMOVES)] + [*globs_removed(code)]
@@ -188,6 +180,45 @@ def commands_in(language: str, code: str) -> Commands:
         [each.lstrip("+> ") for each in written[:_MAX_CALLS]],
         _is_fork_bomb(code),
     )
+
+
+def _started(language: str, code: str) -> tuple[list[str], list[list[str]]]:
+    """Return the scripts and the programs with arguments that code starts."""
+    scripts: list[str] = []
+    argvs: list[list[str]] = []
+    # A shell may read what code writes.
+    has_shell = False
+    if language in _BACKTICKS:
+        scripts += [match[1] for match in compiled(r"`([^`]*)`").finditer(code)]
+        quoted = compiled(r"(?:qx|%x)\s*+[({\[/|!]([^)}\]/|!]*+/?[^)}\]|!]*+)").finditer(code)
+        scripts += [match[1] for match in quoted]
+    elif language in _TAGGED:
+        scripts += [match[1] for match in compiled(r"\$`([^`]*)`").finditer(code)]
+    for values in given(code, _OPENS) if language in _BACKTICKS else ():
+        first, *others = values
+        if first in ("-|", "|-"):
+            argvs.append(others)
+            scripts += others[:1] if len(others) == 1 else []
+            has_shell = has_shell or _is_shell(others)
+        elif first.startswith("|") or first.endswith("|"):
+            scripts.append(first.strip("|"))
+            has_shell = has_shell or _is_shell(first.strip("| ").split())
+    for values in given(code, _CALLS):
+        argvs.append(values)
+        if len(values) == 1 or " " in values[0]:
+            scripts.append(values[0])
+        # ``execvp("rm", ["rm", ...])`` names the program twice.
+        argvs.append(values[1:])
+        if _is_shell(values):
+            has_shell = True
+            scripts += [each for each in values[1:] if " " in each]
+    for values in given(code, _FEEDS) if has_shell else ():
+        scripts.append(values[0])
+    return scripts, argvs
+
+
+def _is_shell(argv: Sequence[str]) -> bool:
+    return "".join(argv[:1]).rpartition("/")[2] in SHELLS
 
 
 def _is_fork_bomb(code: str) -> bool:

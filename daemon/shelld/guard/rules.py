@@ -98,17 +98,15 @@ REMOVES_ROOT: Final = Finding("rm-root", "it removes the whole file system")
 def _rm(arguments: Sequence[str], place: Place) -> Finding | None:
     if not _is_recursive(arguments, "rR"):
         return None
-    possible: Finding | None = None
-    for operand in parse_arguments(arguments).operands:
-        path = place.path(operand)
-        if is_everything(path):
-            return REMOVES_ROOT
-        if is_directory_or_its_content(path, SYSTEM_DIRECTORIES | _homes(place)):
-            return Finding("rm-system", "it removes a system directory or a home as a whole")
-        if path and may_be_everything(path):
-            # A later operand may lead to a finding that is certain.
-            possible = Finding("rm-root", "what it removes is not known before it runs", False)
-    return possible
+    paths = [place.path(each) for each in parse_arguments(arguments).operands]
+    if any(map(is_everything, paths)):
+        return REMOVES_ROOT
+    directories = SYSTEM_DIRECTORIES | _homes(place)
+    if any(is_directory_or_its_content(path, directories) for path in paths):
+        return Finding("rm-system", "it removes a system directory or a home as a whole")
+    if any(path and may_be_everything(path) for path in paths):
+        return Finding("rm-root", "what it removes is not known before it runs", False)
+    return None
 
 
 def _homes(place: Place) -> set[str]:

@@ -44,7 +44,10 @@ _METHODS: Final = frozenset({"unlink", "rmdir", "chmod", "lchmod"})
 # Where code chooses among the files, nobody knows which ones.
 _CHOOSES: Final = r"\b(?:if|unless|continue|next|match|case)\b"
 # ``unlink glob "/*"`` and ``unlink </*>`` of Perl.
-_UNLINKED: Final = r"(?:\bunlink\b\s{0,8}\(?\s{0,8}glob\b)"
+_UNLINKED: Final = (
+    r"(?:\bunlink\b\s{0,8}\(?\s{0,8}glob\b"
+    r"|\barray_map\s{0,8}\(\s{0,8}['\"]unlink['\"]\s{0,8},\s{0,8}glob\b)"
+)
 _ANGLES: Final = r"\bunlink\b\s{0,8}\(?\s{0,8}<([^<>\n]{1,80})>"
 
 
