@@ -279,6 +279,30 @@ node -e "fs.rm('/tmp/x', { recursive: true })"
 node -e "rm('/', x)"
 """,
     ),
+    "files that something else runs": (
+        r"""
+printf '#!/bin/sh\nrm -rf /\n' > .git/hooks/pre-commit; git commit -m x
+cat > .git/hooks/post-merge <<'X'␤#!/usr/bin/env python3␤import shutil␤shutil.rmtree('/')␤X
+echo 'rm -rf /' > hook; cp hook .git/hooks/pre-push
+echo 'rm -rf /' > /etc/cron.hourly/x
+echo '@reboot root rm -rf /' > /etc/cron.d/x
+echo '0 3 * * * root rm -rf /' | sudo tee -a /etc/crontab
+echo '0 3 * * * rm -rf /' >> /var/spool/cron/crontabs/me
+echo 'rm -rf /' >> ~/.bashrc
+printf '[Service]\nExecStart=/bin/rm -rf /\n' > /etc/systemd/system/x.service
+echo 'cd / && rm -rf *' > .husky/pre-commit
+""",
+        r"""
+printf '#!/bin/sh\nmake lint\n' > .git/hooks/pre-commit; chmod +x .git/hooks/pre-commit
+printf '#!/bin/sh\necho rm -rf /\n' > .git/hooks/pre-commit
+echo '0 3 * * * root rm -rf /var/tmp/x' | sudo tee -a /etc/crontab
+echo '# rm -rf /' >> ~/.bashrc
+echo "alias nuke='rm -rf /tmp/nuke'" >> ~/.bashrc
+echo 'eval "$(pyenv init -)"' >> ~/.bashrc
+printf '[Service]\nExecStart=/usr/bin/app --clean\n' > /etc/systemd/system/x.service
+echo 'rm -rf /' > docs/hooks/pre-commit.md
+""",
+    ),
 }
 
 DANGEROUS = [

@@ -16,6 +16,7 @@ from shelld.guard.git import CONFIGURATION, setting_in
 from shelld.guard.globs import has_glob, matches
 from shelld.guard.inputs import Inputs
 from shelld.guard.interpreters import OWN_HOME, code_of, commands_in, language_of
+from shelld.guard.late_files import is_late_program, late_scripts
 from shelld.guard.launchers import HANDLERS
 from shelld.guard.links import links_by, pipes_by
 from shelld.guard.markers import UNKNOWN, plain
@@ -155,9 +156,7 @@ class Programs(Shell):
         if kind is not None:
             return HANDLERS[kind](self, arguments, stdin)
         if self.files and (path := self._written_program(argv[0])):
-            first, _, _ = self.files[path].partition("\n")
-            interpreter = first[2:].split() if first.startswith("#!") else []
-            return self.execute([*(interpreter or ["sh"]), path, *arguments], stdin)
+            return self._run_file(path, arguments, stdin)
         self._record(program, arguments, stdin)
         output = self.written_by(argv, stdin)
         if program == "tee" and output != UNKNOWN:
@@ -172,6 +171,23 @@ class Programs(Shell):
             self._link(program, arguments)
         if program in _COPIERS:
             self._copy_files(program, arguments, stdin)
+
+    def _run_file(self, path: str, arguments: Sequence[str], stdin: str) -> str:
+        """Follow an executable file of known content."""
+        first, _, _ = self.files[path].partition("\n")
+        interpreter = first[2:].split() if first.startswith("#!") else []
+        return self.execute([*(interpreter or ["sh"]), path, *arguments], stdin)
+
+    def written_late(self, path: str, text: str) -> None:
+        if text == UNKNOWN:
+            return
+        # Nobody knows with what state these commands run. So they count only if they are dangerous.
+        before = self.budget.unresolved
+        for script in late_scripts(path, text):
+            self.copy().run_script(script, "")
+        if is_late_program(path):
+            self.copy()._run_file(path, (), "")
+        self.budget.unresolved = before
 
     def _written_program(self, name: str) -> str:
         """Return the path of a program that the command itself has written, "" if none."""
@@ -191,8 +207,10 @@ class Programs(Shell):
         elif len(operands) > 1:
             source, target = operands[-2], operands[-1]
             if (content := self.content_of(source, stdin)) != UNKNOWN:
-                self.files[normalized(target, self.cwd)] = content
-                self.files[normalized(f"{target}/{source}", self.cwd)] = content
+                name = source.rpartition("/")[2]
+                for path in (target, f"{target}/{source}", f"{target}/{name}"):
+                    self.files[normalized(path, self.cwd)] = content
+                    self.written_late(normalized(path, self.cwd), content)
 
     def _link(self, program: str, arguments: Sequence[str]) -> None:
         """Record the links and named pipes that a program makes or removes."""

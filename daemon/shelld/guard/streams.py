@@ -46,6 +46,10 @@ class Streams(abc.ABC):
     @abc.abstractmethod
     def run_script(self, text: str, stdin: str) -> str: ...
 
+    @abc.abstractmethod
+    def written_late(self, path: str, text: str) -> None:
+        """Follow text that is written to a file, if something else runs it, see `late_files`."""
+
     def take_streams(self, other: Streams, *, shares: bool) -> None:
         """Take the streams of another shell. All shells of the same command share the files."""
         self.input, self._consumed = other.input, other._consumed
@@ -103,6 +107,7 @@ class Streams(abc.ABC):
             # Another program may write what is known.
             return ""
         self.files[path] = self.files.get(path, "") + text
+        self.written_late(path, text)
         if path not in self.consumers or text == UNKNOWN:
             return ""
         output = self.copy().run_script(self.consumers[path], text)

@@ -1,0 +1,52 @@
+"""Knows the files that something else runs sooner or later: hooks of git, cron tables, profiles.
+
+Pure. Whoever writes a dangerous command to such a file has as good as run it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final
+
+from shelld.guard.markers import UNKNOWN, plain
+
+# How many commands of one file to follow.
+_MAX_COMMANDS: Final = 32
+# Executable files. Their first line may name an interpreter.
+_PROGRAM: Final = re.compile(
+    r"(?:.*/\.git/hooks|.*/\.husky|/etc/cron\.(?:hourly|daily|weekly|monthly)|/etc/init\.d"
+    r"|/etc/rc\d\.d)/[\w.-]+|/etc/rc\.local"
+)
+# Scripts that every shell of a user runs.
+_PROFILE: Final = re.compile(
+    r".*/\.(?:bashrc|bash_profile|bash_login|bash_logout|profile|zshrc|zshenv|zprofile|zlogin)"
+    r"|/etc/(?:profile|bash\.bashrc|bashrc|zshrc|profile\.d/[\w.-]+)"
+)
+_TABLE: Final = re.compile(
+    r"/etc/crontab|/etc/cron\.d/[\w.-]+|/var/spool/cron/(?:crontabs/)?[\w.-]+"
+)
+_UNIT: Final = re.compile(r".*/systemd/(?:system|user)/.*\.service(?:\.d/[^/]*)?")
+_ENTRY: Final = re.compile(r"[^\S\n]*+(?:@\w++|(?:[^\s#]\S*+\s++){4}\S++)[^\S\n]++(.*)")
+_EXEC: Final = re.compile(r"^Exec\w{4,20}=[-@:+!|]*+(.*)", re.M)
+
+
+def is_late_program(path: str) -> bool:
+    return _PROGRAM.fullmatch(path) is not None
+
+
+def late_scripts(path: str, text: str) -> Iterator[str]:
+    """Yield the shell scripts in text that is written to a file, if something else runs them."""
+    if _PROFILE.fullmatch(path):
+        yield text
+    elif _TABLE.fullmatch(path):
+        lines = re.split(f"[\n{UNKNOWN}]", plain(text))
+        entries = filter(None, map(_ENTRY.match, lines))
+        for entry in islice(entries, _MAX_COMMANDS):
+            # Tables in /etc name a user before the command.
+            is_of_system = path.startswith("/etc/")
+            yield entry[1].partition(" ")[2] if is_of_system else entry[1]
+    elif _UNIT.fullmatch(path):
+        for entry in islice(_EXEC.finditer(plain(text)), _MAX_COMMANDS):
+            yield entry[1]
