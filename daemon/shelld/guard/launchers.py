@@ -14,82 +14,18 @@ from shelld.guard import rules
 from shelld.guard.awk import awk
 from shelld.guard.containers import bwrap, docker
 from shelld.guard.escapes import ansi_c
+from shelld.guard.finders import fd, find
 from shelld.guard.markers import UNKNOWN, plain
 from shelld.guard.options import leading_options
 from shelld.guard.paths import normalized
 from shelld.guard.sed import sed
 
-_MAX_ITEMS: Final = 32
 if TYPE_CHECKING:
     from shelld.guard.shell import Shell
 
+_MAX_ITEMS: Final = 32
+
 Handler = Callable[["Shell", Sequence[str], str], str]
-
-# Parts of a find(1) expression that exclude few files, with the number of their arguments.
-_WIDE_TESTS: Final = {
-    "-depth": 0,
-    "-d": 0,
-    "-xdev": 0,
-    "-mount": 0,
-    "-print": 0,
-    "-print0": 0,
-    "-ls": 0,
-    "-maxdepth": 1,
-    "-mindepth": 1,
-    "-type": 1,
-    "-daystart": 0,
-    "-follow": 0,
-    "-true": 0,
-    "-noleaf": 0,
-    "-ignore_readdir_race": 0,
-    "-warn": 0,
-    "-nowarn": 0,
-    "(": 0,
-    ")": 0,
-    "-o": 0,
-    "-a": 0,
-    "-or": 0,
-    "-and": 0,
-    "-prune": 0,
-    "-delete": 0,
-    "-quit": 0,
-    "-readable": 0,
-    "-writable": 0,
-    "-xtype": 1,
-    "-regextype": 1,
-    "-printf": 1,
-    ",": 0,
-}
-
-
-def _is_wide(expression: Sequence[str]) -> bool:
-    """Whether a find(1) expression has no test that excludes many files."""
-    index = 0
-    while index < len(expression):
-        word = expression[index]
-        if word in ("-exec", "-execdir", "-ok", "-okdir"):
-            while index < len(expression) and expression[index] not in (";", "+"):
-                index += 1
-        elif word in ("-name", "-path", "-iname", "-ipath", "-wholename"):
-            pattern = plain("".join(expression[index + 1 : index + 2]))
-            if pattern.strip("*?/."):
-                return False
-            index += 1
-        elif word in ("-regex", "-iregex", "-user", "-uid"):
-            # Root owns nearly all files.
-            value = plain("".join(expression[index + 1 : index + 2]))
-            if value.strip(".*/") and value not in ("root", "0"):
-                return False
-            index += 1
-        elif word in ("!", "-not"):
-            # A negated test still matches nearly all files.
-            index += 1 + _WIDE_TESTS.get("".join(expression[index + 1 : index + 2]), 1)
-        elif word in _WIDE_TESTS:
-            index += _WIDE_TESTS[word]
-        else:
-            return False
-        index += 1
-    return True
 
 
 _XARGS_NAMES: Final = frozenset(
@@ -115,11 +51,11 @@ def _xargs(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
     if separator is not None and UNKNOWN not in stdin:
         items = [item for item in stdin.split(separator) if item]
     else:
-        # `_find` always returns lines, even for ``-print0``.
+        # find(1) always returns lines, even for ``-print0``.
         items = [_unquoted(each) for each in (_LINE if replaced else _ITEM).findall(stdin)]
     items = _followed(shell, items)
     child = shell.copy()
-    # `_find` returns one `UNKNOWN` for all files that it finds below the start directories.
+    # find(1) returns one `UNKNOWN` for all files that it finds below the start directories.
     child.is_for_each = UNKNOWN in items
     if replaced is not None:
         commands = [[word.replace(replaced, item) for word in command] for item in items]
@@ -177,7 +113,7 @@ def _parallel(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
         index = rest.index("::::")
         rest, files = rest[:index], rest[index + 1 :]
         stdin = "\n".join(shell.content_of(each, stdin) for each in files)
-    # `_find` always returns lines, even for ``-print0``.
+    # find(1) always returns lines, even for ``-print0``.
     items = [item for item in re.split(f"[\n{separator}]", stdin) if item]
     shell.is_for_each = UNKNOWN in items
     if any(name in ("pipe", "spreadstdin") for name, _ in options):
@@ -190,68 +126,6 @@ def _parallel(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
         word = item if UNKNOWN in item else shlex.quote(plain(item))
         script = template.replace("{}", word) if "{}" in template else f"{template} {word}"
         shell.copy().run_script(script if template else item, "")
-    return UNKNOWN
-
-
-def _find(shell: Shell, arguments: Sequence[str], _stdin: str) -> str:
-    starts: list[str] = []
-    rest = list(arguments)
-    while rest and (rest[0] in ("-H", "-L", "-P", "-D", "--") or rest[0].startswith("-O")):
-        if rest.pop(0) == "-D":
-            del rest[:1]
-    while rest and not rest[0].startswith("-") and rest[0] not in ("(", "!", ")"):
-        starts.append(rest.pop(0))
-    starts = starts or ["."]
-    is_wide = _is_wide(rest)
-    place = shell.place()
-    found = starts if is_wide else [f"{start}/{UNKNOWN}" for start in starts]
-    index = 0
-    while index < len(rest):
-        action = rest[index]
-        if action == "-delete" and is_wide:
-            shell.report(rules.check("rm", ["-r", *starts], place))
-        elif action in ("-exec", "-execdir", "-ok", "-okdir"):
-            end = next(
-                (at for at in range(index + 1, len(rest)) if rest[at] in (";", "+")), len(rest)
-            )
-            _run_for_each(shell, rest[index + 1 : end], found, is_wide=is_wide)
-            index = end
-        elif action in ("-fprint", "-fprintf", "-fls") and index + 1 < len(rest):
-            shell.report(rules.overwrites(rest[index + 1], place))
-        index += 1
-    return "".join(f"{start}\n" for start in starts) + UNKNOWN if is_wide else UNKNOWN
-
-
-def _run_for_each(
-    shell: Shell, command: Sequence[str], found: Sequence[str], *, is_wide: bool
-) -> None:
-    """Follow a command for each file of `found` and, with `is_wide`, for all files below them."""
-    for item in found[:_MAX_ITEMS]:
-        child = shell.copy()
-        child.is_for_each = is_wide
-        child.execute([word.replace("{}", item) for word in command], "")
-
-
-# Options of fd that do not restrict which names match.
-_FD_WIDE: Final = frozenset({"H", "I", "u", "hidden", "no-ignore", "unrestricted", "a", "L", "0"})
-
-
-def _fd(shell: Shell, arguments: Sequence[str], _stdin: str) -> str:
-    words = list(arguments)
-    at = next((i for i, w in enumerate(words) if w in ("-x", "-X", "--exec", "--exec-batch")), -1)
-    if at < 0:
-        return UNKNOWN
-    command = words[at + 1 :]
-    operands = [each for each in words[:at] if not each.startswith("-")]
-    options, _ = leading_options(words[:at], "edEtTSoj")
-    is_wide = all(name in _FD_WIDE for name, _ in options) and plain("".join(operands[:1])) in (
-        *("", ".", ".*"),
-    )
-    starts = operands[1:] or ["."]
-    found = starts if is_wide else [f"{start}/{UNKNOWN}" for start in starts]
-    if not any("{}" in word for word in command):
-        command.append("{}")
-    _run_for_each(shell, command, found, is_wide=is_wide)
     return UNKNOWN
 
 
@@ -298,8 +172,8 @@ def _at(shell: Shell, _arguments: Sequence[str], stdin: str) -> str:
 HANDLERS: Final[dict[str, Handler]] = {
     "xargs": _xargs,
     "parallel": _parallel,
-    "find": _find,
-    "fd": _fd,
+    "find": find,
+    "fd": fd,
     "crontab": _crontab,
     "at": _at,
     "socat": _socat,

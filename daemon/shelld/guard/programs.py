@@ -9,26 +9,22 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, Final
 
-from shelld.guard import parse, rules
+from shelld.guard import rules
 from shelld.guard.builtins import BUILTINS
-from shelld.guard.fork_bomb import FORK_BOMB, is_fork_bomb_as_file, is_fork_bomb_if_called
+from shelld.guard.files import BIN_DIRECTORIES, Files
+from shelld.guard.fork_bomb import FORK_BOMB, is_fork_bomb_if_called
 from shelld.guard.git import CONFIGURATION, setting_in
 from shelld.guard.globs import has_glob, matches
-from shelld.guard.inputs import Inputs
 from shelld.guard.interpreters import OWN_HOME, code_of, commands_in, language_of
-from shelld.guard.late_files import is_late_program, late_scripts
 from shelld.guard.launchers import HANDLERS
-from shelld.guard.links import links_by, pipes_by
 from shelld.guard.markers import UNKNOWN, plain
-from shelld.guard.outputs import OUTPUTS, output_of
+from shelld.guard.outputs import OUTPUTS
 from shelld.guard.paths import normalized
-from shelld.guard.rules import parse_arguments
-from shelld.guard.shell import Shell
+from shelld.guard.shell_options import ShellOptions
 from shelld.guard.speakers import directories_of, scripts_of
 from shelld.guard.vocabulary import (
     DESTROYERS,
     JUDGED,
-    LINKERS,
     SHELLS,
     SPEAKERS,
     STARTERS,
@@ -37,15 +33,12 @@ from shelld.guard.vocabulary import (
 )
 from shelld.guard.wrappers import Inner, unwrapped
 
-# Where to look for programs whose paths match a pattern, and how many of them to follow.
-_BIN_DIRECTORIES: Final = ("/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin")
+# How many programs to follow whose paths match a pattern.
 _MAX_CANDIDATES: Final = 32
 # The cost of searching text for commands, relative to copying it.
 _SEARCHING: Final = 20
 # The beginnings of the names of the dynamic loader, ld.so(8).
 _LOADERS: Final = ("ld-linux", "ld-musl", "ld64.so", "ld.so")
-# Programs that give a file the content of another file.
-_COPIERS: Final = frozenset({"cp", "mv", "ln", "install", "dd"})
 # The variables that an interactive shell expands. Other shells expand only the first, PS4.
 _PROMPTS: Final = ("PS4", "PS0", "PS1", "PS2", "ENV")
 # The function that bash runs in place of a program that does not exist.
@@ -57,7 +50,7 @@ _KNOWN: Final = frozenset({*JUDGED, *SHELLS, *WRAPPERS, *STARTERS, *WRITERS, *SP
 _MAX_RECURSION: Final = 2
 
 
-class Programs(Shell):
+class Programs(Files):
     @abc.abstractmethod
     def _run_function(self, function: Any, stdin: str) -> str: ...
 
@@ -155,71 +148,15 @@ class Programs(Shell):
         kind = STARTERS.get(program)
         if kind is not None:
             return HANDLERS[kind](self, arguments, stdin)
-        if self.files and (path := self._written_program(argv[0])):
-            return self._run_file(path, arguments, stdin)
-        self._record(program, arguments, stdin)
+        if self.files and (path := self.written_program(argv[0])):
+            return self.run_file(path, arguments, stdin)
+        self.record(program, arguments, stdin)
         output = self.written_by(argv, stdin)
         if program == "tee" and output != UNKNOWN:
             for each in arguments:
                 if not each.startswith("-"):
                     self.write(normalized(each, self.cwd), output)
         return output
-
-    def _record(self, program: str, arguments: Sequence[str], stdin: str) -> None:
-        """Record what a program does to files: their names and their content."""
-        if program in LINKERS:
-            self._link(program, arguments)
-        if program in _COPIERS:
-            self._copy_files(program, arguments, stdin)
-
-    def _run_file(self, path: str, arguments: Sequence[str], stdin: str) -> str:
-        """Follow an executable file of known content."""
-        first, _, _ = self.files[path].partition("\n")
-        interpreter = first[2:].split() if first.startswith("#!") else []
-        return self.execute([*(interpreter or ["sh"]), path, *arguments], stdin)
-
-    def written_late(self, path: str, text: str) -> None:
-        if text == UNKNOWN:
-            return
-        # Nobody knows with what state these commands run. So they count only if they are dangerous.
-        before = self.budget.unresolved
-        for script in late_scripts(path, text):
-            self.copy().run_script(script, "")
-        if is_late_program(path):
-            self.copy()._run_file(path, (), "")
-        self.budget.unresolved = before
-
-    def _written_program(self, name: str) -> str:
-        """Return the path of a program that the command itself has written, "" if none."""
-        if "/" in name:
-            paths = [normalized(name, self.cwd)]
-        else:
-            paths = [f"{directory}/{name}" for directory in _BIN_DIRECTORIES]
-        return next((path for path in paths if self.files.get(path)), "")
-
-    def _copy_files(self, program: str, arguments: Sequence[str], stdin: str) -> None:
-        """Record the files to which the program copies known content."""
-        operands = parse_arguments(arguments).operands
-        if program == "dd":
-            for each in operands:
-                if each.startswith("of=") and not any(other[:3] == "if=" for other in operands):
-                    self.files[normalized(each[3:], self.cwd)] = stdin
-        elif len(operands) > 1:
-            source, target = operands[-2], operands[-1]
-            if (content := self.content_of(source, stdin)) != UNKNOWN:
-                name = source.rpartition("/")[2]
-                for path in (target, f"{target}/{source}", f"{target}/{name}"):
-                    self.files[normalized(path, self.cwd)] = content
-                    self.written_late(normalized(path, self.cwd), content)
-
-    def _link(self, program: str, arguments: Sequence[str]) -> None:
-        """Record the links and named pipes that a program makes or removes."""
-        for name, target in links_by(program, arguments, self.cwd).items():
-            self.link(name, target)
-        self.pipes.update(pipes_by(program, arguments, self.cwd))
-        if program in ("rm", "unlink", "umount"):
-            for each in parse_arguments(arguments).operands:
-                self.links.pop(normalized(each, self.cwd), None)
 
     def _check(self, program: str, arguments: Sequence[str], stdin: str) -> None:
         policy = self.budget.policy
@@ -253,19 +190,6 @@ class Programs(Shell):
         """Return the value of a variable if it is exported, else None."""
         return self.variables.get(name) if name in self.exported else None
 
-    def content_of(self, name: str, stdin: str) -> str:
-        """Return the content of a file, `UNKNOWN` if unknown."""
-        path = normalized(name, self.cwd)
-        is_input = name == "-" or path in ("/dev/stdin", "/dev/fd/0")
-        return stdin if is_input else self.content(path)
-
-    def written_by(self, argv: Sequence[str], stdin: str) -> str:
-        """Return the output of a program that changes nothing, `UNKNOWN` if unknown."""
-        self.spend(len(stdin) + sum(map(len, argv)))
-        inputs = Inputs(None if stdin == UNKNOWN else stdin, self.content, self.cwd)
-        output = output_of(argv, inputs)
-        return UNKNOWN if output is None else output
-
     def _unwrapped(self, inner: Inner, stdin: str) -> str:
         child = self.copy()
         # A program does not see the functions, but passes the exported ones on.
@@ -283,7 +207,7 @@ class Programs(Shell):
     # -- shells -----------------------------------------------------------------------------
 
     def _shell(self, arguments: Sequence[str], stdin: str) -> str:
-        options = _ShellOptions(arguments)
+        options = ShellOptions(arguments)
         if options.is_idle:
             return UNKNOWN if options.tells else ""
         rest = options.rest
@@ -317,26 +241,10 @@ class Programs(Shell):
             child.name, child.positional = rest[0], rest[1:]
             path = normalized(rest[0], self.cwd)
             text = stdin if path in ("/dev/stdin", "/dev/fd/0") else self.content(path)
-            self._check_file(path, text)
+            self.check_file(path, text)
             return child.run_text(text, "")
         child.positional = rest
         return child.run_text(stdin, "")
-
-    def _check_file(self, path: str, text: str) -> None:
-        """Report a script that starts its own file again and again."""
-        if "&" not in text and "|" not in text:
-            return
-        try:
-            calls = parse.calls_of(parse.parse(plain(text), self.budget.parse_seconds))
-        except parse.TooSlow:
-            # Whoever follows the script finds out, too.
-            return
-        calls = [
-            (normalized(callee, self.cwd) if "/" in callee else callee, multiplies)
-            for callee, multiplies in calls
-        ]
-        if is_fork_bomb_as_file(path, calls):
-            self.report(FORK_BOMB, text)
 
     def run_text(self, script: str, stdin: str) -> str:
         """Follow a script that may be unknown, in whole or in part."""
@@ -365,50 +273,6 @@ class Programs(Shell):
             self.copy().execute(list(argv), "")
 
 
-class _ShellOptions:
-    """The options of a shell, and the arguments after them."""
-
-    def __init__(self, arguments: Sequence[str]) -> None:
-        self.rest = list(arguments)
-        self.has_command = self.reads_stdin = self.nounset = False
-        self.is_interactive = False
-        # The options that matter to the guard, see `Names.options`.
-        self.switched: frozenset[str] = frozenset()
-        # `is_idle`: the shell runs nothing. `tells`: it only prints its version or its help.
-        self.is_idle = self.tells = False
-        while self.rest and self.rest[0][:1] in "-+" and len(self.rest[0]) > 1:
-            option = self.rest.pop(0)
-            if option == "--":
-                break
-            if option.startswith("--"):
-                self._read_name(option)
-            else:
-                self._read_letters(option)
-            if self.is_idle:
-                return
-        if self.rest[:1] == ["-"]:
-            self.rest.pop(0)
-
-    def _read_name(self, option: str) -> None:
-        if option in ("--rcfile", "--init-file"):
-            del self.rest[:1]
-        elif option in ("--version", "--help"):
-            self.is_idle = self.tells = True
-
-    def _read_letters(self, option: str) -> None:
-        if option[0] == "-":
-            self.is_idle = "n" in option
-            self.is_interactive = self.is_interactive or "i" in option
-            self.has_command = self.has_command or "c" in option
-            self.reads_stdin = self.reads_stdin or "s" in option
-        named = self.rest[:1] if option[-1] in "oO" else []
-        if option[0] == "-":
-            self.switched |= {*named, *(["allexport"] if "a" in option else [])}
-        if "u" in option or named == ["nounset"]:
-            self.nounset = option[0] == "-"
-        del self.rest[: len(named)]
-
-
 def _named_builtin(program: str, argv: list[str]) -> list[str]:
     """Return the builtin that ``builtin`` or ``command`` runs, with its arguments, [] if none."""
     if program not in ("builtin", "command"):
@@ -422,7 +286,7 @@ def _named_builtin(program: str, argv: list[str]) -> list[str]:
 def _paths_like(pattern: str) -> Iterator[str]:
     """Yield the paths that a pattern matches. Tries only programs that matter to the guard."""
     names = (*JUDGED, *WRITERS, *SHELLS, *WRAPPERS, *STARTERS, "mkfs.ext4", "mkfs.xfs", "mkfs.vfat")
-    directories = [each for each in _BIN_DIRECTORIES if matches(pattern.rpartition("/")[0], each)]
+    directories = [each for each in BIN_DIRECTORIES if matches(pattern.rpartition("/")[0], each)]
     found = 0
     for directory in directories[:1]:
         for name in names:
