@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from shelld.guard import StartState, parse
+from shelld.guard import StartState, callees, nodes, parse
 from shelld.guard.judgement import judge
 
 
@@ -78,7 +78,7 @@ def command_in(script: str) -> parse.Node:
     ],
 )
 def test_words_of_command_are_whole(script: str, words: list[str]) -> None:
-    assert parse.words_of(command_in(script)) == words
+    assert nodes.words_of(command_in(script)) == words
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_body_of_here_document_is_found(script: str, body: str) -> None:
     todo = [parse.parse(script)]
     while todo[0].type != "heredoc_redirect":
         todo += todo.pop(0).named_children
-    assert parse.heredoc_body(todo[0]) == body
+    assert nodes.heredoc_body(todo[0]) == body
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_body_of_here_document_is_found(script: str, body: str) -> None:
 )
 def test_endless_loop_without_wait_is_found(loop: str, expected: bool) -> None:
     (statement,) = parse.parse(loop).named_children
-    assert parse.only_starts(statement.named_children[-1]) is expected
+    assert callees.only_starts(statement.named_children[-1]) is expected
 
 
 @pytest.mark.parametrize(

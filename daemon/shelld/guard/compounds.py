@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
-from shelld.guard import parse
+from shelld.guard import callees, parse
 from shelld.guard.fork_bomb import FORK_BOMB, is_fork_bomb
 from shelld.guard.loops import Loops
 from shelld.guard.patterns import matches_whole
@@ -170,7 +170,7 @@ class Compounds(Loops):
         bodies = [each for each in node.named_children[1:] if each not in redirects]
         body = bodies[-1]
         self.functions[name] = Function(body, (*redirects, *more))
-        self.calls[name] = parse.calls_of(body)
+        self.calls[name] = callees.calls_of(body)
         if is_fork_bomb(name, self.calls):
             self.report(FORK_BOMB, parse.text_of(node))
         return ""

@@ -10,7 +10,7 @@ import re
 from contextlib import suppress
 from typing import Any, Final
 
-from shelld.guard import parse
+from shelld.guard import nodes, parse
 from shelld.guard.markers import plain
 from shelld.guard.names import Names, function_entry
 from shelld.guard.units import ExpansionError
@@ -131,7 +131,7 @@ class Declarations(Names):
 
     def substitutions(self, node: Node, _stdin: str) -> str:
         """Follow the substitutions in a value, a test or a pattern."""
-        for script in parse.substitutions_of(node):
+        for script in nodes.substitutions_of(node):
             self.output_of(script)
         return ""
 

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Final
 
-from shelld.guard import parse
+from shelld.guard import nodes, parse
 from shelld.guard.builtins import nounset_after
 from shelld.guard.declarations import Declarations
 from shelld.guard.fallback import simple_commands, without_heredocs
@@ -126,7 +126,7 @@ class Evaluation(Redirections):
             if not self.budget.take():
                 self.unresolved("it is too much to be followed")
                 return UNKNOWN
-            shell = self.copy() if parse.is_in_background(node) else self
+            shell = self.copy() if nodes.is_in_background(node) else self
             method = self._STATEMENTS.get(node.type)
             if method is None:
                 return shell._run_children(node, stdin)
@@ -144,7 +144,7 @@ class Evaluation(Redirections):
 
     def _command(self, node: Node, stdin: str, more: Sequence[str] = ()) -> str:
         self.has_unset = False
-        words = parse.words_of(node)
+        words = nodes.words_of(node)
         assignments: list[Node] = []
         redirects: list[Node] = []
         for child in node.named_children:
@@ -199,7 +199,7 @@ class Evaluation(Redirections):
     def _surely_runs(self, node: Node) -> bool:
         """Whether this command certainly runs in this shell, before all later commands."""
         is_own = self.scripts == 1 and not self.budget.active and "set" not in self.functions
-        return is_own and self.nounset is not None and parse.is_always_reached(node)
+        return is_own and self.nounset is not None and nodes.is_always_reached(node)
 
     def _with_variables(self, local: dict[str, str], argv: list[str], stdin: str) -> str:
         if not local:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from shelld.guard import parse
+from shelld.guard import callees, parse
 from shelld.guard.fork_bomb import FORK_BOMB, is_fork_bomb_as_file
 from shelld.guard.inputs import Inputs
 from shelld.guard.late_files import is_late_program, late_scripts
@@ -101,7 +101,7 @@ class Files(Shell):
         if "&" not in text and "|" not in text:
             return
         try:
-            calls = parse.calls_of(parse.parse(plain(text), self.budget.parse_seconds))
+            calls = callees.calls_of(parse.parse(plain(text), self.budget.parse_seconds))
         except parse.TooSlow:
             # Whoever follows the script finds out, too.
             return

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from shelld.guard import parse
+from shelld.guard import callees, parse
 from shelld.guard.arithmetic import arithmetic
 from shelld.guard.fork_bomb import FORK_BOMB
 from shelld.guard.markers import UNKNOWN
@@ -106,7 +106,7 @@ class Loops(Programs):
                 runs = not runs
         if runs is False:
             return self._run_all(conditions, stdin)
-        if runs and body is not None and parse.only_starts(body):
+        if runs and body is not None and callees.only_starts(body):
             self.report(FORK_BOMB, parse.text_of(node))
         if is_counted and body is not None:
             return self._count(node, stdin)

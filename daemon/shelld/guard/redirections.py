@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from shelld.guard import parse, rules
+from shelld.guard import nodes, parse, rules
 from shelld.guard.compounds import Compounds
 from shelld.guard.ends import name_of_descriptor
 from shelld.guard.links import resolved
@@ -62,8 +62,8 @@ class Redirections(Compounds):
             if not self.budget.take():
                 self.unresolved("it is too much to be followed")
                 break
-            if name := name_of_descriptor(parse.descriptor(node)):
-                self.assign(name, parse.descriptor(node))
+            if name := name_of_descriptor(nodes.descriptor(node)):
+                self.assign(name, nodes.descriptor(node))
             if node.type == "herestring_redirect":
                 text = expand_text(parse.text_of(node.named_children[-1]), self) + "\n"
                 stdin = self._opened(node, text, stdin)
@@ -76,26 +76,26 @@ class Redirections(Compounds):
                 elif operator.startswith("<") and operator != "<>":
                     text = "" if path == "/dev/null" else self.content(path)
                     stdin = self._opened(node, text, stdin)
-                elif operator == "<>" and parse.descriptor(node) == "0":
+                elif operator == "<>" and nodes.descriptor(node) == "0":
                     self._overwrite(path, parse.text_of(node))
                     stdin = self._opened(node, self.content(path), stdin)
-                elif self._opens(node, operator, path) and (has_copies or parse.is_of_stdout(node)):
+                elif self._opens(node, operator, path) and (has_copies or nodes.is_of_stdout(node)):
                     self._truncate(statement, operator, path)
                     target = path
         return stdin, target
 
     def _opens(self, node: Node, operator: str, path: str) -> bool:
         """Open a descriptor for writing. Return whether the guard knows where the output goes."""
-        copy = f"/dev/fd/{parse.descriptor(node)}"
+        copy = f"/dev/fd/{nodes.descriptor(node)}"
         if path in self.consumers:
-            if not parse.is_of_stdout(node):
+            if not nodes.is_of_stdout(node):
                 # ``3> >(script)``: the descriptor is another path of the same pipe.
                 self.consumers[copy] = self.consumers[path]
                 return False
             return True
         if operator.endswith("&") and path.startswith("/dev/fd/"):
             return False
-        if not parse.is_of_stdout(node):
+        if not nodes.is_of_stdout(node):
             self.link(copy, path)
         self._overwrite(path, parse.text_of(node))
         return True
@@ -105,11 +105,11 @@ class Redirections(Compounds):
 
         None if there is no path.
         """
-        operator, word = parse.redirection(node)
+        operator, word = nodes.redirection(node)
         if word is None:
             return None
         text = expand_text(word, self)
-        if operator == "<" and parse.is_herestring(node):
+        if operator == "<" and nodes.is_herestring(node):
             return "<<<", text
         name = plain(text).removesuffix("-")
         if operator.endswith("&") and name.isdecimal():
@@ -126,7 +126,7 @@ class Redirections(Compounds):
     def _opened(self, node: Node, text: str, stdin: str) -> str:
         """Open a descriptor for reading. Return the stdin of the command."""
         self.consume("", 0)
-        descriptor = parse.descriptor(node)
+        descriptor = nodes.descriptor(node)
         if descriptor == "0":
             return text
         self.links.pop(f"/dev/fd/{descriptor}", None)
@@ -135,22 +135,22 @@ class Redirections(Compounds):
 
     def _opens_stdin(self, redirects: Sequence[Node]) -> bool:
         return any(
-            each.type != "file_redirect" or parse.redirection(each)[0].startswith("<")
+            each.type != "file_redirect" or nodes.redirection(each)[0].startswith("<")
             for each in redirects
-            if parse.descriptor(each) == "0"
+            if nodes.descriptor(each) == "0"
         )
 
     def _output_after(self, redirects: Sequence[Node], target: str | None) -> str | None:
         """Return where the output goes after an ``exec`` with these redirections."""
         changes = any(
-            parse.is_of_stdout(each) and not parse.redirection(each)[0].startswith("<")
+            nodes.is_of_stdout(each) and not nodes.redirection(each)[0].startswith("<")
             for each in redirects
             if each.type == "file_redirect"
         )
         return target if changes else self.output
 
     def _heredoc(self, node: Node) -> str:
-        text = parse.heredoc_body(node)
+        text = nodes.heredoc_body(node)
         if text is None:
             return ""
         start = next(each for each in node.children if each.type == "heredoc_start")
@@ -174,7 +174,7 @@ class Redirections(Compounds):
         if not is_here or operator not in (">", ">|", "&>"):
             return
         has_members = statement.named_children[0].type in _WITH_MEMBERS
-        if not has_members and parse.is_always_reached(statement):
+        if not has_members and nodes.is_always_reached(statement):
             self.files.pop(path, None)
 
     def _redirected(self, node: Node, stdin: str) -> str:
@@ -188,10 +188,10 @@ class Redirections(Compounds):
             if not each.type.endswith("_redirect")
             and not (each.type == "ERROR" and parse.text_of(each) == "<<")
         ]
-        inner, tails, words = parse.heredoc_tails(redirects)
-        words += [word for each in redirects for word in parse.words_behind(each)]
+        inner, tails, words = nodes.heredoc_tails(redirects)
+        words += [word for each in redirects for word in nodes.words_behind(each)]
         if bodies and redirects:
-            words[:0] = parse.words_between(bodies[-1], redirects[0])
+            words[:0] = nodes.words_between(bodies[-1], redirects[0])
         output = self._run_all(bodies[:-1], stdin)
         last = self._last_member(bodies[-1] if bodies else None, stdin)
         output, part, shell = output + last.output, "", last.shell
@@ -237,7 +237,7 @@ class Redirections(Compounds):
         return _LastMember(shell, body, given, output, runs=True)
 
     def _pipe(self, members: Sequence[Node], stdin: str) -> str:
-        words = parse.words_of(members[0]) if members and members[0].type == "command" else []
+        words = nodes.words_of(members[0]) if members and members[0].type == "command" else []
         if len(members) == 2 and len(words) == 2 and words[0] == "coproc":
             # `ends` writes ``coproc NAME`` before a compound command like this.
             self.start_coprocess(words[1], parse.text_of(members[1]))

@@ -1,0 +1,111 @@
+"""Finds the commands that a function or a loop always starts, and those that multiply.
+
+Pure. Walks are iterative, because scripts can nest to any depth.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, Final
+
+from shelld.guard.nodes import WORDS
+from shelld.guard.parse import TooSlow, parse, text_of
+
+Node = Any
+
+
+_PARALLEL: Final = frozenset({"pipeline", "process_substitution"})
+
+
+_CONDITIONAL: Final = frozenset({"if_statement", "case_statement", "list", "function_definition"})
+
+
+def _started(node: Node, name: str) -> str:
+    """Return the name of the program that a command starts, skipping ``exec`` and the like."""
+    words = [text_of(each) for each in node.named_children if each.type in WORDS]
+    while name in ("exec", "command", "builtin", "eval", "nohup", "sudo", "coproc") and words:
+        name = words.pop(0)
+    return name.strip("\"'")
+
+
+_SHELLS: Final = frozenset({"bash", "sh"})
+
+
+# Seconds to parse the text of ``eval`` in the body of a function.
+_NESTED_SECONDS: Final = 0.005
+
+
+def _script_of(node: Node) -> Node | None:
+    """Return the parsed text that ``eval`` or ``bash -c`` runs, None if there is none."""
+    words = [text_of(each) for each in node.named_children if each.type != "command_name"]
+    name = text_of(node.named_children[0]) if node.named_children else ""
+    if name in _SHELLS and words[:1] == ["-c"]:
+        words = words[1:2]
+    elif name != "eval":
+        return None
+    try:
+        return parse(" ".join(each.strip("\"'") for each in words), _NESTED_SECONDS)
+    except TooSlow:
+        return None
+
+
+def _is_always_true(node: Node) -> bool:
+    """Whether a statement is ``if true`` without ``else``."""
+    members = node.named_children
+    has_others = any(each.type in ("elif_clause", "else_clause") for each in members)
+    return node.type == "if_statement" and not has_others and text_of(members[0]) in ("true", ":")
+
+
+_LOOPS: Final = frozenset({"for_statement", "while_statement", "c_style_for_statement"})
+
+
+def calls_of(body: Node) -> list[tuple[str, bool]]:
+    """Return the commands that a function's body always runs, and whether each one multiplies.
+
+    A command multiplies if it runs repeatedly in the background or in a pipeline.
+    """
+    found: list[tuple[str, bool]] = []
+    counts: Counter[str] = Counter()
+    todo = [(body, False, 1)]
+    while todo:
+        node, spawned, times = todo.pop()
+        if node.type == "command":
+            name = next((each for each in node.children if each.type == "command_name"), None)
+            if name is not None:
+                found.append((_started(node, text_of(name)), spawned))
+                counts[found[-1][0]] += times
+            if (script := _script_of(node)) is not None:
+                todo.append((script, spawned, times))
+        if node.type in _CONDITIONAL and not _is_always_true(node):
+            continue
+        times = 2 if node.type in _LOOPS else times
+        members = list(node.children)
+        for index, child in enumerate(members):
+            following = members[index + 1].type if index + 1 < len(members) else ""
+            beside = spawned or node.type in _PARALLEL or following == "&"
+            beside = beside or (child.type == "command" and child.text.startswith(b"coproc"))
+            todo.append((child, beside, times))
+    return [(name, spawned and counts[name] > 1) for name, spawned in found]
+
+
+_GROUPS: Final = frozenset({"subshell", "compound_statement"})
+
+
+_FRAME: Final = frozenset({"do", "done", "{", "}", "comment", "\n"})
+
+
+def only_starts(body: Node) -> bool:
+    """Whether a loop's body only starts commands without waiting for them."""
+    children = [each for each in body.children if each.type not in _FRAME]
+    statements = 0
+    for index, child in enumerate(children):
+        if child.type == "ERROR":
+            # In ``do (a &) done``, the parser reports a missing separator.
+            return len(children) == 1 and only_starts(child)
+        if not child.is_named:
+            continue
+        statements += 1
+        following = children[index + 1].type if index + 1 < len(children) else ""
+        if following != "&" and not (child.type in _GROUPS and only_starts(child)):
+            return False
+    return statements > 0

@@ -1,0 +1,171 @@
+"""Answers questions about a node of the syntax tree: its words, redirections and substitutions.
+
+Pure. Knows where the parser puts a part of a script elsewhere than bash does. Walks are iterative,
+because scripts can nest to any depth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from shelld.guard.parse import text_of
+
+Node = Any
+
+
+_SUBSTITUTIONS: Final = frozenset({"command_substitution", "process_substitution"})
+
+
+def substitutions_of(node: Node) -> list[str]:
+    """Return the scripts of all substitutions in a node, except nested ones."""
+    scripts: list[str] = []
+    todo = [node]
+    while todo:
+        current = todo.pop()
+        if current.type in _SUBSTITUTIONS:
+            text = text_of(current)
+            scripts.append(text[1:-1] if text.startswith("`") else text[2:-1])
+        else:
+            todo += reversed(current.children)
+    return scripts
+
+
+def is_in_background(node: Node) -> bool:
+    """Whether `&` follows a statement, which then runs in a child of the shell."""
+    after = node.next_sibling
+    return after is not None and after.type == "&" and node.parent.type != "binary_expression"
+
+
+def is_always_reached(node: Node) -> bool:
+    """Whether a command is outside of every condition, loop, pipeline, group and function."""
+    while (parent := node.parent) is not None:
+        following = node.next_sibling
+        if following is not None and following.type == "&":
+            return False
+        if parent.type == "program":
+            return not parent.has_error
+        if parent.type != "list" or parent.children[0] != node:
+            return False
+        node = parent
+    return False
+
+
+def redirection(node: Node) -> tuple[str, str | None]:
+    operator, word = "", None
+    for child in node.children:
+        if operator == "<" and child.type == "ERROR" and text_of(child) == ">":
+            # The parser does not know ``<>``.
+            operator = "<>"
+        if child.type in ("file_descriptor", "ERROR"):
+            continue
+        if not operator and not child.is_named:
+            operator = child.type
+        elif child.is_named and word is None:
+            word = text_of(child)
+    return operator, word
+
+
+def is_of_stdout(node: Node) -> bool:
+    """Whether an output redirection redirects stdout, perhaps among other descriptors."""
+    descriptor = node.children[0]
+    return descriptor.type != "file_descriptor" or text_of(descriptor) == "1"
+
+
+def is_herestring(node: Node) -> bool:
+    """Whether a redirection is the end of a ``<<<`` that the parser did not recognize."""
+    before = node.prev_sibling
+    errors = [each for each in (before, *node.children) if each is not None]
+    return any(each.type == "ERROR" and text_of(each) == "<<" for each in errors)
+
+
+def descriptor(node: Node) -> str:
+    """Return the number of the descriptor that a redirection for reading opens."""
+    first = node.children[0]
+    return text_of(first) if first.type == "file_descriptor" else "0"
+
+
+def words_behind(node: Node) -> list[str]:
+    """Return the words that follow a redirection. The parser puts them below the redirection."""
+    if node.type == "herestring_redirect":
+        return []
+    words = [each for each in node.named_children if each.type in WORDS]
+    return [text_of(each) for each in words[1:]] if node.type == "file_redirect" else []
+
+
+def words_of(node: Node) -> list[str]:
+    """Return the words of a command. Join adjacent nodes: the parser can split a word."""
+    words: list[str] = []
+    end = -1
+    for child in node.named_children:
+        if child.type in ("variable_assignment", "comment"):
+            continue
+        if child.type.endswith("_redirect"):
+            words += words_behind(child)
+            continue
+        if child.start_byte == end:
+            words[-1] += text_of(child)
+        else:
+            words.append(text_of(child))
+        end = child.end_byte
+    return words
+
+
+def words_between(body: Node, redirect: Node) -> list[str]:
+    """Return the words that have no node: a ``-`` before a here-document."""
+    whole = body.parent
+    start = whole.start_byte
+    between = whole.text[body.end_byte - start : redirect.start_byte - start]
+    return [] if redirect.type != "heredoc_redirect" else str(between.decode()).split()
+
+
+def heredoc_body(redirect: Node) -> str | None:
+    """Return the text of a here-document, None if it has none."""
+    start = next((each for each in redirect.children if each.type == "heredoc_start"), None)
+    body = next((each for each in redirect.children if each.type == "heredoc_body"), None)
+    end = next((each for each in redirect.children if each.type == "heredoc_end"), None)
+    if start is None or body is None:
+        return None
+    if body.start_byte < body.end_byte or end is None:
+        return text_of(body)
+    # The parser reads a body that begins with a backslash as words.
+    text: bytes = redirect.text[
+        start.end_byte - redirect.start_byte : end.start_byte - redirect.start_byte
+    ]
+    return text.partition(b"\n")[2].decode("utf-8", "replace")
+
+
+def heredoc_tails(redirects: Sequence[Node]) -> tuple[list[Node], list[Node], list[str]]:
+    """Return the nodes that the parser puts below a here-document although they belong beside it.
+
+    These are further redirections and words of the command, and everything after ``|``, ``&&`` and
+    the like.
+    """
+    inner: list[Node] = []
+    tails: list[Node] = []
+    words: list[str] = []
+    for redirect in redirects:
+        if redirect.type != "heredoc_redirect":
+            continue
+        for child in redirect.named_children:
+            if child.type.startswith("heredoc_") or child.type == "comment":
+                continue
+            if child.type.endswith("_redirect"):
+                inner.append(child)
+            elif child.type in WORDS:
+                if text_of(child).startswith("\n"):
+                    # The parser treats the body as words.
+                    break
+                words.append(text_of(child))
+            else:
+                tails.append(child)
+    return inner, tails, words
+
+
+# The types of nodes that are words.
+WORDS: Final = frozenset(
+    {
+        *("word", "string", "raw_string", "concatenation", "number", "ansi_c_string"),
+        *("simple_expansion", "expansion", "command_substitution", "translated_string"),
+    }
+)

@@ -1,0 +1,70 @@
+"""The programs that the guard knows, as plain data: one entry per program and table.
+
+`quick` allows a command that names none of these programs, so the guard judges only programs in
+these tables. These modules import only `typing`, because the first command waits for the import.
+
+Most tables are dictionaries from the name of a program to the way to judge it. For wrappers,
+writers and speakers, this is a list of words. The first word holds the letters of the options that
+take a value ("-": none). The other words are:
+
+    name=           a long option that takes a value
+    cd:NAME         an option whose value is the directory to run in
+    script:NAME     an option whose value is a shell script
+    first:NAME      an option whose value is the program
+    argv:NAME       an option whose value is the program, followed by the program's arguments
+    idle:NAME       an option with which the program runs nothing and writes nothing
+    sub:WORD        a subcommand that must come first
+    +N              the number of operands before the program; +all: all operands
+    leads           these operands are missing if an option comes first
+    assigns         NAME=VALUE may come before the program
+    joins           the remaining arguments, joined, are a shell script
+    bash            the remaining arguments are arguments of bash
+    shell           without a program, it starts a shell, which reads the input
+    shell:NAME      an option with which it starts such a shell
+    away            the program runs on another machine or in a container
+
+    to:NAME         an option whose value is a file to write
+    into:NAME       an option whose value is a directory to write the operands to
+    all, last, rest the operands that are files to write; "rest" is all but the first
+    key=NAME        an operand NAME=FILE, as with dd
+    if:NAME         the program writes only with this option, or with this word as an operand
+    order:WORD      the program writes if a line of its input begins with WORD ("order:": on any
+                    input)
+
+    says:NAME       an option whose value is in the program's language
+    says:+          operands that begin with "+" are in the program's language
+    says:operands   all operands are in the program's language
+    says:input      the input is in the program's language
+    file:NAME       an option whose value is a file in the program's language
+    default:NAME    a file in the program's language that it reads if it gets no file:NAME option
+    appends         the words after the subcommand are added to the command, as with an alias
+    env:NAME        an environment variable whose value is a shell script
+"""
+
+from __future__ import annotations
+
+from shelld.guard.vocabulary.judged import JUDGED, MAKERS, MKFS, OPTIONS
+from shelld.guard.vocabulary.runners import LANGUAGES, SHELLS, STARTERS, TELLING_BUILTINS, VERSION
+from shelld.guard.vocabulary.speakers import LISTENERS, SPEAKERS
+from shelld.guard.vocabulary.wrappers import EVERYDAY_WRAPPERS, WRAPPERS
+from shelld.guard.vocabulary.writers import DESTROYERS, DISK_TOOLS, LINKERS, WRITERS
+
+__all__ = [
+    "DESTROYERS",
+    "DISK_TOOLS",
+    "EVERYDAY_WRAPPERS",
+    "JUDGED",
+    "LANGUAGES",
+    "LINKERS",
+    "LISTENERS",
+    "MAKERS",
+    "MKFS",
+    "OPTIONS",
+    "SHELLS",
+    "SPEAKERS",
+    "STARTERS",
+    "TELLING_BUILTINS",
+    "VERSION",
+    "WRAPPERS",
+    "WRITERS",
+]

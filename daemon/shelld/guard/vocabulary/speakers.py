@@ -1,0 +1,81 @@
+"""Programs that run commands in their own language, or from other text than their arguments."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from shelld.guard.vocabulary.judged import OPTIONS
+
+_MAKE: Final = (
+    "IoOW cd:C cd:directory says:E says:eval file:f file:file file:makefile idle:n idle:just-print "
+    "idle:dry-run idle:recon default:GNUmakefile default:makefile default:Makefile"
+)
+
+
+# Programs that run commands in their own language, from an argument, a variable or stdin.
+SPEAKERS: Final[dict[str, str]] = {
+    "vim": "TuUwW says:c says:cmd says:+ file:S",
+    "vi": "TuUwW says:c says:cmd says:+",
+    "nvim": "TuUwW says:c says:cmd says:+",
+    "view": "TuUwW says:c says:cmd says:+",
+    "vimdiff": "TuUwW says:c says:cmd says:+",
+    "gvim": "TuUwW says:c says:cmd says:+",
+    "ex": "TuUwW says:c says:cmd says:+ says:input",
+    "ed": "p says:input",
+    "emacs": "lfL says:eval says:execute",
+    "emacsclient": "asdfFu says:e says:eval",
+    "less": "bhjkopPtTxyz says:+ env:LESSOPEN env:LESSCLOSE",
+    "split": "abClnt script:filter",
+    "nc": "ghipqsTwxX script:e script:c",
+    "ncat": "ghipqsTwxX script:e script:exec script:c script:sh-exec",
+    "man": "CLmMSsEeRr script:P script:pager env:MANPAGER env:PAGER",
+    "journalctl": "un env:SYSTEMD_PAGER env:PAGER",
+    "systemctl": "pt env:SYSTEMD_EDITOR env:EDITOR env:VISUAL env:SYSTEMD_PAGER env:PAGER",
+    "crontab": "u env:VISUAL env:EDITOR",
+    "visudo": "f env:SUDO_EDITOR env:VISUAL env:EDITOR",
+    "sudoedit": "uCgp env:SUDO_EDITOR env:VISUAL env:EDITOR",
+    "git": "- cd:C says:c config-env= appends script:x script:exec script:extcmd "
+    "script:sendmail-cmd script:tree-filter script:index-filter script:msg-filter "
+    "script:commit-filter script:env-filter "
+    "script:upload-pack script:receive-pack env:GIT_PAGER env:PAGER env:GIT_EDITOR env:VISUAL "
+    "env:EDITOR env:GIT_SEQUENCE_EDITOR env:GIT_SSH_COMMAND env:GIT_SSH env:GIT_EXTERNAL_DIFF "
+    "env:GIT_ASKPASS env:GIT_PROXY_COMMAND env:GIT_CONFIG_VALUE_0 env:GIT_CONFIG_VALUE_1",
+    "tar": "bCfgHKLNTVX script:I script:use-compress-program script:to-command script:F "
+    "script:info-script script:new-volume-script script:rsh-command says:checkpoint-action",
+    "zip": "bntx script:TT script:unzip-command",
+    "rsync": OPTIONS["rsync"] + " script:e script:rsh script:rsync-path",
+    "ssh": "bcDEeFIiJLlmOpQRSWw says:o",
+    "scp": "cDFiJlPX says:o script:S",
+    "sftp": "BbcDFiJlPRs says:o script:S",
+    "psql": "dhpUvoFRT file:f file:file says:c says:command says:input env:PSQL_PAGER env:PAGER "
+    "env:PSQL_EDITOR",
+    "mysql": "DhPSupR says:e says:execute says:input",
+    "mariadb": "DhPSupR says:e says:execute says:input",
+    "sqlite3": "- says:cmd says:operands says:input",
+    "gdb": "pdsc file:x file:command says:ex says:eval-command says:iex says:input",
+    "lldb": "fncpwS says:o says:O says:one-line says:one-line-before-file says:input",
+    "expect": "- file:f says:c says:input",
+    "tclsh": "- says:input",
+    "make": _MAKE,
+    "gmake": _MAKE,
+    "just": "fd cd:working-directory file:f file:justfile default:justfile default:Justfile "
+    "default:.justfile idle:l idle:list idle:n idle:dry-run",
+    "rake": "f file:f file:rakefile default:Rakefile default:rakefile idle:n idle:dry-run",
+    "task": "t cd:d cd:dir file:t file:taskfile default:Taskfile.yml default:Taskfile.yaml idle:n",
+    # Their scripts are in files of their own, see `packages`.
+    "npm": "w cd:C cd:prefix",
+    "pnpm": "F cd:C cd:dir",
+    "yarn": "- cd:cwd",
+    "bun": "- cd:cwd",
+    "deno": "- cd:cwd",
+    "composer": "d cd:d cd:working-dir",
+    "dpkg": "D script:pre-invoke script:post-invoke",
+    "apt-get": "tc says:o",
+    "ansible": "imMuefBPtl script:a script:args",
+}
+
+
+# The speakers that run their input. The input may name programs that the command does not name.
+LISTENERS: Final = frozenset(
+    {"ex", "ed", "psql", "mysql", "mariadb", "sqlite3", "gdb", "lldb", "expect", "tclsh"}
+)

@@ -1,0 +1,113 @@
+"""Programs that write files or make other names of files."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from shelld.guard.vocabulary.judged import OPTIONS
+
+# Programs that make or remove other names of files, see `links`.
+LINKERS: Final = frozenset({"ln", "cp", "mount", "mknod", "mkfifo", "umount", "rm", "unlink"})
+
+
+# Programs that destroy a tree if they run on each of its files.
+DESTROYERS: Final = frozenset({"shred", "truncate", "unlink", "cp", "mv", "install", "dd", "tee"})
+
+
+# Programs that can write to a disk. Their arguments name the disk, so these programs matter only if
+# the command contains "/dev/" or its working directory is below "/dev".
+WRITERS: Final = {
+    "dd": "- key=of",
+    "dcfldd": "- key=of",
+    "dc3dd": "- key=of key=wipe",
+    "ddpt": "- key=of",
+    "dd_rescue": "bBeEmMsSlLo rest",
+    "ddrescue": "abceEFHiKmorsTxZ rest",
+    "pv": "NrLEBBsdRDQFXiHTUPwl to:o to:output",
+    "tee": "- all",
+    "sponge": "- all",
+    "cp": OPTIONS["cp"] + " last into:t into:target-directory",
+    "install": OPTIONS["install"] + " last into:t into:target-directory",
+    "rsync": OPTIONS["rsync"] + " last",
+    "shred": "ns all iterations= size=",
+    "scrub": "pbDsX all",
+    "nwipe": "lPmpqr all if:autonuke",
+    "blkdiscard": "olp all",
+    "badblocks": "bcdeiopt all if:w",
+    "truncate": "rs all size= reference=",
+    "wipefs": "otO all if:a if:all if:o if:offset idle:n idle:no-act offset= types= output=",
+    "sfdisk": "NoXYwW all if:delete order: idle:n idle:no-act idle:l idle:list idle:d idle:dump "
+    "idle:J idle:json idle:F idle:s idle:V idle:verify",
+    "fdisk": "bBcCHLostuwW all order:w idle:l idle:list",
+    "gdisk": "- all order:w idle:l",
+    "cfdisk": "- all order:write",
+    "parted": "a all align= if:mklabel if:mktable if:mkpart if:mkpartfs if:rm if:resizepart "
+    "if:resize if:move if:cp order:mklabel order:mktable order:mkpart order:rm "
+    "order:resizepart",
+    "sgdisk": "aAbcCdeiFklmnNrRStTuU all to:R if:Z if:zap-all if:z if:zap if:o if:clear if:d "
+    "if:delete if:n if:new if:N if:largest-new if:l if:load-backup idle:P idle:pretend",
+    "hdparm": "- all if:security-erase if:security-erase-enhanced if:write-sector "
+    "if:make-bad-sector if:trim-sector-ranges security-erase= security-erase-enhanced= "
+    "write-sector= user-master=",
+    "nvme": "alnst rest if:format if:sanitize",
+    "mdadm": "- all if:zero-superblock",
+    "bcachefs": "L all if:format",
+    "e2image": "boO last",
+    "xfs_copy": "bL rest",
+    "flashcp": "- last",
+    "wipe": "bCDeFlMnopPQRSTX all",
+    "mbuffer": "bdhiIlLmpPrRsStTvW to:o",
+    "gpg": "Nru to:o to:output recipient= passphrase= passphrase-file=",
+    "xxd": "cglnoRs last if:r",
+    "uniq": "fsw last",
+    "cryptsetup": "bcdhilMopsStT rest if:luksFormat if:luksErase if:erase type= cipher= label=",
+    "zpool": "- rest if:labelclear",
+    "curl": "AbcCdDeEFhHKmoPQrtTuUwxXyYz to:o to:output to:D to:dump-header to:c to:cookie-jar "
+    "to:trace to:trace-ascii to:stderr",
+    "wget": "aBDeEiIlnoOPQRStTUwX to:O to:output-document to:o to:output-file to:a "
+    "to:append-output",
+    "fallocate": "lo all length= offset= if:z if:zero-range if:p if:punch-hole if:c "
+    "if:collapse-range if:i if:insert-range",
+    "cpio": "CEHIMR to:O to:F to:file if:o if:create",
+    "scp": "cDFiJlPXoS last",
+    "tcpdump": "BcCFGijJMQrsTVWyzZ to:w",
+    "strace": "aeOpPsSuEIXb to:o to:output",
+    "ltrace": "aenpsuDFAlx to:o to:output",
+    "time": "f to:o to:output",
+    "script": "EIBTmo all to:O to:log-out",
+    "qemu-img": "fOotTlSmrB last key=of if:convert if:dd",
+    "bmaptool": "- last if:copy bmap=",
+    "tar": "bCfFgHIKLNTVX to:f to:file if:c if:create if:r if:append if:u if:update",
+    "sort": "kSTt to:o to:output",
+    "openssl": "- to:out",
+    "ntfsclone": "oO to:overwrite to:O to:o to:output",
+    **dict.fromkeys(
+        ("cc", "gcc", "g++", "c++", "clang", "clang++", "ld", "as", "nasm", "rustc", "go"), "- to:o"
+    ),
+    **dict.fromkeys(("genisoimage", "mkisofs", "xorrisofs"), "- to:o to:output"),
+    "ffmpeg": "if all",
+    "valgrind": "- to:log-file to:xml-file",
+    "patch": "BdDFgiprVxYz to:o to:output to:r to:reject-file",
+    "zstd": "DMT to:o",
+    "lz4": "BT last",
+    "aria2c": "dijkmsxZ to:o to:out",
+    "objcopy": "BIjNORGKLW last",
+    "mksquashfs": "- last",
+    "rclone": "- last",
+    "pg_dump": "dFhpUnNtTZ to:f to:file",
+    "mysqldump": "hpPu to:r to:result-file",
+    "perf": "eFcCgp to:o to:output",
+    "partclone.restore": "sOoLCN to:o to:O to:output",
+    "partclone.dd": "sOoLCN to:o to:O to:output",
+    "partclone": "sOoLCN to:o to:O to:output if:r if:restore if:b if:dev-to-dev",
+}
+
+
+# Writers that are mostly run on disks: if their target is unknown, it may be a disk.
+DISK_TOOLS: Final = frozenset(
+    {
+        *("dd", "dcfldd", "dc3dd", "ddpt", "dd_rescue", "ddrescue", "nwipe", "blkdiscard"),
+        *("wipefs", "badblocks", "sfdisk", "fdisk", "gdisk", "cfdisk", "parted", "sgdisk"),
+        *("mdadm", "cryptsetup", "bcachefs"),
+    }
+)
