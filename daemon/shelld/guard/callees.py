@@ -12,11 +12,7 @@ from shelld.guard.nodes import WORDS
 from shelld.guard.parse import TooSlow, parse, text_of
 
 Node = Any
-
-
 _PARALLEL: Final = frozenset({"pipeline", "process_substitution"})
-
-
 _CONDITIONAL: Final = frozenset({"if_statement", "case_statement", "list", "function_definition"})
 
 
@@ -29,8 +25,6 @@ def _started(node: Node, name: str) -> str:
 
 
 _SHELLS: Final = frozenset({"bash", "sh"})
-
-
 # Seconds to parse the text of ``eval`` in the body of a function.
 _NESTED_SECONDS: Final = 0.005
 
@@ -89,8 +83,6 @@ def calls_of(body: Node) -> list[tuple[str, bool]]:
 
 
 _GROUPS: Final = frozenset({"subshell", "compound_statement"})
-
-
 _FRAME: Final = frozenset({"do", "done", "{", "}", "comment", "\n"})
 
 

@@ -11,19 +11,10 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterator
 from typing import Final
 
-from shelld.guard.extended_globs import simplified
-
-_NO_UNIT: Final = re.compile(r"[^()\\'\"`$<>]+")
-_NO_METACHARACTER: Final = re.compile(r"[^ \t\n;&|()<>\\'\"`$]+")
-_SEPARATOR: Final = re.compile(r";;&|;[;&]|[;&|]")
-_REDIRECT: Final = re.compile(r"<<<|<<-?|>>|<>|[<>]&|>\||[<>]")
-_DESCRIPTOR: Final = re.compile(r"\{[A-Za-z_]\w*\}", re.A)
-_BLANKS: Final = re.compile(r"[ \t]*")
-_QUOTE: Final = re.compile(r"['\"\\]")
-
+from shelld.guard.parts import Parts
+from shelld.guard.walk import Walk
 
 _NO_PARENTHESIS: Final = re.compile(r"""\\.|'[^']*+'|"(?>(?:[^"\\]|\\.)*)"|[^()]""", re.S)
 
@@ -43,88 +34,14 @@ def is_arithmetic(text: str) -> bool:
     return True
 
 
-# The characters of a name as numbers of three digits, behind a digit that is not 0.
-_NUMBERED: Final = re.compile(r"1((?:\d{3})+)")
-
-
-def descriptor_for(name: str) -> str:
-    """Return the number that stands for the descriptor of ``{name}<file``.
-
-    Bash chooses a free descriptor and stores it in the variable. This number contains the name, so
-    no two variables get the same number, and `name_of_descriptor` finds the variable.
-    """
-    return "1" + "".join(f"{ord(character):03}" for character in name)
-
-
-def name_of_descriptor(number: str) -> str:
-    """Return the variable that `descriptor_for` gave a number to, "" if none."""
-    match = _NUMBERED.fullmatch(number)
-    if match is None:
-        return ""
-    digits = match[1]
-    return "".join(chr(int(digits[at : at + 3])) for at in range(0, len(digits), 3))
-
-
-class Ends:
+class Ends(Parts):
     """Finds the ends of the parts of one text. Remembers them, so the time is linear."""
 
     def __init__(self, text: str) -> None:
-        self._text = text
-        # The ends of substitutions, and of pairs of parentheses, by the position of "(".
+        super().__init__(text)
+        # The ends of substitutions, by the position of "(".
         self._substitutions: dict[int, int] = {}
-        self._pairs: dict[int, int] = {}
         self._lines: _Lines | None = None
-
-    def of_unit(self, position: int) -> int:  # noqa: PLR0911 - a table of cases
-        """Return the end of the character, quotation or expansion that begins at `position`."""
-        text = self._text
-        character = text[position]
-        if character == "\\":
-            return min(len(text), position + 2)
-        if character in "'\"":
-            return self.of_quotes(position)
-        if character == "`":
-            return self.of_backticks(position)
-        if character in "$<>" and position + 1 < len(text):
-            following = text[position + 1]
-            if following == "(":
-                return self.of_substitution(position + 1)
-            if character == "$" and following == "{":
-                return self.of_parameter(position + 1)
-            if character == "$" and following == "'":
-                return self.of_ansi(position + 1)
-        return position + 1
-
-    def of_ansi(self, position: int) -> int:
-        return self._of_escaped(position, "'")
-
-    def of_backticks(self, position: int) -> int:
-        return self._of_escaped(position, "`")
-
-    def _of_escaped(self, position: int, last: str) -> int:
-        text = self._text
-        position += 1
-        while position < len(text) and text[position] != last:
-            position += 2 if text[position] == "\\" else 1
-        return min(len(text), position + 1)
-
-    def of_quotes(self, position: int) -> int:
-        text = self._text
-        quote = text[position]
-        if quote == "'":
-            return text.find("'", position + 1) + 1 or len(text)
-        position += 1
-        while position < len(text) and text[position] != quote:
-            position = position + 1 if text[position] in "'<>" else self.of_unit(position)
-        return min(len(text), position + 1)
-
-    def of_parameter(self, position: int) -> int:
-        """Return the position after the brace that closes the brace at `position`."""
-        text = self._text
-        position += 1
-        while position < len(text) and text[position] != "}":
-            position = self.of_unit(position)
-        return min(len(text), position + 1)
 
     def of_substitution(self, position: int) -> int:
         """Return the position after the parenthesis that ends a substitution.
@@ -135,47 +52,10 @@ class Ends:
         if end is None:
             # Bash reads the text after ``$((`` as arithmetic, even if it turns out to be a script.
             is_script = not self._text.startswith("((", position)
-            end = _Walk(self, self._text, position + 1).end() if is_script else None
+            end = Walk(self, self._text, position + 1).end() if is_script else None
             end = self.of_pair(position) if end is None else end
             self._substitutions[position] = end
         return end
-
-    def of_pair(self, position: int) -> int:
-        """Return the end of a pair of parentheses, without reading its content as a script."""
-        text, pairs = self._text, self._pairs
-        if position in pairs:
-            return pairs[position]
-        opened: list[int] = []
-        at = position
-        while at < len(text):
-            character = text[at]
-            if character == "(":
-                opened.append(at)
-                at += 1
-            elif character == ")":
-                at += 1
-                pairs[opened.pop()] = at
-                if not opened:
-                    return at
-            else:
-                plain = _NO_UNIT.match(text, at)
-                at = self.of_unit(at) if plain is None else plain.end()
-        pairs.update(dict.fromkeys(opened, len(text)))
-        return len(text)
-
-    def of_word(self, position: int) -> int:
-        text = self._text
-        while position < len(text):
-            plain = _NO_METACHARACTER.match(text, position)
-            if plain is not None:
-                position = plain.end()
-            elif text[position] in " \t\n;&|()" or (
-                text[position] in "<>" and not text.startswith("(", position + 1)
-            ):
-                break
-            else:
-                position = self.of_unit(position)
-        return position
 
     def of_heredoc(self, position: int, delimiter: str, *, strips: bool) -> int | None:
         """Return the end of the here-document that begins at `position`, None if it has none."""
@@ -193,7 +73,7 @@ class Ends:
         ``for x do``, and a space between the delimiter of a here-document and a separator. Replaces
         extended globs by other globs. Leaves the content of substitutions as it is.
         """
-        walk = _Walk(self, self._text, 0, is_whole=True)
+        walk = Walk(self, self._text, 0, is_whole=True)
         walk.end()
         parts: list[str] = []
         position = 0
@@ -225,296 +105,3 @@ class _Lines:
         starts = (self._stripped if strips else self._whole).get(delimiter, [])
         index = bisect_left(starts, position)
         return starts[index] + len(delimiter) if index < len(starts) else None
-
-
-# Reserved words after which another reserved word can come.
-_OPENING: Final = frozenset(
-    {"{", "}", "if", "then", "elif", "else", "fi", "while", "until", "do", "done"}
-)
-# Reserved words before a name.
-_NAMING: Final = frozenset({"for", "select", "function", "coproc"})
-# The beginnings of compound commands.
-_COMPOUND: Final = frozenset({"{", "if", "while", "until", "for", "select", "case", "[["})
-# The commands before which the parser does not know ``!``.
-_NOT_NEGATED: Final = (_COMPOUND | _NAMING) - {"[["}
-# The constructs that can be open in a script: parentheses around commands, around the words of a
-# pattern or around those of an array, and the parts of ``case``.
-_COMMANDS, _WORDS, _ARRAY, _SUBJECT, _IN, _PATTERN, _BODY = range(7)
-_CASE: Final = frozenset({_SUBJECT, _IN, _PATTERN, _BODY})
-
-
-class _Walk:
-    """Walks through a script, to the parenthesis that ends it."""
-
-    def __init__(self, ends: Ends, text: str, position: int, *, is_whole: bool = False) -> None:
-        # The replacements: the beginning, the end and the new text of each.
-        self.edits: list[tuple[int, int, str]] = []
-        self._ends = ends
-        self._text = text
-        self._at = position
-        # If true, the script ends at the end of the text, not at a parenthesis.
-        self._is_whole = is_whole
-        self._open: list[int] = []
-        # Whether a reserved word can come next, and whether the next word is a name.
-        self._starts = True
-        self._names = False
-        # Whether the last word was the variable of a ``for`` or ``select`` loop, and whether the
-        # next name will be the variable of such a loop.
-        self._loops = self._is_loop = False
-        # Whether a pattern of ``case`` can begin.
-        self._is_fresh = False
-        # The beginning and the end of ``coproc NAME``.
-        self._coprocess: tuple[int, int] | None = None
-        # The places of ``time``, of its options, and of ``!`` right before the next command.
-        self._timing: list[tuple[int, int]] = []
-        self._negations: list[tuple[int, int]] = []
-        # The here-documents that begin at the next line: the delimiter of each, and whether its
-        # lines lose their leading tabs.
-        self._heredocs: list[tuple[str, bool]] = []
-
-    def end(self) -> int | None:
-        """Return the position after the closing parenthesis, None if there is none."""
-        text = self._text
-        while self._at < len(text):
-            character = text[self._at]
-            if character in " \t":
-                self._at += 1
-            elif character == "\n":
-                self._read_line_end()
-            elif character == "#":
-                self._at = text.find("\n", self._at)
-                if self._at < 0:
-                    break
-            elif (separator := _SEPARATOR.match(text, self._at)) is not None:
-                self._at = separator.end()
-                self._read_separator(separator[0])
-            elif character == "(":
-                self._read_opening()
-            elif character == ")":
-                self._at += 1
-                if self._closes():
-                    return self._at
-            elif character in "<>" and not text.startswith("(", self._at + 1):
-                self._read_redirect()
-            else:
-                self._read_word()
-        return None
-
-    @property
-    def _top(self) -> int:
-        return self._open[-1] if self._open else _COMMANDS
-
-    def _begin(self) -> None:
-        self._loops = False
-        self._starts = self._top not in (_WORDS, _ARRAY)
-        self._names = False
-        self._coprocess = None
-        self._timing.clear()
-        self._negations.clear()
-
-    def _read_line_end(self) -> None:
-        self._begin()
-        self._at += 1
-        for delimiter, strips in self._heredocs:
-            end = self._ends.of_heredoc(self._at, delimiter, strips=strips)
-            # Without an end, this is no here-document, but a shift in an arithmetic expression.
-            self._at = self._at if end is None else end
-        self._heredocs.clear()
-
-    def _read_separator(self, separator: str) -> None:
-        self._begin()
-        if self._top in (_SUBJECT, _IN):
-            # This is no ``case`` command.
-            self._open.pop()
-        elif self._top == _BODY and len(separator) > 1:
-            self._open[-1] = _PATTERN
-            self._is_fresh = True
-
-    def _read_opening(self) -> None:
-        text, start = self._text, self._at
-        self._at += 1
-        if self._top == _PATTERN and self._is_fresh:
-            self._is_fresh = False
-            return
-        if self._top in (_SUBJECT, _IN):
-            self._open.pop()
-        if self._coprocess is not None:
-            self._name_coprocess(*self._coprocess)
-        self._remove_prefix(is_negated=text.startswith("((", start))
-        is_command = self._starts and self._top != _PATTERN
-        self._begin()
-        if is_command and text.startswith("((", start):
-            end = self._ends.of_pair(start + 1)
-            if text.startswith(")", end):
-                self._at = end + 1
-                return
-        is_in_words = self._top in (_PATTERN, _WORDS, _ARRAY)
-        self._open.append(_WORDS if is_in_words else _COMMANDS)
-
-    def _closes(self) -> bool:
-        """Read a closing parenthesis. Return whether it ends the script."""
-        if self._top == _PATTERN:
-            self._open[-1] = _BODY
-            self._begin()
-            return False
-        while self._top in _CASE:
-            # This is no ``case`` command, or the script is invalid.
-            self._open.pop()
-        if not self._open:
-            self._begin()
-            return not self._is_whole
-        closed = self._open.pop()
-        self._begin()
-        self._starts = closed == _COMMANDS
-        if closed != _COMMANDS and self._text.startswith("#", self._at):
-            # The word goes on. After any other parenthesis, ``#`` would begin a comment.
-            self.edits.append((self._at, self._at + 1, r"\#"))
-            self._at += 1
-        return False
-
-    def _read_redirect(self) -> None:
-        match = _REDIRECT.match(self._text, self._at)
-        operator = match[0] if match else ""
-        start = self._at = _end_of(_BLANKS, self._text, self._at + len(operator))
-        self._at = self._ends.of_word(start)
-        self._starts = False
-        self._remove_prefix(is_negated=False)
-        if self._text.startswith("(", self._at) and self._text[self._at - 1] in "?*+@!":
-            self._replace_glob(self._text[start : self._at])
-        if operator in ("<<", "<<-") and start < self._at:
-            delimiter = _QUOTE.sub("", self._text[start : self._at])
-            self._heredocs.append((delimiter, operator == "<<-"))
-            if self._text.startswith((";", "&"), self._at):
-                # The parser would read the separator as part of the delimiter.
-                self.edits.append((self._at, self._at, " "))
-
-    def _read_word(self) -> None:
-        start = self._at
-        self._at = max(self._ends.of_word(start), start + 1)
-        word = self._text[start : self._at]
-        if self._text.startswith(("<", ">"), self._at) and _DESCRIPTOR.fullmatch(word):
-            # ``{fd}>file``: bash puts a new descriptor into the variable.
-            self.edits.append((start, self._at, descriptor_for(word[1:-1])))
-            return
-        if self._loops:
-            self._loops = False
-            if word == "do":
-                self.edits.append((start, start, "; "))
-                self._starts = True
-                return
-        if self._starts and not self._names and self._top in (_COMMANDS, _BODY):
-            if self._is_prefix(word, start):
-                return
-            begins_function = self._text.startswith("(", _end_of(_BLANKS, self._text, self._at))
-            self._remove_prefix(is_negated=word not in _NOT_NEGATED and not begins_function)
-        if self._text.startswith("(", self._at) and word[-1] in "?*+@!=":
-            # An array, or a pattern such as ``@(a|b)``.
-            self._starts = False
-            if word[-1] == "=" or not self._replace_glob(word):
-                self._open.append(_ARRAY if word[-1] == "=" else _WORDS)
-                self._at += 1
-        elif self._top in (_SUBJECT, _IN, _PATTERN):
-            self._read_word_of_case(word)
-        elif self._starts:
-            self._read_first_word(word, start)
-
-    def _replace_glob(self, word: str) -> bool:
-        """Replace an extended glob, whose first character ends `word`, by other globs.
-
-        Returns whether it was replaced. ``f+( )`` defines a function.
-        """
-        start, end = self._at + 1, self._ends.of_pair(self._at) - 1
-        content = self._text[start:end]
-        is_pattern = self._text[end : end + 1] == ")" and content.strip() != ""
-        if not is_pattern or self._top not in (_COMMANDS, _BODY, _ARRAY):
-            return False
-        substitutions = "".join(self._substitutions(start, end))
-        new = simplified(word[-1], content, substitutions, is_assigned="=" in word)
-        self.edits.append((start - 2, end + 1, new))
-        self._at = end + 1
-        return True
-
-    def _substitutions(self, start: int, end: int) -> Iterator[str]:
-        """Yield the substitutions in a part of the text, also those in double quotes."""
-        position = start
-        while position < end:
-            stop = position + 1
-            if self._text[position] != '"':
-                stop = self._ends.of_unit(position)
-            if self._text.startswith(("$(", "`", "<(", ">("), position):
-                yield self._text[position:stop]
-            position = stop
-
-    def _is_prefix(self, word: str, start: int) -> bool:
-        """Whether a word comes before a command and only times or negates it. Note its place."""
-        if word == "!":
-            self._negations.append((start, self._at))
-        elif word == "time" or (self._timing and word in ("-p", "--")):
-            self._timing.append((start, self._at))
-        else:
-            if word.startswith("-"):
-                # Bash runs no program, but other shells run ``time`` with options of its own.
-                self._timing.clear()
-            return False
-        return True
-
-    def _remove_prefix(self, *, is_negated: bool) -> None:
-        """Remove ``time`` and ``!`` before the command that begins here.
-
-        `is_negated`: leave one ``!``, if the number of them is odd.
-        """
-        kept = len(self._negations) % 2 if is_negated else 0
-        removed = self._timing + self._negations[kept:]
-        self.edits += ((start, end, "") for start, end in removed)
-        self._timing.clear()
-        self._negations.clear()
-
-    def _read_word_of_case(self, word: str) -> None:
-        if self._top == _SUBJECT:
-            self._open[-1] = _IN
-        elif self._top == _IN:
-            if word == "in":
-                self._open[-1] = _PATTERN
-                self._is_fresh = True
-            else:
-                # This is no ``case`` command.
-                self._open.pop()
-        elif self._is_fresh:
-            self._is_fresh = False
-            if word == "esac":
-                self._open.pop()
-                self._starts = True
-
-    def _name_coprocess(self, start: int, end: int) -> None:
-        """Write ``coproc`` before a compound command as a member of a pipeline."""
-        words = self._text[start:end].split()
-        name = words[1] if len(words) > 1 else "COPROC"
-        self.edits.append((start, end, f"coproc {name} |"))
-
-    def _read_first_word(self, word: str, start: int) -> None:
-        if self._coprocess is not None and word in _COMPOUND:
-            self._name_coprocess(*self._coprocess)
-            self._coprocess = None
-        elif self._names:
-            # This word is the name. As above, ``coproc`` right before a compound command has no
-            # name.
-            self._names = False
-            if self._coprocess is not None:
-                self._coprocess = (self._coprocess[0], self._at)
-            self._loops = self._is_loop
-            return
-        self._names = word in _NAMING
-        self._is_loop = word in ("for", "select")
-        self._coprocess = (start, self._at) if word == "coproc" else None
-        if word == "case":
-            self._open.append(_SUBJECT)
-            self._starts = False
-        elif word == "esac" and self._top == _BODY:
-            self._open.pop()
-        else:
-            self._starts = word in _OPENING or word in _NAMING
-
-
-def _end_of(pattern: re.Pattern[str], text: str, position: int) -> int:
-    match = pattern.match(text, position)
-    return position if match is None else match.end()

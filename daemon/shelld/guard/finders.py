@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 # How many start directories to follow.
 _MAX_ITEMS: Final = 32
-
-
 # Parts of a find(1) expression that exclude few files, with the number of their arguments.
 _WIDE_TESTS: Final = {
     "-depth": 0,

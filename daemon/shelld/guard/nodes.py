@@ -12,8 +12,6 @@ from typing import Any, Final
 from shelld.guard.parse import text_of
 
 Node = Any
-
-
 _SUBSTITUTIONS: Final = frozenset({"command_substitution", "process_substitution"})
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from shelld.guard import nodes, parse, rules
 from shelld.guard.compounds import Compounds
-from shelld.guard.ends import name_of_descriptor
+from shelld.guard.descriptors import name_of_descriptor
 from shelld.guard.links import resolved
 from shelld.guard.markers import UNKNOWN, plain
 from shelld.guard.paths import normalized

@@ -16,7 +16,6 @@ from shelld.guard.calls import LITERAL, compiled, end_of_arguments, given, value
 # How many walks to look at, and how many characters of the body of each.
 _MAX_WALKS: Final = 8
 _MAX_BODY: Final = 4 * 1024
-
 # ``for root, dirs, files in os.walk("/")``, and ``for p in Path("/").rglob("*")``.
 _WALK: Final = (
     r"\bfor\s{1,8}([\w ,()]{1,80}?)\s{1,8}in\s{1,8}"

@@ -15,7 +15,6 @@ MAKERS: Final = {
     "mkudffs": "udf",
 }
 
-
 # The programs that `rules` judges, and the program whose rules apply to each.
 JUDGED: Final = {
     "rm": "rm",
@@ -27,7 +26,6 @@ JUDGED: Final = {
     "mkfs": "mkfs",
     **dict.fromkeys(MAKERS, "mkfs"),
 }
-
 
 # The options that take a value, for some programs in `JUDGED` and for programs in several tables.
 OPTIONS: Final = {
@@ -41,13 +39,10 @@ OPTIONS: Final = {
     "block-size= max-delete= info= debug= usermap= groupmap= compress-level= remote-option=",
 }
 
-
 _EXT: Final = "bCdeEgGiIJLlmMNoOrRstTUz idle:n idle:h idle:V"
-
 
 # The programs for FAT take a number after ``-h``.
 _FAT: Final = "bDfFghilmMnrRsS codepage= variant= offset="
-
 
 # The options of programs that make file systems, by suffix of the name. "" is for all other
 # programs: their short options are unknown.

@@ -30,7 +30,6 @@ SHELLS: Final = frozenset(
     ]
 )
 
-
 # Programs that start other programs in their own way, and the handler of each in `launchers`.
 STARTERS: Final = {
     "xargs": "xargs",
@@ -54,10 +53,8 @@ STARTERS: Final = {
     "bwrap": "bwrap",
 }
 
-
 # The characters of a version number.
 VERSION: Final = "0123456789."
-
 
 # Interpreters without their versions, and the letters of the options whose values are code.
 LANGUAGES: Final = {
@@ -75,7 +72,6 @@ LANGUAGES: Final = {
     "Rscript": "e",
     "tclsh": "",
 }
-
 
 # Builtins that change the meaning of words or paths, or run text.
 TELLING_BUILTINS: Final = frozenset({"alias", "cd", "eval", "popd", "pushd", "source", "trap"})

@@ -11,7 +11,6 @@ _MAKE: Final = (
     "idle:dry-run idle:recon default:GNUmakefile default:makefile default:Makefile"
 )
 
-
 # Programs that run commands in their own language, from an argument, a variable or stdin.
 SPEAKERS: Final[dict[str, str]] = {
     "vim": "TuUwW says:c says:cmd says:+ file:S",
@@ -73,7 +72,6 @@ SPEAKERS: Final[dict[str, str]] = {
     "apt-get": "tc says:o",
     "ansible": "imMuefBPtl script:a script:args",
 }
-
 
 # The speakers that run their input. The input may name programs that the command does not name.
 LISTENERS: Final = frozenset(

@@ -6,9 +6,7 @@ from typing import Final
 
 _CONTAINER: Final = "cd:w cd:workdir user= env= namespace= container= index= +1 away"
 
-
 _RUNS: Final = "with= package= python= extra= env-file= from="
-
 
 WRAPPERS: Final[dict[str, str]] = {
     "sudo": "CghpRrTtUu user= group= host= prompt= chroot= role= type= close-from= cd:D cd:chdir "
@@ -139,7 +137,6 @@ WRAPPERS: Final[dict[str, str]] = {
     "adb": "sHP sub:shell joins away shell",
     "wsl": "du shell",
 }
-
 
 # Wrappers that mostly serve other purposes. `quick` does not look for them, because it sees the
 # program that they start. The name of that program is a word of the command, too.

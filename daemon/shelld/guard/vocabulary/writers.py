@@ -9,10 +9,8 @@ from shelld.guard.vocabulary.judged import OPTIONS
 # Programs that make or remove other names of files, see `links`.
 LINKERS: Final = frozenset({"ln", "cp", "mount", "mknod", "mkfifo", "umount", "rm", "unlink"})
 
-
 # Programs that destroy a tree if they run on each of its files.
 DESTROYERS: Final = frozenset({"shred", "truncate", "unlink", "cp", "mv", "install", "dd", "tee"})
-
 
 # Programs that can write to a disk. Their arguments name the disk, so these programs matter only if
 # the command contains "/dev/" or its working directory is below "/dev".
@@ -101,7 +99,6 @@ WRITERS: Final = {
     "partclone.dd": "sOoLCN to:o to:O to:output",
     "partclone": "sOoLCN to:o to:O to:output if:r if:restore if:b if:dev-to-dev",
 }
-
 
 # Writers that are mostly run on disks: if their target is unknown, it may be a disk.
 DISK_TOOLS: Final = frozenset(
