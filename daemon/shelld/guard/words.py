@@ -11,20 +11,18 @@ Reference: bash(1), EXPANSION.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Final
 
 from shelld.guard.arithmetic import arithmetic
 from shelld.guard.ends import Ends, is_arithmetic
-from shelld.guard.escapes import ansi_c, prompted
-from shelld.guard.extended_globs import FOLLOWED, alternatives
+from shelld.guard.escapes import ansi_c
+from shelld.guard.extended_globs import alternatives
 from shelld.guard.fields import Piece, fields_of, separators_of
 from shelld.guard.markers import ACTIVE, BREAK, GLOBS, UNKNOWN, plain
-from shelld.guard.patterns import replaced, trimmed
+from shelld.guard.parameters import expand_parameter
 from shelld.guard.scope import Scope
 from shelld.guard.units import (
     MAX_FIELDS,
-    ExpansionError,
     TooLarge,
     expand_braces,
 )
@@ -38,8 +36,6 @@ MAX_WORD: Final = 64 * 1024
 MAX_EXPANDED: Final = 256 * 1024
 # Characters. Values up to this length count towards no limit.
 _SHORT: Final = 200
-# The cost of matching a pattern, relative to copying the value.
-_TRYING: Final = 500
 _SPECIAL: Final = re.compile(r"[\\'\"$`<>*?\[{~]")
 
 
@@ -107,6 +103,7 @@ class _Scanner:
         self._text = text
         self._ends = Ends(text)
         self._scope = scope
+        self._words = _Words(scope)
         self._position = 0
         self._length = 0
 
@@ -222,14 +219,17 @@ class _Scanner:
         elif text.startswith("${", start):
             end = self._ends.of_parameter(start + 1)
             parameter = text[start + 2 : end].removesuffix("}")
-            self._add_value(expand_parameter(parameter, self._scope, quoted=quoted), quoted=quoted)
+            self._add_value(
+                expand_parameter(parameter, self._words, quoted=quoted),
+                quoted=quoted,
+            )
         else:
             match = re.compile(r"[A-Za-z_]\w*|[0-9@*#?$!_-]").match(text, start + 1)
             end = start + 1 if match is None else match.end()
             if match is None:
                 self._add("$", quoted=quoted)
             else:
-                value = expand_parameter(match[0], self._scope, quoted=quoted)
+                value = expand_parameter(match[0], self._words, quoted=quoted)
                 self._add_value(value, quoted=quoted)
         self._position = end
 
@@ -257,180 +257,22 @@ def index_in_stack(text: str, length: int) -> int | None:
     return length - 1 - int(match[1]) if text.startswith("-") else int(match[1])
 
 
-# -- parameters -------------------------------------------------------------------------------
+class _Words:
+    """Implements `parameters.Words`."""
 
-_PARAMETER: Final = re.compile(
-    r"(?P<prefix>[!#]?)(?P<name>[A-Za-z_]\w*|\d+|[@*#?$!_-])(?:\[(?P<index>.*?)\])?(?P<rest>.*)",
-    re.DOTALL,
-)
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
 
+    def text(self, word: str) -> str:
+        return expand_text(word, self.scope)
 
-def expand_parameter(parameter: str, scope: Scope, *, quoted: bool) -> str:
-    """Return the expansion of ``${parameter}``. Raises `ExpansionError`."""
-    if parameter in ("#", "#@", "#*"):
-        return str(len(scope.list_of("@")))
-    match = _PARAMETER.fullmatch(parameter)
-    if match is None:
-        raise ExpansionError
-    prefix, name, index, rest = match["prefix"], match["name"], match["index"], match["rest"]
-    if index is not None and ("$" in index or "`" in index):
-        # Bash always runs the substitutions in an index.
-        index = expand_text(index, scope)
-    if (name in "@*" or index in ("@", "*")) and re.match(r":(?![-=+?])", rest):
-        return _sliced(name, index, rest[1:], scope, quoted=quoted)
-    value = _value(name, index, scope, quoted=quoted)
-    if prefix and index in ("@", "*"):
-        count = len(scope.list_of(name))
-        between = BREAK if quoted and index == "@" else " "
-        return str(count) if prefix == "#" else between.join(map(str, range(count)))
-    if prefix == "#":
-        return UNKNOWN if value is not None and UNKNOWN in value else str(len(value or ""))
-    if prefix == "!":
-        if rest in ("*", "@") or value is None:
-            return UNKNOWN
-        value = UNKNOWN if UNKNOWN in value else _indirect(value, scope, quoted=quoted)
-    if value is None and not _HAS_DEFAULT.match(rest):
-        scope.miss("@" if index in ("@", "*") else name)
-    return _operated(name, value, rest, scope, quoted=quoted) if rest else value or ""
+    def joined(self, word: str) -> str:
+        return plain(" ".join(fields_of(_pieces(word, self.scope)))) if word else ""
 
-
-_HAS_DEFAULT: Final = re.compile(r":?[-=+?]")
-
-
-def _indirect(target: str, scope: Scope, *, quoted: bool) -> str | None:
-    """Return the value of a variable, or of a member of an array, that another variable names."""
-    name, bracket, index = target.partition("[")
-    if not bracket:
-        return _value(target, None, scope, quoted=quoted)
-    scope.substituted(index)
-    return _value(name, index.removesuffix("]"), scope, quoted=quoted)
-
-
-def _value(name: str, index: str | None, scope: Scope, *, quoted: bool) -> str | None:
-    if name in "@*" or index in ("@", "*"):
-        members = scope.list_of("@" if name in "@*" else name)
-        separate = quoted and (name == "@" or index == "@")
-        between = BREAK if separate else _between(scope) if quoted else " "
-        return between.join(members) if members else None
-    if index is not None:
-        members = scope.list_of(name)
-        member = scope.value_of(f"{name}[{index}]")
-        if member is not None:
-            return member
-        number = _number(index, scope)
-        if number is not None and -len(members) <= number < len(members):
-            return members[number]
-        return UNKNOWN if members else scope.value_of(name)
-    return scope.value_of(name)
-
-
-def _between(scope: Scope) -> str:
-    """Return the separator of the fields in ``"$*"``: the first character of IFS."""
-    characters = scope.value_of("IFS")
-    return " " if characters is None or UNKNOWN in characters else characters[:1]
-
-
-def _operated(  # noqa: PLR0911 - a table of cases
-    name: str, value: str | None, rest: str, scope: Scope, *, quoted: bool
-) -> str:
-    colon = rest.startswith(":") and len(rest) > 1 and rest[1] in "-=+?"
-    operator = rest[1:2] if colon else rest[:1]
-    word = rest[2:] if colon else rest[1:]
-    is_missing = value is None or (colon and not value)
-    if operator in "-=+?" and (colon or rest[0] in "-=+?"):
-        return _defaulted(name, value, operator, word, scope, is_missing=is_missing)
-    value = value or ""
-    if UNKNOWN in value:
-        # Follow the substitutions in the word.
-        expand_text(word, scope)
-        return UNKNOWN
-    if rest[0] == ":":
-        return _substring(value, rest[1:], scope)
-    if rest[0] in "#%":
-        greedy = rest[:2] in ("##", "%%")
-        pattern = expand_text(rest[2:] if greedy else rest[1:], scope)
-        # `trimmed` tries every prefix or suffix.
-        scope.spend(len(value) * _TRYING)
-        return trimmed(value, pattern, at_start=rest[0] == "#", greedy=greedy)
-    if rest[0] == "/":
-        return _replaced(value, rest[1:], scope)
-    if rest[0] in "^,":
-        change = str.upper if rest[0] == "^" else str.lower
-        return change(value) if rest[:2] in ("^^", ",,") else change(value[:1]) + value[1:]
-    if rest == "@P":
-        return plain(expand_heredoc(prompted(value), scope))
-    if rest in ("@U", "@L", "@Q", "@E", "@u"):
-        changes: dict[str, Callable[[str], str]] = {
-            "@U": str.upper,
-            "@L": str.lower,
-            "@E": ansi_c,
-            "@u": lambda text: text[:1].upper() + text[1:],
-        }
-        return changes[rest](value) if rest in changes else value
-    return UNKNOWN
-
-
-def _defaulted(
-    name: str, value: str | None, operator: str, word: str, scope: Scope, *, is_missing: bool
-) -> str:
-    if operator == "+":
-        value = "" if is_missing and name != FOLLOWED else _nested(word, scope)
-        return "" if is_missing else value
-    if not is_missing:
-        return value or ""
-    if operator == "?":
-        raise ExpansionError
-    default = _nested(word, scope)
-    if operator == "=":
-        scope.assign(name, default)
-    return default
-
-
-def _nested(word: str, scope: Scope) -> str:
-    return plain(" ".join(fields_of(_pieces(word, scope)))) if word else ""
-
-
-def _substring(value: str, rest: str, scope: Scope) -> str:
-    offset, _, length = expand_text(rest, scope).partition(":")
-    start = _number(offset or "0", scope)
-    if start is None:
-        return UNKNOWN
-    value = value[start:]
-    if not length:
-        return value
-    count = _number(length, scope)
-    return UNKNOWN if count is None else value[:count]
-
-
-def _sliced(name: str, index: str | None, rest: str, scope: Scope, *, quoted: bool) -> str:
-    """Return a slice of the positional parameters or of the members of an array."""
-    members = scope.list_of("@" if name in "@*" else name)
-    if name in "@*":
-        members = [scope.value_of("0") or "", *members]
-    offset, _, length = expand_text(rest, scope).partition(":")
-    start, count = _number(offset or "0", scope), _number(length or str(len(members)), scope)
-    if start is None or count is None or count < 0:
-        return UNKNOWN
-    separate = quoted and "@" in (name, index)
-    return (BREAK if separate else " ").join(members[start:][:count])
-
-
-def _number(text: str, scope: Scope) -> int | None:
-    result = calculated(text, scope)
-    return int(result) if re.fullmatch(r"-?\d+", result) else None
+    def heredoc(self, body: str) -> str:
+        return expand_heredoc(body, self.scope)
 
 
 def calculated(text: str, scope: Scope) -> str:
     """Return the value of an arithmetic expression. Perform its assignments."""
     return arithmetic(expand_text(text, scope), scope)
-
-
-def _replaced(value: str, rest: str, scope: Scope) -> str:
-    every = rest.startswith("/")
-    rest = rest[every:]
-    ends = Ends(rest)
-    position = 0
-    while position < len(rest) and rest[position] != "/":
-        position = ends.of_unit(position)
-    pattern, new = expand_text(rest[:position], scope), expand_text(rest[position + 1 :], scope)
-    return replaced(value, pattern, new, every=every)
