@@ -22,7 +22,8 @@ Node = Any
 # may be long, so these patterns do not backtrack.
 _NAMED: Final = re.compile(r"-v\s++('[^']*+'|\"[^\"]*+\"|\S++)")
 _SUBSCRIPT: Final = re.compile(r"\w++\[(.*)\]", re.S)
-_COMPARED: Final = re.compile(r"(?<!\S)(\S++)\s++-(?:eq|ne|lt|le|gt|ge)(?=\s++(\S++))")
+_OPERAND: Final = r"'[^']*+'|\"[^\"]*+\"|\S++"
+_COMPARED: Final = re.compile(rf"(?<!\S)({_OPERAND})\s++-(?:eq|ne|lt|le|gt|ge)(?=\s++({_OPERAND}))")
 
 
 # What matters in an operand: an assignment, or a variable whose value has a subscript.
@@ -32,7 +33,8 @@ _REFERENCE: Final = re.compile(r"[A-Za-z_]\w*+(?>(?:\[.*\])?)", re.S)
 
 
 class Declarations(Names):
-    def assignment(self, node: Node, _stdin: str) -> str:
+    def assignment(self, node: Node, _stdin: str, *, is_local: bool = False) -> str:
+        """Follow ``name=value``. If `is_local`, it hides the variable until a function returns."""
         array = next((each for each in node.children if each.type == "array"), None)
         try:
             if array is not None:
@@ -40,9 +42,14 @@ class Declarations(Names):
                 members = [parse.text_of(each) for each in array.named_children]
                 fields = [self._member(name, each) for each in self.expanded(members)]
                 before = self.list_of(name) if parse.text_of(node)[len(name)] == "+" else []
+                if is_local:
+                    self.hide(name)
                 self.arrays[name] = [*before, *fields]
             else:
-                self.assign(*self.assigned_by(node))
+                name, value = self.assigned_by(node)
+                if is_local:
+                    self.hide(name)
+                self.assign(name, value)
         except ExpansionError:
             pass
         return ""
@@ -65,7 +72,8 @@ class Declarations(Names):
         value = expand_text(word, self)
         if name.endswith("+"):
             name = name[:-1]
-            value = (self.value_of(name) or "") + value
+            before = self.value_of(name) or ""
+            value = f"{before or 0}+({value})" if name in self.integers else before + value
         if "[" in name:
             try:
                 self.substitutions(parse.parse(name, self.budget.parse_seconds), "")
@@ -77,27 +85,33 @@ class Declarations(Names):
     def declaration(self, node: Node, _stdin: str) -> str:
         kind = node.children[0].type
         is_export = kind == "export"
+        # In a function, ``declare`` is the same as ``local``.
+        is_local = kind in ("local", "declare", "typeset") and bool(self.hidden)
         kinds = "".join(each for each in map(parse.text_of, node.named_children) if each[:1] == "-")
+        is_local = is_local and "g" not in kinds
         for child in node.named_children:
             text = parse.text_of(child)
             if text.startswith("-"):
                 is_export = is_export or "x" in text
                 continue
             if child.type == "variable_assignment":
-                self.assignment(child, "")
+                self.assignment(child, "", is_local=is_local)
                 self._declared(text.partition("=")[0], kinds)
             else:
                 try:
                     text = "".join(expand_word(text, self)[:1])
                 except ExpansionError:
                     continue
+                if is_local:
+                    self.hide(text.partition("=")[0])
                 if "=" in text:
                     name, _, value = text.partition("=")
                     self.assign(name, plain(value))
                 self._declared(text.partition("=")[0], kinds)
             if is_export:
                 name = text.partition("=")[0]
-                self.exported = self.exported | {function_entry(name) if "f" in kinds else name}
+                entry = function_entry(name) if "f" in kinds else name
+                self.exported = self.exported - {entry} if "n" in kinds else self.exported | {entry}
         return ""
 
     def _declared(self, name: str, kinds: str) -> None:
@@ -105,6 +119,8 @@ class Declarations(Names):
         value = self.variables.get(name)
         if "i" in kinds:
             self.integers = self.integers | {name}
+        if "l" in kinds or "u" in kinds:
+            self.cases[name] = "l" if "l" in kinds else "u"
         if value is None:
             return
         if "i" in kinds:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 from shelld.guard.budget import Blocked, Budget
 from shelld.guard.ends import Ends
@@ -70,6 +70,21 @@ def function_entry(name: str) -> str:
     return f"BASH_FUNC_{name}%%"
 
 
+class _Hidden(NamedTuple):
+    """What a name stood for: a value, the members of an array, the target of a nameref."""
+
+    value: str | None
+    members: list[str] | None
+    target: str | None
+
+
+def _put(table: dict[str, Any], name: str, value: Any) -> None:
+    if value is None:
+        table.pop(name, None)
+    else:
+        table[name] = value
+
+
 class Names(Streams):
     """Implements `scope.Scope`. `exported` names the `variables` that other programs see."""
 
@@ -107,8 +122,11 @@ class Names(Streams):
         self.traps: dict[str, str] = {}
         # Exported functions that a wrapper such as ``env`` passes on to a bash.
         self.inherited: dict[str, Any] = {}
-        # Names with the attribute ``declare -i``.
+        # Names with the attribute ``declare -i``, and those whose values lose or get capitals.
         self.integers: frozenset[str] = frozenset()
+        self.cases: dict[str, str] = {}
+        # What ``local`` has hidden in each function that runs: values, members and targets.
+        self.hidden: list[dict[str, _Hidden]] = []
         # How deeply scripts are nested in this shell.
         self.scripts = 0
         # Whether programs run on every file below their operands, as with find.
@@ -132,6 +150,7 @@ class Names(Streams):
         other.positional, other.name = self.positional, self.name
         other.pushed = self.pushed
         other.options, other.integers = self.options, self.integers
+        other.cases = dict(self.cases)
         other.inherited = self.inherited
         other.segment, other.has_unset = self.segment, self.has_unset
         other.is_for_each = self.is_for_each
@@ -154,13 +173,43 @@ class Names(Streams):
             return parameters[int(name)] if int(name) < len(parameters) else None
         if name == "#":
             return str(len(self.positional))
-        name = self._meant_by(name)
+        meant = self._meant_by(name)
+        if meant != name and "[" in meant:
+            return self._member_of(meant)
+        name = meant
         if name in self.arrays:
             return self.arrays[name][0] if self.arrays[name] else None
         if name in ("PWD", "DIRSTACK"):
             # The command may have given these variables another value.
             return self.variables.get(name, self.cwd)
         return self.variables.get(name, _SPECIAL.get(name))
+
+    def _member_of(self, reference: str) -> str | None:
+        """Return the member of an array that a nameref names."""
+        name, _, index = reference.removesuffix("]").partition("[")
+        if reference in self.variables:
+            return self.variables[reference]
+        members = self.arrays.get(name, [])
+        number = index.lstrip("-")
+        if not number.isdecimal() or int(number) >= len(members):
+            return UNKNOWN if members else None
+        return members[int(index)]
+
+    def hide(self, name: str) -> None:
+        """Keep what a name stands for, until the running function returns."""
+        if self.hidden and name not in self.hidden[-1]:
+            self.hidden[-1][name] = _Hidden(
+                self.variables.pop(name, None),
+                self.arrays.pop(name, None),
+                self.references.pop(name, None),
+            )
+
+    def restore(self, names: dict[str, _Hidden]) -> None:
+        """Give names what they stood for before a function hid it."""
+        for name, (value, members, target) in names.items():
+            _put(self.variables, name, value)
+            _put(self.arrays, name, members)
+            _put(self.references, name, target)
 
     def _meant_by(self, name: str) -> str:
         """Return the variable that a name stands for, following chains of namerefs."""
@@ -194,6 +243,8 @@ class Names(Streams):
         if name in self.integers:
             with suppress(ExpansionError):
                 value = calculated(value, self)
+        if name in self.cases:
+            value = value.lower() if self.cases[name] == "l" else value.upper()
         if "allexport" in self.options:
             self.exported = self.exported | {name}
         self.arrays.pop(name, None)

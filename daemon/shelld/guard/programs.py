@@ -112,10 +112,12 @@ class Programs(Files):
             self.report(FORK_BOMB)
         before, self.positional = self.positional, argv[1:]
         active.append(function)
+        self.hidden.append({})
         try:
             return self._run_function(function, stdin)
         finally:
             active.pop()
+            self.restore(self.hidden.pop())
             self.positional = before
 
     def _start(self, program: str, argv: list[str], stdin: str) -> str:
@@ -214,7 +216,7 @@ class Programs(Files):
         child = self.copy()
         child.aliases, child.arrays, child.hashed, child.pushed = {}, {}, {}, ()
         child.functions = child.inherited = self.exported_functions()
-        child.options, child.integers = options.switched, frozenset()
+        child.options, child.integers, child.cases = options.switched, frozenset(), {}
         child.nounset = options.nounset
         child.variables = {
             name: value for name, value in self.variables.items() if name in self.exported
