@@ -25,12 +25,14 @@ from shelld_client.child import (
     BLOCKED_S,
     EXIT_POLL_S,
     LAST_WORDS_S,
+    PIPE_BYTES,
     POST_MORTEM_S,
     READ_BYTES,
     Child,
     Haste,
     errno_of,
     exit_handle,
+    size_of_next_read,
     without_sigpipe,
 )
 from shelld_client.errors import ProtocolError, SpawnFailed
@@ -68,6 +70,8 @@ class Pump:
         self._unwritten = memoryview(b"")
         self._haste: Haste | None = None
         self._error: ProtocolError | None = None
+        # How much the next read of stdout takes.
+        self._read_bytes = READ_BYTES
         # For each descriptor, the events to wait for, and the action to run when one of them
         # occurs.
         self._actions: dict[int, tuple[int, Callable[[], None]]] = {}
@@ -301,7 +305,8 @@ class Pump:
         self._unwatch(self._child.stdin.fileno())
 
     def _read_stdout(self) -> None:
-        data = _read(self._stdout)
+        data = _read(self._stdout, self._read_bytes)
+        self._read_bytes = size_of_next_read(data or b"")
         if data == b"":
             self._unwatch(self._stdout)
         elif data and self._error is None:
@@ -311,7 +316,7 @@ class Pump:
                 self._error = error
 
     def _read_stderr(self) -> None:
-        data = _read(self._stderr)
+        data = _read(self._stderr, READ_BYTES)
         if data == b"":
             self._unwatch(self._stderr)
         elif data:
@@ -324,6 +329,7 @@ class Pump:
         # The pipe may stay open in other processes, so do not wait for its end. One read takes all
         # that the daemon wrote.
         if self._stdout in self._actions:
+            self._read_bytes = PIPE_BYTES
             self._read_stdout()
             self._unwatch(self._stdout)
 
@@ -337,10 +343,10 @@ def _forget_thread() -> None:
     threading._active.pop(threading.get_ident(), None)  # type: ignore[attr-defined]  # pyright: ignore
 
 
-def _read(descriptor: int) -> bytes | None:
+def _read(descriptor: int, size: int) -> bytes | None:
     """Return the available data; b"" at end of file; None if there is no data yet."""
     try:
-        return os.read(descriptor, READ_BYTES)
+        return os.read(descriptor, size)
     except BlockingIOError:
         return None
     except OSError:

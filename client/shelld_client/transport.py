@@ -16,11 +16,13 @@ import anyio
 
 from shelld_client.child import (
     EXIT_POLL_S,
+    PIPE_BYTES,
     POST_MORTEM_S,
     READ_BYTES,
     Child,
     Haste,
     exit_handle,
+    size_of_next_read,
     without_sigpipe,
 )
 
@@ -85,14 +87,16 @@ class Transport:
 
     async def collect_stdout(self, take: Callable[[bytes], None]) -> None:
         """Pass data from stdout to `take` until stdout or the process ends."""
+        size = READ_BYTES
         with self._reading:
-            while data := await _receive(self._child.stdout):
+            while data := await _receive(self._child.stdout, size):
                 take(data)
+                size = size_of_next_read(data)
             return
         # The pipe may stay open in other processes, so do not wait for its end. One read takes all
         # that the daemon wrote.
         with suppress(*_STREAM_ENDED):
-            take(os.read(self._child.stdout.fileno(), READ_BYTES))
+            take(os.read(self._child.stdout.fileno(), PIPE_BYTES))
 
     async def watch_exit(self) -> None:
         """End `collect_stdout` when the process ends."""
@@ -102,7 +106,7 @@ class Transport:
 
     async def collect_stderr(self) -> None:
         """Keep the last output on stderr, until it is closed."""
-        while data := await _receive(self._child.stderr):
+        while data := await _receive(self._child.stderr, READ_BYTES):
             self._child.keep_stderr(data)
         self.stderr_ended.set()
 
@@ -155,11 +159,11 @@ class Transport:
         self._child.close_streams()
 
 
-async def _receive(stream: IO[bytes]) -> bytes:
+async def _receive(stream: IO[bytes], size: int) -> bytes:
     while True:
         try:
             await anyio.wait_readable(stream)
-            return os.read(stream.fileno(), READ_BYTES)
+            return os.read(stream.fileno(), size)
         except BlockingIOError:
             continue
         except _STREAM_ENDED:

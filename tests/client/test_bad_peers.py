@@ -11,9 +11,17 @@ from pathlib import Path
 import anyio
 import pytest
 
-from both_clients import Shell, Spawn, peer
-from shelld_client import AnswerTooLarge, Client, DaemonExited, ProtocolError, ShellError
-from support import Gate, is_alive
+from both_clients import ASYNC_ONLY, Shell, Spawn, peer
+from shelld_client import (
+    AnswerTooLarge,
+    AsyncClient,
+    Client,
+    DaemonExited,
+    ProtocolError,
+    ShellError,
+)
+from shelld_client.child import PIPE_BYTES
+from support import Gate, is_alive, wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -81,6 +89,23 @@ async def test_dead_daemon_is_noticed_while_others_hold_its_output(
         with pytest.raises(DaemonExited) as error:
             await shell.ping()
         assert error.value.exit_code == 4
+    gate.open()
+
+
+@ASYNC_ONLY
+@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs an event for a process's end")
+async def test_last_answer_of_a_dead_daemon_arrives_whole(
+    anyio_backend: str, tmp_path: Path
+) -> None:
+    gate = Gate(tmp_path / "gate")
+    # As much as the pipe holds, while a child keeps the pipe open.
+    answer = f'printf \'{{"jsonrpc":"2.0","id":2,"result":{{"more":"%0{PIPE_BYTES - 100}d"}}}}\\n\''
+    script = f"({gate.wait}) & read -r; {answer}"
+    async with AsyncClient.spawn(peer(script)) as client, anyio.create_task_group() as tasks:
+        tasks.start_soon(client.ping)
+        await anyio.wait_all_tasks_blocked()
+        # The event loop does not run meanwhile.
+        wait_for(lambda: not is_alive(client.pid), "the end of the peer")
     gate.open()
 
 
