@@ -187,6 +187,14 @@ found.strange = await Promise.all([
   strange(peer(`echo '${nameless}'; exec cat`)),
   strange(peer("exec sleep 300 >&-")),
 ]);
+const deaf = new Client({ command: peer("exec sleep 300 <&-"), startTimeout: 20_000 });
+failure(deaf.call("ping", {})).then(({ message }) => (found.deaf = message));
+while (found.deaf === undefined) {
+  // A write finds out.
+  deaf.call("ping", {}).catch(() => {});
+  await new Promise((resolve) => setTimeout(resolve, 20));
+}
+await deaf.close();
 // The text before the first answer has no line end.
 const glued = "read a; read b; printf %s 'Hello {'; echo '{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{}}'; exec cat";
 const beside = new Client({ command: ["sh", "-c", glued], startTimeout: 20_000 });

@@ -110,6 +110,7 @@ def test_compiled_client_drives_a_daemon(package: Path) -> None:
             "the daemon could not read a request: Parse error",
             "the daemon closed its output",
         ],
+        "deaf": "the daemon closed its input",
         "glued": {},
         "unstarted": [True, "cannot start /nowhere/shelld"],
         "broken": "shelld: error: unrecognized arguments: --nonsense",
