@@ -11,7 +11,15 @@ from contextlib import contextmanager
 
 import pytest
 
-from shelld.inspection.kernel import can_end, file_behind, inner_terminals, name_of, process, waits
+from shelld.inspection.kernel import (
+    can_end,
+    file_behind,
+    inner_terminals,
+    name_of,
+    process,
+    threads_of,
+    waits,
+)
 from shelld.inspection.waiting_calls import Wait
 from shelld.keeper.proc import stat_fields
 from shelld.terminals.source import file_of
@@ -193,6 +201,19 @@ def test_ended_process_has_no_name() -> None:
         assert name_of(child.pid) == ""
         with pytest.raises(OSError, match="No such"):
             process(child.pid)
+
+
+@pytest.mark.parametrize("more", [0, 1, 3])
+def test_all_threads_are_listed(more: int) -> None:
+    code = f"""
+import threading
+for _ in range({more}):
+    threading.Thread(target=time.sleep, args=(300,), daemon=True).start()
+os.read(r, 1)
+"""
+    with running(code) as (pid, _, _):
+        wait_for(lambda: len(threads_of(pid)) == more + 1, "the threads")
+        assert sorted(threads_of(pid)) == sorted(os.listdir(f"/proc/{pid}/task"))
 
 
 def test_thread_after_many_others_is_looked_at() -> None:

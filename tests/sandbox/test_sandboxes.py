@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import anyio
 import pytest
+from shelld.sandbox.host import Host
 
 from shelld.keeper.pool import RunnerPool
-from shelld.sandbox.host import Host
 from shelld.sandbox.policy import ResolvedPolicy, resolved
 from shelld.sandbox.sandboxes import IDLE_S, Sandboxes, SandboxKey
 from shelld.sessions.dumps import DumpFiles

@@ -105,3 +105,18 @@ def test_other_shortage_stays_an_os_error(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(os, "openpty", fail)
     with pytest.raises(OSError, match="Too many open files"):
         open_pty(Size(24, 80))
+
+
+@pytest.mark.parametrize(
+    ("is_in_line_mode", "least", "has_limit"),
+    [(True, 0, False), (False, 0, True), (False, 1, False)],
+)
+def test_read_of_at_least_nothing_has_a_limit(
+    pty: Pty, is_in_line_mode: bool, least: int, has_limit: bool
+) -> None:
+    attributes = termios.tcgetattr(pty.slave)
+    if not is_in_line_mode:
+        attributes[3] &= ~termios.ICANON
+    attributes[6][termios.VMIN] = least
+    termios.tcsetattr(pty.slave, termios.TCSANOW, attributes)
+    assert modes(pty.master).read_has_limit is has_limit

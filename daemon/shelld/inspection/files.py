@@ -12,15 +12,14 @@ import os
 import re
 from typing import Final, NamedTuple
 
-from shelld.keeper.proc import read_file
-from shelld.terminals.source import file_of
+from shelld.keeper.proc import read_file, read_short_file
+from shelld.terminals.source import file_of, mount_of
 
 # The types of file systems in memory, which have the device files of terminals.
 _IN_MEMORY: Final = frozenset([b"devpts", b"devtmpfs", b"tmpfs", b"ramfs", b"rootfs"])
 # Descriptors of a process beyond this number are ignored.
 _MAX_DESCRIPTORS: Final = 1_024
 _FLAGS: Final = re.compile(rb"^flags:\s*([0-7]+)", re.MULTILINE)
-_MOUNT: Final = re.compile(rb"^mnt_id:\s*(\d+)", re.MULTILINE)
 
 
 class Pipes(NamedTuple):
@@ -30,14 +29,15 @@ class Pipes(NamedTuple):
     written: frozenset[str]
 
 
-def file_in(place: str, descriptor: int) -> tuple[int, ...]:
+def file_in(place: str, descriptor: int, known: int | None) -> tuple[int, ...]:
     """Return the file behind a descriptor, as `file_of` does; () for a file that may hang.
 
-    `place`: the directory of a process or thread in /proc. Raises OSError.
+    `place`: the directory of a process or thread in /proc. `known`: a mount in memory; a file on it
+    is found faster. Raises OSError.
     """
     path = f"{place}/fd/{descriptor}"
     has_path = os.readlink(path).startswith("/")
-    return file_of(path) if not has_path or _is_in_memory(place, descriptor) else ()
+    return file_of(path) if not has_path or _is_in_memory(place, descriptor, known) else ()
 
 
 def is_socket(place: str, descriptor: int | str) -> bool:
@@ -59,18 +59,21 @@ def pipes_of(place: str) -> Pipes:
 
 def access_mode(place: str, descriptor: int | str) -> int:
     """Return O_RDONLY, O_WRONLY or O_RDWR. Raises OSError."""
-    flags = _FLAGS.search(read_file(f"{place}/fdinfo/{descriptor}"))
+    flags = _FLAGS.search(read_short_file(f"{place}/fdinfo/{descriptor}"))
     return os.O_RDWR if flags is None else int(flags[1], 8) & os.O_ACCMODE
 
 
-def _is_in_memory(place: str, descriptor: int) -> bool:
+def _is_in_memory(place: str, descriptor: int, known: int | None) -> bool:
     """Whether a file is on a file system in memory. Raises OSError.
 
     The file may have been opened in this mount namespace, and inherited by a process in another.
     """
-    if (mount := _MOUNT.search(read_file(f"{place}/fdinfo/{descriptor}"))) is None:
+    if (mount := mount_of(place, descriptor)) is None:
         return False
-    line = re.compile(rb"^%s .*? - (\S+)" % mount[1], re.MULTILINE)
+    # The open file keeps its mount, so no other mount can have this number.
+    if mount == known:
+        return True
+    line = re.compile(rb"^%d .*? - (\S+)" % mount, re.MULTILINE)
     for mounts in (f"{place}/mountinfo", "/proc/self/mountinfo"):
         if (found := line.search(read_file(mounts))) is not None:
             return found[1] in _IN_MEMORY

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 from shelld.inspection.kernel import Process, can_end, name_of, network_sockets
 from shelld.inspection.member import Member, look_at
 from shelld.inspection.members import members
-from shelld.inspection.relays import passes_on
+from shelld.inspection.relays import NOT_PASSED, passes_on
 from shelld.inspection.sockets import listening
 from shelld.inspection.stops import is_stopped
 from shelld.inspection.waiting_calls import Wait
@@ -68,14 +68,17 @@ class Seen(NamedTuple):
 class InputState(NamedTuple):
     """A command's input. `modes`: the modes of its terminal; None for a pipe.
 
-    `read_has_limit`: a read(2) of the input has a time limit. `is_pending`: there is input to read,
-    so no process waits for it.
+    `is_pending`: there is input to read, so no process waits for it.
     """
 
     source: Source
     modes: Modes | None
-    read_has_limit: bool = False
     is_pending: bool = False
+
+    @property
+    def read_has_limit(self) -> bool:
+        """Whether a read(2) of the input has a time limit."""
+        return self.modes is not None and self.modes.read_has_limit
 
 
 class _Budget:
@@ -101,7 +104,7 @@ def look(top: int, target: InputState | None, silent_s: float) -> Seen:
     group, can_wait = target.source.group, not target.is_pending
     members: list[Member] = []
     if group is not None or can_wait:
-        members = list(_members(top, budget, with_reads=can_wait))
+        members = list(_members(top, budget, with_reads=can_wait, known=target.source.mount))
     stopped = is_stopped(top, None if budget.is_spent else group, members)
     return Seen(_found(members, target, silent_s, budget) if can_wait else None, stopped)
 
@@ -121,7 +124,7 @@ def _found(
     return found or (None if modes is None else _hidden_reader(members, source))
 
 
-def _members(top: int, budget: _Budget, *, with_reads: bool) -> Iterator[Member]:
+def _members(top: int, budget: _Budget, *, with_reads: bool, known: int | None) -> Iterator[Member]:
     """Yield the living processes of a command, with the files that they wait to read.
 
     Without `with_reads`, these files are left out.
@@ -129,7 +132,7 @@ def _members(top: int, budget: _Budget, *, with_reads: bool) -> Iterator[Member]
     for pid in members(top):
         if pid is not None:
             with contextlib.suppress(OSError, ValueError):
-                yield look_at(pid, lambda: budget.is_spent, with_reads=with_reads)
+                yield look_at(pid, lambda: budget.is_spent, with_reads=with_reads, known=known)
         if budget.is_spent:
             return
 
@@ -152,7 +155,11 @@ def _reader(members: list[Member], target: InputState, budget: _Budget) -> Found
             is_only_read = wait.is_read and member.process.threads == 1
             if budget.is_spent and not is_only_read:
                 return None
-            passed = passes_on(member, wait, members, seen, lambda: budget.is_spent)
+            if is_only_read and len(members) == 1 and not budget.is_spent:
+                # Nobody is there to pass the input on.
+                passed = NOT_PASSED
+            else:
+                passed = passes_on(member, wait, members, seen, lambda: budget.is_spent)
             wanted += [each for each in passed.inner if each not in seen]
             seen.update(passed.inner)
             beside.update(passed.inner if len(passed.inner) > 1 else ())

@@ -12,13 +12,12 @@ import os
 import platform
 import re
 import struct
-import termios
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from shelld.inspection.files import access_mode, file_in, is_socket
 from shelld.inspection.waiting_calls import IDLE, LOOKS, MAX_DESCRIPTORS, Wait
-from shelld.keeper.proc import fields_of, read_file, stat_fields
+from shelld.keeper.proc import fields_of, read_file, read_short_file, stat_fields
 from shelld.terminals.source import OWN_TERMINAL
 
 # How many threads of a process count for what the process writes. The main thread is listed first.
@@ -37,11 +36,9 @@ _WAITS_FOR_CHILD: Final = {
 
 # The device that makes terminals.
 TERMINAL_MASTER: Final = os.makedev(5, 2)
+_LINKS_OF_ONE_THREAD: Final = 3
 # The first of the major numbers of pseudo-terminals.
 _PTS_MAJOR: Final = 136
-# The indexes of these members in the result of termios.tcgetattr.
-_LOCAL_MODES: Final = 3
-_CHARACTERS: Final = 6
 _WRITTEN: Final = re.compile(rb"^wchar:\s*(\d+)", re.MULTILINE)
 _MASTER_INDEX: Final = re.compile(r"^tty-index:\s*(\d+)", re.MULTILINE)
 
@@ -99,10 +96,17 @@ def _state_of_another_thread(pid: int) -> bytes:
     """Return the state of a thread that has not ended. Raises OSError or ValueError."""
     for thread in os.listdir(f"/proc/{pid}/task"):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            state = fields_of(read_file(f"/proc/{pid}/task/{thread}/stat"))[0]
+            state = fields_of(read_short_file(f"/proc/{pid}/task/{thread}/stat"))[0]
             if state not in b"ZX":
                 return state
     raise ValueError
+
+
+def threads_of(pid: int) -> list[str]:
+    """Return the threads of a process, the first thread first. Raises OSError."""
+    path = f"/proc/{pid}/task"
+    # This directory has a link for each thread, "." and its name. One call is faster than a list.
+    return [str(pid)] if os.stat(path).st_nlink == _LINKS_OF_ONE_THREAD else os.listdir(path)
 
 
 def waits(pid: int, is_spent: Callable[[], bool] = lambda: False) -> Iterator[Wait]:
@@ -113,12 +117,12 @@ def waits(pid: int, is_spent: Callable[[], bool] = lambda: False) -> Iterator[Wa
     """
     failure: OSError | None = None
     has_seen = False
-    for thread in os.listdir(f"/proc/{pid}/task"):
+    for thread in threads_of(pid):
         if is_spent():
             return
         place = f"/proc/{pid}/task/{thread}"
         try:
-            words = read_file(f"{place}/syscall").split()
+            words = read_short_file(f"{place}/syscall").split()
         except OSError as error:
             # The thread may have ended.
             failure = error
@@ -141,7 +145,7 @@ def waits(pid: int, is_spent: Callable[[], bool] = lambda: False) -> Iterator[Wa
 def waits_for_child(pid: int) -> bool:
     """Whether a process waits for a child, as far as can be seen."""
     try:
-        number = read_file(f"/proc/{pid}/syscall").split(b" ", 1)[0]
+        number = read_short_file(f"/proc/{pid}/syscall").split(b" ", 1)[0]
     except OSError:
         return True
     return _WAITS_FOR_CHILD is None or number in _WAITS_FOR_CHILD
@@ -158,33 +162,24 @@ def _is_32_bit(place: str) -> bool:
 def can_end(wait: Wait, descriptor: int) -> bool:
     """Whether input for a descriptor of a wait can end the wait. Raises OSError.
 
-    Input never arrives at the write end of a pipe.
+    Input never arrives at the write end of a pipe. A thread cannot sleep in a read from it.
     """
+    if wait.is_read:
+        return True
     inodes = {inode for number, inode in wait.inodes if number == descriptor}
     if inodes and os.stat(f"{wait.place}/fd/{descriptor}").st_ino not in inodes:
         return False
     return access_mode(wait.place, descriptor) != os.O_WRONLY
 
 
-def read_has_limit(terminal: int) -> bool:
-    """Whether a read(2) from a terminal has a time limit. Raises OSError.
-
-    See MIN and TIME in termios(3). `terminal`: a descriptor.
-    """
-    try:
-        attributes = termios.tcgetattr(terminal)
-    except termios.error as error:
-        raise OSError(*error.args) from error
-    is_in_line_mode = attributes[_LOCAL_MODES] & termios.ICANON
-    return not is_in_line_mode and attributes[_CHARACTERS][termios.VMIN] == 0
-
-
-def file_behind(place: str, descriptor: int, own_terminal: int) -> tuple[int, ...]:
+def file_behind(
+    place: str, descriptor: int, own_terminal: int, known: int | None = None
+) -> tuple[int, ...]:
     """Return the file behind a descriptor of a thread, as `file_in` does. Raises OSError.
 
     `own_terminal` takes the place of /dev/tty.
     """
-    found = file_in(place, descriptor)
+    found = file_in(place, descriptor, known)
     return (own_terminal,) if found == (OWN_TERMINAL,) else found
 
 
@@ -223,7 +218,7 @@ def may_read(pid: int, but: str = "") -> bool:
     try:
         for thread in os.listdir(f"/proc/{pid}/task")[:_MAX_WRITERS]:
             place = f"/proc/{pid}/task/{thread}"
-            number = b"" if place == but else read_file(f"{place}/syscall").split(b" ", 1)[0]
+            number = b"" if place == but else read_short_file(f"{place}/syscall").split(b" ", 1)[0]
             if number and number.strip() not in IDLE:
                 return True
     except OSError:
@@ -261,7 +256,7 @@ def written_by(pid: int) -> int:
     count = 0
     try:
         for thread in os.listdir(f"/proc/{pid}/task")[:_MAX_WRITERS]:
-            found = _WRITTEN.search(read_file(f"/proc/{pid}/task/{thread}/io"))
+            found = _WRITTEN.search(read_short_file(f"/proc/{pid}/task/{thread}/io"))
             count += 0 if found is None else int(found[1])
     except OSError:
         return -1
@@ -271,7 +266,7 @@ def written_by(pid: int) -> int:
 def name_of(pid: int) -> str:
     """Return the name of a process, as ps(1) shows it; "" if it is gone."""
     try:
-        name = read_file(f"/proc/{pid}/comm").removesuffix(b"\n").decode("utf-8", "replace")
+        name = read_short_file(f"/proc/{pid}/comm").removesuffix(b"\n").decode("utf-8", "replace")
     except OSError:
         return ""
     return "".join(filter(str.isprintable, name))

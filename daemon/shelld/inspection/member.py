@@ -22,8 +22,10 @@ class Member(NamedTuple):
     reads: Reads | None
 
 
-def look_at(pid: int, is_spent: Callable[[], bool], *, with_reads: bool) -> Member:
-    """Look at a process. `is_spent`: whether the time for it is over.
+def look_at(
+    pid: int, is_spent: Callable[[], bool], *, with_reads: bool, known: int | None
+) -> Member:
+    """Look at a process. `is_spent`: whether the time for it is over. `known`: see `file_in`.
 
     Without `with_reads`, leaves out the files that its threads wait to read. Raises OSError or
     ValueError if the process is gone.
@@ -33,20 +35,20 @@ def look_at(pid: int, is_spent: Callable[[], bool], *, with_reads: bool) -> Memb
         about = process(pid)
         # A stopped process waits for a signal first.
         can_read = with_reads and not about.is_held
-        return Member(pid, about, _reads(pid, about, is_spent) if can_read else {})
+        return Member(pid, about, _reads(pid, about, is_spent, known) if can_read else {})
     except (PermissionError, FileNotFoundError):
         if not exists(pid):
             raise
         return Member(pid, about, None)
 
 
-def _reads(pid: int, about: Process, is_spent: Callable[[], bool]) -> Reads:
+def _reads(pid: int, about: Process, is_spent: Callable[[], bool], known: int | None) -> Reads:
     found: Reads = {}
     for wait in waits(pid, is_spent):
         for descriptor in wait.descriptors:
             if is_spent():
                 return found
             with contextlib.suppress(OSError):
-                file = file_behind(wait.place, descriptor, about.terminal)
+                file = file_behind(wait.place, descriptor, about.terminal, known)
                 found.setdefault(file, []).append((wait, descriptor))
     return found

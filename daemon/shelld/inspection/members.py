@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterator
 
-from shelld.inspection.kernel import process
+from shelld.inspection.kernel import process, threads_of
 from shelld.keeper.proc import children_of, lister, read_file
 
 
@@ -39,7 +38,7 @@ def _no_children(_pid: int) -> list[int]:
 def _children(pid: int) -> Iterator[int | None]:
     """Yield the children of each thread, and None for a thread without children."""
     with contextlib.suppress(OSError, ValueError):
-        for thread in os.listdir(f"/proc/{pid}/task"):
+        for thread in threads_of(pid):
             # A thread may end between the two reads.
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):
                 children = read_file(f"/proc/{pid}/task/{thread}/children").split()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Collection, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from shelld.inspection.files import Pipes, pipes_of
 from shelld.inspection.kernel import (
@@ -35,6 +35,9 @@ class Passed(NamedTuple):
 
     inner: list[Source]
     is_uncertain: bool
+
+
+NOT_PASSED: Final = Passed([], is_uncertain=False)
 
 
 def passes_on(

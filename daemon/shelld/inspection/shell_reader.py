@@ -10,7 +10,7 @@ import contextlib
 import os
 import re
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from shelld.guard import vocabulary
@@ -50,9 +50,11 @@ def directories_of_readers(top: int, source: Source) -> list[str]:
     Looks at the processes of the command whose bash is `top`. A shell may read input unless it
     waits for a child that has the same input. A directory that is not known is "/".
     """
-    children: dict[int, list[int]] = {}
+    pids: list[int] = []
     directories = dict[str, None]()
-    for pid, waits, own in list(_shells(top, source, children)):
+    shells = list(_shells(top, source, pids))
+    children = _by_parent(pids) if any(shell.waits for shell in shells) else {}
+    for pid, waits, own in shells:
         if pid is None:
             directories["/"] = None
             break
@@ -65,36 +67,46 @@ def directories_of_readers(top: int, source: Source) -> list[str]:
 def interrupt_is_ignored(top: int, source: Source) -> bool:
     """Whether a shell that can read the input ignores SIGINT, and so keeps the typed line."""
     return any(
-        shell.pid is None or _ignores_interrupt(shell.pid) for shell in _shells(top, source, {})
+        shell.pid is None or _ignores_interrupt(shell.pid) for shell in _shells(top, source, [])
     )
 
 
 def is_handling_interrupt(top: int, source: Source) -> bool:
     """Whether a shell that can read the input runs, or has a SIGINT to handle."""
-    return any(shell.pid is None or _is_busy(shell.pid) for shell in _shells(top, source, {}))
+    return any(shell.pid is None or _is_busy(shell.pid) for shell in _shells(top, source, []))
 
 
-def _shells(top: int, source: Source, children: dict[int, list[int]]) -> Iterator[_Shell]:
+def _by_parent(pids: Iterable[int]) -> dict[int, list[int]]:
+    """Return the living processes among `pids`, by their parents."""
+    children: dict[int, list[int]] = {}
+    for pid in pids:
+        with contextlib.suppress(OSError, ValueError):
+            about = process(pid)
+            if not about.is_dead:
+                children.setdefault(about.parent, []).append(pid)
+    return children
+
+
+def _shells(top: int, source: Source, pids: list[int]) -> Iterator[_Shell]:
     """Yield the shells that may read the input.
 
-    Add the living children of each process to `children`. A process whose children cannot be listed
-    counts as childless.
+    Add each process to `pids`. A process whose children cannot be listed counts as childless.
     """
     found = (pid for pid in members(top) if pid is not None)
     for number, pid in enumerate(found):
         if number == _MAX_PROCESSES:
             yield _Shell(None, False, source)
             return
+        pids.append(pid)
+        if _program(pid) not in SHELLS:
+            continue
         with contextlib.suppress(OSError, ValueError):
-            is_shell = _program(pid) in SHELLS
             # Check this now, before `members` lists the children: a waiting shell starts no new
             # child, so the list is then complete.
-            waits = is_shell and waits_for_child(pid)
+            waits = waits_for_child(pid)
             about = process(pid)
-            if about.is_dead:
-                continue
-            children.setdefault(about.parent, []).append(pid)
-            if is_shell and (own := _source_of(pid, about, top, source)) is not None:
+            own = None if about.is_dead else _source_of(pid, about, top, source)
+            if own is not None:
                 yield _Shell(pid, waits, own)
 
 
@@ -118,7 +130,7 @@ def _source_of(pid: int, about: Process, top: int, source: Source) -> Source | N
 def _may_read(pid: int, source: Source) -> bool:
     """Whether a process has the input as its standard input, as far as can be seen."""
     try:
-        found = file_in(f"/proc/{pid}", 0)
+        found = file_in(f"/proc/{pid}", 0, source.mount)
     except FileNotFoundError:
         return False
     except OSError:

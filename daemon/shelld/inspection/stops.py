@@ -19,9 +19,8 @@ def is_stopped(top: int, group: int | None, members: Sequence[Member]) -> bool:
     A process that waits for its children, such as a shell, does not count: the group is stopped if
     all its other processes are. Its children may be in another group, as those of timeout(1).
     """
-    with contextlib.suppress(OSError, ValueError):
-        if process(top).is_stopped:
-            return True
+    if _is_bash_stopped(top, members):
+        return True
     found: list[Member] = []
     children: dict[int, list[Member]] = {}
     for each in members:
@@ -32,6 +31,15 @@ def is_stopped(top: int, group: int | None, members: Sequence[Member]) -> bool:
         _has_stopped(each, children) or (each.pid in children and waits_for_child(each.pid))
         for each in found
     )
+
+
+def _is_bash_stopped(top: int, members: Sequence[Member]) -> bool:
+    for each in members:
+        if each.pid == top and each.process is not None:
+            return each.process.is_stopped
+    with contextlib.suppress(OSError, ValueError):
+        return process(top).is_stopped
+    return False
 
 
 def _has_stopped(

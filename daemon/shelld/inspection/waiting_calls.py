@@ -17,7 +17,7 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Final, NamedTuple
 
-from shelld.keeper.proc import read_file
+from shelld.keeper.proc import read_short_file
 
 # Descriptors of one process or set beyond this number are ignored.
 MAX_DESCRIPTORS: Final = 1_024
@@ -104,7 +104,7 @@ def _from_read(place: str, arguments: Arguments) -> Wait:
 
 def _from_splice(place: str, arguments: Arguments) -> Wait:
     # The call also sleeps while its output has no room.
-    may_write = read_file(f"{place}/wchan") in _MAY_WRITE
+    may_write = read_short_file(f"{place}/wchan") in _MAY_WRITE
     return Wait(place, frozenset(() if may_write else arguments[:1]), has_limit=False, is_read=True)
 
 
@@ -120,7 +120,7 @@ def _from_poll(place: str, arguments: Arguments) -> Wait:
 
 def _from_restart(place: str, arguments: Arguments) -> Wait:
     # After a stop, the kernel restarts poll, and also sleeps, with the same arguments.
-    if b"poll" not in read_file(f"{place}/wchan"):
+    if b"poll" not in read_short_file(f"{place}/wchan"):
         return Wait(place, frozenset(), has_limit=False)
     return _from_poll(place, arguments)
 

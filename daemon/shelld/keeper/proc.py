@@ -11,6 +11,9 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
+# More than any short file of /proc has.
+_SHORT_BYTES: Final = 4096
+
 
 class ProcessInfo(NamedTuple):
     """`state` is the letter of ps(1), or "?" for a process that cannot be inspected."""
@@ -73,9 +76,21 @@ def read_file(path: str) -> bytes:
         os.close(descriptor)
 
 
+def read_short_file(path: str) -> bytes:
+    """Return the content of a file of /proc that the kernel returns at once. Raises OSError.
+
+    This holds for files with the facts of one thread or descriptor, but not for lists.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(descriptor, _SHORT_BYTES)
+    finally:
+        os.close(descriptor)
+
+
 def stat_fields(pid: int) -> list[bytes]:
     """Return the fields of /proc/PID/stat from the third on, which is the state. Raises OSError."""
-    return fields_of(read_file(f"/proc/{pid}/stat"))
+    return fields_of(read_short_file(f"/proc/{pid}/stat"))
 
 
 def fields_of(stat: bytes) -> list[bytes]:

@@ -84,7 +84,7 @@ async def write_stdin(context: RequestContext, params: WriteStdinParams) -> Writ
                 written = await _write(context, shell, params)
             result = result_of(shell, {}) if read is None else await read()
     pending = 0 if shell.input is None else shell.input.pending_bytes
-    members = {name: getattr(result, name) for name in result.__struct_fields__}
+    members = msgspec.structs.asdict(result)
     return WriteStdinResult(**members, written=written, pending_bytes=pending)
 
 

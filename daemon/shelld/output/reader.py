@@ -80,6 +80,8 @@ async def read_in_steps(
         invalid += piece.invalid
         room -= size
         position = piece.end
+        if position >= stop:
+            break
     return Piece(text.joined(is_end=final and position == stop), position, dropped, invalid)
 
 

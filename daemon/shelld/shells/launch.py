@@ -36,6 +36,7 @@ from shelld.sessions.state import ShellState
 from shelld.sessions.text import to_bytes
 from shelld.terminals.input import PipeInput, TerminalInput
 from shelld.terminals.pty import Size, open_pty
+from shelld.terminals.source import mount_of
 from shelld.terminals.typed import NOTHING_TYPED, TypedLine
 from shelld_protocol.structs import DEFAULT_SESSION
 
@@ -212,7 +213,8 @@ class Launch:
         self._ours.append(self.stdout)
         self._theirs.append(slave)
         self._descriptors += [slave] * 3
-        self.input = TerminalInput(self.stdout, size, os.fstat(slave).st_rdev)
+        mount = mount_of("/proc/self", slave)
+        self.input = TerminalInput(self.stdout, size, os.fstat(slave).st_rdev, mount)
 
     def _open_input(self, *, merge: bool) -> None:
         self._theirs += os.pipe()

@@ -217,10 +217,13 @@ class TerminalInput(Input):
     sets `ask_position` must then call `tell_position` until every question is answered.
     """
 
-    def __init__(self, descriptor: int, size: Size, device: int = 0) -> None:
+    def __init__(
+        self, descriptor: int, size: Size, device: int = 0, mount: int | None = None
+    ) -> None:
         super().__init__(descriptor)
-        # The device number of the slave side.
+        # The device number of the slave side, and its mount, as in `Source`.
         self.device = device
+        self._mount = mount
         self.sizes = collections.deque((Resize(1, 0, size),), _MAX_SIZES)
         self.dialogue = Dialogue()
         self.ask_position: Callable[[], None] | None = None
@@ -324,7 +327,8 @@ class TerminalInput(Input):
 
     def source(self) -> Source:
         """Return where this input goes. Raises OSError."""
-        return Source(foreground_group(self._open_descriptor()) or 0, (self.device,))
+        group = foreground_group(self._open_descriptor()) or 0
+        return Source(group, (self.device,), self._mount)
 
     def unread_bytes(self) -> int:
         """Return the number of unread bytes, including the queued ones. Raises OSError.

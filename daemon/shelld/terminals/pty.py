@@ -15,6 +15,7 @@ import struct
 import sys
 import termios
 from collections.abc import Generator
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from shelld_protocol.errors import RpcError, resource_exhausted, unavailable
@@ -37,8 +38,10 @@ _NOT_HERE: Final = frozenset(
 )
 
 _KILLS_CHARACTERS: Final = termios.ECHO | termios.ECHOE | termios.ECHOK | _ECHOKE
-_LOCAL_MODES: Final = 3
-_CHARACTERS: Final = 6
+# The character that switches a key off (_POSIX_VDISABLE).
+_DISABLED: Final = b"\0"
+# How many different modes are remembered.
+_MAX_KNOWN: Final = 64
 
 
 class Size(NamedTuple):
@@ -56,7 +59,8 @@ class Modes(NamedTuple):
     off. Without IXON, `start` and `stop` are off. Without ISIG, `intr`, `quit` and `susp` are off.
     `flushes`: `intr`, `quit` and `susp` drop the line. `kills_characters`: the key `kill` erases
     one character after another, and not the whole line. `utf8`: a character may have several bytes.
-    The other modes change or drop typed bytes, as termios(3) describes.
+    `read_has_limit`: a read(2) has a time limit; see MIN and TIME in termios(3). The other modes
+    change or drop typed bytes, as termios(3) describes.
     """
 
     echo: bool
@@ -82,6 +86,7 @@ class Modes(NamedTuple):
     igncr: bool
     icrnl: bool
     inlcr: bool
+    read_has_limit: bool
 
 
 # The modes of a new terminal.
@@ -109,6 +114,7 @@ NEW_MODES: Final = Modes(
     igncr=False,
     icrnl=True,
     inlcr=False,
+    read_has_limit=False,
 )
 
 
@@ -177,18 +183,27 @@ def modes(master: int) -> Modes:
         attributes = termios.tcgetattr(master)
     except termios.error as error:
         raise OSError(*error.args) from error
-    flags, local, characters = attributes[0], attributes[_LOCAL_MODES], attributes[_CHARACTERS]
-    disabled = os.fpathconf(master, "PC_VDISABLE")
+    flags, _, _, local, _, _, characters = attributes
+    return _modes(flags, local, tuple(characters))
+
+
+@lru_cache(_MAX_KNOWN)
+def _modes(flags: int, local: int, characters: tuple[bytes | int, ...]) -> Modes:
+    """Return the modes for members of the structure of termios(3): c_iflag, c_lflag and c_cc.
+
+    Remembers the last results, because each write asks for them several times.
+    """
 
     def key(index: int, needed: int = 0, now: int = local) -> bytes:
         value = characters[index]
         assert isinstance(value, bytes)
-        return value if value[0] != disabled and now & needed == needed else b""
+        return value if value != _DISABLED and now & needed == needed else b""
 
+    is_in_line_mode = bool(local & termios.ICANON)
     is_extended = bool(local & termios.IEXTEN)
     return Modes(
         echo=bool(local & termios.ECHO),
-        line_mode=bool(local & termios.ICANON),
+        line_mode=is_in_line_mode,
         eof=key(termios.VEOF),
         eol=key(termios.VEOL),
         eol2=key(termios.VEOL2, termios.IEXTEN),
@@ -210,6 +225,7 @@ def modes(master: int) -> Modes:
         igncr=bool(flags & termios.IGNCR),
         icrnl=bool(flags & termios.ICRNL),
         inlcr=bool(flags & termios.INLCR),
+        read_has_limit=not is_in_line_mode and characters[termios.VMIN] == 0,
     )
 
 

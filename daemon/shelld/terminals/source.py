@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from typing import Final, NamedTuple
 
+from shelld.keeper.tree import read_short_file
+
 # The device of /dev/tty: the terminal of the process that opens it.
 OWN_TERMINAL: Final = os.makedev(5, 0)
+
+_MOUNT: Final = re.compile(rb"^mnt_id:\s*(\d+)", re.MULTILINE)
 
 
 class Source(NamedTuple):
@@ -16,14 +21,25 @@ class Source(NamedTuple):
     `group` is None for a pipe. It may be None for a terminal that the daemon did not open: each
     process then tells which group is in the foreground of its terminal.
 
-    `file`: the device number of a terminal, or device and inode of a pipe.
+    `file`: the device number of a terminal, or device and inode of a pipe. `mount`: the mount
+    through which the daemon has opened the terminal (see mnt_id in proc_pid_fdinfo(5)), if known.
     """
 
     group: int | None
     file: tuple[int, ...]
+    mount: int | None = None
 
 
 def file_of(descriptor: int | str) -> tuple[int, ...]:
     """Return the value of `Source.file` for a descriptor or a path. Raises OSError."""
     found = os.stat(descriptor)
     return (found.st_rdev,) if stat.S_ISCHR(found.st_mode) else (found.st_dev, found.st_ino)
+
+
+def mount_of(place: str, descriptor: int | str) -> int | None:
+    """Return the mount of an open file; None if the kernel does not tell. Raises OSError.
+
+    `place`: the directory of a process or thread in /proc.
+    """
+    found = _MOUNT.search(read_short_file(f"{place}/fdinfo/{descriptor}"))
+    return None if found is None else int(found[1])

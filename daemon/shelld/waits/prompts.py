@@ -15,7 +15,6 @@ from shelld.output.excerpt import last_line
 from shelld.process.faults import answer_for
 from shelld.shells.shell import SeenPrompt, Shell
 from shelld.terminals.input import PipeInput, TerminalInput
-from shelld.terminals.pty import Modes
 from shelld.waits.pauses import Pauses
 from shelld_protocol.structs import Prompt
 
@@ -172,12 +171,8 @@ def _state_of_input(target: PipeInput | TerminalInput, silent_s: float) -> Input
     is_under_way = 0 <= time.monotonic() - target.written_at < min(silent_s, _DELIVERY_S)
     # If input is unread, the program is about to wake up, or is busy.
     is_pending = is_under_way or target.unread_bytes() > 0
-    modes: Modes | None = None
-    read_has_limit = False
-    if isinstance(target, TerminalInput):
-        modes = target.modes()
-        read_has_limit = kernel.read_has_limit(target.descriptor)
-    return InputState(target.source(), modes, read_has_limit, is_pending)
+    modes = target.modes() if isinstance(target, TerminalInput) else None
+    return InputState(target.source(), modes, is_pending)
 
 
 def settled_prompt_of(shell: Shell) -> Prompt | None:
