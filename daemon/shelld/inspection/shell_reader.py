@@ -1,7 +1,8 @@
 """Finds out whether the program that reads typed input is a shell.
 
 Looks only at processes, because the text on a terminal is not reliable. If the program of a process
-cannot be seen, as with processes of another user, the name of the process counts.
+cannot be seen, as with processes of another user, the name of the process counts. A look for which
+the system is short of descriptors or memory raises OSError: it could miss a shell.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from shelld.inspection.files import file_in
 from shelld.inspection.kernel import Process, name_of, process, waits_for_child
 from shelld.inspection.members import members
 from shelld.terminals.source import OWN_TERMINAL, Source
+from shelld_protocol.errors import exhausted_limit
 
 # The guard does not judge busybox as a shell, but it may read lines, too.
 SHELLS: Final = vocabulary.SHELLS | {"busybox"}
@@ -91,7 +93,9 @@ def _shells(top: int, source: Source, pids: list[int]) -> Iterator[_Shell]:
     """Yield the shells that may read the input.
 
     Add each process to `pids`. A process whose children cannot be listed counts as childless.
+    Raises OSError if the system is short of something.
     """
+    _check_for_shortage()
     found = (pid for pid in members(top) if pid is not None)
     for number, pid in enumerate(found):
         if number == _MAX_PROCESSES:
@@ -108,6 +112,15 @@ def _shells(top: int, source: Source, pids: list[int]) -> Iterator[_Shell]:
             own = None if about.is_dead else _source_of(pid, about, top, source)
             if own is not None:
                 yield _Shell(pid, waits, own)
+    _check_for_shortage()
+
+
+def _check_for_shortage() -> None:
+    try:
+        os.close(os.open("/proc/self/stat", os.O_RDONLY | os.O_CLOEXEC))
+    except OSError as error:
+        if exhausted_limit(error.errno or 0):
+            raise
 
 
 def _source_of(pid: int, about: Process, top: int, source: Source) -> Source | None:

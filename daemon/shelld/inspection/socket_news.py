@@ -7,6 +7,7 @@ of the daemon. Never looks at a process: those who are woken find out whose sock
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -63,9 +64,10 @@ class SocketNews:
         self._stop()
         began = time.thread_time()
         try:
-            self._note(frozenset(sockets.listening("/proc/self")))
+            # Without a free descriptor, the next look finds what this one has missed.
+            with contextlib.suppress(OSError):
+                self._note(frozenset(sockets.listening("/proc/self")))
         except Exception as error:
-            # For want of descriptors or memory. The next look finds what this one has missed.
             answer_for(error, "the look for sockets that listen")
         least_s = max(_FIRST_PAUSE_S, _COST_SHARE * (time.thread_time() - began))
         grown_s = min((time.monotonic() - self._quiet_from) / _QUIET_DIVISOR, _LAST_PAUSE_S)

@@ -17,7 +17,7 @@ from shelld.methods.guard import MAX_PARSING_S, admit
 from shelld.shells.shell import Shell
 from shelld.terminals.input import PipeInput, TerminalInput
 from shelld.terminals.typed import TypedLine, readings
-from shelld_protocol.errors import ErrorKind, RpcError, blocked
+from shelld_protocol.errors import ErrorKind, RpcError, blocked, exhausted_limit
 from shelld_protocol.session_methods import ExplainCommandParams
 from shelld_protocol.shell_methods import BashParams
 
@@ -73,7 +73,10 @@ class RunningReaders:
             return [self._shell.working_dir]
         try:
             return directories_of_readers(self._shell.pid, self._target.source())
-        except OSError:
+        except OSError as error:
+            if exhausted_limit(error.errno or 0):
+                # A shell may read, so the text must not pass without a judgement.
+                raise
             return []
 
     def read_now(self) -> bool:
