@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
+import anyio
 import pytest
 from msgspec.structs import replace
 
@@ -14,6 +15,7 @@ from shelld.eventloop.turns import Turns
 from shelld.events import followers
 from shelld.events.followers import PortFollower, PromptFollower
 from shelld.inspection import sockets
+from shelld.inspection.socket_news import SocketNews
 from shelld.inspection.sockets import Socket
 from shelld.shells.shell import Shell
 from shelld.terminals.input import PipeInput
@@ -40,7 +42,7 @@ async def test_ports_are_looked_for_when_sockets_change(
         found = sorted(lists[taken], key=lambda each: each.port)
         return [Listener(each.port, each.address, 1, "server") for each in found]
 
-    async def pause(_pauses: Pauses, shell: Shell) -> None:
+    async def pause(_pauses: Pauses, shell: Shell, _is_due: object) -> None:
         nonlocal taken
         taken += 1
         if taken == len(lists):
@@ -54,9 +56,39 @@ async def test_ports_are_looked_for_when_sockets_change(
     monkeypatch.setattr(followers, "_PORTS_ANYWAY_S", anyway_s)
     monkeypatch.setattr(Pauses, "pause", pause)
     feed: Any = SimpleNamespace(shell=shell, send_fact=tell)
-    await PortFollower(Turns(), feed).run()
+    await PortFollower(Turns(), SocketNews(), feed).run()
     assert looked == expected
     assert [[each.port for each in found] for found in told] == [[80], [80, 81], [81]]
+
+
+async def test_new_socket_ends_a_long_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    shell, listening = Shell("shell_a"), list[Socket]()
+    shell.started()
+    told = list[list[Listener]]()
+
+    def listed(_place: str) -> list[Socket]:
+        return listening
+
+    async def listening_ports(_shell: Shell, _port: None, _pauses: Pauses) -> list[Listener]:
+        return [Listener(each.port, each.address, 1, "server") for each in listening]
+
+    def next_pause(_pauses: Pauses, _shell: Shell) -> float:
+        # The follower pauses now. The socket is news.
+        listening[:] = [FIRST]
+        return 3_600.0
+
+    async def tell(_name: str, _type: type, *, listening: list[Listener]) -> None:
+        told.append(listening)
+        shell.end(0, None)
+        shell.notify()
+
+    monkeypatch.setattr(sockets, "listening", listed)
+    monkeypatch.setattr(followers, "listening_ports", listening_ports)
+    monkeypatch.setattr(Pauses, "next", next_pause)
+    feed: Any = SimpleNamespace(shell=shell, send_fact=tell)
+    with anyio.fail_after(30):
+        await PortFollower(Turns(), SocketNews(), feed).run()
+    assert [[each.port for each in found] for found in told] == [[80]]
 
 
 @pytest.fixture

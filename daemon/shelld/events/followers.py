@@ -14,6 +14,7 @@ from anyio.lowlevel import checkpoint
 
 from shelld.eventloop.turns import Turns
 from shelld.events.feed import Feed
+from shelld.inspection.socket_news import SocketNews
 from shelld.output.store import StreamStore
 from shelld.screens.screen import Screen
 from shelld.screens.screens import Screens
@@ -97,17 +98,27 @@ async def _wait_for_activity(shell: Shell, seconds: float) -> bool:
 class PortFollower:
     """Sends an event whenever the ports on which the command listens have changed."""
 
-    def __init__(self, looks: Turns, feed: Feed) -> None:
+    def __init__(self, looks: Turns, news: SocketNews, feed: Feed) -> None:
         self._looks = looks
+        self._news = news
         self._feed = feed
         self._told: list[Listener] = []
 
     async def run(self) -> None:
-        shell = self._feed.shell
+        with self._news.watching(self._feed.shell.notify):
+            await self._follow()
+
+    async def _follow(self) -> None:
+        shell, news = self._feed.shell, self._news
         pauses = Pauses(self._looks)
         known: object = None
         ports_due_at = 0.0
         while not shell.has_ended:
+            seen = news.count
+
+            def has_news(seen: int = seen) -> bool:
+                return news.count != seen
+
             # Do not look at the ports every time: finding the owners of sockets takes much longer.
             basis = await pauses.look(basis_of_ports, shell)
             now = None if basis is None else (shell.output.written, basis)
@@ -117,8 +128,8 @@ class PortFollower:
                 if found != self._told:
                     await self._feed.send_fact("shell/listening", ListeningEvent, listening=found)
                     self._told = found
-            # New output ends the pause: servers often write that they listen.
-            await pauses.pause(shell)
+            # New output ends the pause, too: a server that stops listening may write that.
+            await pauses.pause(shell, has_news)
 
 
 class ScreenFollower:

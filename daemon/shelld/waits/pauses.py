@@ -22,6 +22,10 @@ _COST_SHARE: Final = 20
 _QUIET_DIVISOR: Final = 8
 
 
+def _never() -> bool:
+    return False
+
+
 class Pauses:
     """The pauses between looks at a shell. They grow while the shell is quiet.
 
@@ -43,10 +47,20 @@ class Pauses:
         """The least number of seconds between two looks."""
         return min(max(_FIRST_PAUSE_S, _COST_SHARE * self._cost_s), _LAST_PAUSE_S)
 
-    async def pause(self, shell: Shell) -> None:
-        """Wait until the next look is due. After `shortest` seconds, new output ends the pause."""
-        now = anyio.current_time()
-        if await shell.wait_for_news(now + self.next(shell)):
+    async def pause(self, shell: Shell, is_due: Callable[[], bool] = _never) -> None:
+        """Wait until the next look is due.
+
+        After `shortest` seconds, new output ends the pause, and so does a notification of the shell
+        if `is_due` then returns True.
+        """
+        now, before = anyio.current_time(), shell.output.written
+
+        def has_news() -> bool:
+            return shell.has_ended or shell.output.written != before or is_due()
+
+        with anyio.CancelScope(deadline=now + self.next(shell)):
+            await shell.wait_until(has_news)
+        if has_news():
             with anyio.CancelScope(deadline=now + self.shortest):
                 await shell.wait_until(lambda: shell.has_ended)
 
