@@ -169,6 +169,27 @@ async def test_command_is_looked_at_only_when_a_socket_begins_to_listen(
     assert [each.port for each in found] == [8_003]
 
 
+async def test_pauses_grow_while_others_begin_to_listen(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = _Machine(monkeypatch, shell, is_elsewhere=False)
+    pauses = list[float]()
+
+    async def wait_for_sockets(
+        _shell: Shell, news: SocketNews, _seen: int, least_s: float, _most_s: float
+    ) -> None:
+        pauses.append(least_s)
+        # The seventh wait ends without news.
+        news.count += len(pauses) != 7
+        if len(pauses) == 8:
+            shell.end(0, None)
+
+    monkeypatch.setattr(listening, "_wait_for_sockets", wait_for_sockets)
+    monkeypatch.setattr(Pauses, "shortest", 0.01)
+    assert await machine.wait(Turns(), SocketNews()) == []
+    assert pauses == [0.01, 0.02, 0.04, 0.08, 0.16, 0.2, 0.2, 0.01]
+
+
 @pytest.mark.usefixtures("patient")
 async def test_command_in_another_namespace_is_looked_at_again_and_again(
     shell: Shell, monkeypatch: pytest.MonkeyPatch

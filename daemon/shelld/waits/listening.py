@@ -28,9 +28,10 @@ from shelld.waits.pauses import Pauses
 from shelld_protocol.errors import unavailable
 from shelld_protocol.structs import Listener
 
-# If a process is in another network namespace, the command is looked at this often, even if it is
-# silent: a server may be silent for a long time before it listens.
-_LONGEST_PAUSE_ELSEWHERE_S: Final = 0.2
+# The longest pause while other programs begin to listen again and again. Also the longest pause if
+# a process is in another network namespace, even if the command is silent: a server may be silent
+# for a long time before it listens.
+_BUSY_PAUSE_S: Final = 0.2
 # Without news, the pause between two looks is as long as the wait has lasted, within these limits.
 _FIRST_PAUSE_S: Final = 0.5
 _LAST_PAUSE_S: Final = 8.0
@@ -53,8 +54,10 @@ async def wait_for_port(
 
     `give_up_at` is a moment of the event loop's clock. If it has passed, look once.
     """
-    pauses = Pauses(looks, _LONGEST_PAUSE_ELSEWHERE_S)
+    pauses = Pauses(looks, _BUSY_PAUSE_S)
     began = anyio.current_time()
+    # The least pause. It grows as long as one look after another finds only sockets of others.
+    least_s = 0.0
     if began < give_up_at:
         # The deadline also ends the wait for a turn.
         with news.watching(shell.notify), anyio.CancelScope(deadline=give_up_at):
@@ -69,7 +72,9 @@ async def wait_for_port(
                 else:
                     waited_s = anyio.current_time() - began
                     pause_s = min(max(waited_s, _FIRST_PAUSE_S), _LAST_PAUSE_S)
-                    await _wait_for_sockets(shell, news, seen, pauses.shortest, pause_s)
+                    least_s = max(least_s, pauses.shortest)
+                    await _wait_for_sockets(shell, news, seen, least_s, pause_s)
+                    least_s = min(2 * least_s, _BUSY_PAUSE_S) if news.count != seen else 0.0
     if shell.has_ended:
         return []
     look = _Look(shell, port, sockets.listening("/proc/self"))
