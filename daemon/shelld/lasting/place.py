@@ -1,8 +1,9 @@
 """The directory with the sockets of the user's lasting daemons.
 
 Owns the rules for the directory, the sockets in it, and the lock. The directory is `shelld` in
-XDG_RUNTIME_DIR, or `/tmp/shelld-UID`. It is opened once, and everything in it is reached through
-the descriptor, so it cannot be replaced meanwhile, and the length of its path does not matter.
+XDG_RUNTIME_DIR, or `/tmp/shelld-UID` where that variable names no directory for this user. It is
+opened once, and everything in it is reached through the descriptor, so it cannot be replaced
+meanwhile, and the length of its path does not matter.
 
 Never follows or removes anything that is not a socket of this user. Whoever binds or removes a
 socket holds the lock, which is a lock of the directory itself. So a lock leaves no file.
@@ -64,9 +65,18 @@ def peer_of(connection: socket.socket) -> tuple[int, int]:
 
 def _path() -> str:
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
-    if runtime.startswith("/"):
+    if runtime.startswith("/") and _is_for_us(runtime):
         return os.path.join(runtime, "shelld")
     return f"/tmp/shelld-{os.getuid()}"
+
+
+def _is_for_us(directory: str) -> bool:
+    """Whether a directory may hold ours. The variable may come from another user, as with sudo."""
+    try:
+        found = os.stat(directory)
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid in (os.getuid(), 0)
 
 
 class Place:

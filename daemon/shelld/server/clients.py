@@ -63,6 +63,8 @@ LEAVE_S: Final = 10.0
 # How long to try to get the lock before the socket is removed without it.
 LOCK_S: Final = 1.0
 LOCK_POLL_S: Final = 0.01
+# How often the daemon looks whether a connection that has come at the end of the linger attaches.
+LINGER_POLL_S: Final = 0.05
 
 
 class Clients:
@@ -77,6 +79,8 @@ class Clients:
         # Set, and replaced, when a client comes or goes.
         self._changed = anyio.Event()
         self._over = anyio.Event()
+        # The connections that may still want to attach.
+        self._greeted: set[socket.socket] = set()
         # Held while a client is taken in.
         self._attaching = anyio.Lock()
         # The connections of `shelld stop`, which wait for the end of the process.
@@ -156,6 +160,7 @@ class Clients:
         """Do what a connection wants."""
         descriptors: list[int] = []
         is_kept = False
+        self._greeted.add(connection)
         try:
             connection.setblocking(False)
             if peer_of(connection)[1] != os.getuid():
@@ -175,6 +180,7 @@ class Clients:
             elif hello.wants == "watch" and self._watchers.has_room:
                 self._reply(connection, "watching")
                 is_kept = True
+                self._greeted.discard(connection)
                 await self._watchers.serve(connection, self._daemon.manager)
             elif hello.wants == "watch":
                 self._reply(connection, "failed")
@@ -187,6 +193,7 @@ class Clients:
             # It is gone, or it is no program of ours.
             pass
         finally:
+            self._greeted.discard(connection)
             close_all(descriptors)
             is_kept = is_kept or (
                 self._client is not None and self._client.connection is connection
@@ -316,11 +323,22 @@ class Clients:
                 await changed.wait()
                 continue
             left = self._left_at + self._linger_s - time.monotonic()
+            if left <= 0 and self._may_have_client:
+                # The daemon was stopped meanwhile, for example, and has not seen its next client.
+                await anyio.sleep(LINGER_POLL_S)
+                continue
             if left <= 0:
                 logger.info("no client has come for %d s", self._linger_s)
                 self._over.set()
             with anyio.move_on_after(max(0, left)):
                 await changed.wait()
+
+    @property
+    def _may_have_client(self) -> bool:
+        """Whether a connection has come that may want to attach."""
+        poll = select.poll()
+        poll.register(self._listener, select.POLLIN)
+        return bool(self._greeted or poll.poll(0))
 
     def _tell_of_change(self) -> None:
         self._changed.set()
