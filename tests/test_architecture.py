@@ -23,6 +23,7 @@ SOURCES = sorted(
 # From the top down: a room may import those below it.
 DAEMON_ROOMS = [
     "__main__",
+    "start",
     "app",
     "routes",
     "cli",
@@ -113,11 +114,11 @@ def test_the_keeper_needs_nothing_but_the_standard_library(path: Path) -> None:
 
 def test_the_daemon_never_loads_the_client() -> None:
     # Nor what only the subcommands need: its start would take longer.
-    code = "import sys, shelld.app, shelld.__main__, shelld.cli.parser; print(*sys.modules)"
+    code = "import sys, shelld.app, shelld.start, shelld.__main__; print(*sys.modules)"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(ended.stdout.split())
     assert {name for name in loaded if name.startswith(("shelld_client", "shelld.cli."))} == {
-        "shelld.cli.parser"
+        *("shelld.cli.commands", "shelld.cli.parser", "shelld.cli.show")
     }
     assert "argparse" not in loaded
 

@@ -49,7 +49,7 @@ def has_no_client(user: Lasting) -> bool:
         send(connection, hello)
         info = decode(receive(connection)[0], Reply).info
     assert info is not None
-    return info.client is None
+    return info["client"] is None
 
 
 # -- the directory ----------------------------------------------------------------------------

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from shelld.cli.commands import SUBCOMMANDS
 from shelld.cli.explain import explain
-from shelld.cli.parser import SUBCOMMANDS, option_parser, parse_options
+from shelld.cli.parser import option_parser, parse_options
 from shelld_protocol import ResourceLimits
 from shelld_protocol.structs import MAX_RESOURCE
 from support import DAEMON_COMMAND

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from shelld.cli.commands import SUBCOMMANDS
 from shelld.cli.completion import WORDS, completion
 from shelld.cli.mcp_config import HOSTS
-from shelld.cli.parser import SUBCOMMANDS, option_parser
+from shelld.cli.parser import option_parser
 
 # Completes the words that are its arguments, and shows the candidates.
 COMPLETE_IN_BASH = """

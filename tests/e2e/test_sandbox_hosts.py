@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from sandboxes import Workspace, configure, directory_for_workspaces, why_impossible
-from shelld.keeper.tree import look
+from shelld.keeper.proc import look
 from support import Json, altered_daemon, is_alive, raw_daemon, running_below, wait_for
 
 pytestmark = pytest.mark.slow

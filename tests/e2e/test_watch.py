@@ -16,7 +16,8 @@ from rich.text import Text
 from lasting import Lasting, daemon_pid, lasting_user, wait_for_end
 from shelld.cli.watch_lines import Changes, duration, how_it_ended, new_lines
 from shelld.cli.watch_screen import picture
-from shelld.lasting.handshake import HANDSHAKE, Hello, Info, View, WatchedShell, receive, send
+from shelld.lasting.handshake import HANDSHAKE, Hello, receive, send
+from shelld.lasting.views import Info, View, WatchedShell
 from shelld_protocol.about import PROTOCOL
 from support import DAEMON_COMMAND, Gate, RawDaemon, is_alive, wait_for
 from user_terminal import UserTerminal

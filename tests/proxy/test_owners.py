@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from shelld.keeper.tree import children_of, proc_is_usable
+from shelld.keeper.proc import children_of, proc_is_usable
 from shelld.proxy.owners import runners_of
 from support import wait_for
 

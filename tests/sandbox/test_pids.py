@@ -23,7 +23,7 @@ def test_failure_at_the_pid_of_a_runner_does_not_change_that_of_its_command(
 
     came: list[tuple[int, int]] = []
     ours, theirs = NamespacedChannel.pair()
-    ours.look_up, ours.came = sorted, note
+    ours.look_up, ours.on_runner = sorted, note
     runner = Channel(theirs)
     command = subprocess.Popen(["sleep", "300"])
     handles = [os.pidfd_open(os.getpid()), os.pidfd_open(command.pid)]

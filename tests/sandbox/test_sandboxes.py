@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import anyio
 import pytest
-from shelld.sandbox.host import Host
 
 from shelld.keeper.pool import RunnerPool
 from shelld.sandbox.policy import ResolvedPolicy, resolved
+from shelld.sandbox.sandbox import Sandbox
 from shelld.sandbox.sandboxes import IDLE_S, Sandboxes, SandboxKey
 from shelld.sessions.dumps import DumpFiles
 from shelld.shells.places import Places
@@ -32,11 +32,11 @@ def policy() -> ResolvedPolicy:
     return found
 
 
-async def be_ready(host: Host) -> None:
-    host.is_ready = True
+async def be_ready(sandbox: Sandbox) -> None:
+    sandbox.is_ready = True
 
 
-def start_nothing(_host: Host) -> None:
+def start_nothing(_sandbox: Sandbox) -> None:
     """Start no sandbox: not every machine has them."""
 
 
@@ -46,8 +46,8 @@ async def test_sandbox_that_nothing_follows_is_forgotten(
     def fail(_task: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(Host, "start", start_nothing)
-    sandboxes = Sandboxes(pool, fail, "/bin/bash", lambda _host: None)
+    monkeypatch.setattr(Sandbox, "start", start_nothing)
+    sandboxes = Sandboxes(pool, fail, "/bin/bash", lambda _sandbox: None)
     for _ in range(2):
         with anyio.fail_after(DEADLINE_S), pytest.raises(MemoryError):
             await sandboxes.enter(SandboxKey(policy, ""))
@@ -56,30 +56,30 @@ async def test_sandbox_that_nothing_follows_is_forgotten(
 async def test_sandbox_is_closed_although_its_end_has_failed(
     pool: RunnerPool, policy: ResolvedPolicy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def fail(_host: Host) -> None:
+    async def fail(_sandbox: Sandbox) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(Host, "_end", fail)
-    host = Host(pool, policy, "/bin/bash")
+    monkeypatch.setattr(Sandbox, "_end", fail)
+    sandbox = Sandbox(pool, policy, "/bin/bash")
     with pytest.raises(MemoryError):
-        await host.run()
-    assert host.is_gone
+        await sandbox.run()
+    assert sandbox.is_gone
 
 
 async def test_retired_sandbox_ends_although_its_spare_shells_could_not(
     pool: RunnerPool, policy: ResolvedPolicy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(_host: Host) -> None:
+    def fail(_sandbox: Sandbox) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(Host, "start", start_nothing)
-    monkeypatch.setattr(Host, "wait", be_ready)
+    monkeypatch.setattr(Sandbox, "start", start_nothing)
+    monkeypatch.setattr(Sandbox, "wait", be_ready)
     sandboxes = Sandboxes(pool, lambda _task: None, "/bin/bash", fail)
-    host = await sandboxes.enter(SandboxKey(policy, ""))
-    host.idle_since -= IDLE_S
+    sandbox = await sandboxes.enter(SandboxKey(policy, ""))
+    sandbox.idle_since -= IDLE_S
     with pytest.raises(MemoryError):
         sandboxes.trim()
-    assert host.has_ended
+    assert sandbox.has_ended
 
 
 async def test_spare_shells_of_a_sandbox_end_although_its_files_could_not_be_closed(
@@ -88,14 +88,14 @@ async def test_spare_shells_of_a_sandbox_end_although_its_files_could_not_be_clo
     def fail(_files: DumpFiles) -> None:
         raise MemoryError
 
-    retired: list[Host] = []
-    monkeypatch.setattr(Host, "start", start_nothing)
-    monkeypatch.setattr(Host, "wait", be_ready)
+    retired: list[Sandbox] = []
+    monkeypatch.setattr(Sandbox, "start", start_nothing)
+    monkeypatch.setattr(Sandbox, "wait", be_ready)
     monkeypatch.setattr(DumpFiles, "close", fail)
     places = Places(pool, lambda _task: None, "/bin/bash", retired.append)
     key = SandboxKey(policy, "")
     await places.enter(key)
-    monkeypatch.setattr(Host, "is_stale", True)
+    monkeypatch.setattr(Sandbox, "is_stale", True)
     with pytest.raises(MemoryError):
         await places.enter(key)
     assert len(retired) == 1

@@ -28,6 +28,7 @@ from types import FrameType
 from typing import Final
 
 from shelld import __version__
+from shelld.cli.commands import split_options
 from shelld.cli.join import (
     DEFAULT_LINGER_S,
     DIED,
@@ -36,10 +37,11 @@ from shelld.cli.join import (
     join,
     wait_readable,
 )
-from shelld.cli.parser import integer_type, parse_options, split_options
+from shelld.cli.numbers import integer_type
 from shelld.cli.show import note, refuse
 from shelld.lasting.handshake import (
     HANDSHAKE,
+    PROTOCOL,
     End,
     HandshakeError,
     Hello,
@@ -48,7 +50,6 @@ from shelld.lasting.handshake import (
     receive,
 )
 from shelld.lasting.place import PlaceError, check_name
-from shelld_protocol.about import PROTOCOL
 
 DEFAULT_NAME: Final = "main"
 
@@ -74,9 +75,13 @@ def attach(arguments: Sequence[str]) -> int:
     """Attach stdin and stdout to a lasting daemon; return the exit code."""
     arguments, options = split_options(arguments)
     given = _parser().parse_args(arguments)
-    # Find mistakes now, rather than in a daemon that nobody sees.
-    if parse_options(options).parent_pid is not None:
-        return refuse("a lasting daemon outlives its client: put --parent-pid before --")
+    if options or any(name.startswith("SHELLD_") for name in os.environ):
+        # Find mistakes now, rather than in a daemon that nobody sees. But without options, do not
+        # load what knows them: a client waits.
+        from shelld.cli.parser import parse_options  # noqa: PLC0415
+
+        if parse_options(options).parent_pid is not None:
+            return refuse("a lasting daemon outlives its client: put --parent-pid before --")
     if sys.platform != "linux":
         return refuse("attach needs Linux")
     try:

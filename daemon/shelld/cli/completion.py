@@ -11,8 +11,9 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import Final, Literal, NamedTuple
 
+from shelld.cli.commands import SUBCOMMANDS
 from shelld.cli.mcp_config import HOSTS
-from shelld.cli.parser import SUBCOMMANDS, option_parser
+from shelld.cli.parser import option_parser
 from shelld.cli.run import run_parser
 from shelld.cli.show import show
 

@@ -21,14 +21,14 @@ from shelld.cli.join import RefusedError, read_reply
 from shelld.cli.show import note, refuse, show
 from shelld.lasting.handshake import (
     HANDSHAKE,
+    PROTOCOL,
     Hello,
-    Info,
     Reply,
     receive,
     send,
 )
 from shelld.lasting.place import Place, PlaceError
-from shelld_protocol.about import PROTOCOL
+from shelld.lasting.views import Info
 
 # How long to wait for an answer, and for the end of a daemon with a thousand shells.
 ANSWER_S: Final = 5.0
@@ -55,7 +55,7 @@ def list_daemons(arguments: Sequence[str]) -> int:
             note(f"shelld: {error}")
             continue
         if reply is not None and reply.info is not None:
-            found.append(reply.info)
+            found.append(msgspec.convert(reply.info, Info))
     if place is not None:
         place.close()
     if as_json:

@@ -21,8 +21,9 @@ from typing import Final, Literal, NamedTuple
 
 import anyio
 
+from shelld.cli.commands import split_options
 from shelld.cli.logout import why_a_logout_kills
-from shelld.cli.parser import parse_options, split_options
+from shelld.cli.parser import parse_options
 from shelld.cli.show import show
 from shelld.guard import StartState
 from shelld.guard.judgement import judge

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from shelld.cli.parser import no_such_command, option_parser
+from shelld.cli.commands import no_such_command
+from shelld.cli.parser import option_parser
 from shelld.cli.show import show
 
 

@@ -20,6 +20,7 @@ from shelld import __version__
 from shelld.cli.show import note
 from shelld.lasting.handshake import (
     HANDSHAKE,
+    PROTOCOL,
     HandshakeError,
     Hello,
     Reply,
@@ -31,7 +32,6 @@ from shelld.lasting.handshake import (
 )
 from shelld.lasting.place import Place, locked
 from shelld.lasting.start import Lasting
-from shelld_protocol.about import PROTOCOL
 
 DEFAULT_LINGER_S: Final = 3_600
 

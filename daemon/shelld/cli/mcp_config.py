@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from shelld.cli.attach import add_name
+from shelld.cli.commands import split_options
 from shelld.cli.host_files import FileProblem, write_into
-from shelld.cli.parser import option_parser, parse_options, split_options
+from shelld.cli.parser import option_parser, parse_options
 from shelld.cli.settings import is_path
 from shelld.cli.show import note, refuse, show
 

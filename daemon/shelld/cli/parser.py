@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Final, get_args
 
+from shelld.cli.commands import SUBCOMMANDS, no_such_command
+from shelld.cli.numbers import integer_type, number_of
 from shelld.process.options import EnvironmentMode, GuardMode, Mechanism, Options
 from shelld_protocol.sandboxes import SandboxEngine, SandboxMode, SandboxPolicy
 from shelld_protocol.structs import (
@@ -23,22 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
-
-# The subcommands: the arguments of each, and its purpose.
-SUBCOMMANDS: Final = {
-    "attach": ("[OPTION ...] [-- OPTION ...]", "join a daemon that outlives its client"),
-    "bundle": ("[-o FILE]", "write shelld into one file that needs only Python"),
-    "completion": ("bash|zsh|fish", "print a script that completes shelld in that shell"),
-    "doctor": ("[--json] [-- OPTION ...]", "check what works on this machine"),
-    "explain": ("[--guard-rules FILE] COMMAND ...", "show the guard's verdict on a command"),
-    "help": ("[COMMAND]", "show this help, or the help of a command"),
-    "list": ("[--json]", "show the daemons that outlive their clients"),
-    "mcp-config": ("[--write] [HOST] [-- OPTION ...]", "print the configuration of an MCP host"),
-    "run": ("[-q] [-t] [--timeout S] [OPTION ...] -- COMMAND ...", "run one command"),
-    "shell": ("[OPTION ...]", "type commands into a session"),
-    "stop": ("NAME", "end a daemon that outlives its client"),
-    "watch": ("[-n LINES] [NAME]", "look at the shells of a daemon that outlives its client"),
-}
 
 _LIMITS: Final = {
     "memory_bytes": MIN_MEMORY_BYTES,
@@ -84,53 +70,14 @@ def parse_options(arguments: Sequence[str]) -> Options:
     return Options(**values)
 
 
-def no_such_command(name: str) -> str:
-    """Return a sentence that refuses the name of a command."""
-    if name in SUBCOMMANDS:
-        return f"{name} is a command, and only options may stand here"
-    from difflib import get_close_matches  # noqa: PLC0415
-
-    similar = get_close_matches(name, SUBCOMMANDS, 1)
-    return f"no such command: {name}" + (f"; did you mean {similar[0]}?" if similar else "")
-
-
-def split_options(arguments: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
-    """Return a subcommand's own arguments, and the daemon's options, which follow ``--``."""
-    if "--" not in arguments:
-        return arguments, []
-    at = list(arguments).index("--")
-    return arguments[:at], arguments[at + 1 :]
-
-
-def _number(text: str, minimum: int, maximum: int, factor: int = 1) -> int:
-    """Return the number in `text`, which must be ASCII digits, times `factor`."""
-    # int() also accepts signs, spaces, underscores and the digits of other scripts.
-    if not (text.isascii() and text.isdigit()):
-        raise ValueError
-    value = int(text) * factor
-    if not minimum <= value <= maximum:
-        raise ValueError
-    return value
-
-
-def integer_type(minimum: int, maximum: int) -> Callable[[str], int]:
-    """Return a function that parses an integer in this range."""
-
-    def integer(text: str) -> int:
-        return _number(text, minimum, maximum)
-
-    integer.__name__ = f"integer from {minimum} to {maximum}"
-    return integer
-
-
 def _size(minimum: int, maximum: int) -> Callable[[str], int]:
     """Return a function that parses a number of bytes with an optional unit: ``64M``."""
 
     def size(text: str) -> int:
         factor = _UNITS.get(text[-1:].upper())
         if factor is None:
-            return _number(text, minimum, maximum)
-        return _number(text[:-1], minimum, maximum, factor)
+            return number_of(text, minimum, maximum)
+        return number_of(text[:-1], minimum, maximum, factor)
 
     size.__name__ = f"size from {minimum} to {maximum} bytes"
     return size

@@ -33,17 +33,15 @@ from shelld.cli.show import USAGE_ERROR, note, refuse, show
 from shelld.cli.watch_lines import Changes
 from shelld.lasting.handshake import (
     HANDSHAKE,
+    PROTOCOL,
     HandshakeError,
     Hello,
-    Look,
-    View,
     close_all,
-    decode,
     receive,
     send,
 )
 from shelld.lasting.place import Place, PlaceError
-from shelld_protocol.about import PROTOCOL
+from shelld.lasting.views import Look, View, decoded, encoded
 
 # How long to wait for the answer to the first message, between two views, and until the daemon
 # counts as silent.
@@ -214,7 +212,7 @@ def _follow(connection: socket.socket, sight: Sight) -> Outcome:
         if not data:
             return "died"
         try:
-            view = decode(data, View)
+            view = decoded(data, View)
         except HandshakeError:
             return "ended"
         heard_at, is_asked = time.monotonic(), False
@@ -225,7 +223,7 @@ def _follow(connection: socket.socket, sight: Sight) -> Outcome:
 def _ask(connection: socket.socket, sight: Sight) -> None:
     # If the daemon is gone, reading says how it has ended.
     with suppress(OSError):
-        send(connection, sight.wanted())
+        send(connection, encoded(sight.wanted()))
 
 
 def _has_news(connection: socket.socket) -> bool:

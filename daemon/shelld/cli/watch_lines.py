@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from shelld.lasting.handshake import Info, View, WatchedShell
+from shelld.lasting.views import Info, View, WatchedShell
 
 _UNPRINTABLE = "\N{REPLACEMENT CHARACTER}"
 _TAB = "    "

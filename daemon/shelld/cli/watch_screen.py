@@ -17,7 +17,7 @@ from rich.live import Live
 from rich.text import Text
 
 from shelld.cli.watch_lines import client_of, duration, how_it_ended, one_line, printable
-from shelld.lasting.handshake import Look, View, WatchedShell
+from shelld.lasting.views import Look, View, WatchedShell
 
 # The longest time without an answer that is not worth mentioning.
 _SILENT_S = 5.0

@@ -5,22 +5,25 @@ descriptors along: the client's stdin and stdout. The daemon answers with a `Rep
 that has attached, it sends an `End` when it no longer serves the client. If the connection ends
 without an `End`, the daemon has died.
 
-To watch, the other side sends a `Look`, and the daemon answers it with a `View`; then it may send
-the next `Look`. When the daemon ends, it sends an `End`.
+To watch, the other side sends a `Look`, and the daemon answers it with a `View` (see `views`); then
+it may send the next `Look`. When the daemon ends, it sends an `End`.
 
 Requests and answers never pass this socket: the daemon itself reads and writes the client's
 streams.
+
+`shelld attach` loads this module, and is waited for. So it imports neither msgspec nor the
+protocol, which take longer than everything else that `shelld attach` does.
 """
 
 from __future__ import annotations
 
 import array
+import json
 import os
 import socket
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import Final, Literal, TypeVar
-
-import msgspec
+from typing import Any, Final, Literal, NamedTuple, TypeVar, cast
 
 # The longest message. A `View` is the only one that comes near it.
 MAX_BYTES: Final = 64 * 1024
@@ -28,13 +31,11 @@ _DESCRIPTORS: Final = 2
 # Increment it for a change that another version of `shelld attach` would not understand. It is the
 # first thing that either side looks at.
 HANDSHAKE: Final = 1
+# That of `shelld_protocol.about`.
+PROTOCOL: Final = 1
 
 
-class Message(msgspec.Struct, rename="camel"):
-    pass
-
-
-class Version(Message):
+class Version(NamedTuple):
     """The part of a message that all versions understand."""
 
     handshake: int = 0
@@ -43,69 +44,35 @@ class Version(Message):
     version: str = ""
 
 
-class Hello(Version, kw_only=True):
-    wants: Literal["attach", "info", "stop", "watch"]
+class Hello(NamedTuple):
+    """The first three members are those of `Version`."""
+
+    handshake: int = 0
+    protocol: int = 0
+    version: str = ""
+    wants: Literal["attach", "info", "stop", "watch"] = "info"
     steal: bool = False
     # How long the daemon stays without a client. None: as before.
     linger_s: int | None = None
 
 
-class Info(Message):
-    """A daemon, as `shelld list` shows it. `client` is the pid of its `shelld attach`."""
-
-    name: str
-    pid: int
-    uptime_ms: int
-    client: int | None
-    detached_ms: int | None
-    linger_s: int
-    shells_running: int
-    shells_retained: int
-
-
-class Reply(Version, kw_only=True):
+class Reply(NamedTuple):
     """`busy`: another client is attached. `failed`: the daemon lacks something for a client, or
     has as many watchers as it takes.
+
+    The first three members are those of `Version`. `info` is a `views.Info`, as JSON has it.
     """
 
-    state: Literal["attached", "busy", "info", "stopping", "watching", "other_version", "failed"]
-    info: Info | None = None
+    handshake: int = 0
+    protocol: int = 0
+    version: str = ""
+    state: Literal[
+        "attached", "busy", "info", "stopping", "watching", "other_version", "failed"
+    ] = "failed"
+    info: Mapping[str, Any] | None = None
 
 
-class Look(Message):
-    """Asks for at most so many shells, and lines of each."""
-
-    shells: int
-    lines: int
-
-
-class WatchedShell(Message):
-    """A shell, as `shelld watch` shows it. `written` counts the bytes of both streams."""
-
-    id: str
-    session: str | None
-    command: str
-    status: str
-    is_running: bool
-    exit_code: int | None
-    signal: str | None
-    elapsed_ms: int
-    written: int
-    lines: list[str]
-
-
-class View(Message):
-    """The shells that run, oldest first, and then those that have ended, latest first.
-
-    `omitted`: how many did not fit.
-    """
-
-    info: Info
-    shells: list[WatchedShell]
-    omitted: int
-
-
-class End(Message):
+class End(NamedTuple):
     """The daemon no longer serves the client. `exit_code` is the one of `shelld attach`.
 
     `detached`: the client has closed its stream. `stolen`: another client has taken the daemon.
@@ -116,16 +83,71 @@ class End(Message):
     exit_code: int = 0
 
 
-M = TypeVar("M", bound=Message)
+M = TypeVar("M", Version, Hello, Reply, End)
+
+# The names in JSON that differ from those of the members.
+_NAMES: Final = {"linger_s": "lingerS", "exit_code": "exitCode"}
+# What each member may be: types, or values. A message may leave out a member with a default.
+_ALLOWED: Final[Mapping[str, tuple[object, ...]]] = {
+    "handshake": (int,),
+    "protocol": (int,),
+    "version": (str,),
+    "wants": ("attach", "info", "stop", "watch"),
+    "steal": (bool,),
+    "linger_s": (int, type(None)),
+    "state": ("attached", "busy", "info", "stopping", "watching", "other_version", "failed"),
+    "info": (dict, type(None)),
+    "reason": ("detached", "stolen", "stopped"),
+    "exit_code": (int,),
+}
+# A message of this kind is none without these members.
+_REQUIRED: Final = frozenset({"wants", "state", "reason"})
 
 
 class HandshakeError(Exception):
     """The other side has sent no message of the expected kind."""
 
 
-def send(connection: socket.socket, message: Message, descriptors: tuple[int, ...] = ()) -> None:
-    """Send a message. Raises OSError."""
-    data = msgspec.json.encode(message)
+def encode(message: Version | Hello | Reply | End) -> bytes:
+    members = {_NAMES.get(name, name): value for name, value in message._asdict().items()}
+    return json.dumps(members).encode()
+
+
+def decode(data: bytes, shape: type[M]) -> M:
+    """Return a message. Raises HandshakeError."""
+    try:
+        found: object = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise HandshakeError from error
+    if not isinstance(found, dict):
+        raise HandshakeError
+    members = cast("dict[str, object]", found)
+    values: dict[str, Any] = {}
+    for name in shape._fields:
+        key = _NAMES.get(name, name)
+        if key in members:
+            values[name] = _checked(name, members[key])
+        elif name in _REQUIRED:
+            raise HandshakeError
+    return shape(**values)
+
+
+def _checked(name: str, value: object) -> object:
+    # The type itself: JSON's true is no number, though Python's is.
+    if type(value) not in _ALLOWED[name] and not (
+        isinstance(value, str) and value in _ALLOWED[name]
+    ):
+        raise HandshakeError
+    return value
+
+
+def send(
+    connection: socket.socket,
+    message: Version | Hello | Reply | End | bytes,
+    descriptors: tuple[int, ...] = (),
+) -> None:
+    """Send a message, perhaps encoded already. Raises OSError."""
+    data = message if isinstance(message, bytes) else encode(message)
     if descriptors:
         socket.send_fds(connection, [data], list(descriptors), socket.MSG_NOSIGNAL)
     else:
@@ -150,11 +172,3 @@ def close_all(descriptors: list[int]) -> None:
     for descriptor in descriptors:
         with suppress(OSError):
             os.close(descriptor)
-
-
-def decode(data: bytes, shape: type[M]) -> M:
-    """Return a message. Raises HandshakeError."""
-    try:
-        return msgspec.json.decode(data, type=shape)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise HandshakeError from error

@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import Final
 
 from shelld.keeper.channel import Channel, Message
-from shelld.keeper.tree import set_process_name
+from shelld.keeper.prctl import set_process_name
 from shelld.proxy import SERVE, SERVING
 from shelld.proxy.connect import Connector, SystemResolver
 from shelld.proxy.hosts import Rules, rule_of

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Final
 
-from shelld.keeper.tree import children_of, read_file
+from shelld.keeper.proc import children_of, read_file
 
 # Each process takes some 50 µs.
 _MAX_PROCESSES: Final = 2_000

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import socket
 import time
 from collections.abc import Callable, Mapping
@@ -24,6 +25,7 @@ from typing import Final
 
 import anyio
 import anyio.abc
+import msgspec
 
 from shelld import __version__
 from shelld.lasting.handshake import (
@@ -31,7 +33,6 @@ from shelld.lasting.handshake import (
     End,
     HandshakeError,
     Hello,
-    Info,
     Reply,
     Version,
     close_all,
@@ -41,6 +42,7 @@ from shelld.lasting.handshake import (
 )
 from shelld.lasting.place import Place, peer_of
 from shelld.lasting.start import Lasting
+from shelld.lasting.views import Info
 from shelld.methods.context import Daemon
 from shelld.process import faults
 from shelld.process.logs import Log
@@ -352,7 +354,7 @@ class Clients:
             protocol=PROTOCOL,
             version=__version__,
             state=state,  # type: ignore[arg-type]
-            info=info,
+            info=None if info is None else msgspec.to_builtins(info),
         )
         send(connection, reply)
 

@@ -15,21 +15,16 @@ from collections.abc import Callable
 from typing import Final
 
 import anyio
-import msgspec
 from anyio.lowlevel import checkpoint
 
 from shelld.lasting.handshake import (
     MAX_BYTES,
     End,
-    Info,
-    Look,
-    View,
-    WatchedShell,
     close_all,
-    decode,
     receive,
     send,
 )
+from shelld.lasting.views import Info, Look, View, WatchedShell, decoded, encoded
 from shelld.output.excerpt import last_lines
 from shelld.sessions.text import beginning
 from shelld.shells.manager import Manager
@@ -70,7 +65,7 @@ class Watchers:
                 close_all(descriptors)
                 if not data:
                     break
-                send(connection, await self._view(decode(data, Look), manager))
+                send(connection, encoded(await self._view(decoded(data, Look), manager)))
         except anyio.get_cancelled_exc_class():
             # The daemon ends, and `end` tells the watcher so.
             raise
@@ -98,7 +93,7 @@ class Watchers:
         room = MAX_BYTES - _RESERVED_BYTES
         for shell in [*running, *ended][: max(0, min(look.shells, _MAX_SHELLS))]:
             row = _row(shell, max(0, min(look.lines, _MAX_LINES)))
-            room -= len(msgspec.json.encode(row)) + 1
+            room -= len(encoded(row)) + 1
             if room < 0:
                 break
             shown.append(row)

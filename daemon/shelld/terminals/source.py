@@ -7,7 +7,7 @@ import re
 import stat
 from typing import Final, NamedTuple
 
-from shelld.keeper.tree import read_short_file
+from shelld.keeper.proc import read_short_file
 
 # The device of /dev/tty: the terminal of the process that opens it.
 OWN_TERMINAL: Final = os.makedev(5, 0)

@@ -1,0 +1,74 @@
+"""What a lasting daemon tells `shelld list` and `shelld watch` of itself. See `handshake`."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import msgspec
+
+from shelld.lasting.handshake import HandshakeError
+
+
+class Told(msgspec.Struct, rename="camel"):
+    pass
+
+
+class Info(Told):
+    """A daemon, as `shelld list` shows it. `client` is the pid of its `shelld attach`."""
+
+    name: str
+    pid: int
+    uptime_ms: int
+    client: int | None
+    detached_ms: int | None
+    linger_s: int
+    shells_running: int
+    shells_retained: int
+
+
+class Look(Told):
+    """Asks for at most so many shells, and lines of each."""
+
+    shells: int
+    lines: int
+
+
+class WatchedShell(Told):
+    """A shell, as `shelld watch` shows it. `written` counts the bytes of both streams."""
+
+    id: str
+    session: str | None
+    command: str
+    status: str
+    is_running: bool
+    exit_code: int | None
+    signal: str | None
+    elapsed_ms: int
+    written: int
+    lines: list[str]
+
+
+class View(Told):
+    """The shells that run, oldest first, and then those that have ended, latest first.
+
+    `omitted`: how many did not fit.
+    """
+
+    info: Info
+    shells: list[WatchedShell]
+    omitted: int
+
+
+T = TypeVar("T", bound=Told)
+
+
+def encoded(told: Told) -> bytes:
+    return msgspec.json.encode(told)
+
+
+def decoded(data: bytes, shape: type[T]) -> T:
+    """Return what was told. Raises HandshakeError."""
+    try:
+        return msgspec.json.decode(data, type=shape)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise HandshakeError from error

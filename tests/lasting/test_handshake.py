@@ -1,0 +1,99 @@
+"""The messages on the socket of a lasting daemon."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from shelld.lasting import handshake
+from shelld.lasting.handshake import (
+    End,
+    HandshakeError,
+    Hello,
+    Reply,
+    Version,
+    decode,
+    encode,
+)
+from shelld.lasting.views import Look, decoded
+from shelld_protocol.about import PROTOCOL
+
+MESSAGES = [
+    Hello(1, 2, "3", "attach", steal=True, linger_s=7),
+    Hello(wants="stop"),
+    Reply(1, 2, "3", "info", {"name": "work"}),
+    Reply(state="busy"),
+    End("stolen", 4),
+]
+
+
+@pytest.mark.parametrize("message", MESSAGES)
+def test_message_survives_the_wire(message: Any) -> None:
+    assert decode(encode(message), type(message)) == message
+
+
+def test_names_on_the_wire_are_those_of_earlier_versions() -> None:
+    assert json.loads(encode(Hello(1, 1, "0.1.0", "attach", steal=False, linger_s=5))) == {
+        "handshake": 1,
+        "protocol": 1,
+        "version": "0.1.0",
+        "wants": "attach",
+        "steal": False,
+        "lingerS": 5,
+    }
+    assert json.loads(encode(End("stopped", 3))) == {"reason": "stopped", "exitCode": 3}
+
+
+def test_message_of_another_version_has_its_version() -> None:
+    data = b'{"handshake": 99, "protocol": 7, "version": "9.9", "wants": "dance", "new": []}'
+    assert decode(data, Version) == Version(99, 7, "9.9")
+    with pytest.raises(HandshakeError):
+        decode(data, Hello)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\xff",
+        b"null",
+        b"[]",
+        b"{}",
+        b"[" * 60_000,
+        b'{"wants": "dance"}',
+        b'{"wants": 1}',
+        b'{"wants": []}',
+        b'{"wants": "attach", "steal": 1}',
+        b'{"wants": "attach", "lingerS": true}',
+        b'{"wants": "attach", "lingerS": 1.5}',
+        b'{"wants": "attach", "handshake": "1"}',
+        b'{"wants": "attach", "version": null}',
+    ],
+)
+def test_what_is_no_message_is_refused(data: bytes) -> None:
+    with pytest.raises(HandshakeError):
+        decode(data, Hello)
+
+
+@pytest.mark.parametrize("data", [b"", b"\xff", b"{}", b'{"shells": 1, "lines": "x"}'])
+def test_what_is_no_look_is_refused(data: bytes) -> None:
+    with pytest.raises(HandshakeError):
+        decoded(data, Look)
+
+
+def test_protocol_is_that_of_the_server() -> None:
+    assert handshake.PROTOCOL == PROTOCOL
+
+
+def test_attach_loads_little() -> None:
+    code = "import sys, shelld.__main__, shelld.cli.attach; print(*sys.modules)"
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    loaded = {name.partition(".")[0] for name in run.stdout.split()}
+    # A client waits, and each of these takes longer than all the rest.
+    assert not loaded & {"anyio", "asyncio", "inspect", "msgspec", "shelld_protocol"}
