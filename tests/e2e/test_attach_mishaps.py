@@ -223,7 +223,7 @@ def test_host_of_mcp_finds_its_shell_again(user: Lasting, framing: str) -> None:
             line = client.stdout.read(length)
         return json.loads(line)["result"]
 
-    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {}}
+    hello: dict[str, Any] = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {}}
     arguments: dict[str, Any] = {"command": "echo $$; sleep 300", "run_in_background": True}
     found = list[str]()
     for number in range(2):
