@@ -83,6 +83,11 @@ class AsyncOngoing:
         """Whether an exception that interrupts `next` may lose the item that has just come."""
         return self._mailbox.MAY_LOSE_ITEMS
 
+    @property
+    def subscription(self) -> str:
+        """The name of the subscription that it owns; "" for none."""
+        return self._subscription
+
     def can_be_continued(self, error: object) -> bool:
         """Whether `error` says only that the connection was lost."""
         # An error of a target has a code.

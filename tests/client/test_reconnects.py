@@ -218,6 +218,23 @@ async def test_iteration_over_a_job_goes_on(attached: Attached) -> None:
         assert text == "".join(f"{number}\n" for number in range(1, 41))
 
 
+async def test_iteration_over_a_job_leaves_no_subscription_behind(
+    attached: Attached, tmp_path: Path
+) -> None:
+    async with attached() as shell:
+        gate = Gate(tmp_path / "gate")
+        async with shell.start(f"echo one; {gate.wait}; echo two; sleep 300") as job:
+            await anext(job)
+            lose_connection(shell)
+            await has_lost_connection(shell)
+            gate.open()
+            event = await anext(job)
+            assert (event.subscription, event.text) == ("sub_2", "two\n")
+            with pytest.raises(ShellError):
+                async with shell.events(subscription="sub_1"):
+                    pass
+
+
 async def test_daemon_that_died_is_not_replaced(attached: Attached) -> None:
     async with attached() as shell:
         pid = (await shell.server_info()).pid
