@@ -110,6 +110,9 @@ class AsyncClient(SpawnedClient, AsyncMethods):
         self._is_entered = False
         # Held while a daemon is replaced. Created on the event loop, as the client is entered.
         self._replacing: anyio.Lock
+        # Whether the connection serves only the attempt to attach again. Tasks that wait for
+        # `_replacing` hold it for a moment after that.
+        self._is_attaching = False
         # Cancelled by `_end`.
         self._replacement: anyio.CancelScope | None = None
 
@@ -222,6 +225,7 @@ class AsyncClient(SpawnedClient, AsyncMethods):
         lasting: ShellError = cause
         failure: ShellError = cause
         self._command = reconnect.command
+        self._is_attaching = True
         try:
             with anyio.move_on_after(RECONNECT_S):
                 for pause in pauses():
@@ -241,6 +245,8 @@ class AsyncClient(SpawnedClient, AsyncMethods):
             self._failure = lasting
             await self._release(patiently=False)
             raise
+        finally:
+            self._is_attaching = False
 
     async def _replace(self, cause: DaemonExited) -> None:
         await self._release(patiently=False)
@@ -455,7 +461,7 @@ class AsyncClient(SpawnedClient, AsyncMethods):
         """Make all calls, present and future, raise `failure`: no more answers will come."""
         self._failure = failure = self._failure or failure
         # While the client attaches again, no call is under way but its own.
-        is_in_use = self._is_entered and self._left is None and not self._replacing.locked()
+        is_in_use = self._is_entered and self._left is None and not self._is_attaching
         if self._reconnect is not None and is_in_use and is_connection_lost(failure):
             # Future calls attach again.
             failure = self._reconnect.lost()

@@ -405,3 +405,24 @@ def test_signal_handler_does_not_wait_for_the_thread_that_attaches(user: Lasting
     finally:
         signal.signal(signal.SIGUSR1, before)
     assert said == ["the daemon was killed by SIGKILL"]
+
+
+async def test_call_that_waited_for_an_attempt_is_lost_like_any_other(user: Lasting) -> None:
+    async with AsyncClient.attach("work", env=user.env, reconnect=True) as shell:
+        found: list[ShellError] = []
+
+        async def call() -> None:
+            with pytest.raises(TargetLost) as raised:
+                await shell.bash("sleep 300")
+            found.append(raised.value)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(call)
+            while not [each for each in await shell.list_shells() if each.pid]:
+                await anyio.sleep(0.01)
+            # Each task that has waited holds this for a moment, when the attempt is over.
+            async with vars(shell)["_replacing"]:
+                os.kill(shell.pid, signal.SIGKILL)
+                while not found:
+                    await anyio.sleep(0.01)
+        assert found[0].code is None

@@ -22,18 +22,17 @@ from shelld.lasting.handshake import (
 from shelld.lasting.views import Look, decoded
 from shelld_protocol.about import PROTOCOL
 
-MESSAGES = [
-    Hello(1, 2, "3", "attach", steal=True, linger_s=7),
-    Hello(wants="stop"),
-    Reply(1, 2, "3", "info", {"name": "work"}),
-    Reply(state="busy"),
-    End("stolen", 4),
+MESSAGES: list[tuple[Any, Any]] = [
+    (Hello(1, 2, "3", "attach", steal=True, linger_s=7), Hello),
+    (Hello(wants="stop"), Hello),
+    (Reply(1, 2, "3", "info", {"name": "work"}), Reply),
+    (Reply(state="busy"), Reply),
+    (End("stolen", 4), End),
 ]
 
 
-@pytest.mark.parametrize("message", MESSAGES)
-def test_message_survives_the_wire(message: Any) -> None:
-    shape: Any = type(message)
+@pytest.mark.parametrize(("message", "shape"), MESSAGES)
+def test_message_survives_the_wire(message: Any, shape: Any) -> None:
     assert decode(encode(message), shape) == message
 
 
