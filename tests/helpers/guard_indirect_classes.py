@@ -303,6 +303,31 @@ printf '[Service]\nExecStart=/usr/bin/app --clean\n' > /etc/systemd/system/x.ser
 echo 'rm -rf /' > docs/hooks/pre-commit.md
 """,
     ),
+    "variables of make and filters": (
+        r"""
+printf 'x:\n\trm -rf $(DESTDIR)/*\n' > Makefile; make x
+printf 'D=/\nx:\n\trm -rf $(D)\n' > Makefile; make x
+printf 'E = /\nD := $(E)\nx:\n\trm -rf ${D}\n' > Makefile; make x
+printf 'x:\n\td=/; rm -rf $$d\n' > Makefile; make x
+grep rm <<< 'rm -rf /' | sh
+echo 'rm -rf /' | grep -v foo | bash
+echo 'rm -rf /' | fold -w 80 | sh
+echo 'rm -rf /' | pv -q | sh
+echo 'rm -rf /' | iconv -t utf-8 | sh
+ruby -e 'FileUtils.remove_dir("/", true)' -r fileutils
+""",
+        r"""
+printf 'x:\n\trm -rf $@/*\n' > Makefile; make x
+printf 'x: a\n\trm -rf $</* $(@D)/y\n' > Makefile; make x
+printf 'D=build\nx:\n\trm -rf $(D)/*\n' > Makefile; make x
+printf 'x:\n\td=build; rm -rf $$d/*\n' > Makefile; make x
+printf 'x:\n\trm -rf $(DESTDIR)/usr/share/x\n' > Makefile; make x
+grep rm <<< 'rm -rf /'
+echo 'rm -rf /' | grep -v rm | bash
+printf 'ls\nrm -rf /\n' | grep '^ls' | bash
+echo 'rm -rf /' | pv -q > x
+""",
+    ),
 }
 
 DANGEROUS = [

@@ -119,7 +119,7 @@ _OPENS: Final = r"(?:\bopen\b)"
 # How code writes to a program that it has started.
 _FEEDS: Final = r"(?:\b(?:communicate|write|print|printf|puts|say|end)\b)"
 _REMOVES: Final = (
-    r"(?:\b(?:rmtree|remove_tree|rmSync|rmdirSync|rm_rf|rm_r|remove_dir_all|rmdir_r|remove_entry"
+    r"(?:\b(?:rmtree|remove_tree|rmSync|rmdirSync|rm_rf|rm_r|remove_dir|remove_dir_all|rmdir_r|remove_entry"
     r"|remove_entry_secure|rimraf)\b"
     # ``rm`` of Node.js
     r"|\brm(?:dir)?\b(?=\s{0,8}\([^;\n]{0,200}?\brecursive\b))"

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from shelld.guard.git import CONFIGURATION, scripts_in, settings_of
+from shelld.guard.makefiles import with_variables
 from shelld.guard.markers import UNKNOWN, plain
 from shelld.guard.options import all_options
 from shelld.guard.packages import PACKAGERS, scripts_of_package
@@ -176,6 +177,8 @@ def _without_text(script: str) -> str:
 
 def _commands_in(program: str, text: str) -> Iterator[str]:
     text = plain(text[:_MAX_TEXT])
+    if program.startswith(("make", "gmake")):
+        text = with_variables(text)
     for pattern in _COMMANDS.get(program, ()):
         for match in re.finditer(pattern, text, re.M):
             yield next((each for each in match.groups() if each is not None), "")

@@ -16,7 +16,7 @@ from shelld.guard.escapes import ansi_c
 from shelld.guard.inputs import Inputs, Output
 from shelld.guard.jq import jq
 from shelld.guard.markers import UNKNOWN, cleaned
-from shelld.guard.options import leading_options
+from shelld.guard.options import all_options, leading_options
 from shelld.guard.patterns import linear_regex
 from shelld.guard.rules import parse_arguments
 
@@ -197,6 +197,36 @@ def _edited(script: str, text: str | None, *, is_extended: bool, groups: str) ->
     return text
 
 
+def _unchanged(_arguments: Sequence[str], inputs: Inputs) -> str | None:
+    """Return the output of a program that changes only the layout of text, if anything."""
+    return inputs.stdin
+
+
+def _grep(arguments: Sequence[str], inputs: Inputs) -> str | None:
+    options, operands = all_options(arguments, "efABCmD", ("regexp",))
+    names = {name for name, _ in options}
+    patterns = [value or "" for name, value in options if name in ("e", "regexp")]
+    if not patterns:
+        patterns, operands = operands[:1], operands[1:]
+    if not patterns or not names <= {"e", "regexp", "E", "F", "h", "i", "v", "w", "a"}:
+        return None
+    text = inputs.read(operands)
+    if text is None or UNKNOWN in text:
+        return None
+    pattern = "|".join(patterns)
+    if "F" in names:
+        pattern = re.escape(pattern)
+    elif "E" not in names:
+        pattern = re.sub(r"\\([(){}+?|])|([(){}+?|])", _other_way_round, pattern)
+    compiled = linear_regex(f"(?i){pattern}" if "i" in names else pattern)
+    if compiled is None:
+        return None
+    lines = text.splitlines(keepends=True)
+    return "".join(
+        line for line in lines if (compiled.search(line.rstrip("\n")) is None) == ("v" in names)
+    )
+
+
 def _other_way_round(match: re.Match[str]) -> str:
     """Swap escaped and plain metacharacters, to turn basic syntax into extended syntax."""
     return match[1] if match[1] is not None else "\\" + match[2]
@@ -238,6 +268,13 @@ FILTERS: Final[dict[str, Output]] = {
     "tr": _tr,
     "sed": _sed,
     "perl": _perl,
+    "grep": _grep,
+    "egrep": _grep,
+    **dict.fromkeys(
+        ("column", "dos2unix", "envsubst", "expand", "fmt", "fold", "iconv", "mbuffer", "pv"),
+        _unchanged,
+    ),
+    "sponge": _unchanged,
     "jq": jq,
     "gojq": jq,
     "jaq": jq,
