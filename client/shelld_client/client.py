@@ -110,8 +110,8 @@ class AsyncClient(SpawnedClient, AsyncMethods):
         self._is_entered = False
         # Held while a daemon is replaced. Created on the event loop, as the client is entered.
         self._replacing: anyio.Lock
-        # Whether the connection serves only the attempt to attach again. Tasks that wait for
-        # `_replacing` hold it for a moment after that.
+        # Whether the connection serves only the attempt to attach again. Other tasks may hold
+        # `_replacing` for a moment after the attempt.
         self._is_attaching = False
         # Cancelled by `_end`.
         self._replacement: anyio.CancelScope | None = None

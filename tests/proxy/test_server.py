@@ -1,4 +1,4 @@
-"""The proxy over sockets: what it passes on, what it refuses, and what it tells of that."""
+"""The proxy over sockets: what it passes on, what it refuses, and what it reports."""
 
 from __future__ import annotations
 

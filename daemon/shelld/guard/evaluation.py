@@ -51,7 +51,8 @@ class Evaluation(Redirections):
     def follow(self, text: str, stdin: str) -> None:
         """Follow a whole command.
 
-        If it reads a named pipe before it writes to it, follow it again, with what it writes.
+        If the command reads a named pipe before it writes to that pipe, follow it again, with the
+        text that it writes.
         """
         again = self.copy()
         self.run_script(text, stdin)

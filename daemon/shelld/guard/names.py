@@ -205,7 +205,7 @@ class Names(Streams):
             )
 
     def restore(self, names: dict[str, _Hidden]) -> None:
-        """Give names what they stood for before a function hid it."""
+        """Give names the values that they had before a function hid them."""
         for name, (value, members, target) in names.items():
             _put(self.variables, name, value)
             _put(self.arrays, name, members)

@@ -26,8 +26,8 @@ proxy -> daemon
                                      a tuple (runner, host, port, reason, count). `runner`: the pid
                                      of the runner whose command has asked; 0 if it is not known.
 
-The client of a refused connection gets its answer after this message. So a command that has ended
-cannot have been refused anything that the daemon has not been told.
+The client of a refused connection gets its answer after this message. So when a command has ended,
+the daemon knows all that was refused to it.
 
 End of file means that the other side is gone. Then the proxy ends; the daemon starts another one,
 which gets the same socket. Meanwhile connections wait in this socket.
@@ -39,8 +39,8 @@ SERVE: Final = 1
 SERVING: Final = 2
 DENIED: Final = 3
 
-# Why a connection is refused: the host is in no entry; it is, but its addresses are private and in
-# none; there are too many connections.
+# Why a connection is refused: no entry has the host; an entry has it, but its addresses are
+# private, and no entry has them; there are too many connections.
 Reason = Literal["not_listed", "private_address", "full"]
 
 # Where commands find the proxy. Their network is new, so the port is free.

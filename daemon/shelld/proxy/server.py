@@ -210,7 +210,7 @@ async def _pass_response(client: Stream, server: Stream, method: bytes) -> None:
         response = response_of(head, method)
         await client.write(response.head)
         if response.status >= 200:
-            # What is incomplete here ends without its length, so the client sees that.
+            # An incomplete response is shorter than its length, so the client notices.
             with suppress(RefusedError):
                 await copy(server, client, response.length)
             return

@@ -84,7 +84,7 @@ class AttachedClient:
         self.output = output
         # Cancelled to lose the client.
         self.reading = anyio.CancelScope()
-        # Releases what the client has, and tells it so.
+        # Releases the streams and the connection of the client, and tells it that it is lost.
         self.resources = contextlib.ExitStack()
         self.resources.callback(connection.close)
         self.resources.callback(self._say_goodbye)

@@ -232,7 +232,7 @@ class Link:
     async def run(self) -> None:
         """Receive until the connection ends, or counts as cut. Then end all calls.
 
-        If that fails, call it again: it then only ends the calls.
+        If this raises, call it again: then it only ends the calls.
         """
         try:
             if not self.is_over:

@@ -1,10 +1,10 @@
 """The TCP ports on which the processes of a command listen.
 
 A wait looks at the processes of its command when a socket has begun to listen somewhere in the
-network namespace of the daemon. `SocketNews` notices that for all waits. What it cannot notice is
-found by looks at the processes, which grow rarer with the time: sockets in other namespaces, and
-sockets that one process passes to another. Many processes are looked at in slices, so that other
-requests need not wait.
+network namespace of the daemon. `SocketNews` notices that for all waits. It cannot notice sockets
+in other namespaces, and sockets that one process passes to another. Looks at the processes find
+these, at growing intervals. Many processes are looked at in slices, so that other requests need not
+wait.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ async def wait_for_port(
     """
     pauses = Pauses(looks, _BUSY_PAUSE_S)
     began = anyio.current_time()
-    # The least pause. It grows as long as one look after another finds only sockets of others.
+    # The shortest pause. It grows while looks find only sockets of other commands.
     least_s = 0.0
     if began < give_up_at:
         # The deadline also ends the wait for a turn.
