@@ -94,7 +94,13 @@ def cached_bundle() -> Bundle:
 
 
 def write_file(path: Path, data: bytes, mode: int = 0o700) -> None:
-    """Write a file so that nobody sees a part of it. Raises OSError."""
+    """Write a file so that nobody sees a part of it. Raises OSError.
+
+    A pipe or a device is written to, and stays what it is.
+    """
+    if path.exists() and not path.is_file():
+        path.write_bytes(data)
+        return
     descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
     try:
         with open(descriptor, "wb") as file:
