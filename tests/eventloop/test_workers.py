@@ -325,3 +325,18 @@ async def test_failure_at_the_end_of_a_task_ends_no_other(monkeypatch: pytest.Mo
             assert worker.task is None
         job.may_end.set()
     assert not job.was_cancelled
+
+
+async def test_job_that_could_not_begin_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(_workers: Workers[str], _worker: Worker[str]) -> None:
+        raise RuntimeError
+
+    async def work(_job: str) -> None:
+        pytest.fail("the job has begun")
+
+    failed: list[str] = []
+    monkeypatch.setattr(Workers, "_do_jobs", fail)
+    async with anyio.create_task_group() as tasks:
+        workers = Workers(tasks, work, lambda job, _error: failed.append(job))
+        workers.start("job")
+    assert failed == ["job"]

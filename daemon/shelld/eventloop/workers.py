@@ -106,9 +106,9 @@ class Workers(Generic[J]):
         with suppress(MemoryError):
             try:
                 await self._do_jobs(worker)
-            except Exception:
-                # Of our own code: the jobs have ended.
-                faults.report("a task")
+            except Exception as error:
+                # Of our own code. A job that has not begun has failed, too.
+                self._fail(worker, error)
 
     async def _do_jobs(self, worker: Worker[J]) -> None:
         task: asyncio.Task[object] | None = None
