@@ -19,7 +19,7 @@ from shelld.lasting.handshake import (
     decode,
     encode,
 )
-from shelld.lasting.views import Look, decoded
+from shelld.lasting.views import Look, decoded, info_of
 from shelld_protocol.about import PROTOCOL
 
 MESSAGES: list[tuple[Any, Any]] = [
@@ -83,6 +83,11 @@ def test_what_is_no_message_is_refused(data: bytes) -> None:
 def test_what_is_no_look_is_refused(data: bytes) -> None:
     with pytest.raises(HandshakeError):
         decoded(data, Look)
+
+
+def test_what_is_no_description_is_refused() -> None:
+    with pytest.raises(HandshakeError):
+        info_of({"name": "work", "pid": "1"})
 
 
 def test_protocol_is_that_of_the_server() -> None:

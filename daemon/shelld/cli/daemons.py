@@ -22,13 +22,14 @@ from shelld.cli.show import note, refuse, show
 from shelld.lasting.handshake import (
     HANDSHAKE,
     PROTOCOL,
+    HandshakeError,
     Hello,
     Reply,
     receive,
     send,
 )
 from shelld.lasting.place import Place, PlaceError
-from shelld.lasting.views import Info
+from shelld.lasting.views import Info, info_of
 
 # How long to wait for an answer, and for the end of a daemon with a thousand shells.
 ANSWER_S: Final = 5.0
@@ -54,8 +55,12 @@ def list_daemons(arguments: Sequence[str]) -> int:
         except PlaceError as error:
             note(f"shelld: {error}")
             continue
-        if reply is not None and reply.info is not None:
-            found.append(msgspec.convert(reply.info, Info))
+        if reply is None or reply.info is None:
+            continue
+        try:
+            found.append(info_of(reply.info))
+        except HandshakeError:
+            note(f"shelld: what listens as {name} is no shelld")
     if place is not None:
         place.close()
     if as_json:

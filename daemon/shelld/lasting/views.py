@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -64,6 +65,14 @@ T = TypeVar("T", bound=Told)
 
 def encoded(told: Told) -> bytes:
     return msgspec.json.encode(told)
+
+
+def info_of(info: Mapping[str, Any]) -> Info:
+    """Return the `info` of a reply. Raises HandshakeError."""
+    try:
+        return msgspec.convert(info, Info)
+    except msgspec.ValidationError as error:
+        raise HandshakeError from error
 
 
 def decoded(data: bytes, shape: type[T]) -> T:
