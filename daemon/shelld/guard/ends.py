@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
+from functools import cached_property
 from typing import Final
 
 from shelld.guard.parts import Parts
@@ -37,12 +38,6 @@ def is_arithmetic(text: str) -> bool:
 class Ends(Parts):
     """Finds the ends of the parts of one text. Remembers them, so the time is linear."""
 
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
-        # The ends of substitutions, by the position of "(".
-        self._substitutions: dict[int, int] = {}
-        self._lines: _Lines | None = None
-
     def of_substitution(self, position: int) -> int:
         """Return the position after the parenthesis that ends a substitution.
 
@@ -57,10 +52,12 @@ class Ends(Parts):
             self._substitutions[position] = end
         return end
 
+    @cached_property
+    def _lines(self) -> _Lines:
+        return _Lines(self._text)
+
     def of_heredoc(self, position: int, delimiter: str, *, strips: bool) -> int | None:
         """Return the end of the here-document that begins at `position`, None if it has none."""
-        if self._lines is None:
-            self._lines = _Lines(self._text)
         return self._lines.end_of(position, delimiter, strips=strips)
 
     def rewritten(self) -> str:
@@ -68,10 +65,10 @@ class Ends(Parts):
 
         Adds ``|`` to ``coproc NAME`` before a compound command. Removes the reserved word
         ``time``, and ``!`` before a compound command. Puts a number in place of ``{name}`` before a
-        redirection, see `descriptor_for`. Escapes a ``#`` right behind
-        an array or a pattern, because it begins no comment there. Inserts a semicolon into
-        ``for x do``, and a space between the delimiter of a here-document and a separator. Replaces
-        extended globs by other globs. Leaves the content of substitutions as it is.
+        redirection, see `descriptors`. Escapes a ``#`` right behind an array or a pattern, because
+        it begins no comment there. Inserts a semicolon into ``for x do``, and a space between the
+        delimiter of a here-document and a separator. Replaces extended globs by other globs. Leaves
+        the content of substitutions as it is.
         """
         walk = Walk(self, self._text, 0, is_whole=True)
         walk.end()

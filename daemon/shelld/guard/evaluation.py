@@ -54,6 +54,9 @@ class Evaluation(Redirections):
         If the command reads a named pipe before it writes to that pipe, follow it again, with the
         text that it writes.
         """
+        if "mkfifo" not in text and "mknod" not in text:
+            self.run_script(text, stdin)
+            return
         again = self.copy()
         self.run_script(text, stdin)
         if not self.awaited.isdisjoint(self.files):

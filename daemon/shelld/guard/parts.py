@@ -20,8 +20,9 @@ class Parts(abc.ABC):
 
     def __init__(self, text: str) -> None:
         self._text = text
-        # The ends of pairs of parentheses, by the position of "(".
+        # The ends of pairs of parentheses and of substitutions, by the position of "(".
         self._pairs: dict[int, int] = {}
+        self._substitutions: dict[int, int] = {}
 
     @abc.abstractmethod
     def of_substitution(self, position: int) -> int:

@@ -62,8 +62,9 @@ class Redirections(Compounds):
             if not self.budget.take():
                 self.unresolved("it is too much to be followed")
                 break
-            if name := name_of_descriptor(nodes.descriptor(node)):
-                self.assign(name, nodes.descriptor(node))
+            number = nodes.descriptor(node)
+            if len(number) > 1 and (name := name_of_descriptor(number)):
+                self.assign(name, number)
             if node.type == "herestring_redirect":
                 text = expand_text(parse.text_of(node.named_children[-1]), self) + "\n"
                 stdin = self._opened(node, text, stdin)

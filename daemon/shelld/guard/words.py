@@ -41,7 +41,10 @@ _SPECIAL: Final = re.compile(r"[\\'\"$`<>*?\[{~]")
 
 def expand_word(word: str, scope: Scope) -> list[str]:
     """Return the fields of a word, possibly none. Raises `ExpansionError`."""
-    if len(word) > MAX_WORD and _SPECIAL.search(word):
+    if not _SPECIAL.search(word):
+        # Most words are plain.
+        return [word]
+    if len(word) > MAX_WORD:
         return [UNKNOWN]
     fields: list[str] = []
     separators = separators_of(scope)
@@ -59,7 +62,9 @@ def expand_word(word: str, scope: Scope) -> list[str]:
 
 def expand_text(word: str, scope: Scope) -> str:
     """Return a word expanded to one field, as in an assignment, here-string or redirection."""
-    if len(word) > MAX_WORD and _SPECIAL.search(word):
+    if not _SPECIAL.search(word):
+        return word
+    if len(word) > MAX_WORD:
         return UNKNOWN
     pieces = _pieces(word, scope)
     return "".join(piece.text.replace(BREAK, " ") for piece in pieces)
