@@ -470,6 +470,7 @@ def test_sessions_remember_in_posix_mode_too() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("stack_kib", [256, 1024, 8192])
 def test_large_states_fit_any_stack_limit(stack_kib: int) -> None:
     limited = ("bash", "-c", f'ulimit -Ss {stack_kib}; exec "$@"', "-")

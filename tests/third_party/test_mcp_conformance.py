@@ -68,6 +68,7 @@ def url() -> Iterator[str]:
     assert daemon.stderr == b""
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("suite", "scenario", "expected_failures"), SCENARIOS)
 def test_the_scenario_passes(
     url: str, suite: str, scenario: str, expected_failures: set[str]

@@ -28,6 +28,7 @@ def inspect(*options: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("era", ["legacy", "modern", "auto"])
 def test_inspector_finds_no_fault_in_descriptions(era: str) -> None:
     ended = inspect("--protocol-era", era, "--method", "tools/list", "--strict")
