@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 
 import anyio
@@ -53,3 +54,29 @@ async def test_link_that_cannot_run_is_not_used_again(pool: RunnerPool) -> None:
     with pytest.raises(MemoryError):
         target.connected(pool, fail)
     assert target.info.state == "unused"
+
+
+async def test_event_loop_forgets_a_link_although_it_could_not_at_first(
+    pool: RunnerPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = asyncio.get_running_loop()
+    link = Link("gone", ["true"], pool)
+    descriptor, forget = link._connection.fileno(), loop.remove_reader  # pyright: ignore[reportPrivateUsage]
+    failures = iter([MemoryError()])
+
+    def remove_reader(number: int) -> bool:
+        for failure in failures if number == descriptor else ():
+            raise failure
+        return forget(number)
+
+    monkeypatch.setattr(loop, "remove_reader", remove_reader)
+    # The failure may hit a callback of the event loop, which then goes on.
+    handler = loop.get_exception_handler()
+    loop.set_exception_handler(lambda _loop, _context: None)
+    try:
+        with anyio.fail_after(DEADLINE_S):
+            await faults.keep_running(link.run, "a link")
+    finally:
+        loop.set_exception_handler(handler)
+    # It returns whether the descriptor was still watched.
+    assert not forget(descriptor)

@@ -93,10 +93,13 @@ class Watch:
             raise
 
     def close(self) -> None:
-        """Unregister the descriptor. Call this before the descriptor is closed."""
+        """Unregister the descriptor, before it is closed. Call this again if it fails.
+
+        If the event loop kept a closed descriptor, it would not watch the next one of that number.
+        """
         if self._is_registered:
-            self._is_registered = False
             self._loop.remove_reader(self._descriptor)
+            self._is_registered = False
 
 
 class WatchedPoller(NamedTuple):

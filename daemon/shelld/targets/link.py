@@ -18,7 +18,7 @@ import os
 import socket
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, suppress
 from typing import Any, Final, Protocol
 
 import anyio
@@ -98,6 +98,8 @@ class Link:
         self._needs_bundle = bootstrap
         self._process = TargetProcess(pool, command_for(argv) if bootstrap else argv)
         self._connection = self._process.connection
+        # Of the connection, and of the errors.
+        self._watches: list[Watch] = []
         self._loop = asyncio.get_running_loop()
         self._opening: Opening | None = None
         self.greeting: Greeting | None = None
@@ -236,11 +238,9 @@ class Link:
         """
         try:
             if not self.is_over:
-                with (
-                    closing(Watch(self._connection.fileno())) as watch,
-                    closing(Watch(self._process.errors)) as errors,
-                ):
-                    await self._run(watch, errors)
+                for descriptor in (self._connection.fileno(), self._process.errors):
+                    self._watches.append(Watch(descriptor))
+                await self._run(*self._watches)
         finally:
             self.close()
 
@@ -262,6 +262,8 @@ class Link:
             for call in self._calls.values():
                 stack.callback(self._fail, call)
             stack.callback(self._process.close)
+            for watch in self._watches:
+                stack.callback(watch.close)
             stack.callback(self._outgoing.stop)
 
     def _fail(self, call: Call) -> None:
