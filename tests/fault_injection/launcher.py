@@ -57,8 +57,8 @@ def main() -> int:
     pool: Any = importlib.import_module("shelld.keeper.pool")
     pool._BOOT = boot("keeper", "runner", "keeper", "3, ", is_inside=False)
     # The environment of a sandbox does not tell where the control file is.
-    host: Any = importlib.import_module("shelld.sandbox.host")
-    host._BOOT = boot("inside keeper", "inside runner", "inside", "", is_inside=True)
+    engine: Any = importlib.import_module("shelld.sandbox.engine")
+    engine._BOOT = boot("inside keeper", "inside runner", "inside", "", is_inside=True)
     program: Any = importlib.import_module("shelld.__main__")
     return int(program.main())
 

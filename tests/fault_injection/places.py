@@ -42,6 +42,8 @@ class Places(Asker):
             "write": [str(self._folder)],
             "deny_read": [str(self._folder / "denied"), str(self._folder / "missing" / "below")],
             "deny_write": ["/nowhere/to/be/found"],
+            "network": "hosts",
+            "hosts": [],
         }
         params = {**session, "sandbox": sandbox}
         configured = self.ask("configure_session", params, lambda result: "sandbox" in result)

@@ -121,15 +121,19 @@ class Proxy:
         return messages is not None
 
     def _end(self) -> None:
-        for channel in (self._control, self._runner):
+        self._is_serving = False
+        # Whatever fails here, the channels close when nothing refers to them.
+        control, self._control = self._control, None
+        runner, self._runner = self._runner, None
+        for channel in (control, runner):
             if channel is not None:
                 channel.close()
-        self._control = self._runner = None
-        self._is_serving = False
 
     def close(self) -> None:
         """End the process. In a forked child, this closes only the child's copies."""
-        self._end()
-        if self._listener is not None:
-            os.close(self._listener)
-            self._listener = None
+        try:
+            self._end()
+        finally:
+            if self._listener is not None:
+                os.close(self._listener)
+                self._listener = None

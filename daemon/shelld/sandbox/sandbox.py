@@ -270,8 +270,13 @@ class Sandbox:
         self.has_ended = True
         self._is_settled.set()
         self._idle.close()
-        if self._proxy is not None:
-            self._proxy.close()
+        try:
+            if self._proxy is not None:
+                self._proxy.close()
+        finally:
+            self._close_own()
+
+    def _close_own(self) -> None:
         for channel in (self._keeper, self._outside):
             if channel is not None:
                 channel.close()
@@ -362,9 +367,11 @@ class Sandbox:
 
     def leave(self, guest: Guest) -> None:
         """Note that nothing is left of a command or a spare shell."""
-        self.collect_denials()
-        self._guests.leave(guest)
-        self.idle_since = time.monotonic()
+        try:
+            self.collect_denials()
+        finally:
+            self._guests.leave(guest)
+            self.idle_since = time.monotonic()
 
     def collect_denials(self) -> None:
         """Note what has been refused to the commands by now."""

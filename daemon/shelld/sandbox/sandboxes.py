@@ -132,9 +132,11 @@ class Sandboxes:
 
     def left(self, sandbox: Sandbox, guest: Guest) -> None:
         """Note that nothing is left of a command that ran in a sandbox."""
-        sandbox.leave(guest)
-        if sandbox in self._ending and sandbox.is_idle:
-            sandbox.end()
+        try:
+            sandbox.leave(guest)
+        finally:
+            if sandbox in self._ending and sandbox.is_idle:
+                sandbox.end()
 
     def trim(self) -> None:
         """End the sandboxes without commands, and idle runners of the others."""

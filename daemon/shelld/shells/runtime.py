@@ -349,10 +349,12 @@ class Runtime:
     def _listen(self, life: Life, moment: Moment) -> None:
         """Follow the life of a command, or of a spare shell."""
         if moment is Moment.ENDED:
-            if life.sandbox is not None:
-                life.sandbox.collect_denials()
-            self.spares.command_ended(life.shell)
-            self._on_end(life.shell)
+            try:
+                if life.sandbox is not None:
+                    life.sandbox.collect_denials()
+            finally:
+                self.spares.command_ended(life.shell)
+                self._on_end(life.shell)
         elif moment is Moment.STARTED:
             if not life.launch.is_waiting:
                 self._starting.release()
