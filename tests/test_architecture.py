@@ -118,7 +118,7 @@ def test_the_daemon_never_loads_the_client() -> None:
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(ended.stdout.split())
     assert {name for name in loaded if name.startswith(("shelld_client", "shelld.cli."))} == {
-        *("shelld.cli.commands", "shelld.cli.parser", "shelld.cli.show")
+        *("shelld.cli.commands", "shelld.cli.numbers", "shelld.cli.parser", "shelld.cli.show")
     }
     assert "argparse" not in loaded
 

@@ -24,12 +24,18 @@ START = _thread.start_new_thread
 
 
 class LostThreads:
-    """Threads that have no memory for their first call: the system starts them, and they end."""
+    """Threads that have no memory for their first call: the system starts them, and they end.
+
+    Those in which trio waits for events are not lost, or its loop would stop.
+    """
 
     def __init__(self) -> None:
         self.lost: list[Callable[[], object]] = []
 
     def start(self, function: Callable[..., object], args: tuple[Any, ...]) -> int:
+        thread = getattr(function, "__self__", None)
+        if isinstance(thread, threading.Thread) and thread.name.startswith("Trio thread"):
+            return START(function, args)
         self.lost.append(lambda: function(*args))
         return 0
 

@@ -13,8 +13,8 @@ from support import altered_daemon
 
 
 def lasting(folder: Path, broken: str) -> Iterator[LastingDaemon]:
-    """Run a daemon in which a function of `server.clients` raises TypeError."""
-    command = altered_daemon({f"shelld.server.clients.{broken}": "not callable"})
+    """Run a daemon in which a function of the room `server` raises TypeError."""
+    command = altered_daemon({f"shelld.server.{broken}": "not callable"})
     daemon = LastingDaemon(runtime=folder, command=command, env=dict(os.environ))
     try:
         yield daemon
@@ -24,12 +24,12 @@ def lasting(folder: Path, broken: str) -> Iterator[LastingDaemon]:
 
 @pytest.fixture
 def without_welcome(tmp_path: Path) -> Iterator[LastingDaemon]:
-    yield from lasting(tmp_path, "Reply")
+    yield from lasting(tmp_path, "clients.Reply")
 
 
 @pytest.fixture
 def without_goodbye(tmp_path: Path) -> Iterator[LastingDaemon]:
-    yield from lasting(tmp_path, "End")
+    yield from lasting(tmp_path, "attached_client.End")
 
 
 def test_a_client_that_cannot_be_welcomed_is_lost(without_welcome: LastingDaemon) -> None:
