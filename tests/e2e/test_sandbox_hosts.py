@@ -253,7 +253,7 @@ def test_spare_shells_have_the_proxy(places: Path, registry: tuple[Path, int]) -
             # Nobody knows whose these are, but not those of the spare shell for the next command.
             daemon.bash(
                 "for i in {1..20}; do printf 'CONNECT x.invalid:1 HTTP/1.1\r\n\r\n' "
-                "> /dev/tcp/127.0.0.1/3128; done"
+                "> /dev/tcp/127.0.0.1/3128; done; curl -s http://127.0.0.1:1"
             )
             used: int = daemon.call("server_info")["counters"]["sparesUsed"]
             return used > 3

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
+
+import pytest
 
 from shelld.keeper.channel import Message
 from shelld.proxy import DENIED
+from shelld.proxy import reports as reports_module
 from shelld.proxy.reports import Refusal, Reports
 
 PEER = ("127.0.0.1", 1)
@@ -29,11 +33,11 @@ def test_a_refusal_is_told_before_its_client_is_answered() -> None:
             await asyncio.gather(*(reports.note(PEER, REFUSAL) for _ in range(3)))
         task.cancel()
         assert answers == []
-        kind, since, entries = sent[-1]
+        kind, [entry] = sent[-1]
         assert kind == DENIED
-        # No process has such a connection.
-        assert entries == [(0, *REFUSAL, 3)]
-        assert since == sent[0][1]
+        # No process has such a connection. Its time is that of the first refusal.
+        assert entry[:-1] == (0, *REFUSAL, 3)
+        assert entry == sent[0][1][0]
 
     asyncio.run(test())
 
@@ -52,6 +56,36 @@ def test_a_burst_is_one_message() -> None:
             await reports.note(PEER, REFUSAL)
             await asyncio.gather(*(reports.note(PEER, REFUSAL) for _ in range(500)))
         task.cancel()
-        assert [message[2] for message in sent] == [[(0, *REFUSAL, 1)], [(0, *REFUSAL, 500)]]
+        assert [[entry[:-1] for entry in entries] for _, entries in sent] == [
+            *([(0, *REFUSAL, 1)], [(0, *REFUSAL, 500)]),
+        ]
+
+    asyncio.run(test())
+
+
+def test_the_refusal_of_a_later_command_has_its_own_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    # What nobody knows was refused before the command began that has the runner 7.
+    other = ("127.0.0.1", 2)
+    sent: list[Message] = []
+    monkeypatch.setattr(reports_module, "runners_of", lambda *_: {other: 7})
+
+    def send(message: Message) -> bool:
+        sent.append(message)
+        return True
+
+    async def test() -> None:
+        reports = Reports(send, os.getpid())
+        asked = [asyncio.create_task(reports.note(PEER, REFUSAL))]
+        await asyncio.sleep(0)
+        began = time.monotonic()
+        asked += [asyncio.create_task(reports.note(each, REFUSAL)) for each in (other, PEER)]
+        await asyncio.sleep(0)
+        task = asyncio.create_task(reports.run())
+        async with asyncio.timeout(20):
+            await asyncio.gather(*asked)
+        task.cancel()
+        [(_, entries)] = sent
+        times = {entry[0]: entry[-1] for entry in entries}
+        assert times[0] <= began <= times[7]
 
     asyncio.run(test())

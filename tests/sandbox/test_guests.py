@@ -23,7 +23,7 @@ def test_a_refusal_belongs_to_the_command_of_its_runner() -> None:
     guests, one, other = Guests(), Command(1, 0.0), Command(2, 0.0)
     guests.join(one)
     guests.join(other)
-    guests.note_denial((2, "a.org", 1, "not_listed", 3), 1.0)
+    guests.note_denial((2, "a.org", 1, "not_listed", 3, 1.0))
     assert (one.count, other.count) == (0, 3)
     guests.leave(other)
     assert not guests.are_none
@@ -36,7 +36,7 @@ def test_a_refusal_without_an_owner_belongs_to_all_that_were_there() -> None:
     )
     for each in (early, late, spare, lost):
         guests.join(each)
-    guests.note_denial((0, "a.org", 1, "not_listed", 1), 2.0)
+    guests.note_denial((0, "a.org", 1, "not_listed", 1, 2.0))
     assert [each.count for each in (early, late, spare, lost)] == [1, 0, 0, 1]
 
 
@@ -44,5 +44,5 @@ def test_a_runner_that_has_another_command_by_now_is_unknown() -> None:
     guests, new, other = Guests(), Command(1, 3.0), Command(2, 1.0)
     guests.join(new)
     guests.join(other)
-    guests.note_denial((1, "a.org", 1, "not_listed", 1), 2.0)
+    guests.note_denial((1, "a.org", 1, "not_listed", 1, 2.0))
     assert (new.count, other.count) == (0, 1)

@@ -21,10 +21,11 @@ daemon -> proxy
 
 proxy -> daemon
     ``(SERVING,)``                   it takes connections from now on.
-    ``(DENIED, since, entries)``     what it has refused since the last such message. `since`: the
-                                     time of the first of that, as of time.monotonic(). An entry is
-                                     a tuple (runner, host, port, reason, count). `runner`: the pid
-                                     of the runner whose command has asked; 0 if it is not known.
+    ``(DENIED, entries)``            what it has refused since the last such message. An entry is a
+                                     tuple (runner, host, port, reason, count, at). `runner`: the
+                                     pid of the runner whose command has asked; 0 if it is not
+                                     known. `at`: the time (time.monotonic()) of the last refusal,
+                                     but of the first one if the runner is not known.
 
 The client of a refused connection gets its answer after this message. So when a command has ended,
 the daemon knows all that was refused to it.

@@ -37,15 +37,15 @@ _OURS: Final = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(
 # How the C library resolves names, and where the interpreter finds its libraries.
 _VARIABLES: Final = (b"LD_LIBRARY_PATH", b"LOCALDOMAIN", b"RES_OPTIONS")
 
-# The pid of a runner or 0, a host, a port, a reason, a count.
-Entry = tuple[int, str, int, Reason, int]
+# The pid of a runner or 0, a host, a port, a reason, a count, a time.
+Entry = tuple[int, str, int, Reason, int, float]
 
 
 class Proxy:
-    """`note` is called with each entry of DENIED, and its `since`. `hosts`: those of the policy."""
+    """`note` is called with each entry of DENIED. `hosts`: those of the policy."""
 
     def __init__(
-        self, pool: RunnerPool, hosts: Sequence[str], note: Callable[[Entry, float], None]
+        self, pool: RunnerPool, hosts: Sequence[str], note: Callable[[Entry], None]
     ) -> None:
         self._pool = pool
         self._hosts = list(hosts)
@@ -116,8 +116,8 @@ class Proxy:
             if message[0] == SERVING:
                 self._is_serving = True
             elif message[0] == DENIED:
-                for entry in message[2]:
-                    self._note(entry, message[1])
+                for entry in message[1]:
+                    self._note(entry)
         return messages is not None
 
     def _end(self) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import Final
@@ -32,10 +31,10 @@ class Reports:
     def __init__(self, send: Callable[[Message], bool], first: int) -> None:
         self._send = send
         self._first = first
-        # What the next message is to tell, and the time (time.monotonic()) of the first of that.
-        self._new: list[tuple[Peer, Refusal]] = []
-        self._unsent: Counter[tuple[int, Refusal]] = Counter()
-        self._since = 0.0
+        # What the next message is to tell, each with its time (time.monotonic()).
+        self._new: list[tuple[Peer, Refusal, float]] = []
+        # Counts and times, by runner.
+        self._unsent: dict[tuple[int, Refusal], tuple[int, float]] = {}
         self._is_wanted = asyncio.Event()
         # Set when what is in `_new` has been told; the same for what is in `_unsent`.
         self._is_told = asyncio.Event()
@@ -43,9 +42,7 @@ class Reports:
 
     async def note(self, peer: Peer, refusal: Refusal) -> None:
         """Note one refusal. Returns once the daemon has been told."""
-        if not self._new and not self._unsent:
-            self._since = time.monotonic()
-        self._new.append((peer, refusal))
+        self._new.append((peer, refusal, time.monotonic()))
         self._is_wanted.set()
         await self._is_told.wait()
 
@@ -58,18 +55,22 @@ class Reports:
 
     async def _tell(self) -> None:
         new, self._new = self._new, []
-        since = self._since
         self._waiting.append(self._is_told)
         self._is_told = asyncio.Event()
         loop = asyncio.get_running_loop()
-        peers = {peer for peer, _ in new}
+        peers = {peer for peer, _, _ in new}
         # Many processes take long, and the clients of other hosts do not wait for that.
         runners = await loop.run_in_executor(None, partial(runners_of, self._first, peers))
-        for peer, refusal in new:
-            self._unsent[runners.get(peer, 0), refusal] += 1
-        entries = [(runner, *refusal, count) for (runner, refusal), count in self._unsent.items()]
+        for peer, refusal, at in new:
+            key = runners.get(peer, 0), refusal
+            count, before = self._unsent.get(key, (0, at))
+            # A command that is known waits for its answer, so it was there at the last refusal.
+            self._unsent[key] = count + 1, at if key[0] else before
+        entries = [
+            (runner, *refusal, count, at) for (runner, refusal), (count, at) in self._unsent.items()
+        ]
         # If the daemon is busy, the next turn tells it, and the clients wait for that.
-        if self._send((DENIED, since, entries)):
+        if self._send((DENIED, entries)):
             self._unsent.clear()
             while self._waiting:
                 self._waiting.pop().set()

@@ -37,10 +37,10 @@ class Guests:
     def leave(self, guest: Guest) -> None:
         self._guests.remove(guest)
 
-    def note_denial(self, entry: Entry, since: float) -> None:
-        """Count a refusal for its command. `since`: see DENIED in `shelld.proxy`."""
-        runner, host, port, reason, count = entry
-        there = [guest for guest in self._guests if guest.began <= since]
+    def note_denial(self, entry: Entry) -> None:
+        """Count a refusal for its command. An entry of DENIED: see `shelld.proxy`."""
+        runner, host, port, reason, count, at = entry
+        there = [guest for guest in self._guests if guest.began <= at]
         # If a client has closed its connection too soon, it may belong to any command.
         for guest in [guest for guest in there if guest.runner == runner] or there:
             guest.denials.add(host, port, reason, count)
