@@ -67,7 +67,11 @@ def test_the_refusal_of_a_later_command_has_its_own_time(monkeypatch: pytest.Mon
     # What nobody knows was refused before the command began that has the runner 7.
     other = ("127.0.0.1", 2)
     sent: list[Message] = []
-    monkeypatch.setattr(reports_module, "runners_of", lambda *_: {other: 7})
+
+    def runners_of(_first: int, _peers: object) -> dict[tuple[str, int], int]:
+        return {other: 7}
+
+    monkeypatch.setattr(reports_module, "runners_of", runners_of)
 
     def send(message: Message) -> bool:
         sent.append(message)
