@@ -3,8 +3,8 @@
 The lasting daemon runs already. Its calls need no relay, so they should take as long as plain ones.
 The ways take turns, and figures are medians. The kernel shares processors between sessions
 (autogroup), and a lasting daemon has a session of its own. So the plain daemon gets one, too, as
-the clients give it. In the session of the benchmark, it would share the processors with it: on a busy
-machine, a ping took a tenth of the time.
+the clients give it. In the session of the benchmark, it would share the processors with it: on a
+busy machine, a ping took a tenth of the time.
 
 Usage: python benchmarks/attach.py [--rounds N]
 """
