@@ -210,7 +210,11 @@ async def _run(
             # asyncio waits for all tasks, and a task may ignore its cancellation. So end the
             # process at this time at the latest.
             loop.call_at(_flush_until(stop_at), _end_although_tasks_run, manager, pool, exit_code)
-            watchers.cancel_scope.cancel()
+            try:
+                watchers.cancel_scope.cancel()
+            except MemoryError:
+                # anyio has no memory to say who cancels. All commands have ended by now.
+                _end_although_tasks_run(manager, pool, exit_code)
         requests.cancel_scope.cancel()
     return exit_code
 

@@ -125,6 +125,15 @@ def test_daemon_that_may_write_no_file_serves_its_client(user: Lasting) -> None:
 # -- suspension -------------------------------------------------------------------------------
 
 
+def has_connected(pid: int) -> bool:
+    """Whether a process has a connected Unix socket."""
+    links = [os.readlink(each) for each in Path(f"/proc/{pid}/fd").iterdir()]
+    lines = map(str.split, Path("/proc/net/unix").read_text().splitlines()[1:])
+    # The state 03 is that of a connection.
+    connected = {f"socket:[{line[6]}]" for line in lines if line[5] == "03"}
+    return not connected.isdisjoint(links)
+
+
 def test_client_that_comes_while_the_daemon_is_stopped_finds_its_shells(user: Lasting) -> None:
     with user.attach("--linger", "2") as first:
         pid = daemon_pid(first)
@@ -133,6 +142,7 @@ def test_client_that_comes_while_the_daemon_is_stopped_finds_its_shells(user: La
     with stopped(pid):
         second = RawDaemon("attach", "--no-start", env=user.env)
         request = second.request("list_shells")
+        wait_for(lambda: has_connected(second.process.pid), "the connection of the second client")
         # Longer than the linger.
         with pytest.raises(subprocess.TimeoutExpired):
             second.process.wait(3)
