@@ -156,13 +156,19 @@ class Clients:
                 # No descriptor is free, for example.
                 await faults.pause(LOCK_POLL_S)
                 continue
-            tasks.start_soon(faults.run_once, partial(self._greet, connection), "a new client")
+            # At once: the daemon must not end while the task has not begun.
+            self._greeted.add(connection)
+            try:
+                tasks.start_soon(faults.run_once, partial(self._greet, connection), "a new client")
+            except BaseException:
+                self._greeted.discard(connection)
+                connection.close()
+                raise
 
     async def _greet(self, connection: socket.socket) -> None:
         """Do what a connection wants."""
         descriptors: list[int] = []
         is_kept = False
-        self._greeted.add(connection)
         try:
             connection.setblocking(False)
             if peer_of(connection)[1] != os.getuid():
