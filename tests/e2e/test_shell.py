@@ -126,6 +126,7 @@ def test_ctrl_c_ends_the_running_command_and_ctrl_d_leaves(tmp_path: Path) -> No
         # At the prompt, it drops the line.
         terminal.write("echo 'unfinished\n")
         terminal.until("> ")
+        terminal.until_it_selects()
         terminal.write("\x03")
         terminal.until("~/place $ ")
         terminal.write("(exit 4)\n")

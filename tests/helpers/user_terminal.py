@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import platform
 import pty
 import signal
 import struct
@@ -11,10 +12,11 @@ import subprocess
 import termios
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from support import DEADLINE_S, is_readable
+from support import DEADLINE_S, is_readable, wait_for
 
 
 class UserTerminal:
@@ -61,6 +63,15 @@ class UserTerminal:
             assert time.monotonic() < deadline, f"no {text!r} in {self.shown!r}"
         before, _, self.shown = self.shown.partition(text)
         return before + text
+
+    def until_it_selects(self) -> None:
+        """Wait until the program itself, a Python, sleeps in select(2) for a key.
+
+        A signal between the prompt and this call is noticed only at the next key.
+        """
+        calls = {"x86_64": {"23", "270"}, "aarch64": {"72"}}[platform.machine()]
+        path = Path(f"/proc/{self.process.pid}/syscall")
+        wait_for(lambda: path.read_text().split()[0] in calls, "a program that waits for a key")
 
     def rest(self) -> tuple[int, str]:
         """Wait for the end; return the exit code, and what is still shown."""
