@@ -157,7 +157,7 @@ def attached(user: Lasting, *args: str) -> Generator[RawDaemon]:
 def watcher(user: Lasting, *args: str) -> Generator[subprocess.Popen[str]]:
     """Run `shelld watch`, without a terminal."""
     with subprocess.Popen(
-        [*DAEMON_COMMAND, "watch", *args],
+        ["env", "--default-signal=INT", *DAEMON_COMMAND, "watch", *args],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

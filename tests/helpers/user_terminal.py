@@ -27,8 +27,10 @@ class UserTerminal:
     ) -> None:
         self._main, inner = pty.openpty()
         self._set_size(rows, cols)
+        # The tests may run where Ctrl-C is ignored, as in the background of a script.
+        start = ["env", "--default-signal=INT,QUIT", "setsid", "--ctty"]
         self.process = subprocess.Popen(
-            ["setsid", "--ctty", *command], stdin=inner, stdout=inner, stderr=inner, env=env
+            [*start, *command], stdin=inner, stdout=inner, stderr=inner, env=env
         )
         os.close(inner)
         # What is shown, beginning where the last `until` has ended.
