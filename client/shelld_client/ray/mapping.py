@@ -28,8 +28,8 @@ R = TypeVar("R")
 
 Run: TypeAlias = Callable[[str], Coroutine[Any, Any, BashResult]]
 
-# How many commands may begin after the oldest one that still runs, as a multiple of those that run
-# at once. A slow command then does not stop the others.
+# How far new commands may get ahead of the oldest running one: this number times the commands that
+# run at once. So a slow command does not stop the others.
 _AHEAD: Final = 4
 
 

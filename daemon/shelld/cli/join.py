@@ -212,7 +212,7 @@ def _show_errors(errors: int) -> None:
 
 
 def wait_readable(*descriptors: int, seconds: float) -> list[int]:
-    """Wait until one of the descriptors is readable; return those that are."""
+    """Wait until one of the descriptors is readable; return all that are readable."""
     # Not `select`, which knows no descriptor above 1023.
     poll = select.poll()
     for each in descriptors:

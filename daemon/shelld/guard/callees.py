@@ -1,4 +1,4 @@
-"""Finds the commands that a function or a loop always starts, and those that multiply.
+"""Finds the commands that a function or a loop always starts, and tells which of them multiply.
 
 Pure. Walks are iterative, because scripts can nest to any depth.
 """

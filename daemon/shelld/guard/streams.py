@@ -27,7 +27,7 @@ class Streams(abc.ABC):
         # Paths that the command has made other names of paths, see `links`. A descriptor that is
         # open for writing is a name of its file.
         self.links: dict[str, str] = {}
-        # Named pipes, and those that were read before anything was written.
+        # Named pipes. A pipe is awaited if a command reads it before anything is written to it.
         self.pipes: set[str] = set()
         self.awaited: set[str] = set()
         # The input that ``exec`` has opened, None if none.

@@ -116,7 +116,7 @@ class Place:
         return os.path.join(self._path, name + _SUFFIX)
 
     def names(self) -> list[str]:
-        """Return the names of all sockets, without those that no daemon can have."""
+        """Return the names of all sockets. Leave out what cannot be the name of a daemon."""
         found = [each for each in os.listdir(self._descriptor) if each.endswith(_SUFFIX)]
         return sorted(name for each in found if _is_name(name := each.removesuffix(_SUFFIX)))
 

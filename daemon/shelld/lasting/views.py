@@ -50,7 +50,7 @@ class WatchedShell(Told):
 
 
 class View(Told):
-    """The shells that run, oldest first, and then those that have ended, latest first.
+    """`shells`: first the running ones, oldest first; then the ended ones, latest first.
 
     `omitted`: how many did not fit.
     """

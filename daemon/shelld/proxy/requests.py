@@ -32,7 +32,7 @@ _DIGITS: Final = re.compile(rb"[0-9]{1,%d}" % _MAX_LENGTH_DIGITS)
 _SCHEME: Final = b"http://"
 _HTTP_PORT: Final = 80
 
-# Headers of one connection, and those that `Connection` must not name.
+# Headers that hold for one connection only. They are not passed on.
 _HOP_BY_HOP: Final = frozenset(
     (
         *(b"connection", b"keep-alive", b"proxy-connection", b"proxy-authorization"),
@@ -40,6 +40,7 @@ _HOP_BY_HOP: Final = frozenset(
     )
 )
 _LENGTHS: Final = (b"content-length", b"transfer-encoding")
+# Headers that `Connection` must not name: a request without them would mean something else.
 _KEPT: Final = frozenset((b"host", *_LENGTHS))
 
 # The number of bytes of a body; or the body is chunked, or goes on to the end of the connection.
