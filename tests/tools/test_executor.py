@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import anyio
@@ -242,7 +243,12 @@ def test_ten_threads_run_commands_at_once() -> None:
 
 async def test_a_command_whose_caller_is_cancelled_is_killed() -> None:
     register_execution_tools(ToolRegistry())
-    with anyio.move_on_after(0.2):
-        await ToolExecutor().execute("Bash", ExecutionContext(""), command="sleep 300")
+    async with anyio.create_task_group() as tasks:
+        execute = partial(ToolExecutor().execute, "Bash", ExecutionContext(""))
+        tasks.start_soon(partial(execute, command="sleep 300"))
+        with anyio.fail_after(30):
+            while not ShellManager().list_shells():
+                await anyio.sleep(0.01)
+        tasks.cancel_scope.cancel()
     (shell,) = ShellManager().list_shells()
     assert (shell.status.value, shell.is_empty) == ("killed", True)
