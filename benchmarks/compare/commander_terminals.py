@@ -34,7 +34,8 @@ class DesktopCommanderTerminals(DesktopCommander, HasTerminals):
 
 class DesktopCommanderTerminal(Terminal):
     """The server's own waits end only at a prompt without a line end, and its reads of new output
-    lose what is added to a line that was read. So the last lines are read until they have the end.
+    lose what is added to a line that was read. So `answer` reads the last lines again and again,
+    until they contain the expected end.
     """
 
     def __init__(self, server: DesktopCommanderTerminals, pid: int) -> None:
@@ -54,7 +55,7 @@ class DesktopCommanderTerminal(Terminal):
         while end not in (text := self._read(-2)):
             if (passed := time.monotonic() - began) >= LIMIT_S:
                 raise NoAnswer(f"no answer in {LIMIT_S:g} s")
-            # Each look costs the server time, the more output it has.
+            # Each look costs the server time: the more output, the more time.
             time.sleep(passed / 10)
         found = re.search(r"total: (\d+) lines", text)
         if found is None or int(found[1]) <= 2:

@@ -261,7 +261,7 @@ def test_a_question_is_withdrawn_once_the_terminal_hides_what_is_typed(host: Tas
 
 
 def hide_typing(pid: int) -> None:
-    """Switch the echo off, of the terminal of a process."""
+    """Switch off the echo of a process's terminal."""
     terminal = os.open(f"/proc/{pid}/fd/0", os.O_RDWR | os.O_NOCTTY)
     try:
         modes = termios.tcgetattr(terminal)

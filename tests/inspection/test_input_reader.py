@@ -361,7 +361,7 @@ def test_client_whose_server_has_a_terminal_is_likely_at_best() -> None:
         ("{relay} < /dev/null | (cat <&2)", True),
     ],
 )
-def test_reader_that_writes_into_the_pipe_of_a_relay_is_likely_at_best(
+def test_reader_is_not_proved_if_a_relay_reads_what_it_writes(
     command: str, is_proved: bool
 ) -> None:
     code = "import pty; pty.spawn(['sleep', '300'])"

@@ -28,7 +28,7 @@ def test_failure_at_the_pid_of_a_runner_does_not_change_that_of_its_command(
     command = subprocess.Popen(["sleep", "300"])
     handles = [os.pidfd_open(os.getpid()), os.pidfd_open(command.pid)]
     try:
-        # One of these stays behind, like a handle that a failed call has not taken.
+        # The failed call must not leave one of these handles to the next message.
         runner.send((READY, 2, True, False), (handles[0], handles[0]))
         with monkeypatch.context() as patch:
             patch.setattr(pids, "pid_of", fail)

@@ -92,7 +92,7 @@ async def test_costly_looks_are_rare(shell: Shell) -> None:
 
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[State]:
-    """The looks at a shell so far. Each is an expensive one."""
+    """The looks at a shell so far. Each of them is expensive."""
     taken: list[State] = []
 
     def look(_shell: Shell) -> State:
@@ -106,7 +106,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[State]:
     return taken
 
 
-def test_results_share_an_expensive_look(looks: list[State]) -> None:
+def test_an_expensive_look_serves_several_results(looks: list[State]) -> None:
     shell = Shell("shell_a")
     shell.started()
     assert state_of(shell) == state_of(shell) == looks[0]

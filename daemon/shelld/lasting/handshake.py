@@ -57,8 +57,8 @@ class Hello(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """`busy`: another client is attached. `failed`: the daemon lacks something for a client, or
-    has as many watchers as it takes.
+    """`busy`: another client is attached. `failed`: the daemon is short of something that a
+    client needs, or already has the maximum number of watchers.
 
     The first three members are those of `Version`. `info` is a `views.Info`, as JSON has it.
     """

@@ -66,7 +66,7 @@ class Connector:
         self._resolve = resolve
 
     async def connect(self, host: str, port: int) -> socket.socket:
-        """Return a socket that is connected to a host, which is in its one form.
+        """Return a socket that is connected to a host, which is in its normal form.
 
         Raises `DeniedError` and `UnreachableError`.
         """

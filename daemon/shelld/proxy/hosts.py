@@ -1,8 +1,8 @@
 """Which hosts a sandbox may reach: the entries of `hosts` in a policy. Pure, no look-ups.
 
-An entry is a name, `*.` and a name, or an address, each with or without a port. A host is written
-in one form only: a name in lower case without a final dot, or the shortest form of an address. An
-IPv6 address that stands for an IPv4 address becomes that IPv4 address.
+An entry is a name, `*.` and a name, or an address, each with or without a port. Each host has
+one normal form: a name in lower case without a final dot, or the shortest form of an address. The
+normal form of an IPv6 address that stands for an IPv4 address is that IPv4 address.
 
 Invariants:
 
@@ -47,7 +47,7 @@ class Rule(NamedTuple):
 
 
 def is_address(host: str) -> bool:
-    """Whether a host in its one form is an address."""
+    """Whether a host is an address. The host is in its normal form."""
     return ":" in host or _IPV4.fullmatch(host) is not None
 
 
@@ -57,7 +57,7 @@ def written(host: str, port: int) -> str:
 
 
 def host_of(text: str) -> str:
-    """Return a host in its one form. An IPv6 address has no brackets. Raises `HostError`."""
+    """Return a host in its normal form. An IPv6 address has no brackets. Raises `HostError`."""
     if ":" in text:
         return _ipv6(text)
     host = text.lower().removesuffix(".")
@@ -121,7 +121,7 @@ def rule_of(text: str) -> Rule:
 
 
 class Rules:
-    """Judges hosts in their one form."""
+    """Judges hosts in their normal form."""
 
     def __init__(self, rules: Iterable[Rule]) -> None:
         self._ports: dict[str, set[int | None]] = {}

@@ -62,7 +62,7 @@ def kind_of(request: bytes) -> Kind:
 
 
 def target_of(kind: Kind, address: bytes, port: bytes) -> tuple[str, int]:
-    """Return the host, in its one form, and the port of a request. Raises `SocksError`."""
+    """Return the host, in its normal form, and the port of a request. Raises `SocksError`."""
     number = int.from_bytes(port, "big")
     try:
         text = str(ipaddress.ip_address(address)) if kind.size else address.decode("ascii")

@@ -24,7 +24,7 @@ _OWN_NAMES: Final = ("localhost", "127.0.0.1", "::1")
 
 
 def resolved_hosts(given: SandboxPolicy) -> tuple[str, ...]:
-    """Return the entries of a policy in their one form. Raises `RpcError` (invalid_params)."""
+    """Return the entries of a policy in their normal form. Raises `RpcError` (invalid_params)."""
     if given.network != "hosts":
         if given.hosts:
             raise invalid("hosts", "needs network hosts")

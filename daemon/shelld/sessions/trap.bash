@@ -17,11 +17,11 @@
 # the DEBUG trap. The parent opens the file, within `{ }`, because a child cannot.
 #
 # Bash must not read our part of the trap on EXIT as a continuation of the command's part. A
-# here-document need not have an end, so `eval` runs a command's part that contains one. A backslash
-# at the end of that part is literal, but would continue the line, so it is doubled. If that part
-# leaves a quote open, bash must find a syntax error and run nothing. So our part is one line, which
-# has no single quotes and an even number of other quotes. Anything that has several lines is in the
-# table.
+# here-document in that part may lack its end, so `eval` runs a part with a here-document. A
+# backslash at the end of that part is literal, but would continue the line, so it is doubled. If
+# that part leaves a quote open, bash must find a syntax error and run nothing. So our part is one
+# line, which has no single quotes and an even number of other quotes. Anything that has several
+# lines is in the table.
 #
 # `prelude.py` replaces the words TABLE, DUMP, TEXTS and REDIRECTIONS.
 #

@@ -147,7 +147,7 @@ class Life:
         before = self.shell.output.written
         self.links.drain()
         if self.sandbox is not None:
-            # What was refused is told before the command can write about it.
+            # The proxy reports a refusal before the command can write about it.
             self.sandbox.collect_denials()
         if self.shell.output.written != before:
             self.time_limits.note_output()

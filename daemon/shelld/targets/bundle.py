@@ -152,7 +152,8 @@ def _requirements(own: Distribution) -> list[Distribution]:
             try:
                 found[name] = distribution(name)
             except PackageNotFoundError:
-                # Not needed with this Python, or the installation is broken and cannot be bundled.
+                # A package with a marker is not needed by this Python. Without any other package,
+                # the installation is broken and cannot be bundled.
                 if marker:
                     continue
                 raise BundleError(f"the package {name} is not installed") from None
