@@ -113,7 +113,7 @@ def test_the_keeper_needs_nothing_but_the_standard_library(path: Path) -> None:
 
 
 def test_the_daemon_never_loads_the_client() -> None:
-    # Nor what only the subcommands need: its start would take longer.
+    # The daemon does not load what only the subcommands need either: its start would take longer.
     code = "import sys, shelld.app, shelld.start, shelld.__main__; print(*sys.modules)"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(ended.stdout.split())

@@ -13,8 +13,8 @@ from support import RawDaemon, raw_daemon
 
 pytestmark = pytest.mark.slow
 
-# Greets as a shelld does. Answers each other request with what an expression says, in which `i` is
-# the id of the request, as JSON text.
+# Answers `server_info` as a shelld does, and any later request with the bytes that an expression
+# makes. In the expression, `i` is the id of the request, as JSON text.
 _PEER = """
 import json, os, signal, sys
 

@@ -304,8 +304,8 @@ def next_spares(daemon: RawDaemon) -> list[int]:
 def test_repeated_deaths_end_spare_shells(daemon: RawDaemon) -> None:
     daemon.bash("true")
     daemon.wait_for_spare()
-    # How many deaths the daemon has counted cannot be seen. This loop would not end if it never
-    # stopped.
+    # The test cannot see how many deaths the daemon has counted. If the daemon never gave up, this
+    # loop would not end.
     while spares := next_spares(daemon):
         for pid in spares:
             kill(pid)

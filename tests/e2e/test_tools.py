@@ -241,7 +241,7 @@ def test_tools_have_the_specified_parameters(daemon: RawDaemon) -> None:
 def test_tool_parameters_match_method_params(daemon: RawDaemon, tool: str, method: str) -> None:
     tools = {tool["name"]: tool for tool in daemon.call("list_tools", ["anthropic"])["tools"]}
     document = daemon.call("rpc.discover")
-    # Bash can wait as a read does.
+    # The tool Bash takes `wait`, as `bash_output` does.
     methods = (method, "bash_output")
     params = {
         param["name"]: param["schema"]

@@ -27,7 +27,7 @@ def refusal(directory: Path, **given: Any) -> str:
     return str(caught.value.data["parameter"])
 
 
-def test_the_default_is_the_tightest_workspace(tmp_path: Path) -> None:
+def test_the_default_is_the_mode_workspace_without_exceptions(tmp_path: Path) -> None:
     found = policy(tmp_path)
     assert found == ResolvedPolicy(str(tmp_path), "workspace", (str(tmp_path),))
     assert (found.tmp, found.network, found.unix_sockets) == ("private", "none", ())

@@ -111,7 +111,7 @@ def test_other_shortage_stays_an_os_error(monkeypatch: pytest.MonkeyPatch) -> No
     ("is_in_line_mode", "least", "has_limit"),
     [(True, 0, False), (False, 0, True), (False, 1, False)],
 )
-def test_read_of_at_least_nothing_has_a_limit(
+def test_read_that_need_not_return_a_byte_has_a_time_limit(
     pty: Pty, is_in_line_mode: bool, least: int, has_limit: bool
 ) -> None:
     attributes = termios.tcgetattr(pty.slave)

@@ -58,7 +58,7 @@ class Outgoing:
             self._write()
 
     def withdraw(self, call: Call) -> None:
-        """Do not send a call of which nothing was sent."""
+        """Do not send a call after all. Only for a call of which no byte was sent."""
         self._unsent = deque(item for item in self._unsent if item[1] is not call)
         self.backlog = sum(len(data) for data, _ in self._unsent)
 
