@@ -309,7 +309,7 @@ async def test_attempt_that_fails_is_made_again(
 ) -> None:
     was_here = tmp_path / "was_here"
     async with attached() as shell:
-        # A busy machine may need several attempts, of the 30 seconds that there are.
+        # A shorter limit for one attempt. A busy machine may need several within the 30 seconds.
         vars(client_of(shell))["_start_timeout"] = 8.0
         go_through(shell, f'[ -e {was_here} ] || {{ : > {was_here}; {mishap}; }}; exec "$@"')
         lose_connection(shell)

@@ -249,8 +249,8 @@ class PipeWatch:
                 if process.key not in known:
                     processes.append(process)
         with contextlib.ExitStack() as stack:
-            # To look whether a process has stopped needs a descriptor; to wait for the event loop,
-            # or to let the processes go on, does not.
+            # Only `_stopped` needs a descriptor, to look whether a process has stopped. The wait
+            # for the event loop needs none.
             with self._room_for_a_descriptor():
                 stack.enter_context(_stopped(processes))
             end_at = time.monotonic() + RELEASE_S

@@ -54,7 +54,7 @@ def main(file_limit: str, mechanism: str, directory: str, private: str, network:
 def _listener(port: int) -> int:
     """Return a listening socket of the sandbox's own loopback. Raises OSError.
 
-    Only the proxy accepts connections. The kernel keeps some waiting while it does not.
+    Only the proxy accepts connections. Until it does, the kernel lets some wait.
     """
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as sock:
         sock.bind(("127.0.0.1", port))

@@ -9,9 +9,9 @@ The cgroups are made below the cgroup of this process, if the directory may be w
 cgroup v2, that works only if no process is in the directory. So there, they may also be made beside
 the cgroup of this process, in a directory that was delegated to this user.
 
-This module owns the directories. Their names begin as those of `keeper.cgroup`, with the pid of
-this process. So if it is killed, its keeper removes them. Nothing here raises OSError: without a
-cgroup, somebody else must enforce the limit.
+This module owns the directories. Their names begin like those of `keeper.cgroup` and
+contain the pid of this process. So if this process is killed, its keeper removes them. Nothing here
+raises OSError: without a cgroup, somebody else must enforce the limit.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 # another function, or as no function at all. It runs after `declare -f`, and prints the names of
 # such functions.
 #
-# Bash prints some here-documents in the wrong place, as that of `a && b <<X && c`. It prints the
-# pattern `(esac)` without its first parenthesis, and adds a word after `coproc`. To find such
+# Bash prints some here-documents in the wrong place, for example in `a && b <<X && c`. It prints
+# the pattern `(esac)` without its first parenthesis, and adds a word after `coproc`. To find such
 # functions, bash parses what it has printed, prints it again, and compares the two texts. It first
 # checks all functions at once, in one child. If the texts differ, or if a function is readonly, it
 # checks each function that may be printed wrongly. For this, it defines a copy under another name,

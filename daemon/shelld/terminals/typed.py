@@ -55,7 +55,7 @@ class TypedLine(NamedTuple):
     which a line may begin, because a program may have read the bytes before the offset.
     `is_collected`: False if a program other than a shell may have read a part of `keys`. `script`:
     the lines before this line, if they are the beginning of a shell command that is not complete
-    yet. `edited_script`: the same, of the lines as the terminal's own line editing leaves them.
+    yet. `edited_script`: the same lines, as the terminal's own line editing leaves them.
 
     `kernel_line`: the line as the kernel's line editor holds it. `was_in_line_mode`: whether the
     terminal collected lines when input was last typed. `has_secret`: whether a part of the line, or
