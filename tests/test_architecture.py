@@ -213,7 +213,7 @@ def modules_imported(path: Path, modules: set[str]) -> Iterator[str]:
 def test_table_of_tests_names_every_room() -> None:
     table = paths_by_room()
     folders = {path.name for path in (ROOT / "daemon" / "shelld").iterdir() if path.is_dir()}
-    expected = folders - {"__pycache__"} | {"shelld_protocol", "shelld_client"}
+    expected = folders - {"__pycache__"} | {"shelld_protocol", "shelld_client", "js"}
     assert table.keys() == expected
     for own, others in table.values():
         assert own
@@ -223,6 +223,8 @@ def test_table_of_tests_names_every_room() -> None:
 def test_changed_file_leads_to_its_room() -> None:
     assert room_of("daemon/shelld/guard/rules.py") == "guard"
     assert room_of("client/shelld_client/calls.py") == "shelld_client"
+    assert room_of("client/js/src/job.ts") == "js"
+    assert room_of("client/make_sync.py") is None
     assert room_of("tests/sessions/test_state.py") == "sessions"
     assert room_of("tests/e2e/test_doctor.py") == "cli"
     assert room_of("daemon/shelld/app.py") is None

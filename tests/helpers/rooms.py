@@ -37,7 +37,7 @@ def room_of(path: str) -> str | None:
     if parts[:2] == ("daemon", "shelld"):
         return parts[2] if len(parts) > 3 else None
     if parts[0] in ("protocol", "client"):
-        return parts[1]
+        return parts[1] if len(parts) > 2 else None
     owners = (
         room for room, tests in paths_by_room().items() if any(map(path.startswith, tests.own))
     )
