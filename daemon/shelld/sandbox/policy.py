@@ -216,24 +216,24 @@ class Paths:
         return os.path.join(self._directory, path)
 
     def writable(self, given: Iterable[str]) -> tuple[str, ...]:
-        found: dict[str, None] = {}
-        for path in given:
-            real = os.path.realpath(self._absolute("write", path))
-            if not os.path.exists(real):
-                raise invalid("write", "has a path that does not exist")
-            if real == "/" or is_within(real, _NEVER_WRITTEN):
-                raise invalid("write", "has a directory of the system, or /")
-            found[real] = None
-        return tuple(found)
+        return tuple(dict.fromkeys(map(self._writable, given)))
+
+    def _writable(self, path: str) -> str:
+        real = os.path.realpath(self._absolute("write", path))
+        if not os.path.exists(real):
+            raise invalid("write", "has a path that does not exist")
+        if real == "/" or is_within(real, _NEVER_WRITTEN):
+            raise invalid("write", "has a directory of the system, or /")
+        return real
 
     def sockets(self, given: Iterable[str]) -> tuple[str, ...]:
-        found: dict[str, None] = {}
-        for path in given:
-            real = os.path.realpath(self._absolute("unix_sockets", path))
-            if not os.path.exists(real) or os.path.isdir(real):
-                raise invalid("unix_sockets", "has a path that is no socket")
-            found[real] = None
-        return tuple(found)
+        return tuple(dict.fromkeys(map(self._socket, given)))
+
+    def _socket(self, path: str) -> str:
+        real = os.path.realpath(self._absolute("unix_sockets", path))
+        if not os.path.exists(real) or os.path.isdir(real):
+            raise invalid("unix_sockets", "has a path that is no socket")
+        return real
 
     def denied(self, name: str, given: Iterable[str], writable: Sequence[str]) -> tuple[str, ...]:
         """Return real paths, but leave a link as it is if commands could replace the link."""
