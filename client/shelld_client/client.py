@@ -131,13 +131,8 @@ class AsyncClient(SpawnedClient, AsyncMethods):
     ) -> Self:
         """Return a client that starts its daemon when entered.
 
-        `command` is any argv that ends in a shelld (``["ssh", "host", "shelld"]``); the default is
-        the daemon installed beside this client. `args` are options of the daemon, appended to
-        `command`. `env` and `cwd` are those of the daemon, and its commands start with them.
-
-        A client can be entered once. Entering waits `start_timeout` seconds (None: without limit)
-        for the daemon's first answer, and skips up to 64 KiB of other text before it. Entering
-        raises `SpawnFailed` or `DaemonExited`, and `ProtocolError` if the program is not a shelld.
+        `Client.spawn` describes `command`, `args`, `env`, `cwd`, `start_timeout`, and what entering
+        raises.
 
         With `restart`, the first call after the death of a daemon starts another one, within
         `start_timeout`, and raises what entering raises if that fails. Calls in flight raise
