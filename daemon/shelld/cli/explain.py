@@ -25,6 +25,7 @@ from shelld.guard.policy import DEFAULT_POLICY
 from shelld.guard.policy_file import load
 from shelld.process.toml_file import TomlError
 from shelld.process.user import home_without_variable
+from shelld.sessions.text import current_directory
 from shelld_protocol.structs import GuardVerdict
 
 _EXIT_CODES: Final[dict[GuardVerdict, int]] = {"allow": 0, "block": 1, "unresolved": 3}
@@ -64,7 +65,7 @@ def explain(arguments: Sequence[str]) -> int:
         except TomlError as error:
             return refuse(str(error))
     env = dict(os.environ)
-    start = StartState(_current_directory(), env, home=home_without_variable(env))
+    start = StartState(current_directory(), env, home=home_without_variable(env))
     verdict = judge(command, start, policy, traces=True)
     lines = [f"{verdict.verdict}: {verdict.reason}" if verdict.reason else verdict.verdict]
     if verdict.rule is not None:
@@ -75,11 +76,3 @@ def explain(arguments: Sequence[str]) -> int:
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     shown = text.encode(encoding, "backslashreplace").decode(encoding)
     return show(shown, _EXIT_CODES[verdict.verdict])
-
-
-def _current_directory() -> str:
-    try:
-        return os.getcwd()
-    except FileNotFoundError:
-        # The directory was deleted.
-        return os.environ.get("PWD", "/")

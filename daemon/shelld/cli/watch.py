@@ -41,7 +41,7 @@ from shelld.lasting.handshake import (
     send,
 )
 from shelld.lasting.place import Place, PlaceError
-from shelld.lasting.views import Look, View, decoded, encoded
+from shelld.lasting.views import MAX_LINES, MAX_SHELLS, Look, View, decoded, encoded
 
 # How long to wait for the answer to the first message, between two views, and until the daemon
 # counts as silent.
@@ -50,8 +50,6 @@ PAUSE_S: Final = 0.5
 SILENT_S: Final = 5.0
 
 DEFAULT_LINES: Final = 3
-MAX_LINES: Final = 50
-MAX_SHELLS: Final = 200
 
 # How watching has ended: the daemon was stopped or has died, or nothing can be shown.
 Outcome: TypeAlias = Literal["ended", "died", "unwritable"]

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from shelld.lasting.handshake import HandshakeError
+
+# The most shells that a `View` has, and the most lines of each, whatever a `Look` asks for.
+MAX_SHELLS: Final = 200
+MAX_LINES: Final = 50
 
 
 class Told(msgspec.Struct, rename="camel"):

@@ -24,7 +24,16 @@ from shelld.lasting.handshake import (
     receive,
     send,
 )
-from shelld.lasting.views import Info, Look, View, WatchedShell, decoded, encoded
+from shelld.lasting.views import (
+    MAX_LINES,
+    MAX_SHELLS,
+    Info,
+    Look,
+    View,
+    WatchedShell,
+    decoded,
+    encoded,
+)
 from shelld.output.excerpt import last_lines
 from shelld.sessions.text import beginning
 from shelld.shells.manager import Manager
@@ -32,9 +41,7 @@ from shelld.shells.shell import Shell
 
 # Each has a descriptor, and takes time of the event loop.
 MAX_WATCHERS: Final = 16
-# What an answer has at most, whatever the watcher asks for.
-_MAX_SHELLS: Final = 200
-_MAX_LINES: Final = 50
+# The longest command and line in an answer.
 _COMMAND_CHARACTERS: Final = 200
 _LINE_CHARACTERS: Final = 500
 # Room for the rest of the answer.
@@ -91,8 +98,8 @@ class Watchers:
         ended = [each for each in reversed(shells) if each.has_ended]
         shown = list[WatchedShell]()
         room = MAX_BYTES - _RESERVED_BYTES
-        for shell in [*running, *ended][: max(0, min(look.shells, _MAX_SHELLS))]:
-            row = _row(shell, max(0, min(look.lines, _MAX_LINES)))
+        for shell in [*running, *ended][: max(0, min(look.shells, MAX_SHELLS))]:
+            row = _row(shell, max(0, min(look.lines, MAX_LINES)))
             room -= len(encoded(row)) + 1
             if room < 0:
                 break

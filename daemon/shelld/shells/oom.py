@@ -25,11 +25,6 @@ class OomKills:
         self._is_open = False
         self._descriptor: int | None = None
 
-    @property
-    def is_counting(self) -> bool:
-        """Whether a count could be read."""
-        return self._descriptor is not None
-
     def count(self) -> int:
         """Return the count, in a few microseconds; 0 if the system has none."""
         if not self._is_open:
