@@ -42,6 +42,9 @@ class Names:
     def list_of(self, name: str) -> list[str]:
         return ["x y", "z"] if name == "@" else []
 
+    def member_of(self, name: str, index: int) -> str | None:
+        return None
+
     def assign(self, name: str, value: str) -> None:
         raise AssertionError
 

@@ -46,6 +46,11 @@ cp -s /dev/sda d; dd if=img of=d
 mknod x b 8 0; dd if=img of=x
 mount --bind / m; rm -rf m/*
 mount -o rw,bind / m; rm -rf m/*
+mount --bind / m; rm -rf m
+mount --bind /home m/home; rm -rf m
+mount --rbind /etc a/b/etc && chmod -R 777 a
+mount -B /usr a/usr; chown -R me a/
+mount --bind / m; find m -delete
 ln -s x.sh y.sh; echo 'rm -rf /' > x.sh; sh y.sh
 exec 3>x.sh; echo 'rm -rf /' >&3; sh x.sh
 exec {fd}>x.sh; echo 'rm -rf /' >&$fd; sh x.sh
@@ -63,6 +68,10 @@ mknod x b 7 0; dd if=img of=x
 mknod x c 1 3; dd if=img of=x
 mount --bind / m; umount m; rm -rf m/*
 mount -o bind src m; rm -rf m/*
+mount --bind / m/root; rm -rf m/cache
+mount --bind /home m/home; umount m/home; rm -rf m
+mount --bind /home m/home; rm -rf mm
+ln -s /home m/home; rm -rf m
 mount /dev/sdb1 m; rm -rf m/x
 exec 3>x.sh; echo ls >&3; sh x.sh
 exec 3>&1 >log; echo 'rm -rf /' >&3
@@ -78,11 +87,16 @@ mkfifo p; echo 'rm -rf /' > p & bash < p
 mkfifo p; (read -r x < p; $x) & echo 'rm -rf /' > p
 mknod p p; sh < p & echo 'rm -rf /' | tee p
 mkfifo p; exec 3<>p; echo 'rm -rf /' >&3; sh <&3
+mkfifo p; sh <>p & echo 'rm -rf /' > p
+mkfifo p; echo 'rm -rf /' >p & cat <>p | sh
+mkfifo p; while read -r x; do $x; done <>p & echo 'rm -rf /' > p
 mkfifo a b; cat a > b & sh b & echo 'rm -rf /' > a
 """,
         r"""
 mkfifo p; cat p & echo 'rm -rf /' > p
 mkfifo p; sh p & echo ls > p
+mkfifo p; sh <>p & echo ls > p
+mkfifo p; cat <>p & echo 'rm -rf /' > p
 mkfifo p; grep -c rm < p & echo 'rm -rf /' > p
 mkfifo log; tee out < log & make > log 2>&1
 """,

@@ -69,7 +69,7 @@ class Declarations(Names):
     def assigned(self, text: str) -> tuple[str, str]:
         """Return the name and the expanded value of ``name=value``."""
         name, _, word = text.partition("=")
-        value = expand_text(word, self)
+        value = expand_text(word, self, is_assigned=True)
         if name.endswith("+"):
             name = name[:-1]
             before = self.value_of(name) or ""
@@ -140,6 +140,7 @@ class Declarations(Names):
                 name = plain("".join(expand_word(name, self)[:1]))
             if "[" in name:
                 self.substituted(name)
+                self.remove_member(name)
             self.variables.pop(name, None)
             self.arrays.pop(name, None)
             self.functions.pop(name, None)

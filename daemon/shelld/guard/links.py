@@ -22,11 +22,29 @@ _TARGETS: Final = ("target-directory", "suffix")
 _NO_DISKS: Final = frozenset({"1", "7", "11"})
 
 
+class Mount(str):
+    """A directory that is mounted at another path, too.
+
+    A program that changes everything below a path goes on into the mounts there, but not into the
+    targets of symbolic links.
+    """
+
+    __slots__ = ()
+
+
+def mounted_below(path: str, links: Mapping[str, str]) -> list[str]:
+    """Return the directories that are mounted somewhere below a path."""
+    start = f"{path.rstrip('/')}/"
+    mounts = (each for each in links.items() if isinstance(each[1], Mount))
+    return [target for name, target in mounts if name.startswith(start)]
+
+
 def resolved(path: str, links: Mapping[str, str], *, is_followed: bool) -> str:
     """Return the path that a path stands for. If `is_followed`, it may be a link itself."""
     for _ in range(_MAX_HOPS):
         for name, target in links.items():
-            if path.startswith(f"{name}/") or (is_followed and path == name):
+            is_named = path == name and (is_followed or isinstance(target, Mount))
+            if is_named or path.startswith(f"{name}/"):
                 path = normalized(f"{target}/{path[len(name) :]}", "/")
                 break
         else:
@@ -111,7 +129,7 @@ def _mounted(arguments: Sequence[str], cwd: str) -> dict[str, str]:
     if not is_bind or len(operands) != 2:
         return {}
     source, target = (normalized(each, cwd) for each in operands)
-    return {target: source} if source != target else {}
+    return {target: Mount(source)} if source != target else {}
 
 
 def _made(arguments: Sequence[str], cwd: str) -> dict[str, str]:

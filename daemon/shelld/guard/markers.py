@@ -15,10 +15,12 @@ ONE: Final = "\ue002"
 SET: Final = "\ue003"
 # Separates the fields of "$@".
 BREAK: Final = "\ue004"
+# Stands in an array for a member that ``unset`` has removed.
+HOLE: Final = "\ue005"
 
 GLOBS: Final = {"*": ANY, "?": ONE, "[": SET}
 ACTIVE: Final = {ord(written): active for written, active in GLOBS.items()}
-_ALL: Final = re.compile("[\ue000-\ue004]")
+_ALL: Final = re.compile("[\ue000-\ue005]")
 _PLAIN: Final = str.maketrans({ANY: "*", ONE: "?", SET: "["})
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, Self
 
 from shelld.guard.budget import Blocked, Budget
 from shelld.guard.ends import Ends
-from shelld.guard.markers import UNKNOWN, plain
+from shelld.guard.markers import HOLE, UNKNOWN, plain
 from shelld.guard.paths import normalized
 from shelld.guard.rules import RULES, Place
 from shelld.guard.streams import Streams
@@ -178,7 +178,7 @@ class Names(Streams):
             return self._member_of(meant)
         name = meant
         if name in self.arrays:
-            return self.arrays[name][0] if self.arrays[name] else None
+            return self.member_of(name, 0)
         if name in ("PWD", "DIRSTACK"):
             # The command may have given these variables another value.
             return self.variables.get(name, self.cwd)
@@ -189,11 +189,31 @@ class Names(Streams):
         name, _, index = reference.removesuffix("]").partition("[")
         if reference in self.variables:
             return self.variables[reference]
-        members = self.arrays.get(name, [])
         number = index.lstrip("-")
+        members = self.arrays.get(name, [])
         if not number.isdecimal() or int(number) >= len(members):
             return UNKNOWN if members else None
-        return members[int(index)]
+        return self.member_of(name, int(index))
+
+    def member_of(self, name: str, index: int) -> str | None:
+        members = self.arrays.get(name) or self.list_of(name)
+        if not -len(members) <= index < len(members):
+            return UNKNOWN if members else None
+        return None if members[index] == HOLE else members[index]
+
+    def remove_member(self, reference: str) -> None:
+        """Remove the member of an array, as ``unset 'name[index]'`` does."""
+        name, _, index = reference.removesuffix("]").partition("[")
+        members = list(self.arrays.get(name, ()))
+        number = index.lstrip("-")
+        if index in ("@", "*"):
+            self.arrays.pop(name, None)
+        elif (value := self.variables.get(reference)) is not None:
+            # ``name[index]=value`` has added the value at the end.
+            self.arrays[name] = [HOLE if each == value else each for each in members]
+        elif number.isdecimal() and -len(members) <= int(index) < len(members):
+            members[int(index)] = HOLE
+            self.arrays[name] = members
 
     def hide(self, name: str) -> None:
         """Keep what a name stands for, until the running function returns."""
@@ -223,7 +243,7 @@ class Names(Streams):
         if name == "@":
             return self.positional
         if name in self.arrays:
-            return self.arrays[name]
+            return [each for each in self.arrays[name] if each != HOLE]
         if name == "DIRSTACK":
             return [self.cwd, *self.pushed]
         value = self.value_of(name)

@@ -50,10 +50,10 @@ def is_always_reached(node: Node) -> bool:
 
 
 def redirection(node: Node) -> tuple[str, str | None]:
-    operator, word = "", None
+    # The parser does not know ``<>``.
+    operator, word = "<>" if is_open_for_both(node.prev_sibling, node) else "", None
     for child in node.children:
         if operator == "<" and child.type == "ERROR" and text_of(child) == ">":
-            # The parser does not know ``<>``.
             operator = "<>"
         if child.type in ("file_descriptor", "ERROR"):
             continue
@@ -62,6 +62,13 @@ def redirection(node: Node) -> tuple[str, str | None]:
         elif child.is_named and word is None:
             word = text_of(child)
     return operator, word
+
+
+def is_open_for_both(before: Node | None, node: Node | None) -> bool:
+    """Whether a ``<`` that the parser did not recognize and a redirection are one ``<>``."""
+    if before is None or node is None or node.type != "file_redirect":
+        return False
+    return before.type == "ERROR" and before.text == b"<" and node.text.startswith(b">")
 
 
 def is_of_stdout(node: Node) -> bool:

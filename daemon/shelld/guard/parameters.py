@@ -98,14 +98,13 @@ def _value(name: str, index: str | None, words: Words, *, quoted: bool) -> str |
         between = BREAK if separate else _between(words.scope) if quoted else " "
         return between.join(members) if members else None
     if index is not None:
-        members = words.scope.list_of(name)
         member = words.scope.value_of(f"{name}[{index}]")
         if member is not None:
             return member
         number = _number(index, words)
-        if number is not None and -len(members) <= number < len(members):
-            return members[number]
-        return UNKNOWN if members else words.scope.value_of(name)
+        if number is not None:
+            return words.scope.member_of(name, number)
+        return UNKNOWN if words.scope.list_of(name) else words.scope.value_of(name)
     return words.scope.value_of(name)
 
 

@@ -182,12 +182,12 @@ class Redirections(Compounds):
         """Follow a statement with redirections."""
         members = node.named_children
         redirects = [each for each in members if each.type.endswith("_redirect")]
-        # A ``<<`` that the parser did not recognize belongs to a redirection.
+        # A ``<<`` or ``<`` that the parser did not recognize belongs to a redirection.
         bodies = [
             each
             for each in members
             if not each.type.endswith("_redirect")
-            and not (each.type == "ERROR" and parse.text_of(each) == "<<")
+            and not (each.type == "ERROR" and each.text in (b"<<", b"<"))
         ]
         inner, tails, words = nodes.heredoc_tails(redirects)
         words += [word for each in redirects for word in nodes.words_behind(each)]

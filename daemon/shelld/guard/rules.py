@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from shelld.guard.disks import targets_of
 from shelld.guard.globs import has_glob
-from shelld.guard.links import resolved
+from shelld.guard.links import mounted_below, resolved
 from shelld.guard.markers import UNKNOWN
 from shelld.guard.options import all_options
 from shelld.guard.paths import (
@@ -53,6 +53,13 @@ class Place(NamedTuple):
         if not self.links:
             return path
         return resolved(path, self.links, is_followed=is_followed or field.endswith("/"))
+
+    def trees(self, fields: Sequence[str], *, is_followed: bool = False) -> list[str]:
+        """Return the paths that operands mean, and what the command has mounted below them."""
+        paths = [self.path(each, is_followed=is_followed) for each in fields]
+        if not self.links:
+            return paths
+        return paths + [each for path in paths for each in mounted_below(path, self.links)]
 
 
 class Arguments(NamedTuple):
@@ -98,7 +105,7 @@ REMOVES_ROOT: Final = Finding("rm-root", "it removes the whole file system")
 def _rm(arguments: Sequence[str], place: Place) -> Finding | None:
     if not _is_recursive(arguments, "rR"):
         return None
-    paths = [place.path(each) for each in parse_arguments(arguments).operands]
+    paths = place.trees(parse_arguments(arguments).operands)
     if any(map(is_everything, paths)):
         return REMOVES_ROOT
     directories = SYSTEM_DIRECTORIES | _homes(place)
@@ -125,7 +132,7 @@ def _chmod(arguments: Sequence[str], place: Place) -> Finding | None:
     has_mode = len(options) == len(arguments) and not any(
         each.startswith("--ref") for each in options
     )
-    paths = [place.path(each, is_followed=True) for each in operands[has_mode:]]
+    paths = place.trees(operands[has_mode:], is_followed=True)
     return _owned(paths, "chmod-root", "it changes the mode of every file")
 
 
@@ -134,7 +141,7 @@ def _chown(arguments: Sequence[str], place: Place) -> Finding | None:
         return None
     operands = _parsed("chown", arguments).operands
     has_owner = not any(each.startswith("--ref") for each in arguments)
-    paths = [place.path(each) for each in operands[has_owner:]]
+    paths = place.trees(operands[has_owner:])
     return _owned(paths, "chown-root", "it changes who owns every file")
 
 

@@ -29,6 +29,10 @@ class Scope(Protocol):
         """Return the positional parameters (``@``) or the members of an array."""
         ...
 
+    def member_of(self, name: str, index: int) -> str | None:
+        """Return the member of an array, None if unset, `UNKNOWN` if unknown."""
+        ...
+
     def assign(self, name: str, value: str) -> None: ...
 
     def substituted(self, text: str) -> None:

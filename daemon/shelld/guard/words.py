@@ -60,13 +60,16 @@ def expand_word(word: str, scope: Scope) -> list[str]:
     return fields
 
 
-def expand_text(word: str, scope: Scope) -> str:
-    """Return a word expanded to one field, as in an assignment, here-string or redirection."""
+def expand_text(word: str, scope: Scope, *, is_assigned: bool = False) -> str:
+    """Return a word expanded to one field, as in a here-string, redirection or assignment.
+
+    In the value of an assignment, bash also expands a tilde behind a colon.
+    """
     if not _SPECIAL.search(word):
         return word
     if len(word) > MAX_WORD:
         return UNKNOWN
-    pieces = _pieces(word, scope)
+    pieces = _pieces(word, scope, is_assigned=is_assigned)
     return "".join(piece.text.replace(BREAK, " ") for piece in pieces)
 
 
@@ -82,13 +85,13 @@ def expand_heredoc(body: str, scope: Scope) -> str:
 # -- one word ---------------------------------------------------------------------------------
 
 
-def _pieces(word: str, scope: Scope) -> list[Piece]:
+def _pieces(word: str, scope: Scope, *, is_assigned: bool = False) -> list[Piece]:
     scanner = _Scanner(word, scope)
-    scanner.read_word()
+    scanner.read_word(is_assigned=is_assigned)
     return scanner.pieces
 
 
-_NO_LITERAL: Final = re.compile(r"[\\'\"$`<>*?\[]")
+_NO_LITERAL: Final = re.compile(r"[\\'\"$`<>*?\[]|(?<=:)~")
 _NO_LITERAL_IN_QUOTES: Final = re.compile(r'[\\"$`]')
 
 
@@ -97,9 +100,11 @@ def _end_of_literal(text: str, position: int, special: re.Pattern[str]) -> int:
     return len(text) if match is None else match.start()
 
 
-# Bash also expands a tilde after ``NAME=``, in any word.
-_BEFORE_TILDE: Final = re.compile(r"(?:[A-Za-z_]\w*=)?(?=~)")
-_TILDE: Final = re.compile(r"~([A-Za-z_][\w-]*|[+-]?\d+|[+-])?(?=/|$)")
+# Bash takes a word that begins like this as an assignment, also among the arguments of a command.
+_ASSIGNS: Final = re.compile(r"[A-Za-z_]\w*\+?=")
+_USER: Final = r"~([A-Za-z_][\w-]*|[+-]?\d+|[+-])?"
+_TILDE: Final = re.compile(_USER + r"(?=/|$)")
+_TILDE_IN_VALUE: Final = re.compile(_USER + r"(?=[/:]|$)")
 
 
 class _Scanner:
@@ -115,12 +120,14 @@ class _Scanner:
     def _add(self, text: str, *, quoted: bool = False, splits: bool = False) -> None:
         self.pieces.append(Piece(text, quoted, splits))
 
-    def read_word(self) -> None:
+    def read_word(self, *, is_assigned: bool) -> None:
         text = self._text
-        if (name := _BEFORE_TILDE.match(text)) is not None:
+        if not is_assigned and (name := _ASSIGNS.match(text)) is not None:
             self._add(name[0])
             self._position = name.end()
-            self._read_tilde()
+            is_assigned = True
+        tilde = _TILDE_IN_VALUE if is_assigned else _TILDE
+        self._read_tilde(tilde)
         while self._position < len(text):
             character = text[self._position]
             if character == "\\":
@@ -155,9 +162,11 @@ class _Scanner:
                 end = _end_of_literal(text, self._position, _NO_LITERAL)
                 self._add(text[self._position : end])
                 self._position = end
+                if is_assigned and text[end - 1] == ":":
+                    self._read_tilde(tilde)
 
-    def _read_tilde(self) -> None:
-        match = _TILDE.match(self._text, self._position)
+    def _read_tilde(self, tilde: re.Pattern[str]) -> None:
+        match = tilde.match(self._text, self._position)
         if match is None:
             return
         user = match[1]
