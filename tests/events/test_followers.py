@@ -15,7 +15,7 @@ from shelld.eventloop.turns import Turns
 from shelld.events import followers
 from shelld.events.followers import PortFollower, PromptFollower
 from shelld.inspection import sockets
-from shelld.inspection.socket_news import SocketNews
+from shelld.inspection.socket_news import SocketNews, Watch
 from shelld.inspection.sockets import Socket
 from shelld.shells.shell import Shell
 from shelld.terminals.input import PipeInput
@@ -37,7 +37,7 @@ async def test_ports_are_looked_for_when_sockets_change(
     def listening(_place: str) -> list[Socket]:
         return lists[taken]
 
-    async def listening_ports(_shell: Shell, _port: None, _pauses: Pauses) -> list[Listener]:
+    async def listening_ports(_shell: Shell, _pauses: Pauses, _watch: Watch) -> list[Listener]:
         looked.append(taken)
         found = sorted(lists[taken], key=lambda each: each.port)
         return [Listener(each.port, each.address, 1, "server") for each in found]
@@ -69,7 +69,7 @@ async def test_new_socket_ends_a_long_pause(monkeypatch: pytest.MonkeyPatch) -> 
     def listed(_place: str) -> list[Socket]:
         return listening
 
-    async def listening_ports(_shell: Shell, _port: None, _pauses: Pauses) -> list[Listener]:
+    async def listening_ports(_shell: Shell, _pauses: Pauses, _watch: Watch) -> list[Listener]:
         return [Listener(each.port, each.address, 1, "server") for each in listening]
 
     def next_pause(_pauses: Pauses, _shell: Shell) -> float:

@@ -40,7 +40,7 @@ def listening(count: int, script: str = LISTENS) -> Generator[tuple[int, list[in
 
 
 def find(pid: int, port: int | None = None) -> Iterator[Listening | None]:
-    return ports.find(pid, port, sockets.listening("/proc/self"), set())
+    return ports.find(pid, port, sockets.listening("/proc/self"), {})
 
 
 def found(pid: int, port: int | None = None) -> list[Listening]:

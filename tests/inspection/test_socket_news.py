@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-from collections.abc import Callable
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import anyio
 import pytest
 
-from shelld.inspection import sockets
-from shelld.inspection.socket_news import SocketNews
+from shelld.inspection import socket_news, sockets
+from shelld.inspection.socket_news import SocketNews, Watch
 from shelld.inspection.sockets import Socket
 
 FIRST, SECOND = Socket(1, 80, "::"), Socket(2, 81, "::")
@@ -23,6 +27,8 @@ class Kernel:
     def __init__(self) -> None:
         self.listening: list[Socket] | None = []
         self.looks = 0
+        self.number: int | None = None
+        self.counts = 0
 
     def list(self, _place: str) -> list[Socket]:
         self.looks += 1
@@ -30,11 +36,16 @@ class Kernel:
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         return self.listening
 
+    def count(self, _place: str) -> int | None:
+        self.counts += 1
+        return self.number
+
 
 @pytest.fixture
 def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
     kernel = Kernel()
     monkeypatch.setattr(sockets, "listening", kernel.list)
+    monkeypatch.setattr(sockets, "number_of", kernel.count)
     return kernel
 
 
@@ -117,3 +128,115 @@ async def test_pauses_grow_until_there_is_news(
             kernel.listening = [FIRST]
             waiting.pop()()
     assert pauses == pytest.approx([0.04, 0.04, 0.1, 0.2, 0.04])
+
+
+# -- other namespaces -------------------------------------------------------------------------
+
+PLACE = "/proc/self"
+# Listens once for each line that it reads.
+SERVER = """
+import socket, sys
+servers = []
+print("ready", flush=True)
+for line in sys.stdin:
+    servers.append(socket.create_server(("127.0.0.1", 0)))
+"""
+
+
+@pytest.fixture
+def namespace() -> int:
+    """The namespace of this process, which stands for another one."""
+    return os.stat(f"{PLACE}/ns/net").st_ino
+
+
+async def test_sockets_of_another_namespace_are_counted_before_they_are_listed(
+    kernel: Kernel, namespace: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(socket_news, "_LIST_ANYWAY_S", 3_600.0)
+    news, kernel.number = SocketNews(), 0
+    with news.watching_elsewhere(namespace, PLACE, lambda: None):
+        await until(lambda: kernel.counts >= 4)
+        assert kernel.looks == 1
+        kernel.number = 1
+        await until(lambda: kernel.looks == 2)
+
+
+@pytest.mark.parametrize("number", [None, 1])
+async def test_sockets_are_listed_although_their_number_is_the_same_or_unknown(
+    kernel: Kernel, namespace: int, monkeypatch: pytest.MonkeyPatch, number: int | None
+) -> None:
+    monkeypatch.setattr(socket_news, "_LIST_ANYWAY_S", 0.0)
+    monkeypatch.setattr(socket_news, "_LIST_COST_SHARE", 0)
+    kernel.listening, kernel.number = [FIRST], number
+    news = SocketNews()
+    with Watch(news, lambda: None) as watch:
+        watch.follow({namespace: PLACE})
+        seen = watch.count
+        kernel.listening = [SECOND]
+        await until(lambda: watch.count >= seen + 2)
+
+
+async def test_watchers_of_a_namespace_share_its_looks(kernel: Kernel, namespace: int) -> None:
+    news, kernel.number = SocketNews(), 0
+    with Watch(news, lambda: None) as first, Watch(news, lambda: None) as second:
+        for watch in (first, second):
+            watch.follow({namespace: PLACE})
+        before = kernel.counts
+        seen = first.count, second.count
+        kernel.listening, kernel.number = [FIRST], 1
+        await until(lambda: first.count >= seen[0] + 2 and second.count >= seen[1] + 2)
+        assert kernel.counts == before + 1
+
+
+async def test_namespace_that_is_left_is_news_and_then_watched_no_more(
+    kernel: Kernel, namespace: int
+) -> None:
+    news = SocketNews()
+    with Watch(news, lambda: None) as watch:
+        # Another process is in the namespace, and then none.
+        watch.follow({namespace: "/proc/0"})
+        assert watch.count == 1
+        watch.follow({namespace: PLACE})
+        await until(lambda: kernel.counts >= 2)
+        watch.follow({})
+        before = kernel.counts
+        await look_again(kernel)
+        await look_again(kernel)
+        assert kernel.counts == before
+
+
+@pytest.fixture
+def server() -> Iterator[subprocess.Popen[bytes]]:
+    """A program in a network namespace of its own."""
+    enter = ["unshare", "--user", "--map-root-user", "--net"]
+    if shutil.which("unshare") is None or subprocess.run([*enter, "true"], check=False).returncode:
+        pytest.skip("needs namespaces")
+    command = [*enter, sys.executable, "-c", SERVER]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"ready\n"
+        yield child
+        child.stdin.close()
+
+
+def has_more_than(watch: Watch, count: int) -> bool:
+    return watch.count > count
+
+
+async def test_socket_in_another_namespace_is_news(
+    server: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Only the number of sockets tells.
+    monkeypatch.setattr(socket_news, "_LIST_ANYWAY_S", 3_600.0)
+    place = f"/proc/{server.pid}"
+    with Watch(SocketNews(), lambda: None) as watch:
+        watch.follow({os.stat(f"{place}/ns/net").st_ino: place})
+        assert sockets.number_of(place) == 0
+        for number in (1, 2):
+            seen = watch.count
+            assert server.stdin is not None
+            server.stdin.write(b"\n")
+            server.stdin.flush()
+            await until(partial(has_more_than, watch, seen))
+            assert sockets.number_of(place) == number

@@ -13,7 +13,7 @@ import pytest
 from shelld.eventloop.turns import Turns
 from shelld.inspection import ports, sockets
 from shelld.inspection.ports import Listening
-from shelld.inspection.socket_news import SocketNews
+from shelld.inspection.socket_news import SocketNews, Watch
 from shelld.inspection.sockets import Socket
 from shelld.shells.shell import Shell
 from shelld.terminals.input import PipeInput
@@ -103,27 +103,28 @@ async def test_long_look_leaves_turns_to_others(shell: Shell, steps: list[int]) 
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(take_turns)
-        assert await listening_ports(shell, None, Pauses(looks))
+        with Watch(SocketNews(), shell.notify) as watch:
+            assert await listening_ports(shell, Pauses(looks), watch)
     assert len(set(seen)) == STEPS
 
 
 class _Machine:
     """Sockets that listen and a command, both made up. Counts the looks at the command."""
 
-    def __init__(self, patch: pytest.MonkeyPatch, shell: Shell, *, is_elsewhere: bool) -> None:
+    def __init__(self, patch: pytest.MonkeyPatch, shell: Shell) -> None:
         self.sockets: list[Socket] = []
         self.looks = 0
         self.ours: Socket | None = None
         self._shell = shell
-        self._is_elsewhere = is_elsewhere
+        self.elsewhere: dict[int, str] = {}
         patch.setattr(sockets, "listening", self._list)
         patch.setattr(ports, "find", self._find)
 
     def _find(
-        self, _top: int, _port: int | None, here: frozenset[Socket], namespaces: set[int]
+        self, _top: int, _port: int | None, here: frozenset[Socket], elsewhere: dict[int, str]
     ) -> Iterator[Listening | None]:
         self.looks += 1
-        namespaces.update((1, 2) if self._is_elsewhere else (1,))
+        elsewhere.update(self.elsewhere)
         if self.ours is not None and self.ours in here:
             yield Listening(self.ours.port, self.ours.address, 1, "server")
 
@@ -148,7 +149,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_command_is_looked_at_only_when_a_socket_begins_to_listen(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    machine = _Machine(monkeypatch, shell, is_elsewhere=False)
+    machine = _Machine(monkeypatch, shell)
     news, found = SocketNews(), list[Listener]()
 
     async def wait() -> None:
@@ -172,15 +173,15 @@ async def test_command_is_looked_at_only_when_a_socket_begins_to_listen(
 async def test_pauses_grow_while_others_begin_to_listen(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    machine = _Machine(monkeypatch, shell, is_elsewhere=False)
+    machine = _Machine(monkeypatch, shell)
     pauses = list[float]()
 
     async def wait_for_sockets(
-        _shell: Shell, news: SocketNews, _seen: int, least_s: float, _most_s: float
+        _shell: Shell, watch: Watch, _seen: int, least_s: float, _most_s: float
     ) -> None:
         pauses.append(least_s)
         # The seventh wait ends without news.
-        news.count += len(pauses) != 7
+        watch.count += len(pauses) != 7
         if len(pauses) == 8:
             shell.end(0, None)
 
@@ -191,10 +192,12 @@ async def test_pauses_grow_while_others_begin_to_listen(
 
 
 @pytest.mark.usefixtures("patient")
-async def test_command_in_another_namespace_is_looked_at_again_and_again(
+async def test_news_of_another_namespace_ends_the_pause(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    machine = _Machine(monkeypatch, shell, is_elsewhere=True)
+    # A look tells which namespaces the command has. This one is gone, which is news.
+    machine = _Machine(monkeypatch, shell)
+    machine.elsewhere = {1: "/proc/0"}
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(machine.wait, Turns(), SocketNews())
         await _until(lambda: machine.looks >= 3)
@@ -206,7 +209,7 @@ async def test_command_is_looked_at_again_without_news(
 ) -> None:
     # Another process may pass a socket to it.
     monkeypatch.setattr(listening, "_FIRST_PAUSE_S", 0.01)
-    machine = _Machine(monkeypatch, shell, is_elsewhere=False)
+    machine = _Machine(monkeypatch, shell)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(machine.wait, Turns(), SocketNews())
         await _until(lambda: machine.looks >= 3)

@@ -14,7 +14,7 @@ from anyio.lowlevel import checkpoint
 
 from shelld.eventloop.turns import Turns
 from shelld.events.feed import Feed
-from shelld.inspection.socket_news import SocketNews
+from shelld.inspection.socket_news import SocketNews, Watch
 from shelld.output.store import StreamStore
 from shelld.screens.screen import Screen
 from shelld.screens.screens import Screens
@@ -105,26 +105,26 @@ class PortFollower:
         self._told: list[Listener] = []
 
     async def run(self) -> None:
-        with self._news.watching(self._feed.shell.notify):
-            await self._follow()
+        with Watch(self._news, self._feed.shell.notify) as watch:
+            await self._follow(watch)
 
-    async def _follow(self) -> None:
-        shell, news = self._feed.shell, self._news
+    async def _follow(self, watch: Watch) -> None:
+        shell = self._feed.shell
         pauses = Pauses(self._looks)
         known: object = None
         ports_due_at = 0.0
         while not shell.has_ended:
-            seen = news.count
+            seen = watch.count
 
             def has_news(seen: int = seen) -> bool:
-                return news.count != seen
+                return watch.count != seen
 
             # Do not look at the ports every time: finding the owners of sockets takes much longer.
             basis = await pauses.look(basis_of_ports, shell)
             now = None if basis is None else (shell.output.written, basis)
             if now is None or now != known or anyio.current_time() >= ports_due_at:
                 known, ports_due_at = now, anyio.current_time() + _PORTS_ANYWAY_S
-                found = await listening_ports(shell, None, pauses)
+                found = await listening_ports(shell, pauses, watch)
                 if found != self._told:
                     await self._feed.send_fact("shell/listening", ListeningEvent, listening=found)
                     self._told = found

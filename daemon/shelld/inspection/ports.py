@@ -34,19 +34,20 @@ _Sockets = Mapping[str, tuple[int, str]]
 
 
 def find(
-    top: int, port: int | None, here: Iterable[Socket], namespaces: set[int]
+    top: int, port: int | None, here: Iterable[Socket], elsewhere: dict[int, str]
 ) -> Iterator[Listening | None]:
     """Yield each port on which a command listens, and None whenever the caller may pause.
 
     `top` is the command's bash. With `port`, only that port counts. A process that cannot be
     inspected has no ports. If several processes listen on one address, the first one counts.
 
-    `here`: the sockets that listen in the network namespace of the daemon. Adds this namespace and
-    those of the command to `namespaces`, which must be empty.
+    `here`: the sockets that listen in the network namespace of the daemon. Adds the other
+    namespaces of the command to `elsewhere`, which must be empty: the inode of each, with the place
+    of a process in it.
     """
     # A process may have left the namespace in which it listens. Most likely, it has left the
     # namespace of the daemon. So include the sockets of the daemon's namespace in any case.
-    namespaces.add(os.stat("/proc/self/ns/net").st_ino)
+    own = os.stat("/proc/self/ns/net").st_ino
     sockets = dict(_chosen(here, port))
     found: set[tuple[int, str]] = set()
     for pid in members(top):
@@ -54,8 +55,8 @@ def find(
             with contextlib.suppress(OSError, ValueError):
                 place = living_thread(pid)
                 namespace = os.stat(f"{place}/ns/net").st_ino
-                if namespace not in namespaces:
-                    namespaces.add(namespace)
+                if namespace != own and namespace not in elsewhere:
+                    elsewhere[namespace] = place
                     sockets.update(_chosen(listening(place), port))
                 for held in _held(place, sockets):
                     if held is None:

@@ -1,17 +1,19 @@
 """Notices when a socket begins to listen, with one look for all tasks that wait for that.
 
-Owns the timer of these looks, which runs only while somebody watches. Covers the network namespace
-of the daemon. Never looks at a process: those who are woken find out whose socket it is.
+Owns the timers of these looks: one timer for each network namespace, which runs only while somebody
+watches the namespace. Looks at no process to find out whose socket it is: those who are woken do
+that.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import time
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
-from typing import Final
+from collections.abc import Callable, Generator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Final, NamedTuple
 
 from shelld.inspection import sockets
 from shelld.inspection.sockets import Socket
@@ -23,37 +25,79 @@ _LAST_PAUSE_S: Final = 0.2
 _QUIET_DIVISOR: Final = 50
 # If there are many sockets, a pause is at least this many times as long as the last look took.
 _COST_SHARE: Final = 40
+# To list the sockets of another namespace takes milliseconds, and to count them microseconds. While
+# the number stays the same, they are listed at most this often: one socket may have taken the place
+# of another. The time between two lists is also a multiple of the time that the last one took.
+_LIST_ANYWAY_S: Final = 1.0
+_LIST_COST_SHARE: Final = 400
+
+
+class _Watcher(NamedTuple):
+    """`place`: the directory in /proc of a process in the namespace."""
+
+    wake: Callable[[], None]
+    place: str
 
 
 class SocketNews:
     """`count` rises when a look finds a socket that did not listen at the look before.
 
-    `listening`: the sockets that the last look has found. It is up to date only for watchers.
+    Covers one network namespace: that of the daemon, or another one with the inode `namespace`. To
+    watch several, see `Watch`. `listening`: the sockets that the last look has found. It is up to
+    date only for watchers.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, namespace: int | None = None) -> None:
         self.count = 0
         self.listening: frozenset[Socket] = frozenset()
-        self._watchers: list[Callable[[], None]] = []
+        self._namespace = namespace
+        self._watchers: list[_Watcher] = []
         # When the pauses began to grow, as of time.monotonic().
         self._quiet_from = 0.0
         self._timer: asyncio.TimerHandle | None = None
+        # The number of sockets at the last list, and when to list them although it is the same.
+        self._number: int | None = None
+        self._list_due_at = 0.0
+        # The news of other namespaces, by inode, while they are watched.
+        self._others: dict[int, SocketNews] = {}
 
     @contextmanager
-    def watching(self, wake: Callable[[], None]) -> Generator[None]:
+    def watching(self, wake: Callable[[], None], place: str = "/proc/self") -> Generator[None]:
         """Call `wake` whenever `count` has risen, until the block ends.
 
         Sockets that listen at the beginning of the block do not count as news.
         """
-        self._watchers.append(wake)
+        watcher = _Watcher(wake, place)
+        self._watchers.append(watcher)
         self._quiet_from = time.monotonic()
         try:
             self._look()
             yield
         finally:
-            self._watchers.remove(wake)
+            self._watchers.remove(watcher)
             if not self._watchers:
                 self._stop()
+
+    @contextmanager
+    def watching_elsewhere(
+        self, namespace: int, place: str, wake: Callable[[], None]
+    ) -> Generator[None]:
+        """Watch another namespace. `place`: the directory in /proc of a process in it.
+
+        `wake` is also called if the process has left the namespace. Sockets that listen at the
+        beginning of the block may count as news.
+        """
+        news = self._others.setdefault(namespace, SocketNews(namespace))
+        try:
+            with news.watching(wake, place):
+                yield
+        finally:
+            if not news.is_watched:
+                self._others.pop(namespace, None)
+
+    @property
+    def is_watched(self) -> bool:
+        return bool(self._watchers)
 
     def _stop(self) -> None:
         if self._timer is not None:
@@ -66,7 +110,7 @@ class SocketNews:
         try:
             # Without a free descriptor, the next look finds what this one has missed.
             with contextlib.suppress(OSError):
-                self._note(frozenset(sockets.listening("/proc/self")))
+                self._look_at(self._place())
         except Exception as error:
             answer_for(error, "the look for sockets that listen")
         least_s = max(_FIRST_PAUSE_S, _COST_SHARE * (time.thread_time() - began))
@@ -74,10 +118,81 @@ class SocketNews:
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(max(least_s, grown_s), self._look)
 
-    def _note(self, now: frozenset[Socket]) -> None:
-        before, self.listening = self.listening, now
-        if not now <= before:
-            self.count += 1
+    def _place(self) -> str | None:
+        """Return the directory of a process in the namespace; None if all have left it."""
+        if self._namespace is None:
+            return "/proc/self"
+        for watcher in self._watchers:
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError, PermissionError):
+                if os.stat(f"{watcher.place}/ns/net").st_ino == self._namespace:
+                    return watcher.place
+        return None
+
+    def _look_at(self, place: str | None) -> None:
+        """Raises OSError."""
+        if place is None:
+            self._tell()
+        elif self._namespace is None:
+            self._note(sockets.listening(place))
+        else:
+            number = sockets.number_of(place)
+            if number is None or number != self._number or time.monotonic() >= self._list_due_at:
+                began = time.thread_time()
+                self._note(sockets.listening(place))
+                pause_s = max(_LIST_ANYWAY_S, _LIST_COST_SHARE * (time.thread_time() - began))
+                self._number, self._list_due_at = number, time.monotonic() + pause_s
+
+    def _note(self, found: list[Socket]) -> None:
+        before, self.listening = self.listening, frozenset(found)
+        if not self.listening <= before:
             self._quiet_from = time.monotonic()
-            for wake in tuple(self._watchers):
-                wake()
+            self._tell()
+
+    def _tell(self) -> None:
+        self.count += 1
+        for watcher in tuple(self._watchers):
+            watcher.wake()
+
+
+class Watch:
+    """Watches the namespace of the daemon, and those that `follow` names, while it is entered.
+
+    `count` rises, and `wake` is called, when there is news in one of them.
+    """
+
+    def __init__(self, news: SocketNews, wake: Callable[[], None]) -> None:
+        self.count = 0
+        self._news = news
+        self._wake = wake
+        self._own = ExitStack()
+        self._followed: dict[int, tuple[str, ExitStack]] = {}
+
+    def __enter__(self) -> Watch:
+        self._own.enter_context(self._news.watching(self._tell))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.follow({})
+        self._own.close()
+
+    @property
+    def listening(self) -> frozenset[Socket]:
+        """The sockets that listen in the namespace of the daemon."""
+        return self._news.listening
+
+    def follow(self, places: Mapping[int, str]) -> None:
+        """Watch these other namespaces, and no others. Each has a process whose place is given."""
+        before, self._followed = self._followed, {}
+        for namespace, place in places.items():
+            if namespace in before and before[namespace][0] == place:
+                self._followed[namespace] = before.pop(namespace)
+            else:
+                watched = ExitStack()
+                watched.enter_context(self._news.watching_elsewhere(namespace, place, self._tell))
+                self._followed[namespace] = place, watched
+        for _, watched in before.values():
+            watched.close()
+
+    def _tell(self) -> None:
+        self.count += 1
+        self._wake()

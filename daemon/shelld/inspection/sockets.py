@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import socket
 import struct
 import sys
@@ -16,6 +17,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Final, NamedTuple
 
+from shelld.keeper.proc import read_file
 from shelld_protocol.errors import exhausted_limit
 
 _FAMILIES: Final = (socket.AF_INET, socket.AF_INET6)
@@ -35,6 +37,8 @@ _QUESTION: Final = struct.Struct("=BBBBI48x")
 # After four bytes: port, port of the peer, address. The inode follows after many other fields.
 _ANSWER: Final = struct.Struct("!4xHxx16s")
 _INODE: Final = struct.Struct("=68xI")
+
+_IN_USE: Final = re.compile(rb"^TCP6?: inuse (\d+)", re.MULTILINE)
 
 # `_TCP_LISTEN` in /proc. The kernel lists the sockets in this state before all other sockets.
 _LISTENS: Final = b"0A"
@@ -71,6 +75,22 @@ def listening(place: str) -> list[Socket]:
         # There may be no IPv6.
         found += read_table(socket.AF_INET6, f"{place}/net/tcp6")
     return found
+
+
+def number_of(place: str) -> int | None:
+    """Return how many TCP sockets of a namespace listen or are connected; None if unknown.
+
+    Much faster than a list. `place` is as in `listening`. Raises OSError.
+    """
+    try:
+        content = read_file(f"{place}/net/sockstat")
+    except FileNotFoundError:
+        return None
+    with contextlib.suppress(FileNotFoundError):
+        # There may be no IPv6.
+        content += read_file(f"{place}/net/sockstat6")
+    numbers = _IN_USE.findall(content)
+    return sum(map(int, numbers)) if numbers else None
 
 
 # -- sock_diag --------------------------------------------------------------------------------

@@ -1,10 +1,10 @@
 """The TCP ports on which the processes of a command listen.
 
 A wait looks at the processes of its command when a socket has begun to listen somewhere in the
-network namespace of the daemon. `SocketNews` notices that for all waits. It cannot notice sockets
-in other namespaces, and sockets that one process passes to another. Looks at the processes find
-these, at growing intervals. Many processes are looked at in slices, so that other requests need not
-wait.
+network namespaces of the daemon and of the command. `SocketNews` notices that for all waits. It
+cannot notice sockets that one process passes to another, and namespaces that a process has entered
+since the last look. Looks at the processes find these, at growing intervals. Many processes are
+looked at in slices, so that other requests need not wait.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from shelld.inspection import ports, sockets
 from shelld.inspection.kernel import name_of
 from shelld.inspection.members import members
 from shelld.inspection.ports import Listening
-from shelld.inspection.socket_news import SocketNews
+from shelld.inspection.socket_news import SocketNews, Watch
 from shelld.inspection.sockets import Socket
 from shelld.shells.shell import Shell
 from shelld.waits.pauses import Pauses
 from shelld_protocol.errors import unavailable
 from shelld_protocol.structs import Listener
 
-# The longest pause while other programs begin to listen again and again. Also the longest pause if
-# a process is in another network namespace, even if the command is silent: a server may be silent
-# for a long time before it listens.
+# The longest pause while other programs begin to listen again and again.
 _BUSY_PAUSE_S: Final = 0.2
 # Without news, the pause between two looks is as long as the wait has lasted, within these limits.
 _FIRST_PAUSE_S: Final = 0.5
 _LAST_PAUSE_S: Final = 8.0
+# The same if a process is in another network namespace: others may soon be in further ones.
+_LAST_PAUSE_ELSEWHERE_S: Final = 2.0
 # The maximum number of processes to list. That takes less than a millisecond.
 _FEW: Final = 32
 # The processor time of one slice.
@@ -54,27 +54,26 @@ async def wait_for_port(
 
     `give_up_at` is a moment of the event loop's clock. If it has passed, look once.
     """
-    pauses = Pauses(looks, _BUSY_PAUSE_S)
+    pauses = Pauses(looks)
     began = anyio.current_time()
     # The shortest pause. It grows while looks find only sockets of other commands.
     least_s = 0.0
     if began < give_up_at:
         # The deadline also ends the wait for a turn.
-        with news.watching(shell.notify), anyio.CancelScope(deadline=give_up_at):
+        with Watch(news, shell.notify) as watch, anyio.CancelScope(deadline=give_up_at):
             while not shell.has_ended:
                 # Sockets that begin to listen during the look are news.
-                seen = news.count
-                look = await _looked(shell, port, pauses, news.listening)
+                seen = watch.count
+                look = await _looked(shell, port, pauses, watch.listening)
                 if look.found:
                     return look.found
-                if look.is_elsewhere:
-                    await pauses.pause(shell)
-                else:
-                    waited_s = anyio.current_time() - began
-                    pause_s = min(max(waited_s, _FIRST_PAUSE_S), _LAST_PAUSE_S)
-                    least_s = max(least_s, pauses.shortest)
-                    await _wait_for_sockets(shell, news, seen, least_s, pause_s)
-                    least_s = min(2 * least_s, _BUSY_PAUSE_S) if news.count != seen else 0.0
+                watch.follow(look.elsewhere)
+                last_s = _LAST_PAUSE_ELSEWHERE_S if look.elsewhere else _LAST_PAUSE_S
+                waited_s = anyio.current_time() - began
+                pause_s = min(max(waited_s, _FIRST_PAUSE_S), last_s)
+                least_s = max(least_s, pauses.shortest)
+                await _wait_for_sockets(shell, watch, seen, least_s, pause_s)
+                least_s = min(2 * least_s, _BUSY_PAUSE_S) if watch.count != seen else 0.0
     if shell.has_ended:
         return []
     look = _Look(shell, port, sockets.listening("/proc/self"))
@@ -84,7 +83,7 @@ async def wait_for_port(
 
 
 async def _wait_for_sockets(
-    shell: Shell, news: SocketNews, seen: int, least_s: float, most_s: float
+    shell: Shell, watch: Watch, seen: int, least_s: float, most_s: float
 ) -> None:
     """Wait until a socket begins to listen: at least `least_s`, and at most `most_s` seconds.
 
@@ -93,7 +92,7 @@ async def _wait_for_sockets(
     with anyio.move_on_after(least_s):
         await shell.wait_until(lambda: shell.has_ended)
     with anyio.move_on_after(most_s - least_s):
-        await shell.wait_until(lambda: shell.has_ended or news.count != seen)
+        await shell.wait_until(lambda: shell.has_ended or watch.count != seen)
 
 
 async def _looked(shell: Shell, port: int | None, pauses: Pauses, here: Iterable[Socket]) -> _Look:
@@ -105,9 +104,11 @@ async def _looked(shell: Shell, port: int | None, pauses: Pauses, here: Iterable
     return look
 
 
-async def listening_ports(shell: Shell, port: int | None, pauses: Pauses) -> list[Listener]:
-    """Return the ports of a command."""
-    return (await _looked(shell, port, pauses, sockets.listening("/proc/self"))).found
+async def listening_ports(shell: Shell, pauses: Pauses, watch: Watch) -> list[Listener]:
+    """Return the ports of a command. From now on, `watch` follows the command's namespaces."""
+    look = await _looked(shell, None, pauses, sockets.listening("/proc/self"))
+    watch.follow(look.elsewhere)
+    return look.found
 
 
 def basis_of_ports(shell: Shell) -> object | None:
@@ -132,20 +133,16 @@ def basis_of_ports(shell: Shell) -> object | None:
 class _Look:
     """A look at all processes of a command, and the ports that it has found so far.
 
-    `here`: the sockets that listen in the network namespace of the daemon.
+    `here`: the sockets that listen in the network namespace of the daemon. `elsewhere`: the other
+    namespaces in which processes of the command are, as `ports.find` tells them.
     """
 
     def __init__(self, shell: Shell, port: int | None, here: Iterable[Socket]) -> None:
         self._found: list[Listener] = []
-        self._namespaces = set[int]()
+        self.elsewhere = dict[int, str]()
         self._rest: Iterator[Listening | None] = iter(())
         if shell.pid is not None:
-            self._rest = ports.find(shell.pid, port, here, self._namespaces)
-
-    @property
-    def is_elsewhere(self) -> bool:
-        """Whether a process is in another network namespace than the daemon."""
-        return len(self._namespaces) > 1
+            self._rest = ports.find(shell.pid, port, here, self.elsewhere)
 
     @property
     def found(self) -> list[Listener]:

@@ -32,15 +32,13 @@ class Pauses:
     So a look finds a waiting program soon after its last output, and quiet programs cost little.
     """
 
-    def __init__(self, looks: Turns, longest_s: float = _LAST_PAUSE_S) -> None:
-        """`longest_s`: the longest pause, unless the looks are expensive."""
+    def __init__(self, looks: Turns) -> None:
         self._looks = looks
-        self._longest_s = longest_s
         self._cost_s = 0.0
 
     def next(self, shell: Shell) -> float:
         """Return the seconds until the next look."""
-        return max(self.shortest, min(shell.quiet_s / _QUIET_DIVISOR, self._longest_s))
+        return max(self.shortest, min(shell.quiet_s / _QUIET_DIVISOR, _LAST_PAUSE_S))
 
     @property
     def shortest(self) -> float:
