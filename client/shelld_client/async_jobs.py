@@ -80,6 +80,8 @@ class AsyncJob(AsyncItems[Event]):
         # The offsets in stdout and stderr from which `output` reads and `wait_for` searches.
         self._unread = (0, 0)
         self._unsearched = (0, 0)
+        # Where the last match in each stream ended.
+        self._matched_to: dict[str, int] = {}
 
     @property
     def started(self) -> BackgroundResult:
@@ -161,7 +163,7 @@ class AsyncJob(AsyncItems[Event]):
         def call(wait: int) -> Call[BashOutputResult]:
             return self._read(self._unread, {"until": "exit", "wait": wait})
 
-        result = await self._wait(call, timeout)
+        result = await self._wait(call, _give_up_at(timeout))
         if result.is_running:
             raise WaitTimedOut(f"the command did not end within {timeout:g} s", result)
         return result
@@ -207,11 +209,22 @@ class AsyncJob(AsyncItems[Event]):
             limits = {"wait": wait, "max_bytes": _SHOWN_BYTES}
             return self._read(self._unsearched, {**condition, **limits})
 
-        result = await self._wait(call, timeout)
-        if (found := result.matched) is not None:
-            ends = (found.end, 0) if found.stream == "stdout" else (0, found.end)
+        give_up_at = _give_up_at(timeout)
+        while True:
+            result = await self._wait(call, give_up_at)
+            if (found := result.matched) is None:
+                break
+            end = found.end
+            is_rest = found.start == end == self._matched_to.get(found.stream)
+            if is_rest:
+                # The empty rest of the line that matched last. Search after its line end.
+                text = result.stdout if found.stream == "stdout" else result.stderr
+                end += 2 if text.startswith("\r\n") else 1
+            ends = (end, 0) if found.stream == "stdout" else (0, end)
             self._unsearched = _later(self._unsearched, ends)
-            return found
+            self._matched_to[found.stream] = found.end
+            if not is_rest:
+                return found
         if result.listening:
             return result.listening[0]
         if not result.is_running:
@@ -225,10 +238,9 @@ class AsyncJob(AsyncItems[Event]):
         return calls.bash_output(self.id, {"strip_ansi": strip, **options, **offsets})
 
     async def _wait(
-        self, call: Callable[[int], Call[BashOutputResult]], timeout: float | None
+        self, call: Callable[[int], Call[BashOutputResult]], give_up_at: float
     ) -> BashOutputResult:
         """Repeat a call, which waits in the daemon, until its condition is met or time is up."""
-        give_up_at = time.monotonic() + (math.inf if timeout is None else timeout)
         while True:
             left_ms = max(0.0, give_up_at - time.monotonic()) * 1000
             wait = math.ceil(min(left_ms, MAX_WAIT_MS))
@@ -319,6 +331,11 @@ class AsyncJob(AsyncItems[Event]):
             # An interrupt may have lost an event. Another subscription has it, too.
             self._ongoing = self._event = None
             ongoing.end()
+
+
+def _give_up_at(timeout: float | None) -> float:
+    """Return a moment as of time.monotonic()."""
+    return time.monotonic() + (math.inf if timeout is None else timeout)
 
 
 def _ends_of(result: BashOutputResult) -> tuple[int, int]:

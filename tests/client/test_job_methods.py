@@ -80,6 +80,16 @@ async def test_each_match_is_searched_after_the_last_one(spawn: Spawn) -> None:
             await job.wait_for("ok")
 
 
+@pytest.mark.parametrize("tty", [False, True])
+async def test_each_line_matches_once_even_if_it_is_empty(spawn: Spawn, *, tty: bool) -> None:
+    command = "printf 'a\\n\\n\\nb\\nc'; sleep 300"
+    async with spawn() as shell, shell.start(command, tty=tty) as job:
+        found = [await job.wait_for(pattern=".*", timeout=60) for _ in range(5)]
+        assert [each.line for each in found] == ["a", "", "", "b", "c"]
+        with pytest.raises(WaitTimedOut):
+            await job.wait_for(pattern=".*", timeout=0)
+
+
 async def test_text_of_a_wait_is_no_pattern(spawn: Spawn) -> None:
     text = r"""(a|b) .*[^x]$ \d{2}+? "'#&~-é€ \Q\E %"""
     async with spawn() as shell, shell.start("cat", stdin=f"abc\n{text}\n") as job:
