@@ -181,7 +181,8 @@ const strange = async (words, startTimeout) => {
 const peer = (rest) => ["sh", "-c", `read a; echo '{"jsonrpc":"2.0","id":1,"result":{}}'; read b; ${rest}`];
 const nameless = '{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}';
 found.strange = await Promise.all([
-  strange(["cat"], 100),
+  strange(["sleep", "300"], 100),
+  strange(["cat"]),
   strange(["yes"], 100_000),
   strange(peer("echo oops; exec cat")),
   strange(peer(`echo '${nameless}'; exec cat`)),

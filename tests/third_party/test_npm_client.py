@@ -21,6 +21,9 @@ from support import DAEMON_COMMAND, is_alive
 PACKAGE = Path(__file__).parents[2] / "client" / "js"
 OLDEST_NODE = 20
 SCRIPT = Path(__file__).with_name("npm_client.mjs")
+PEERS_SCRIPT = SCRIPT.with_name("npm_peers.mjs")
+EVENTS_SCRIPT = SCRIPT.with_name("npm_events.mjs")
+NO_MESSAGE = "the daemon wrote something else than messages"
 
 
 def test_types_are_made_from_the_protocol() -> None:
@@ -105,6 +108,7 @@ def test_compiled_client_drives_a_daemon(package: Path) -> None:
         "greeted": "ok\n",
         "strange": [
             "the daemon gave no answer within 100 ms",
+            "the program echoes what it reads, so it is no shelld",
             "the program is no shelld: it writes other text",
             "the daemon wrote something else than messages",
             "the daemon could not read a request: Parse error",
@@ -115,6 +119,58 @@ def test_compiled_client_drives_a_daemon(package: Path) -> None:
         "unstarted": [True, "cannot start /nowhere/shelld"],
         "broken": "shelld: error: unrecognized arguments: --nonsense",
     }
+
+
+@pytest.mark.slow
+def test_no_message_of_a_peer_ends_the_program_or_is_waited_for_in_vain(package: Path) -> None:
+    assert _found_by(PEERS_SCRIPT, package) == {
+        "nullError": [{}, []],
+        "textError": [NO_MESSAGE, NO_MESSAGE],
+        "nullData": ["odd", "odd"],
+        "textData": ["odd", "odd"],
+        "nullNamelessError": [NO_MESSAGE, NO_MESSAGE],
+        "list": [NO_MESSAGE, NO_MESSAGE],
+        "textId": [NO_MESSAGE, NO_MESSAGE],
+        "fraction": [NO_MESSAGE, NO_MESSAGE],
+        "nothing": [NO_MESSAGE, NO_MESSAGE],
+        "oddMethod": [NO_MESSAGE, NO_MESSAGE],
+        "echo": ["the program echoes what it reads, so it is no shelld"] * 2,
+        "outputWithoutText": [{}, []],
+        "exitWithoutProcesses": [{}, []],
+        "unnamed": "the answer names no subscription",
+        "endless": "the daemon wrote a message of more than 268435456 bytes",
+        "shortage": "cannot start sleep: spawn sleep EMFILE",
+    }
+
+
+@pytest.mark.slow
+def test_events_have_an_end_and_one_reader(package: Path) -> None:
+    assert _found_by(EVENTS_SCRIPT, package, *DAEMON_COMMAND) == {
+        "oneShell": ["shell/output", "shell/exited"],
+        "chosen": ["out\n"],
+        "leftover": ["shell/exited", "shell/leftover"],
+        "over": [],
+        "overAgain": [1, 2],
+        "first": ["out\n", "sub was continued by another reader"],
+        "second": ["out\n", "more\n"],
+        "unlistened": "sub was continued by another reader",
+        "left": ["out\n"],
+        "ended": "invalid_params",
+        "refused": ["invalid_params", "invalid_params"],
+    }
+
+
+def _found_by(script: Path, package: Path, *arguments: str) -> object:
+    program = package / "dist" / "index.js"
+    ended = subprocess.run(
+        [node(OLDEST_NODE), str(script), str(program), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    return json.loads(ended.stdout)
 
 
 @pytest.mark.slow

@@ -97,16 +97,28 @@ export class Client implements AsyncDisposable {
     return new Job(connection, started, strip);
   }
 
-  /** Receive the events of a shell, a session or all shells. By default: output and ends. */
+  /**
+   * Receive the events of a shell, a session or all shells. By default: output and ends.
+   *
+   * The events of a single shell end with its last event. A reader whose subscription another one
+   * continues gets an error.
+   */
   async subscribe(params: SubscribeParams = {}): Promise<Events> {
     const connection = await this.#ready();
-    let subscription: string | undefined;
-    const events = new Events(() => connection.forget(events, subscription));
     const given: SubscribeParams = { ...params };
-    if (params.subscription === undefined) given.events ??= ["exit", "output"];
+    let wanted = params.events;
+    if (params.subscription !== undefined) {
+      // It has its own events, perhaps more than the wanted ones.
+      delete given.events;
+    } else if (wanted === undefined) {
+      given.events = wanted = ["exit", "output"];
+    } else if (wanted.length && params.bash_id !== undefined) {
+      // The iteration ends with the shell, so it needs the event about this end.
+      given.events = [...new Set([...wanted, "exit" as const])];
+    }
+    const events: Events = new Events(() => connection.forget(events), false, wanted);
     try {
-      const result = await connection.request("subscribe", given, { events });
-      subscription = result.subscription;
+      await connection.request("subscribe", given, { events });
       return events;
     } catch (error) {
       events.end();

@@ -6,12 +6,14 @@
  * or with its end.
  */
 
-import { type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
+import { type ChildProcess, spawn } from "node:child_process";
 
 import { DaemonExited, ShelldError } from "./errors.js";
 import { Events } from "./events.js";
 import { checkJson } from "./json.js";
-import type { Methods, ShellEvent } from "./types.js";
+import { eventIn, type Message, messageAfterBanner, messageIn } from "./messages.js";
+import { Readers } from "./readers.js";
+import type { Methods, SubscribeParams, SubscribeResult } from "./types.js";
 
 export interface ConnectionOptions {
   /** The program and its arguments; any that end in a shelld. Default: `["shelld"]`. */
@@ -31,20 +33,12 @@ interface Pending {
   reject(error: Error): void;
 }
 
-interface Message {
-  id?: number | null;
-  method?: string;
-  params?: Record<string, unknown>;
-  result?: unknown;
-  error?: { code: number; message: string; data?: Record<string, unknown> };
-}
-
 const STDERR_TAIL = 8192;
 const START_TIMEOUT_MS = 10_000;
 // How much other text may come before the first answer, such as the banner of ssh.
 const MAX_BANNER = 64 * 1024;
-// How the daemon's messages begin.
-const MESSAGE_START = '{"jsonrpc":"2.0"';
+// An answer has at most two streams of 16 MiB, and JSON can take six bytes for a byte of a stream.
+const MAX_MESSAGE = 256 * 1024 * 1024;
 // The daemon promises to end within 2 s, or 5 s with a thousand shells.
 const CLOSE_TIMEOUT_MS = 6_000;
 // When the daemon has ended, a child of a wrapper, such as ssh, may hold the pipes open. When it has
@@ -52,12 +46,15 @@ const CLOSE_TIMEOUT_MS = 6_000;
 const LAST_WORDS_MS = 1_000;
 
 export class Connection {
-  #child: ChildProcessWithoutNullStreams;
+  // It has no streams if there were no descriptors for them.
+  #child: ChildProcess;
   #nextId = 1;
   #pending = new Map<number, Pending>();
   #listeners = new Map<number, Events>();
-  // The beginning of a line whose end has not come.
+  #readers = new Readers();
+  // The beginning of a line whose end has not come, and its size.
   #parts: Buffer[] = [];
+  #size = 0;
   #hasAnswered = false;
   #banner = 0;
   #stderr = "";
@@ -71,8 +68,8 @@ export class Connection {
     const { cwd, env, startTimeout = START_TIMEOUT_MS } = options;
     const child = spawn(program, words, { cwd, env, stdio: "pipe", detached: true });
     this.#child = child;
-    child.stdout.on("data", (data: Buffer) => this.#receive(data));
-    child.stderr.setEncoding("utf8").on("data", (text: string) => {
+    child.stdout?.on("data", (data: Buffer) => this.#receive(data));
+    child.stderr?.setEncoding("utf8").on("data", (text: string) => {
       this.#stderr = (this.#stderr + text).slice(-STDERR_TAIL);
     });
     // If the daemon is gone, "close" says the rest. It may also go on without its pipes.
@@ -80,8 +77,8 @@ export class Connection {
       const lose = () => this.#failure ?? this.#giveUp(`the daemon closed its ${pipe}`);
       setTimeout(lose, LAST_WORDS_MS).unref();
     };
-    child.stdin.on("error", closed("input"));
-    child.stdout.on("end", closed("output"));
+    child.stdin?.on("error", closed("input"));
+    child.stdout?.on("end", closed("output"));
     const timer = setTimeout(
       () => this.#giveUp(`the daemon gave no answer within ${startTimeout} ms`),
       startTimeout,
@@ -98,8 +95,8 @@ export class Connection {
       });
       child.on("exit", () => {
         setTimeout(() => {
-          child.stdout.destroy();
-          child.stderr.destroy();
+          child.stdout?.destroy();
+          child.stderr?.destroy();
         }, LAST_WORDS_MS).unref();
       });
       child.on("close", (code, signal) => {
@@ -131,15 +128,31 @@ export class Connection {
       const id = this.#nextId++;
       // This may throw, so it comes first.
       checkJson(params);
-      const frame = framed({ id, method, params: params as unknown as Record<string, unknown> });
-      const abort = () =>
-        this.#child.stdin.write(framed({ method: "$/cancelRequest", params: { id } }));
-      const settle = () => signal?.removeEventListener("abort", abort);
+      const frame = framed({ id, method, params });
+      const abort = () => this.#send({ method: "$/cancelRequest", params: { id } });
       signal?.addEventListener("abort", abort, { once: true });
+      const continued =
+        method === "subscribe" ? (params as SubscribeParams).subscription : undefined;
+      if (continued !== undefined) this.#readers.expect(continued);
+      const settle = () => {
+        signal?.removeEventListener("abort", abort);
+        if (continued !== undefined && this.#readers.answered(continued)) {
+          this.#unsubscribe(continued);
+        }
+      };
       this.#pending.set(id, {
         size: frame.length,
         resolve: (result) => {
+          // The events may come in the same read, so do this before they are taken.
+          const name = subscriptionIn(result);
+          if (name !== null) this.#begin(id, name, events);
+          if (name !== null && method === "subscribe") {
+            events?.begin(result as SubscribeResult, params as SubscribeParams);
+          }
           settle();
+          if (name === null && method === "subscribe") {
+            reject(new ShelldError("the answer names no subscription"));
+          }
           resolve(result as Methods[M]["result"]);
         },
         reject: (error) => {
@@ -148,14 +161,32 @@ export class Connection {
         },
       });
       if (events !== undefined) this.#listeners.set(id, events);
-      this.#child.stdin.write(frame);
+      this.#child.stdin?.write(frame);
     });
   }
 
-  /** Give no more events to a queue, and end its subscription, if it has one. */
-  forget(events: Events, subscription: string | null | undefined): void {
+  #send(message: object): void {
+    this.#child.stdin?.write(framed(message));
+  }
+
+  /** Note who reads the subscription that a request has begun or continued. */
+  #begin(id: number, name: string, events: Events | undefined): void {
+    if (events === undefined || this.#listeners.get(id) === events) {
+      this.#readers.claim(name, events);
+    } else {
+      // The reader has left before the answer.
+      this.#unsubscribe(name);
+    }
+  }
+
+  /** Give no more events to a queue, and end the subscriptions that it reads. */
+  forget(events: Events): void {
     for (const [id, each] of this.#listeners) if (each === events) this.#listeners.delete(id);
-    if (!subscription || this.#failure !== null) return;
+    for (const name of this.#readers.leave(events)) this.#unsubscribe(name);
+  }
+
+  #unsubscribe(subscription: string): void {
+    if (this.#failure !== null) return;
     // The daemon may have ended it, or may be ending itself.
     this.request("unsubscribe", { subscription }).catch(() => {});
   }
@@ -163,7 +194,7 @@ export class Connection {
   /** End the daemon and all its commands. Calls that have no answer get `DaemonExited`. */
   async close(): Promise<void> {
     this.#failure ??= new DaemonExited("the client is closed", "");
-    this.#child.stdin.end();
+    this.#child.stdin?.end();
     const timer = setTimeout(() => this.#kill(), CLOSE_TIMEOUT_MS);
     await this.#ended;
     clearTimeout(timer);
@@ -172,13 +203,19 @@ export class Connection {
   #receive(data: Buffer): void {
     let start = 0;
     for (let end = data.indexOf(10); end >= 0; end = data.indexOf(10, start)) {
-      this.#parts.push(data.subarray(start, end));
+      this.#keep(data.subarray(start, end));
+      if (this.#size > MAX_MESSAGE) break;
       const line = Buffer.concat(this.#parts).toString();
       this.#parts = [];
+      this.#size = 0;
       start = end + 1;
       this.#take(line);
     }
-    this.#parts.push(data.subarray(start));
+    this.#keep(data.subarray(start));
+    if (this.#size > MAX_MESSAGE) {
+      this.#parts = [];
+      this.#giveUp(`the daemon wrote a message of more than ${MAX_MESSAGE} bytes`);
+    }
     if (this.#hasAnswered) return;
     this.#banner += data.length;
     if (this.#banner > MAX_BANNER) {
@@ -187,13 +224,21 @@ export class Connection {
     }
   }
 
+  #keep(part: Buffer): void {
+    this.#parts.push(part);
+    this.#size += part.length;
+  }
+
   #take(line: string): void {
-    const message = this.#messageIn(line);
+    // Other text may come before the first answer, as from ssh and login shells, perhaps on its line.
+    const message = this.#hasAnswered ? messageIn(line) : messageAfterBanner(line);
     if (message === null) {
-      if (this.#hasAnswered && line.trim()) this.#giveUp("the daemon wrote something else than messages");
+      if (this.#hasAnswered && line.trim()) {
+        this.#giveUp("the daemon wrote something else than messages");
+      }
     } else if (message.method !== undefined) {
-      this.#notify(message.method, message.params ?? {});
-    } else if (typeof message.id === "number") {
+      this.#takeNotification(message.id, message.method, message.params);
+    } else if (message.id !== null) {
       this.#hasAnswered = true;
       const pending = this.#pending.get(message.id);
       this.#pending.delete(message.id);
@@ -207,21 +252,9 @@ export class Connection {
     }
   }
 
-  /** Return the message of a line, or null if it has none. */
-  #messageIn(line: string): Message | null {
-    // Other text may come before the first answer, as from ssh and login shells, perhaps on its line.
-    const start = this.#hasAnswered ? 0 : Math.max(0, line.lastIndexOf(MESSAGE_START));
-    try {
-      const value: unknown = JSON.parse(line.slice(start));
-      return typeof value === "object" ? (value as Message | null) : null;
-    } catch {
-      return null;
-    }
-  }
-
   /** Take an error that does not name its request, because the daemon could not read the request. */
   #takeNameless({ message, code, data }: NonNullable<Message["error"]>): void {
-    const limit = data?.["max_message_bytes"];
+    const limit = data["max_message_bytes"];
     if (typeof limit !== "number") {
       this.#giveUp(`the daemon could not read a request: ${message}`);
       return;
@@ -233,18 +266,23 @@ export class Connection {
     }
   }
 
-  #notify(method: string, params: Record<string, unknown>): void {
-    const id = params["requestId"];
-    const events = typeof id === "number" ? this.#listeners.get(id) : undefined;
-    events?.put({ ...params, event: method } as unknown as ShellEvent);
+  #takeNotification(id: number | null, method: string, params: Record<string, unknown>): void {
+    if (id !== null && this.#pending.has(id)) {
+      this.#giveUp("the program echoes what it reads, so it is no shelld");
+      return;
+    }
+    const event = eventIn(method, params);
+    if (event !== null && typeof event.requestId === "number") {
+      this.#listeners.get(event.requestId)?.put(event);
+    }
   }
 
   #giveUp(message: string): void {
     this.#fail(message);
     this.#kill();
     // What it still writes is of no use, and may never end.
-    this.#child.stdout.destroy();
-    this.#child.stderr.destroy();
+    this.#child.stdout?.destroy();
+    this.#child.stderr?.destroy();
   }
 
   #kill(): void {
@@ -268,6 +306,11 @@ export class Connection {
   }
 }
 
-function framed(message: Message): Buffer {
+function subscriptionIn(result: unknown): string | null {
+  const { subscription } = Object(result) as { subscription?: unknown };
+  return typeof subscription === "string" && subscription ? subscription : null;
+}
+
+function framed(message: object): Buffer {
   return Buffer.from(`${JSON.stringify({ jsonrpc: "2.0", ...message })}\n`);
 }

@@ -5,7 +5,7 @@
  * `bash_output` can read it by its offset.
  */
 
-import type { ShellEvent } from "./types.js";
+import type { ShellEvent, SubscribeParams, SubscribeResult } from "./types.js";
 
 const MAX_HELD_CHARACTERS = 8 * 1024 * 1024;
 
@@ -18,19 +18,46 @@ export class Events implements AsyncIterableIterator<ShellEvent> {
   #isOver = false;
   #failure: Error | null = null;
   #onEnd: () => void;
-  #isOfOneShell: boolean;
+  #isLast: (event: ShellEvent) => boolean;
+  #isWanted: (event: ShellEvent) => boolean;
 
   /**
    * `onEnd` is called once, when no more events come or are wanted. `isOfOneShell`: "shell/exited" is
-   * the last event.
+   * the last event. `wanted`: the events to yield; by default all that come.
    */
-  constructor(onEnd: () => void, isOfOneShell = false) {
+  constructor(onEnd: () => void, isOfOneShell = false, wanted?: SubscribeParams["events"]) {
     this.#onEnd = onEnd;
-    this.#isOfOneShell = isOfOneShell;
+    this.#isLast = ({ event }) => isOfOneShell && event === "shell/exited";
+    const methods = wanted?.map((name) => (name === "exit" ? "shell/exited" : `shell/${name}`));
+    this.#isWanted = ({ event }) => methods?.includes(event) ?? true;
+  }
+
+  /** Note the answer to the subscription, before its events. `params` are those of the request. */
+  begin(result: SubscribeResult, params: SubscribeParams): void {
+    if (!result.bash_id) return;
+    if (result.isOver) {
+      this.#isLast = ({ seq }) => seq >= result.seq;
+      // The last event has come before, unless events are sent again.
+      if ((params.from_seq ?? result.seq) === result.seq) this.finish();
+      return;
+    }
+    // A peer may send anything.
+    const tellsLeftover = Array.isArray(result.events) && result.events.includes("leftover");
+    this.#isLast = (each) =>
+      each.event === "shell/exited"
+        ? !(tellsLeftover && each.leftover.length)
+        : each.event === "shell/leftover" && !each.leftover.length;
   }
 
   put(event: ShellEvent): void {
     if (this.#isOver) return;
+    const isLast = this.#isLast(event);
+    if (this.#isWanted(event)) this.#keep(event);
+    if (isLast) this.finish();
+    this.#wake();
+  }
+
+  #keep(event: ShellEvent): void {
     if (event.event === "shell/output") {
       if (this.#held > MAX_HELD_CHARACTERS) {
         const skipped = event.skipped + event.end - event.start;
@@ -39,8 +66,6 @@ export class Events implements AsyncIterableIterator<ShellEvent> {
       this.#held += event.text.length;
     }
     this.#events.push(event);
-    if (this.#isOfOneShell && event.event === "shell/exited") this.finish();
-    this.#wake();
   }
 
   /** No more events come. The reader still gets those that have come, then `failure`, if any. */
@@ -55,6 +80,7 @@ export class Events implements AsyncIterableIterator<ShellEvent> {
   /** End the iteration. */
   end(): void {
     this.finish();
+    this.#failure = null;
     this.#events = [];
     this.#held = this.#taken = 0;
   }

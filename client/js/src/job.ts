@@ -150,13 +150,11 @@ export class Job implements AsyncIterable<ShellEvent>, AsyncDisposable {
    * Each iteration has a subscription of its own, which begins and ends with it.
    */
   async *[Symbol.asyncIterator](): AsyncGenerator<ShellEvent, undefined> {
-    let subscription: string | undefined;
-    const events = new Events(() => this.#connection.forget(events, subscription), true);
+    const events: Events = new Events(() => this.#connection.forget(events), true);
     try {
       const kinds: ("output" | "prompt" | "exit")[] = ["output", "prompt", "exit"];
       const params = { bash_id: this.id, events: kinds, ...this.#options };
-      const started = await this.#connection.request("subscribe", params, { events });
-      subscription = started.subscription;
+      await this.#connection.request("subscribe", params, { events });
       const read = (place: BashOutputParams) => this.#connection.request("bash_output", place);
       yield* withoutGaps(events, read, this.#options);
     } finally {

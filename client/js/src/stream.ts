@@ -20,18 +20,17 @@ export class Stream implements AsyncIterableIterator<OutputEvent> {
   #items: AsyncGenerator<OutputEvent, undefined>;
 
   constructor(connection: Promise<Connection>, params: BashParams, signal?: AbortSignal) {
-    let subscription: string | null | undefined;
     this.#events = new Events(() => {
       connection.then(
-        (each) => each.forget(this.#events, subscription),
+        (each) => each.forget(this.#events),
         () => {},
       );
     }, true);
     // The request then fails, and so does the iteration, after the output that has come.
     const abort = () => this.#abort.abort();
     signal?.addEventListener("abort", abort, { once: true });
-    this.result = this.#run(connection, params, signal, (name) => (subscription = name)).finally(
-      () => signal?.removeEventListener("abort", abort),
+    this.result = this.#run(connection, params, signal).finally(() =>
+      signal?.removeEventListener("abort", abort),
     );
     // Whoever iterates gets the error there.
     this.result.catch(() => {});
@@ -62,7 +61,6 @@ export class Stream implements AsyncIterableIterator<OutputEvent> {
     starting: Promise<Connection>,
     params: BashParams,
     signal: AbortSignal | undefined,
-    subscribed: (name: string | null | undefined) => void,
   ): Promise<BashResult | BackgroundResult> {
     try {
       signal?.throwIfAborted();
@@ -73,7 +71,6 @@ export class Stream implements AsyncIterableIterator<OutputEvent> {
       const result = answer as BashResult | BackgroundResult;
       if (!("exitCode" in result)) {
         // It runs in the background. If the iteration has ended before, so must the command.
-        subscribed(result.subscription);
         if (this.#abort.signal.aborted) {
           connection.request("kill_shell", { shell_id: result.bash_id }).catch(() => {});
         }

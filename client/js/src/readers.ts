@@ -1,0 +1,51 @@
+/**
+ * Which queue of events reads each subscription.
+ *
+ * The reader that leaves ends the subscription. A request that continues a subscription becomes its
+ * reader when it is answered, and the reader before it gets an error. While such a request has no
+ * answer, a reader that leaves does not end the subscription.
+ */
+
+import { ShelldError } from "./errors.js";
+import type { Events } from "./events.js";
+
+export class Readers {
+  #readers = new Map<string, Events>();
+  // How many requests that continue a subscription have no answer yet.
+  #heirs = new Map<string, number>();
+  // The subscriptions whose reader has left, and which have heirs.
+  #left = new Set<string>();
+
+  /** Note that a request will continue a subscription. */
+  expect(subscription: string): void {
+    this.#heirs.set(subscription, (this.#heirs.get(subscription) ?? 0) + 1);
+  }
+
+  /** Note that such a request was answered. Return whether nobody needs the subscription. */
+  answered(subscription: string): boolean {
+    const heirs = (this.#heirs.get(subscription) ?? 1) - 1;
+    if (heirs) this.#heirs.set(subscription, heirs);
+    else this.#heirs.delete(subscription);
+    return !heirs && this.#left.delete(subscription);
+  }
+
+  /** Note who reads a subscription; undefined for a request without a queue. */
+  claim(subscription: string, reader: Events | undefined): void {
+    const before = this.#readers.get(subscription);
+    if (reader === undefined) this.#readers.delete(subscription);
+    else this.#readers.set(subscription, reader);
+    this.#left.delete(subscription);
+    if (before === undefined || before === reader) return;
+    before.finish(new ShelldError(`${subscription} was continued by another reader`));
+  }
+
+  /** Note that a reader leaves. Return the subscriptions to end. */
+  leave(reader: Events): string[] {
+    const own = [...this.#readers].filter(([, each]) => each === reader).map(([name]) => name);
+    for (const name of own) {
+      this.#readers.delete(name);
+      if (this.#heirs.has(name)) this.#left.add(name);
+    }
+    return own.filter((name) => !this.#heirs.has(name));
+  }
+}

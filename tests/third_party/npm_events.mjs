@@ -1,0 +1,74 @@
+// Subscriptions of the npm client: their ends, and their readers. Arguments: the compiled client, then
+// the daemon's command. Prints what happened as JSON.
+import { pathToFileURL } from "node:url";
+
+const [program, ...command] = process.argv.slice(2);
+const { Client } = await import(pathToFileURL(program).href);
+const found = {};
+const shell = new Client({ command });
+const failure = (promise) => promise.then(() => null, (error) => error);
+const messageOf = async (promise) => (await failure(promise)).message.replace(/sub_\d+/, "sub");
+const all = async (events, of) => {
+  const seen = [];
+  for await (const event of events) seen.push(of(event));
+  return seen;
+};
+
+const short = await shell.start("echo out");
+found.oneShell = await all(await shell.subscribe({ bash_id: short.id }), ({ event }) => event);
+const chosen = await shell.start("echo out; echo err >&2");
+found.chosen = (
+  await all(await shell.subscribe({ bash_id: chosen.id, events: ["output"] }), (event) => event)
+).filter(({ stream }) => stream !== "stderr").map(({ text }) => text);
+const leaving = await shell.start("sleep 300 & echo $!");
+const process_ = Number((await leaving.output(10_000)).stdout);
+await leaving.wait();
+const leftovers = await shell.subscribe({ bash_id: leaving.id, events: ["exit", "leftover"] });
+const first = await leftovers.next();
+process.kill(process_, "SIGKILL");
+found.leftover = [first.value.event, ...(await all(leftovers, ({ event }) => event)).slice(-1)];
+
+const { subscription: over } = await shell.call("subscribe", { bash_id: short.id, events: ["output", "exit"] });
+await shell.bash("true");
+await (await shell.start("true")).wait();
+while (!(await shell.call("subscribe", { subscription: over })).isOver);
+found.overAgain = await all(await shell.subscribe({ subscription: over, from_seq: 0 }), ({ seq }) => seq);
+const { subscription: late } = await shell.call("subscribe", { bash_id: short.id, events: ["exit"] });
+while (!(await shell.call("subscribe", { subscription: late })).isOver);
+found.over = await all(await shell.subscribe({ subscription: late }), ({ seq }) => seq);
+
+// Another reader continues the subscription.
+const begun = async () => {
+  const job = await shell.start("echo out; read line; echo $line; read line", { open_stdin: true });
+  const params = { bash_id: job.id, events: ["output", "exit"] };
+  const { subscription } = await shell.call("subscribe", params);
+  return [job, subscription, await shell.subscribe({ subscription, from_seq: 0 })];
+};
+const [job, name, one] = await begun();
+found.first = [(await one.next()).value.text];
+const other = await shell.subscribe({ subscription: name, from_seq: 0 });
+found.first.push(await messageOf(one.next()));
+one.end();
+found.second = [(await other.next()).value.text];
+await job.write("more\n");
+found.second.push((await other.next()).value.text);
+await shell.call("subscribe", { subscription: name });
+found.unlistened = await messageOf(other.next());
+
+// Its reader leaves while another one is about to continue it.
+const [, second, leaver] = await begun();
+const heir = shell.subscribe({ subscription: second, from_seq: 0 });
+await Promise.resolve();
+leaver.end();
+const heard = await heir;
+found.left = [(await heard.next()).value.text];
+heard.end();
+found.ended = (await failure(shell.call("subscribe", { subscription: second }))).kind;
+const [, third, last] = await begun();
+const refused = shell.subscribe({ subscription: third, from_seq: 1_000 });
+await Promise.resolve();
+last.end();
+found.refused = [(await failure(refused)).kind];
+found.refused.push((await failure(shell.call("subscribe", { subscription: third }))).kind);
+await shell.close();
+process.stdout.write(JSON.stringify(found));
