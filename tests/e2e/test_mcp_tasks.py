@@ -468,6 +468,14 @@ def test_unknown_tasks_are_not_listened_to(eager: TaskHost, gate: Gate) -> None:
     assert eager.fail("subscriptions/listen", notifications=nothing)["code"] == -32602
 
 
+def test_other_requests_do_not_wait_for_many_unknown_tasks(eager: TaskHost) -> None:
+    ids = [f"shell_{number}" for number in range(100_000)]
+    listening = eager.request("subscriptions/listen", notifications={"taskIds": ids})
+    pinging = eager.daemon.request("ping")
+    assert eager.daemon.receive()["id"] == pinging
+    assert eager.daemon.answer(listening)["error"]["data"]["parameter"] == "notifications.taskIds"
+
+
 @pytest.mark.parametrize("names", [None, 5, {}, ["x", 1]])
 def test_invalid_subscription(eager: TaskHost, names: object) -> None:
     if names is None:

@@ -13,6 +13,7 @@ import signal
 from typing import Final, cast
 
 import anyio
+from anyio.lowlevel import checkpoint
 from msgspec import Raw
 
 from shelld.mcp.capabilities import accepts_forms, declares_tasks, require_tasks
@@ -41,6 +42,8 @@ from shelld_protocol.mcp_tasks import (
 
 # For each task that a client listens to, the daemon needs some memory and looks for prompts.
 MAX_LISTENED: Final = 1_024
+# How many ids of tasks are looked up before other requests get a turn. A client may send millions.
+_LOOKED_UP_IN_A_ROW: Final = 256
 
 
 class TaskMethods:
@@ -78,7 +81,9 @@ class TaskMethods:
         if request_id is None:
             raise invalid_request("a subscription needs an id")
         found: dict[Shell, Task] = {}
-        for task_id in ids or ():
+        for number, task_id in enumerate(ids or (), 1):
+            if number % _LOOKED_UP_IN_A_ROW == 0:
+                await checkpoint()
             try:
                 shell, task = self._mcp.tasks.find(manager, task_id)
             except RpcError:
