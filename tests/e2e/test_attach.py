@@ -247,6 +247,23 @@ def test_attach_that_is_killed_before_it_has_joined_keeps_nobody_out(shared: Las
     os.close(writer)
 
 
+def test_attach_that_is_killed_before_it_has_joined_takes_nothing(shared: Lasting) -> None:
+    with shared.attach() as first:
+        pid = daemon_pid(first)
+        os.kill(pid, signal.SIGSTOP)
+        thief = Hello(handshake=HANDSHAKE, protocol=PROTOCOL, wants="attach", steal=True)
+        with shared.connect() as connection:
+            reader, writer = os.pipe()
+            send(connection, thief, (reader, writer))
+        os.kill(pid, signal.SIGCONT)
+        # The daemon has handled the first connection when it answers the second.
+        exit_code, _ = shared.attach_in_vain()
+        assert exit_code == 4
+        assert first.call("ping") == {}
+    os.close(reader)
+    os.close(writer)
+
+
 def test_attach_leaves_with_a_process(shared: Lasting) -> None:
     with (
         subprocess.Popen(["sleep", "300"]) as parent,

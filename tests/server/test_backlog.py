@@ -55,6 +55,17 @@ async def test_full_batch_refuses_more_large_answers(
     assert refused == [{"kind": "resource_exhausted", "limit": "memory"}] * 2
 
 
+async def test_nothing_waits_for_a_client_that_is_gone() -> None:
+    async with served() as peer:
+        peer.send(request("talks", 1))
+        with anyio.fail_after(10):
+            while peer.server.backlog < MAX_BACKLOG_BYTES:
+                await anyio.lowlevel.checkpoint()
+            peer.stop_reading()
+            await peer.server.wait_until_read()
+        assert peer.server.backlog == 0
+
+
 async def test_batch_member_failing_in_server_is_answered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

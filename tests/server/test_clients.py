@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,10 +12,64 @@ import pytest
 from lasting_daemon import LastingDaemon
 from support import altered_daemon
 
+# A daemon in which `greet` stands for `Clients._greet`.
+_GREETING = """
+import sys
+
+import anyio
+
+from shelld.__main__ import main
+from shelld.server.clients import Clients
+
+{code}
+
+Clients._greet = greet
+sys.exit(main())
+"""
+
+_FAILING = """
+async def greet(clients, connection):
+    raise TypeError
+"""
+
+# When the task of a connection begins, the time without a client is over, and the daemon has looked
+# several times whether to end.
+_LATE = """
+looks = 0
+in_time = Clients._greet
+may_have_client = Clients._may_have_client.fget
+
+
+def look(clients):
+    global looks
+    looks += 1
+    return may_have_client(clients)
+
+
+async def greet(clients, connection):
+    global looks
+    clients._left_at, clients._linger_s, looks = 0, 0, 0
+    clients._tell_of_change()
+    while looks < 3:
+        await anyio.sleep(0.01)
+    await in_time(clients, connection)
+
+
+Clients._may_have_client = property(look)
+"""
+
+
+def greeting(folder: Path, code: str) -> Iterator[LastingDaemon]:
+    program = _GREETING.replace("{code}", code)
+    yield from running(folder, [sys.executable, "-W", "error", "-c", program])
+
 
 def lasting(folder: Path, broken: str) -> Iterator[LastingDaemon]:
     """Run a daemon in which a function of the room `server` raises TypeError."""
-    command = altered_daemon({f"shelld.server.{broken}": "not callable"})
+    yield from running(folder, altered_daemon({f"shelld.server.{broken}": "not callable"}))
+
+
+def running(folder: Path, command: list[str]) -> Iterator[LastingDaemon]:
     daemon = LastingDaemon(runtime=folder, command=command, env=dict(os.environ))
     try:
         yield daemon
@@ -30,6 +85,28 @@ def without_welcome(tmp_path: Path) -> Iterator[LastingDaemon]:
 @pytest.fixture
 def without_goodbye(tmp_path: Path) -> Iterator[LastingDaemon]:
     yield from lasting(tmp_path, "attached_client.End")
+
+
+@pytest.fixture
+def without_greeting(tmp_path: Path) -> Iterator[LastingDaemon]:
+    yield from greeting(tmp_path, _FAILING)
+
+
+@pytest.fixture
+def with_late_greeting(tmp_path: Path) -> Iterator[LastingDaemon]:
+    yield from greeting(tmp_path, _LATE)
+
+
+def test_a_connection_that_cannot_be_greeted_is_closed(without_greeting: LastingDaemon) -> None:
+    assert [without_greeting.attach() for _ in range(2)] == ["gone", "gone"]
+    assert without_greeting.ask_about() == "gone"
+
+
+def test_daemon_does_not_end_between_the_coming_of_a_client_and_its_greeting(
+    with_late_greeting: LastingDaemon,
+) -> None:
+    assert with_late_greeting.attach() == "attached"
+    assert with_late_greeting.call("ping") == {}
 
 
 def test_a_client_that_cannot_be_welcomed_is_lost(without_welcome: LastingDaemon) -> None:

@@ -102,6 +102,8 @@ _ALLOWED: Final[Mapping[str, tuple[object, ...]]] = {
 }
 # A message of this kind is none without these members.
 _REQUIRED: Final = frozenset({"wants", "state", "reason"})
+# The largest number. The daemon adds numbers to its clock, and tells them to clients.
+_MAX_NUMBER: Final = 2**31 - 1
 
 
 class HandshakeError(Exception):
@@ -137,6 +139,8 @@ def _checked(name: str, value: object) -> object:
     if type(value) not in _ALLOWED[name] and not (
         isinstance(value, str) and value in _ALLOWED[name]
     ):
+        raise HandshakeError
+    if isinstance(value, int) and not 0 <= value <= _MAX_NUMBER:
         raise HandshakeError
     return value
 

@@ -114,8 +114,8 @@ class AttachedClient:
     @property
     def is_lost(self) -> bool:
         """Whether the client or its `shelld attach` is gone, even if nobody has noticed yet."""
-        hung_up = _events(self.streams[0]) or _events(self.connection.fileno())
-        return self.is_leaving or bool(hung_up) or self.has_no_reader
+        is_gone = bool(_events(self.streams[0])) or is_hung_up(self.connection)
+        return self.is_leaving or is_gone or self.has_no_reader
 
     async def part(self, subscriptions: Subscriptions) -> None:
         """End its requests, and let it read the last answers."""
@@ -130,6 +130,11 @@ class AttachedClient:
         subscriptions.lose_client()
         with anyio.move_on_after(FLUSH_S):
             await self.output.wait_empty()
+
+
+def is_hung_up(connection: socket.socket) -> bool:
+    """Whether a `shelld attach` is gone."""
+    return bool(_events(connection.fileno()))
 
 
 def _events(descriptor: int) -> int:

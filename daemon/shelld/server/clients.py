@@ -46,7 +46,7 @@ from shelld.lasting.views import Info
 from shelld.methods.context import Daemon
 from shelld.process import faults
 from shelld.process.logs import Log
-from shelld.server.attached_client import AttachedClient, RecordedMethods
+from shelld.server.attached_client import AttachedClient, RecordedMethods, is_hung_up
 from shelld.server.dispatch import Method
 from shelld.server.serve import Server
 from shelld.server.startup import StartupError
@@ -159,16 +159,28 @@ class Clients:
             # At once: the daemon must not end while the task has not begun.
             self._greeted.add(connection)
             try:
-                tasks.start_soon(faults.run_once, partial(self._greet, connection), "a new client")
+                tasks.start_soon(self._meet, connection)
             except BaseException:
                 self._greeted.discard(connection)
                 connection.close()
                 raise
 
+    async def _meet(self, connection: socket.socket) -> None:
+        """Do what a connection wants. Close it, unless that takes longer than this task."""
+        # Whatever fails, the other side must not wait for an answer that never comes.
+        try:
+            await faults.run_once(partial(self._greet, connection), "a new client")
+        finally:
+            self._greeted.discard(connection)
+            if not self._is_kept(connection):
+                connection.close()
+
+    def _is_kept(self, connection: socket.socket) -> bool:
+        is_client = self._client is not None and self._client.connection is connection
+        return is_client or connection in self._stoppers or self._watchers.has(connection)
+
     async def _greet(self, connection: socket.socket) -> None:
-        """Do what a connection wants."""
         descriptors: list[int] = []
-        is_kept = False
         try:
             connection.setblocking(False)
             if peer_of(connection)[1] != os.getuid():
@@ -187,7 +199,6 @@ class Clients:
                 self._reply(connection, "info", self._info())
             elif hello.wants == "watch" and self._watchers.has_room:
                 self._reply(connection, "watching")
-                is_kept = True
                 self._greeted.discard(connection)
                 await self._watchers.serve(connection, self._daemon.manager)
             elif hello.wants == "watch":
@@ -195,24 +206,20 @@ class Clients:
             elif hello.wants == "stop":
                 self._reply(connection, "stopping")
                 self._stoppers.append(connection)
-                is_kept = True
                 self._over.set()
         except (OSError, HandshakeError):
             # It is gone, or it is no program of ours.
             pass
         finally:
-            self._greeted.discard(connection)
             close_all(descriptors)
-            is_kept = is_kept or (
-                self._client is not None and self._client.connection is connection
-            )
-            if not is_kept:
-                connection.close()
 
     async def _attach(
         self, connection: socket.socket, hello: Hello, descriptors: list[int]
     ) -> None:
         async with self._attaching:
+            if is_hung_up(connection):
+                # It has given up, and must not cost another client its daemon.
+                return
             if not await self._make_room(steal=hello.steal):
                 self._reply(connection, "busy")
                 return

@@ -396,8 +396,8 @@ class Server:
 
     @property
     def backlog(self) -> int:
-        """How many bytes wait for the client to read them."""
-        return self._output.backlog
+        """How many bytes wait for the client to read them; 0 once it is gone."""
+        return 0 if self._output.is_broken else self._output.backlog
 
     def send(self, method: str, params: Event) -> None:
         """Send an event, now or once the client reads. Raises MemoryError."""

@@ -59,6 +59,10 @@ class Watchers:
     def has_room(self) -> bool:
         return len(self._connections) < MAX_WATCHERS
 
+    def has(self, connection: socket.socket) -> bool:
+        """Whether a connection belongs to a watcher."""
+        return connection in self._connections
+
     async def serve(self, connection: socket.socket, manager: Manager) -> None:
         """Answer a watcher until it leaves. Raises OSError and HandshakeError, and then closes."""
         self._connections.add(connection)
