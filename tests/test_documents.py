@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import re
 import runpy
+import shlex
 import shutil
 import subprocess
 import sys
@@ -16,6 +18,7 @@ import msgspec
 import pytest
 
 from shelld import __version__
+from shelld.cli.parser import parse_options
 from shelld.guard import StartState
 from shelld.guard.judgement import judge
 from shelld.guard.policy import Policy
@@ -223,6 +226,20 @@ def test_star_in_allow_matches_separators_too() -> None:
     assert '`"make *"` also allows `make x; rm -rf /`' in GUARD_PAGE
     policy = Policy(allow=["make *"])
     assert judge("make x; rm -rf /", StartState("/", {}), policy).verdict == "allow"
+
+
+# Options in a list, without variables, and options on a command line.
+LISTED_OPTIONS = re.compile(r'args=(\["--[^\](]*\])')
+WRITTEN_OPTIONS = re.compile(r"`shelld (--(?!help)[^`]*)`")
+
+
+def test_options_in_the_text_are_accepted() -> None:
+    text = "\n".join(path.read_text() for path in DOCUMENTS)
+    options = [ast.literal_eval(each) for each in LISTED_OPTIONS.findall(text)]
+    options += map(shlex.split, WRITTEN_OPTIONS.findall(text))
+    assert len(options) > 4
+    for each in options:
+        parse_options(each)
 
 
 def test_architecture_document_names_every_module() -> None:
