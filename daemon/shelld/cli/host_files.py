@@ -23,7 +23,7 @@ class FileProblem(Exception):
 def write_into(path: Path, snippet: str) -> None:
     """Merge a snippet of JSON or, if the name says so, of TOML. Raises `FileProblem`."""
     merge = _merged_toml if path.suffix == ".toml" else _merged_json
-    # The file may be a symbolic link into a folder of settings. The link stays.
+    # The file may be a symbolic link into a directory of settings. The link stays.
     path = Path(os.path.realpath(path))
     try:
         text = _read(path)
