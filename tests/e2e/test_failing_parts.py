@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from support import is_alive, raw_daemon, wait_for
+from leaks import descriptors_beyond, descriptors_of
+from sandboxes import directory_for_workspaces, why_impossible
+from support import is_alive, raw_daemon, running_below, wait_for
 
 # Runs a daemon in which one function raises at its first call.
 _BROKEN = """
@@ -62,6 +67,53 @@ def test_stop_continues_after_failed_stage(function: str) -> None:
         daemon.process.send_signal(signal.SIGTERM)
         assert daemon.wait() == 0
         wait_for(lambda: not is_alive(started["pid"]), "the end of the command")
+
+
+@pytest.fixture
+def places() -> Iterator[Path]:
+    with directory_for_workspaces() as path:
+        yield path
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(why_impossible()), reason=why_impossible())
+@pytest.mark.parametrize(
+    "function",
+    [
+        *("sandbox.sandbox:Sandbox.end", "sandbox.sandbox:Sandbox._end"),
+        *("sandbox.sandbox:Sandbox.close", "sandbox.placeholders:Placeholders.close"),
+        *("sandbox.sandboxes:Sandboxes._follow", "sandbox.guests:Guests.leave"),
+        *(
+            "shells.places:Places.left",
+            "shells.places:Places._retire",
+            "limits.limiter:Limiter.end",
+        ),
+    ],
+)
+def test_sandbox_ends_although_one_step_of_its_end_fails(function: str, places: Path) -> None:
+    denied, new = places / "denied", places / "new"
+    denied.write_text("")
+    command = broken_daemon(f"shelld.{function}")
+    with raw_daemon("--spare-shells", "0", command=command, stderr_is_silent=False) as daemon:
+        box = {"session": "boxed"}
+        limits, sandbox = {"processes": 999}, {"deny_read": [str(denied)]}
+        daemon.call("configure_session", {**box, "limits": limits, "sandbox": sandbox})
+        for _ in range(2):
+            assert daemon.bash("true", **box)["exitCode"] == 0
+        bubblewraps = running_below(daemon.pid, "bwrap\0")
+        descriptors = descriptors_of(daemon.pid)
+        for text in ("two", "three"):
+            # This makes the sandbox outdated, and the next command gets another one.
+            new.write_text(text)
+            os.replace(new, denied)
+            daemon.request("bash", {"command": "true", **box})
+            daemon.receive()
+
+        def is_one_left() -> bool:
+            return len(running_below(daemon.pid, "bwrap\0")) == len(bubblewraps)
+
+        wait_for(is_one_left, "the end of the first two sandboxes")
+        wait_for(lambda: not descriptors_beyond(daemon.pid, descriptors), "closed descriptors")
 
 
 # A flood of signals delays each of the first three calls of `clean_up`. The last flood includes a

@@ -13,6 +13,7 @@ class Command:
         self.runner = runner
         self.began = began
         self.denials = Denials()
+        self.is_gone = False
 
     @property
     def count(self) -> int:
@@ -46,3 +47,15 @@ def test_a_runner_that_has_another_command_by_now_is_unknown() -> None:
     guests.join(other)
     guests.note_denial((1, "a.org", 1, "not_listed", 1, 2.0))
     assert (new.count, other.count) == (0, 1)
+
+
+def test_a_command_that_is_gone_is_no_guest_although_nobody_has_said_so() -> None:
+    guests, command = Guests(), Command(1, 0.0)
+    guests.join(command)
+    command.is_gone = True
+    assert guests.are_none
+    guests.join(Command(2, 0.0))
+    assert not guests.are_none
+    # Too late, which does no harm.
+    guests.leave(command)
+    assert not guests.are_none

@@ -22,6 +22,11 @@ class Guest(Protocol):
     @property
     def denials(self) -> Denials: ...
 
+    @property
+    def is_gone(self) -> bool:
+        """Whether nothing is left of it."""
+        ...
+
 
 class Guests:
     def __init__(self) -> None:
@@ -29,13 +34,16 @@ class Guests:
 
     @property
     def are_none(self) -> bool:
-        return not self._guests
+        # Somebody may have failed to call `leave`.
+        return all(guest.is_gone for guest in self._guests)
 
     def join(self, guest: Guest) -> None:
+        self._guests[:] = [each for each in self._guests if not each.is_gone]
         self._guests.append(guest)
 
     def leave(self, guest: Guest) -> None:
-        self._guests.remove(guest)
+        if guest in self._guests:
+            self._guests.remove(guest)
 
     def note_denial(self, entry: Entry) -> None:
         """Count a refusal for its command. An entry of DENIED: see `shelld.proxy`."""

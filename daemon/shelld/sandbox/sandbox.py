@@ -82,6 +82,8 @@ class Sandbox:
         self.is_ready = False
         # Whether no command can start any more, and whether nothing of the sandbox is left.
         self.has_ended = self.is_gone = False
+        # Whether the runner has been told to kill the sandbox.
+        self.is_ending = False
         self.survivors: list[int] = []
         # When the last command had ended (time.monotonic()).
         self.idle_since = time.monotonic()
@@ -94,6 +96,8 @@ class Sandbox:
         self._errors: int | None = None
         self._directory: int | None = None
         self._nothing: int | None = None
+        # Our descriptors, also those above. `close` closes them.
+        self._owned: list[int] = []
         # Whether the runner may have started bubblewrap.
         self._is_begun = False
         # The outer pid of the first process, and the inner pids of the runners by their outer ones.
@@ -142,6 +146,7 @@ class Sandbox:
             self._keeper, theirs = Channel.pair()
             with theirs:
                 self._errors, errors = os.pipe()
+                self._owned.append(self._errors)
                 descriptors.append(errors)
                 os.set_blocking(self._errors, False)
                 # Not /dev/null: as root, a command could change its mode by such a descriptor.
@@ -157,9 +162,12 @@ class Sandbox:
                 os.close(descriptor)
 
     async def run(self) -> None:
-        """Follow the sandbox until nothing of it is left. A cancellation ends it first."""
+        """Follow the sandbox until nothing of it is left. A cancellation ends it first.
+
+        If this fails, the sandbox ends. Another call then finishes what has failed.
+        """
         try:
-            if self._outside is not None:
+            if self._outside is not None and not self.has_ended:
                 await self._follow()
         finally:
             try:
@@ -203,15 +211,14 @@ class Sandbox:
         if not messages or messages[0][0][0] != ENTERED:
             return
         descriptors = messages[0][1]
+        self._owned.extend(descriptors)
         if len(descriptors) != _ENTERED_WITH + (self._proxy is not None):
-            while descriptors:
-                os.close(descriptors.pop())
             return
         self._directory, self._nothing = descriptors[:_ENTERED_WITH]
         os.mkdir(_NO_FILE, dir_fd=self._directory)
         if self._proxy is not None:
             self.missing = engine.NO_PROXY
-            if not await self._proxy.serve(descriptors[-1], self._first):
+            if not await self._proxy.serve(self._owned.pop(), self._first):
                 return
             self.missing = None
         self.is_ready = True
@@ -233,15 +240,18 @@ class Sandbox:
     def end(self) -> None:
         """Kill every process of the sandbox. `run` sees the end."""
         self.has_ended = True
-        self._idle.close()
-        if self._outside is not None:
-            with suppress(OSError):
-                self._outside.send((KILL, int(signal.SIGKILL), 0))
+        try:
+            self._idle.close()
+        finally:
+            if self._outside is not None:
+                with suppress(OSError):
+                    self._outside.send((KILL, int(signal.SIGKILL), 0))
+            self.is_ending = True
 
     async def _end(self) -> None:
         """Wait until nothing of the sandbox is left."""
         self.end()
-        while self._outside is not None and not self.is_gone:
+        while self._outside is not None and self._outside.is_open and not self.is_gone:
             messages = await _receive(self._outside)
             if messages is None:
                 await self._end_without_runner()
@@ -280,10 +290,9 @@ class Sandbox:
         for channel in (self._keeper, self._outside):
             if channel is not None:
                 channel.close()
-        for descriptor in (self._errors, self._directory, self._nothing):
-            if descriptor is not None:
-                os.close(descriptor)
         self._errors = self._directory = self._nothing = None
+        while self._owned:
+            os.close(self._owned.pop())
         self._placeholders.close(removes=self.is_gone or not self._is_begun)
         self.is_gone = True
 

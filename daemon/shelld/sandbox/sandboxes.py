@@ -31,7 +31,8 @@ class SandboxKey(NamedTuple):
 
 
 class Sandboxes:
-    """`start_task` starts a task that outlives the request. `bash`: the program of commands.
+    """`start_task` starts a task that outlives the request, and starts it again if it fails.
+    `bash`: the program of commands.
 
     `on_retire` is called with each sandbox that gets no more commands.
     """
@@ -48,7 +49,7 @@ class Sandboxes:
         self._bash = bash
         self._on_retire = on_retire
         self._sandboxes: dict[SandboxKey, Sandbox] = {}
-        # The sandboxes that get no more commands, and still have some.
+        # The sandboxes that get no more commands, until nothing is left of them.
         self._ending: set[Sandbox] = set()
         self._is_open = True
 
@@ -101,10 +102,8 @@ class Sandboxes:
         return sandbox
 
     async def _follow(self, sandbox: Sandbox) -> None:
-        try:
-            await sandbox.run()
-        finally:
-            self._ending.discard(sandbox)
+        await sandbox.run()
+        self._ending.discard(sandbox)
 
     def _make_room(self) -> None:
         if len(self._sandboxes) < MAX_SANDBOXES:
@@ -119,27 +118,32 @@ class Sandboxes:
 
     def _retire(self, key: SandboxKey, sandbox: Sandbox) -> None:
         """Give a sandbox no more commands. It ends with its last command."""
+        # First, so that it ends even if anything below fails.
+        if not sandbox.is_gone:
+            self._ending.add(sandbox)
         try:
             if self._sandboxes.get(key) is sandbox:
                 del self._sandboxes[key]
                 self._on_retire(sandbox)
         finally:
-            # No other call would end it.
-            if sandbox.is_idle:
+            self._end_unused()
+
+    def _end_unused(self) -> None:
+        """End the retired sandboxes without commands, also those whose end has failed before."""
+        for sandbox in list(self._ending):
+            if sandbox.is_idle and not sandbox.is_ending:
                 sandbox.end()
-            elif not sandbox.is_gone:
-                self._ending.add(sandbox)
 
     def left(self, sandbox: Sandbox, guest: Guest) -> None:
         """Note that nothing is left of a command that ran in a sandbox."""
         try:
             sandbox.leave(guest)
         finally:
-            if sandbox in self._ending and sandbox.is_idle:
-                sandbox.end()
+            self._end_unused()
 
     def trim(self) -> None:
         """End the sandboxes without commands, and idle runners of the others."""
+        self._end_unused()
         now = time.monotonic()
         for key, sandbox in list(self._sandboxes.items()):
             sandbox.trim()

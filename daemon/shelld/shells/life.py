@@ -106,6 +106,11 @@ class Life:
     def denials(self) -> Denials:
         return self.shell.denials
 
+    @property
+    def is_gone(self) -> bool:
+        """Whether nothing is left of it."""
+        return self.moments.is_told(Moment.EMPTY)
+
     def exceed(self, reason: LimitReason) -> None:
         """Kill the command, or what it has left, because it is above a limit."""
         self._outcome.exceeds(self.shell, reason)

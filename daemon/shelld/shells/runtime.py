@@ -123,7 +123,7 @@ class Runtime:
         self.tasks.start_soon(faults.keep_running, task, "the watch of limits")
 
     def _start_sandbox(self, task: Callable[[], Awaitable[None]]) -> None:
-        self.tasks.start_soon(faults.run_once, task, "a sandbox")
+        self.tasks.start_soon(faults.keep_running, task, "a sandbox")
 
     def close(self) -> None:
         """Close everything. Call this after the tasks have ended."""
@@ -366,10 +366,12 @@ class Runtime:
             try:
                 if life.member is not None:
                     self.limiter.end(life.member)
-                if life.sandbox is not None:
-                    self.places.left(life.sandbox, life)
             finally:
-                self._is_empty(life)
+                try:
+                    if life.sandbox is not None:
+                        self.places.left(life.sandbox, life)
+                finally:
+                    self._is_empty(life)
 
     def _is_empty(self, life: Life) -> None:
         if life.launch.is_waiting:
