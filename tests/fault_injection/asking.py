@@ -96,6 +96,17 @@ class Asker:
         elif answer["result"]["survivors"]:
             raise ViolationError(f"wrong answer to kill_shell: {str(answer)[:600]}")
 
+    def close_session(self, session: str) -> None:
+        """Close a session. The fault may hit the first request, before or after it has worked."""
+        for _ in range(2):
+            params = {"session": session}
+            answer = self.answer(self.daemon.request("close_session", params), "close_session")
+            if "result" in answer:
+                if answer["result"].get("survivors"):
+                    raise ViolationError(f"wrong answer to close_session: {str(answer)[:600]}")
+                return
+            self.note(answer, "close_session")
+
     def bash(self, command: str, check: Callable[[Any], bool], **params: Any) -> Any:
         return self.ask("bash", {"command": command, **params}, check)
 

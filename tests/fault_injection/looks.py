@@ -89,7 +89,10 @@ class Looks(Asker):
             lambda: self._write(shell, text="for i in 1 2\n"),
             lambda: self._write(shell, "^round 2", text="do echo round $i\ndone\n"),
             lambda: self._write(shell, text="cat <<X\n"),
+            # What is typed while bash takes a signal may be lost.
+            lambda: self._reach(shell, "prompt"),
             lambda: self._write(shell, keys=["C-c"]),
+            lambda: self._reach(shell, "prompt"),
             lambda: self._refuse(shell, f"{FORBIDDEN} now\n"),
             lambda: self._write(shell, text="echo pasted", paste=True),
             lambda: self._write(shell, "^pasted", keys=["Enter"]),

@@ -84,7 +84,7 @@ class Places(Asker):
             self.note(answer, "bash")
         elif "sandbox" not in answer["result"]:
             raise ViolationError(f"a command is not in its sandbox: {answer}")
-        self.ask("close_session", session, lambda result: result["session"] == "boxed")
+        self.close_session("boxed")
 
     # -- the target -------------------------------------------------------------------------
 
@@ -116,7 +116,7 @@ class Places(Asker):
             self.kill(started["bash_id"])
         self._cancel(far)
         self.ask("list_targets", None, lambda result: len(result["targets"]) == 1)
-        self.ask("close_session", placed, lambda result: result["session"] == "placed")
+        self.close_session("placed")
         self._remove("box")
 
     def _cancel(self, far: dict[str, Any]) -> None:

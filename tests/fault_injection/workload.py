@@ -87,8 +87,8 @@ class Workload(Asker):
         }
         self.ask("configure_session", params, lambda result: result["session"] == "configured")
         self.bash("echo $HOME", lambda _: True, session="configured")
-        self.ask("close_session", {"session": "configured"}, lambda result: not result["killed"])
-        self.ask("close_session", session, lambda result: result["session"] == "kept")
+        self.close_session("configured")
+        self.close_session("kept")
 
     def run_in_background(self) -> None:
         started = self.bash(

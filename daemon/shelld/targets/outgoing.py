@@ -9,10 +9,16 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import deque
+from contextlib import suppress
+from typing import Final
 
 import anyio
 
+from shelld.keeper.transient import TRANSIENT
 from shelld_protocol.errors import RpcError
+
+# While the system has no memory for a send, the next attempt comes after this time.
+_SHORTAGE_PAUSE_S: Final = 0.1
 
 
 class Call:
@@ -43,7 +49,9 @@ class Outgoing:
         self._loop = asyncio.get_running_loop()
         # The rest of each message, with its call.
         self._unsent: deque[tuple[memoryview, Call | None]] = deque()
+        # Whether the event loop calls `_write`: when the target takes more, or at a time.
         self._is_writing = False
+        self._next_attempt: asyncio.TimerHandle | None = None
         # How many bytes are not sent; and when the target has last taken some (the loop's time).
         self.backlog = 0
         self.sent_at = self._loop.time()
@@ -54,7 +62,7 @@ class Outgoing:
             return
         self._unsent.append((memoryview(data), call))
         self.backlog += len(data)
-        if not self._is_writing:
+        if not self._is_writing and self._next_attempt is None:
             self._write()
 
     def withdraw(self, call: Call) -> None:
@@ -64,6 +72,7 @@ class Outgoing:
 
     def _write(self) -> None:
         """Send what the target takes now. The event loop calls this again when it takes more."""
+        self._next_attempt = None
         try:
             while self._unsent:
                 data, call = self._unsent[0]
@@ -80,13 +89,30 @@ class Outgoing:
                 self._loop.add_writer(self._connection, self._write)
                 self._is_writing = True
             return
-        except OSError:
-            # The reader sees the end of the stream, too, and may still find answers before it.
-            self._unsent.clear()
+        except OSError as error:
+            self.stop()
+            if error.errno in TRANSIENT:
+                self._next_attempt = self._loop.call_later(_SHORTAGE_PAUSE_S, self._write)
+            else:
+                self._give_up()
+            return
         self.stop()
 
+    def _give_up(self) -> None:
+        """Send nothing more, and let a target that is still there see the end of its input.
+
+        Then the reader sees the end of the stream, and may still find answers before it.
+        """
+        self._unsent.clear()
+        self.backlog = 0
+        with suppress(OSError):
+            self._connection.shutdown(socket.SHUT_WR)
+
     def stop(self) -> None:
-        """Send nothing more."""
+        """Send nothing more by itself."""
+        if self._next_attempt is not None:
+            self._next_attempt.cancel()
+            self._next_attempt = None
         if self._is_writing:
             self._loop.remove_writer(self._connection)
             self._is_writing = False
