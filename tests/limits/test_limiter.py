@@ -29,7 +29,7 @@ class FakeCommand:
         self.usage = Usage()
         self.usage.threads, self.usage.rss_bytes, self.usage.pids = threads, rss, [runner or 0]
         self.pss = pss
-        self.is_killed_at_once = False
+        self.is_killed_at_once = self.is_gone = False
         self.ended: list[LimitReason] = []
 
     def exceed(self, reason: LimitReason) -> None:
@@ -424,3 +424,17 @@ async def test_spare_shell_gets_room_once_it_runs(
         limiter.end(other)
         assert room == [1, 2, 1, 0]
         limiter.end(spare)
+
+
+async def test_a_command_that_is_gone_does_not_count_although_nobody_has_ended_it(
+    machine: Machine,
+) -> None:
+    limits = ResourceLimits(processes=10)
+    async with running(machine) as limiter:
+        gone, member = begin(limiter, machine, limits, threads=6)
+        gone.is_gone = True
+        other, _ = begin(limiter, machine, limits, threads=6)
+        await looks(machine)
+        assert gone.ended + other.ended == []
+        limiter.trim()
+        assert member not in member.group.members

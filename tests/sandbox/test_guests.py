@@ -50,12 +50,14 @@ def test_a_runner_that_has_another_command_by_now_is_unknown() -> None:
 
 
 def test_a_command_that_is_gone_is_no_guest_although_nobody_has_said_so() -> None:
-    guests, command = Guests(), Command(1, 0.0)
+    guests, command, other = Guests(), Command(1, 0.0), Command(2, 0.0)
     guests.join(command)
     command.is_gone = True
-    assert guests.are_none
-    guests.join(Command(2, 0.0))
-    assert not guests.are_none
+    are_none = [guests.are_none]
+    guests.join(other)
+    are_none.append(guests.are_none)
     # Too late, which does no harm.
     guests.leave(command)
-    assert not guests.are_none
+    guests.leave(other)
+    are_none.append(guests.are_none)
+    assert are_none == [True, False, True]

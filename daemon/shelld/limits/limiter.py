@@ -137,7 +137,10 @@ class Limiter:
                 self._cgroups.end_session(group.cgroups)
 
     def trim(self) -> None:
-        """Remove cgroups that could not be removed before."""
+        """Do what has failed: end the membership of commands that are gone, remove cgroups."""
+        for member in list(self._watched):
+            if member.command is not None and member.command.is_gone:
+                self.end(member)
         self._cgroups.trim()
 
     def close(self) -> None:
@@ -221,6 +224,8 @@ class Limiter:
             if member in self._watched
             and member.command is not None
             and not member.command.is_killed_at_once
+            # Otherwise, its runner may have another command by now.
+            and not member.command.is_gone
         ]
 
     def _sum(self, group: Group, amounts: dict[Member, int]) -> int:

@@ -54,6 +54,11 @@ class Command(Protocol):
         """Whether somebody kills it without any grace."""
         ...
 
+    @property
+    def is_gone(self) -> bool:
+        """Whether nothing is left of it."""
+        ...
+
     def exceed(self, reason: LimitReason) -> None:
         """Kill the command with all its processes."""
         ...
