@@ -141,6 +141,20 @@ def test_match_takes_what_a_filter_takes(daemon: RawDaemon, pattern: str) -> Non
     assert result["matched"]["line"] == "ready foo"
 
 
+@pytest.mark.slow
+def test_wait_that_fails_after_a_write_tells_what_was_written(daemon: RawDaemon) -> None:
+    bash_id = daemon.background("cat", open_stdin=True)
+    line = "a" * 40 + "b\n"
+    params = {"bash_id": bash_id, "text": line, "until": "match", "pattern": r"^(a+)+\1$"}
+    error = daemon.fail("write_stdin", {**params, **FOREVER})
+    assert (error["code"], error["data"]["parameter"]) == (-32602, "pattern")
+    assert error["data"]["written"] == len(line)
+    assert read(daemon, bash_id)["stdout"] == line
+    # Nothing is written if the pattern is refused before.
+    error = daemon.fail("write_stdin", {**params, "pattern": "("})
+    assert "written" not in error["data"]
+
+
 def test_match_of_an_ended_shell(daemon: RawDaemon) -> None:
     bash_id = daemon.background("echo one; printf two")
     read(daemon, bash_id, until="exit", stderr_offset=0)

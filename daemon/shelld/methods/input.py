@@ -82,7 +82,12 @@ async def write_stdin(context: RequestContext, params: WriteStdinParams) -> Writ
                     preparing = preparing_read(context, shell, reading)
                     read = await prepared.enter_async_context(preparing)
                 written = await _write(context, shell, params)
-            result = result_of(shell, {}) if read is None else await read()
+            try:
+                result = result_of(shell, {}) if read is None else await read()
+            except RpcError as error:
+                # Only the wait or the read has failed. The client must not write this again.
+                error.data["written"] = written
+                raise
     pending = 0 if shell.input is None else shell.input.pending_bytes
     members = msgspec.structs.asdict(result)
     return WriteStdinResult(**members, written=written, pending_bytes=pending)
