@@ -40,10 +40,10 @@ from shelld_client.errors import (
 from shelld_client.json_values import name_of_surrogate, plain, require_json
 from shelld_client.ownership import Ownership
 from shelld_client.reentrant import may_wait
-from shelld_client.results import decode_event, decode_output
+from shelld_client.results import decode_event, decode_lost, decode_output
 from shelld_protocol import errors
 from shelld_protocol.encoding import decode
-from shelld_protocol.event_methods import Event
+from shelld_protocol.event_methods import LOST_NOTIFICATION, Event
 from shelld_protocol.framing import (
     DEFAULT_MAX_MESSAGE_BYTES,
     NEED_DATA,
@@ -248,7 +248,23 @@ class Connection(Generic[T]):
         return event is not None
 
     def _tell_event(self, method: str, params: msgspec.Raw) -> None:
-        self._tell(decode_event(method, bytes(params)) if self._listeners else None)
+        if not self._listeners:
+            return
+        if method == LOST_NOTIFICATION:
+            self._tell_lost(bytes(params))
+        else:
+            self._tell(decode_event(method, bytes(params)))
+
+    def _tell_lost(self, params: bytes) -> None:
+        """End the listener of a subscription whose target is lost."""
+        lost = decode_lost(params)
+        if lost is None or not isinstance(lost.request_id, int):
+            return
+        self.ownership.lost(lost.subscription)
+        listener = self._listeners.pop(lost.request_id, None)
+        if listener is not None:
+            error = errors.target_lost(lost.target, lost.message, maybe_started=True, text="")
+            listener.fail(error_from_wire(error.code, error.message, error.data))
 
     def _tell(self, event: Event | None) -> None:
         """Pass an event to the listener of its request, if there is one."""

@@ -97,6 +97,10 @@ class Ownership:
         self._given_back.pop(owner, None)
         return True
 
+    def lost(self, subscription: str) -> None:
+        """Note that a subscription is gone, so that nobody needs to end it."""
+        self._owners.pop(subscription, None)
+
     def ended(self, subscription: str) -> None:
         """Note that the request that ends a subscription was sent."""
         self._ending.pop(subscription, None)

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import inspect
 
 from shelld_protocol.encoding import PLAIN, decode
-from shelld_protocol.event_methods import NOTIFICATIONS, Event, OutputEvent
+from shelld_protocol.event_methods import NOTIFICATIONS, Event, LostSubscription, OutputEvent
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -52,6 +52,14 @@ def decode_event(method: str, params: bytes) -> Event | None:
     shape = NOTIFICATIONS.get(method)
     try:
         return None if shape is None else decode_result(shape, params)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def decode_lost(params: bytes) -> LostSubscription | None:
+    """Return the params of ``shell/lost``; None if they have another form."""
+    try:
+        return decode_result(LostSubscription, params)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 

@@ -221,7 +221,20 @@ class ScreenEvent(Event, kw_only=True):
     title: Annotated[str, Meta(description="The title that the program has set.")]
 
 
-# The method and the params of each notification.
+class LostSubscription(Result, kw_only=True):
+    """The params of ``shell/lost``: a subscription at a target sends nothing more, because the
+    connection to the target is gone. It has no number, because only the target can number events.
+    """
+
+    subscription: SubscriptionId
+    request_id: int | float | str | None = None
+    target: str
+    message: str
+
+
+LOST_NOTIFICATION: Final = "shell/lost"
+
+# The method and the params of each event.
 NOTIFICATIONS: Final[dict[str, type[Event]]] = {
     "shell/output": OutputEvent,
     "shell/exited": ExitEvent,

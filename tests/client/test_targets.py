@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import anyio
 import pytest
 
 from both_clients import Spawn
@@ -41,6 +47,28 @@ async def test_lost_target_raises(spawn: Spawn) -> None:
             await shell.add_target("bad", ["true"])
         with pytest.raises(InvalidParams):
             await shell.add_target("text", "ssh box")
+
+
+async def test_lost_target_ends_the_iterations(spawn: Spawn, tmp_path: Path) -> None:
+    async def iterate(events: Any) -> None:
+        with pytest.raises(TargetLost, match="The connection to target box is gone") as lost:
+            async for _ in events:
+                waiting.discard(events)
+        assert lost.value.target == "box"
+
+    async with spawn() as shell:
+        pid = tmp_path / "pid"
+        script = f'echo $$ > {pid}; exec "$@"'
+        await shell.add_target("box", ["sh", "-c", script, "sh", *DAEMON_COMMAND])
+        start = shell.start("while :; do echo out; sleep 0.05; done", target="box")
+        async with start as job, shell.events(target="box") as events:
+            waiting = {job, events}
+            async with anyio.create_task_group() as tasks:
+                for each in (job, events):
+                    tasks.start_soon(iterate, each)
+                while waiting:
+                    await anyio.sleep(0.01)
+                os.kill(int(pid.read_text()), signal.SIGKILL)
 
 
 async def test_target_may_need_a_bootstrap(spawn: Spawn) -> None:

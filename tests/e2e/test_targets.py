@@ -387,6 +387,32 @@ def test_calls_on_a_cut_link_fail_and_the_next_one_connects(hub: RawDaemon) -> N
         assert hub.fail("bash_output", {"bash_id": bash_id})["code"] == 1003
 
 
+def test_subscriptions_on_a_cut_link_are_told(hub: RawDaemon) -> None:
+    with target(hub, "cut", *FAR, "--grace", "996"):
+        over = hub.request("bash", {"command": "true", "target": "cut", "notify": ["exit"]})
+        everything = hub.request("subscribe", {"events": ["prompt"], "target": "cut"})
+        left = hub.call("subscribe", {"events": ["exit"], "target": "cut"})["subscription"]
+        hub.call("unsubscribe", {"subscription": left})
+        sleep = {"command": "sleep 4096", "run_in_background": True, "target": "cut"}
+        one = hub.request("bash", {**sleep, "notify": ["output", "exit"]})
+        names = [hub.answer(each)["result"]["subscription"] for each in (everything, one)]
+        hub.answer(over)
+        assert hub.receive()["params"]["requestId"] == over
+        os.kill(daemon_of(hub, "996"), signal.SIGKILL)
+        told = [hub.receive() for _ in names]
+        assert {each["method"] for each in told} == {"shell/lost"}
+        params = [each["params"] for each in told]
+        assert [(each["subscription"], each["requestId"]) for each in params] == list(
+            zip(names, (everything, one), strict=True)
+        )
+        for each in params:
+            assert each["target"] == "cut"
+            assert each["message"].startswith("The connection to target cut is gone: ")
+        # Nobody else is told, and nothing is told twice.
+        ping = hub.request("ping")
+        assert hub.receive()["id"] == ping
+
+
 @pytest.mark.parametrize(
     ("script", "message"),
     [

@@ -1,5 +1,7 @@
 // Subscriptions of the npm client: their ends, and their readers. Arguments: the compiled client, then
 // the daemon's command. Prints what happened as JSON.
+import fs from "node:fs";
+import os from "node:os";
 import { pathToFileURL } from "node:url";
 
 const [program, ...command] = process.argv.slice(2);
@@ -70,5 +72,17 @@ await Promise.resolve();
 last.end();
 found.refused = [(await failure(refused)).kind];
 found.refused.push((await failure(shell.call("subscribe", { subscription: third }))).kind);
+
+// The target of a subscription is lost.
+const file = `${os.tmpdir()}/npm_events_${process.pid}`;
+const argv = ["sh", "-c", `echo $$ > ${file}; exec "$@"`, "sh", ...command];
+await shell.call("add_target", { name: "box", argv });
+const far = await shell.start("sleep 300", { target: "box" });
+const [everything, iterated] = [await shell.subscribe({ target: "box" }), far[Symbol.asyncIterator]()];
+const lost = [failure(everything.next()), failure(iterated.next())];
+await shell.call("ping", {});
+process.kill(Number(fs.readFileSync(file, "utf8")), "SIGKILL");
+found.lost = (await Promise.all(lost)).map(({ kind }) => kind);
+fs.rmSync(file);
 await shell.close();
 process.stdout.write(JSON.stringify(found));

@@ -157,6 +157,7 @@ def test_events_have_an_end_and_one_reader(package: Path) -> None:
         "left": ["out\n"],
         "ended": "invalid_params",
         "refused": ["invalid_params", "invalid_params"],
+        "lost": ["target_lost", "target_lost"],
     }
 
 

@@ -41,6 +41,7 @@ const MAX_BANNER = 64 * 1024;
 const MAX_MESSAGE = 256 * 1024 * 1024;
 // The daemon promises to end within 2 s, or 5 s with a thousand shells.
 const CLOSE_TIMEOUT_MS = 6_000;
+const TARGET_LOST = 1011;
 // When the daemon has ended, a child of a wrapper, such as ssh, may hold the pipes open. When it has
 // closed one of them, it probably ends.
 const LAST_WORDS_MS = 1_000;
@@ -271,10 +272,18 @@ export class Connection {
       this.#giveUp("the program echoes what it reads, so it is no shelld");
       return;
     }
+    if (method === "shell/lost") this.#takeLost(params);
     const event = eventIn(method, params);
     if (event !== null && typeof event.requestId === "number") {
       this.#listeners.get(event.requestId)?.put(event);
     }
+  }
+
+  /** End the reader of a subscription whose target is lost. */
+  #takeLost({ subscription, requestId, target, message }: Record<string, unknown>): void {
+    this.#readers.lost(String(subscription));
+    const data = { kind: "target_lost", target, maybeStarted: true, text: "" };
+    this.#listeners.get(Number(requestId))?.finish(new ShelldError(String(message), TARGET_LOST, data));
   }
 
   #giveUp(message: string): void {

@@ -173,6 +173,11 @@ async def _pass_on(context: RequestContext, method: str, target: Target, members
     if method == "close_session" and session is not None:
         daemon.targets.forget_place(session)
     try:
+        if method == "subscribe" or "notify" in members:
+            link.subscribers.note(result, context.request_id)
+            await link.tell_subscribers()
+        elif method == "unsubscribe":
+            link.subscribers.forget(text_of(members.get("subscription")) or "")
         return named_result(method, target.name, result)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         link.cut()

@@ -7,6 +7,7 @@ Invariants:
 * Every call ends: with the target's answer, or with an error once the link is over. A link is over
   for good; the next call needs another link.
 * Events and answers are passed on in the order in which the target has sent them.
+* When a link is over, the client learns it of each subscription whose events it has passed on.
 * A target that does not read, or a client that does not, delays only the calls of this link, and
   costs a bounded amount of memory.
 """
@@ -37,6 +38,7 @@ from shelld.targets.naming import named_error, named_event, request_id_for
 from shelld.targets.opening import Opened, Opening
 from shelld.targets.outgoing import Call, Outgoing
 from shelld.targets.process import TargetProcess
+from shelld.targets.subscribers import Subscribers
 from shelld_protocol.encoding import encode
 from shelld_protocol.errors import (
     RpcError,
@@ -45,6 +47,7 @@ from shelld_protocol.errors import (
     target_lost,
     unavailable,
 )
+from shelld_protocol.event_methods import LOST_NOTIFICATION
 
 logger = Log("shelld.targets")
 
@@ -113,6 +116,7 @@ class Link:
         self._heard_at = self._asked_at = self._loop.time()
         self._notify: Callable[[str, Mapping[str, Any]], bool] | None = None
         self._client: Reader | None = None
+        self.subscribers = Subscribers()
         # The next message, if it must wait: the client has much to read, or an answer was handed to
         # its call, whose task may not have passed it on.
         self._held: Message | None = None
@@ -232,9 +236,10 @@ class Link:
     # -- receiving --------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Receive until the connection ends, or counts as cut. Then end all calls.
+        """Receive until the connection ends, or counts as cut. Then end all calls, and tell
+        subscribers.
 
-        If this raises, call it again: then it only ends the calls.
+        If this raises, call it again: then it only does the rest.
         """
         try:
             if not self.is_over:
@@ -243,6 +248,19 @@ class Link:
                 await self._run(*self._watches)
         finally:
             self.close()
+        await self.tell_subscribers()
+
+    async def tell_subscribers(self) -> None:
+        """Tell the client which subscriptions send nothing more, once the link is over."""
+        notify, client = self._notify, self._client
+        if notify is None or client is None or not self._over.is_set():
+            return
+        # The errors of the calls come first.
+        await checkpoint()
+        message = self._lost(maybe_started=True).message
+        while (params := self.subscribers.take_lost(self._target, message)) is not None:
+            while not notify(LOST_NOTIFICATION, params):
+                await client.wait_until_read()
 
     async def _run(self, watch: Watch, errors: Watch) -> None:
         await self._begin()
@@ -268,7 +286,7 @@ class Link:
 
     def _fail(self, call: Call) -> None:
         if not call.done.is_set():
-            call.finish(error=self._failure_of(call))
+            call.finish(error=self._lost(maybe_started=call.is_sent))
 
     async def _begin(self) -> None:
         """Send what comes before all requests."""
@@ -411,6 +429,7 @@ class Link:
         # Only events of shells are for the client.
         if self._notify is None or not message.method.startswith("shell/"):
             return
+        self.subscribers.note_event(message.method, bytes(message.params))
         params = named_event(self._target, bytes(message.params))
         if params is not None:
             self._notify(message.method, params)
@@ -426,7 +445,7 @@ class Link:
 
     # -- the end ----------------------------------------------------------------------------
 
-    def _failure_of(self, call: Call) -> RpcError:
+    def _lost(self, *, maybe_started: bool) -> RpcError:
         """Return the error of a call that was not answered before the end of the link."""
         failure = "it was closed" if self._failure is None or self._is_ending else self._failure
         if isinstance(failure, RpcError):
@@ -439,5 +458,5 @@ class Link:
             text = quoted(*before, self._errors)
         reason = f"{failure}: {last_line(text)}" if text else failure
         return target_lost(
-            self._target, f"{message}: {reason}", maybe_started=call.is_sent, text=text
+            self._target, f"{message}: {reason}", maybe_started=maybe_started, text=text
         )

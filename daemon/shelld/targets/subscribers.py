@@ -1,0 +1,88 @@
+"""The subscriptions at one target whose events a link passes on. Pure.
+
+Owns their names, each with the id of the client's request. Forgets a subscription that the client
+ends, and a subscription of a single shell once that shell has sent its last event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from msgspec import Raw
+
+from shelld_protocol.encoding import decode
+from shelld_protocol.event_methods import LOST_NOTIFICATION
+
+# A daemon has at most 256 subscriptions at a time. Others may be over, without a sign of it here.
+MAX_KEPT: Final = 1_024
+
+
+class _Begun(msgspec.Struct):
+    subscription: str | None = None
+    bash_id: str | None = None
+
+
+class _Event(msgspec.Struct):
+    subscription: str = ""
+    leftover: Raw = Raw()
+
+
+_begun: Final = msgspec.json.Decoder(_Begun)
+_event: Final = msgspec.json.Decoder(_Event)
+
+_LAST_EVENTS: Final = frozenset({"shell/exited", "shell/leftover", LOST_NOTIFICATION})
+
+
+class _Subscriber(NamedTuple):
+    request_id: bytes | None
+    is_of_one_shell: bool
+
+
+class Subscribers:
+    def __init__(self) -> None:
+        self._kept: dict[str, _Subscriber] = {}
+
+    def note(self, result: bytes, request_id: bytes | None) -> None:
+        """Take the result of a request that may have begun or continued a subscription.
+
+        Raises msgspec.DecodeError for a result of another form.
+        """
+        begun = decode(result, _begun)
+        if begun.subscription:
+            self._kept.pop(begun.subscription, None)
+            self._kept[begun.subscription] = _Subscriber(request_id, begun.bash_id is not None)
+            if len(self._kept) > MAX_KEPT:
+                del self._kept[next(iter(self._kept))]
+
+    def forget(self, subscription: str) -> None:
+        """The client has ended it, or its last event has come."""
+        self._kept.pop(subscription, None)
+
+    def note_event(self, method: str, params: bytes) -> None:
+        """Take the params (JSON) of a notification, with the target's own names.
+
+        Raises msgspec.DecodeError for params of another form.
+        """
+        if method not in _LAST_EVENTS or not self._kept:
+            return
+        event = decode(params, _event)
+        found = self._kept.get(event.subscription)
+        if found is None:
+            return
+        is_last = found.is_of_one_shell and bytes(event.leftover) == b"[]"
+        if method == LOST_NOTIFICATION or is_last:
+            self.forget(event.subscription)
+
+    def take_lost(self, target: str, message: str) -> Mapping[str, Any] | None:
+        """Forget the oldest subscription. Return the params of ``shell/lost``.
+
+        Returns None if none is left.
+        """
+        if not self._kept:
+            return None
+        name = next(iter(self._kept))
+        request_id = self._kept.pop(name).request_id
+        own = {} if request_id is None else {"requestId": Raw(request_id)}
+        return {"subscription": f"{target}:{name}", **own, "target": target, "message": message}

@@ -1,0 +1,73 @@
+"""The subscriptions at a target that are told when the connection is gone."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from shelld.targets.subscribers import MAX_KEPT, Subscribers
+
+
+def begun(subscribers: Subscribers, name: str, **members: object) -> None:
+    subscribers.note(json.dumps({"subscription": name, **members}).encode(), b"7")
+
+
+def lost(subscribers: Subscribers) -> list[Any]:
+    found: list[Any] = []
+    while (params := subscribers.take_lost("box", "gone")) is not None:
+        found.append(params["subscription"])
+    return found
+
+
+def test_lost_subscription_has_the_id_of_its_last_request() -> None:
+    subscribers = Subscribers()
+    begun(subscribers, "sub_1")
+    subscribers.note(b'{"subscription": "sub_1"}', b'"again"')
+    params = subscribers.take_lost("box", "gone")
+    assert params is not None
+    assert bytes(params["requestId"]) == b'"again"'
+    assert (params["subscription"], params["target"]) == ("box:sub_1", "box")
+    assert subscribers.take_lost("box", "gone") is None
+
+
+@pytest.mark.parametrize(
+    ("method", "members", "is_over"),
+    [
+        ("shell/exited", {"leftover": []}, True),
+        ("shell/exited", {"leftover": [5]}, False),
+        ("shell/leftover", {"leftover": []}, True),
+        ("shell/lost", {}, True),
+        ("shell/output", {}, False),
+        ("shell/exited", {"leftover": [], "subscription": "sub_2"}, False),
+    ],
+)
+def test_subscription_of_one_shell_is_over_with_its_last_event(
+    method: str, members: dict[str, object], *, is_over: bool
+) -> None:
+    subscribers = Subscribers()
+    begun(subscribers, "sub_1", bash_id="shell_1")
+    subscribers.note_event(method, json.dumps({"subscription": "sub_1", **members}).encode())
+    assert lost(subscribers) == ([] if is_over else ["box:sub_1"])
+
+
+def test_subscription_of_many_shells_outlives_them() -> None:
+    subscribers = Subscribers()
+    begun(subscribers, "sub_1")
+    subscribers.note_event("shell/exited", b'{"subscription": "sub_1", "leftover": []}')
+    assert lost(subscribers) == ["box:sub_1"]
+
+
+def test_the_number_of_subscriptions_is_limited() -> None:
+    subscribers = Subscribers()
+    for number in range(MAX_KEPT + 1):
+        begun(subscribers, f"sub_{number}")
+    assert len(lost(subscribers)) == MAX_KEPT
+
+
+def test_result_without_a_subscription_is_none() -> None:
+    subscribers = Subscribers()
+    subscribers.note(b'{"exitCode": 0}', b"1")
+    subscribers.note(b'{"subscription": null}', b"1")
+    assert lost(subscribers) == []
