@@ -62,7 +62,7 @@ def join(name: str, hello: Hello, options: Sequence[str], *, may_start: bool) ->
     Raises RefusedError and PlaceError.
     """
     for _ in range(MAX_TRIES):
-        connection = _connect(name)
+        connection = connect(name)
         if connection is None and not may_start:
             raise RefusedError(DIED, f"the daemon {name} does not run")
         if connection is None:
@@ -78,13 +78,13 @@ def join(name: str, hello: Hello, options: Sequence[str], *, may_start: bool) ->
     raise RefusedError(2, f"the daemon {name} ends again and again")
 
 
-def _connect(name: str) -> socket.socket | None:
+def connect(name: str, seconds: float = ANSWER_S) -> socket.socket | None:
     """Connect to the daemon. Return None if it does not run. Raises PlaceError."""
     place = Place.open(create=False)
     if place is None:
         return None
     try:
-        return place.connect(name, ANSWER_S)
+        return place.connect(name, seconds)
     finally:
         place.close()
 
@@ -158,7 +158,7 @@ def _start(name: str, hello: Hello, options: Sequence[str]) -> socket.socket | N
             errors = _spawn(Lasting(name, listener, linger_s), options)
     # Others need not wait for the lock until this daemon runs.
     try:
-        connection = _connect(name)
+        connection = connect(name)
         if connection is not None and _ask(connection, name, hello):
             return connection
         _show_errors(errors)

@@ -28,7 +28,8 @@ from typing import Final, Literal, Protocol, TypeAlias
 
 from shelld import __version__
 from shelld.cli.attach import DEFAULT_NAME, add_name
-from shelld.cli.join import DIED, RefusedError, read_reply
+from shelld.cli.join import DIED, RefusedError, connect, read_reply
+from shelld.cli.numbers import integer_type
 from shelld.cli.show import USAGE_ERROR, note, refuse, show
 from shelld.cli.watch_lines import Changes
 from shelld.lasting.handshake import (
@@ -40,7 +41,7 @@ from shelld.lasting.handshake import (
     receive,
     send,
 )
-from shelld.lasting.place import Place, PlaceError
+from shelld.lasting.place import PlaceError
 from shelld.lasting.views import MAX_LINES, MAX_SHELLS, Look, View, decoded, encoded
 
 # How long to wait for the answer to the first message, between two views, and until the daemon
@@ -104,17 +105,10 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     add_name(parser, "name", default=DEFAULT_NAME, nargs="?", help="the daemon (default: main)")
-
-    def lines(text: str) -> int:
-        if not (text.isascii() and text.isdigit()) or int(text) > MAX_LINES:
-            raise ValueError
-        return int(text)
-
-    lines.__name__ = f"integer from 0 to {MAX_LINES}"
     parser.add_argument(
         "-n",
         "--lines",
-        type=lines,
+        type=integer_type(0, MAX_LINES),
         default=DEFAULT_LINES,
         metavar="LINES",
         help=f"how many lines of each shell to show (default: {DEFAULT_LINES})",
@@ -129,13 +123,7 @@ def _leave(number: int, _frame: FrameType | None) -> None:
 
 def _joined(name: str) -> socket.socket:
     """Return a connection that takes a `Look`. Raises RefusedError and PlaceError."""
-    place = Place.open(create=False)
-    connection = None
-    if place is not None:
-        try:
-            connection = place.connect(name, ANSWER_S)
-        finally:
-            place.close()
+    connection = connect(name, ANSWER_S)
     if connection is None:
         raise RefusedError(DIED, f"the daemon {name} does not run")
     try:
