@@ -5,7 +5,8 @@ them the daemon takes for waiting, beside two usual guesses: silence for two sec
 that match the last line of the output. Then it measures the daemon's processor time while many
 silent commands are watched.
 
-A file of patterns has one regular expression of Python a line. None is a part of the repository.
+A file of patterns has one of Python's regular expressions in each line. The repository has no such
+file.
 
 Usage: PYTHONPATH=tests/helpers python benchmarks/prompts.py
     [--patterns FILE]... [--shells N] [--seconds N]

@@ -538,7 +538,7 @@ def drain(daemon: RawDaemon) -> list[Json]:
     return [each for each in daemon.answers_to_the_end() if "method" in each]
 
 
-def test_shutdown_tells_the_ends(events: RawDaemon) -> None:
+def test_shutdown_sends_the_end_of_each_shell(events: RawDaemon) -> None:
     subscribe(events, "output", "exit")
     ids = {events.background("trap 'echo bye; exit 1' TERM; while :; do sleep 0.01; done")}
     ids |= {events.background("sleep 300") for _ in range(3)}

@@ -108,6 +108,6 @@ def test_some_text_between_messages_is_skipped(hub: RawDaemon) -> None:
     assert request(hub, "some", "b'{x\\n' * 1_000 + answer(i, b'{}')")["result"] == {}
 
 
-def test_signal_without_a_name_is_told(hub: RawDaemon) -> None:
+def test_error_names_a_signal_without_a_name(hub: RawDaemon) -> None:
     answer = request(hub, "signal", "os.kill(os.getpid(), signal.SIGRTMIN + 3)")
     assert "ended by signal " in answer["error"]["message"]

@@ -403,7 +403,7 @@ def test_what_cannot_be_enforced_is_refused(shared: Workspace, session: str, pol
     params = {"session": session, "sandbox": policy}
     error = daemon.fail("configure_session", params)
     assert (error["code"], error["data"]["kind"]) == (1010, "unavailable")
-    # Neither does a command of the session run.
+    # The session and the call refuse the command, and nothing runs.
     for more in ({"session": session}, params):
         error = daemon.fail("bash", {"command": "touch witness", **more})
         assert (error["code"], error["data"]["what"]) == (1010, "sandbox")

@@ -475,7 +475,7 @@ def test_hostile_clients_harm_neither_the_daemon_nor_others(
     daemon.call("kill_shell", {"shell_id": shell})
 
 
-def test_an_ordinary_user_has_the_same(
+def test_an_ordinary_user_reaches_the_listed_hosts(
     places: Path, unprivileged: dict[str, Any], registry: tuple[Path, int]
 ) -> None:
     who = {key: unprivileged[key] for key in ("user", "group", "extra_groups")}

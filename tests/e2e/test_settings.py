@@ -179,7 +179,9 @@ def test_configuration_that_is_no_readable_file_is_refused(
     assert problem == f"cannot read the configuration {tmp_path}/binary"
 
 
-def test_daemon_and_explain_use_them(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_daemon_and_explain_use_variables_and_the_file(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rules = config.with_name("rules.toml")
     rules.write_text('allow = ["rm -rf /"]\n')
     config.write_text('max-shells = 3\nguard-rules = "rules.toml"\n')

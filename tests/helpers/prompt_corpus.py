@@ -47,7 +47,7 @@ SILENT = (
     " print(s.getsockname()[1]); c = []\nwhile True: c += [s.accept()]';"
     " read -u ${COPROC[0]} port; echo ready; "
 )
-# Becomes an ordinary user. This hides a program from a daemon that is another one.
+# Becomes an ordinary user. A daemon of another ordinary user cannot see what such a program does.
 NOBODY = "setpriv --reuid=nobody --regid=nogroup --clear-groups"
 
 _SHELLS = (

@@ -178,7 +178,7 @@ def test_an_invalid_response_is_refused(line: str) -> None:
     ("line", "size"),
     [(b"0", 0), (b"a", 10), (b"0A;x=y", 10), (b"1 ;x", 1)],
 )
-def test_the_size_of_a_chunk(line: bytes, size: int) -> None:
+def test_chunk_begins_with_its_size_in_hexadecimal_digits(line: bytes, size: int) -> None:
     assert chunk_size_of(line) == size
 
 

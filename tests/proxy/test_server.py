@@ -176,7 +176,9 @@ def test_socks_with_a_name_and_with_an_address() -> None:
     ],
 )
 @pytest.mark.parametrize("kind", ["tunnel", "request", "socks"])
-def test_these_are_refused(host: str, reason: str, kind: str) -> None:
+def test_unlisted_host_and_unlisted_private_address_are_refused(
+    host: str, reason: str, kind: str
+) -> None:
     names = {
         "a.org": [["127.0.0.1", "10.0.0.1", "169.254.169.254"]],
         "mapped.org": [["::ffff:127.0.0.1", "fe80::1"]],

@@ -38,7 +38,7 @@ from shelld_client import AsyncClient
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "swe_rex.py"
-# Imported once: the runtime is a class of its own each time.
+# Imported only once, because each import makes another class.
 SHELLD_RUNTIME: Any = runpy.run_path(str(EXAMPLE))["ShelldRuntime"]
 
 

@@ -144,7 +144,7 @@ async def test_overwritten_states_of_a_line_do_not_count() -> None:
     assert await found(shell, "50", strip=False) is not None
 
 
-async def test_long_line_is_cut_but_its_place_is_not() -> None:
+async def test_long_line_is_cut_but_its_offsets_are_those_of_the_whole_line() -> None:
     shell = a_shell()
     write(shell, b"x" * 10_000 + b"y\n")
     end(shell)

@@ -145,14 +145,14 @@ def test_waits_look_for_themselves(looks: list[State]) -> None:
         (2, "Delete all?", False),
     ],
 )
-def test_prompt_is_another_one_if_its_program_has_written_another_text(
+def test_prompt_is_a_new_one_if_its_program_has_written_a_new_text(
     wrote: int, text: str, is_same: bool
 ) -> None:
     first = PromptIdentity(1, "proved", True, True, 0.0, 1, "Name?")
     assert first._replace(wrote=wrote, text=text).is_same(first) == is_same
 
 
-def test_question_that_arrives_after_its_bytes_were_counted_is_another_one() -> None:
+def test_question_that_arrives_after_its_bytes_were_counted_is_a_new_one() -> None:
     first = PromptIdentity(1, "proved", True, True, 0.0, 1, "Name?")
     counted = first._replace(wrote=2)
     assert counted.is_same(first)

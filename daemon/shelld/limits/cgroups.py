@@ -45,8 +45,8 @@ class _Files(NamedTuple):
 
 
 _OOM_KILLS: Final = re.compile(rb"^oom_kill (\d+)$", re.MULTILINE)
-# How often a cgroup has met its own limit. `_OOM_KILLS` also counts kills because the machine was
-# short of memory, or a cgroup above.
+# How often a cgroup has met its own limit. `_OOM_KILLS` also counts the kills for which the machine
+# or a cgroup above was short of memory.
 _OOMS: Final = re.compile(rb"^oom (\d+)$", re.MULTILINE)
 _REFUSED_FORKS: Final = re.compile(rb"^max (\d+)$", re.MULTILINE)
 _PIDS: Final = _Files("pids.max", {}, "pids.events", _REFUSED_FORKS)

@@ -31,12 +31,12 @@ class Reports:
     def __init__(self, send: Callable[[Message], bool], first: int) -> None:
         self._send = send
         self._first = first
-        # What the next message is to tell, each with its time (time.monotonic()).
+        # Refusals for the next message, each with its time (time.monotonic()).
         self._new: list[tuple[Peer, Refusal, float]] = []
         # Counts and times, by runner.
         self._unsent: dict[tuple[int, Refusal], tuple[int, float]] = {}
         self._is_wanted = asyncio.Event()
-        # Set when what is in `_new` has been told; the same for what is in `_unsent`.
+        # Set when the daemon has been told of the refusals in `_new`, and of those in `_unsent`.
         self._is_told = asyncio.Event()
         self._waiting: list[asyncio.Event] = []
 

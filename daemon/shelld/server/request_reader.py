@@ -46,8 +46,9 @@ class RequestReader:
     ) -> None:
         # Why the stream was given up, although it has not ended.
         self.failure: str | None = None
-        # Whether the end of the stream was read, and whether it is known to follow what is unread.
+        # Whether everything was read up to the end of the stream.
         self.at_end = False
+        # Whether the peer has hung up: the stream ends after what is still unread.
         self._is_hung_up = False
         self._source = source
         self._frames = frames
