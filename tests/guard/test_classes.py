@@ -14,6 +14,7 @@ import guard_indirect_classes
 import guard_more_classes
 import guard_program_classes
 import guard_shell_classes
+import guard_tool_classes
 from guard_lines import HERE
 from shelld.guard.judgement import judge
 from shelld.guard.quick import is_plainly_harmless
@@ -40,6 +41,7 @@ CORPORA = (
     guard_program_classes,
     guard_detour_classes,
     guard_indirect_classes,
+    guard_tool_classes,
 )
 DANGEROUS = by_class(each for corpus in CORPORA for each in corpus.DANGEROUS)
 HARMLESS = by_class(each for corpus in CORPORA for each in corpus.HARMLESS)

@@ -34,7 +34,7 @@ KINDS = {
     "says",
     "file",
     "env",
-} | {"into", "default", "shell"}
+} | {"into", "default", "shell", "tells", "options"}
 MARKS = {"assigns", "joins", "leads", "away", "all", "last", "rest", "appends", "bash", "shell"}
 
 

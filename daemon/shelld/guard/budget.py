@@ -32,7 +32,7 @@ class Blocked(Exception):
     def __init__(self, finding: Finding, segment: str) -> None:
         super().__init__(finding.rule)
         self.finding = finding
-        self.segment = segment.strip()[:MAX_SEGMENT]
+        self.segment = _shown(segment.strip())
 
 
 class Exhausted(Exception):
@@ -103,4 +103,9 @@ class Budget:
         """Add a command to the trace, if tracing is on."""
         if self._traces and len(self.trace) < MAX_TRACE:
             line = " ".join(plain(each).replace(UNKNOWN, "<unknown>") for each in argv)
-            self.trace.append(line[:MAX_SEGMENT])
+            self.trace.append(_shown(line))
+
+
+def _shown(text: str) -> str:
+    """Return text for a verdict: not too long, and without what stands for bytes."""
+    return text[:MAX_SEGMENT].encode("utf-8", "replace").decode()

@@ -5,6 +5,7 @@ Pure. Walks are iterative, because scripts can nest to any depth.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import Any, Final
 
@@ -98,6 +99,34 @@ def only_starts(body: Node) -> bool:
             continue
         statements += 1
         following = children[index + 1].type if index + 1 < len(children) else ""
-        if following != "&" and not (child.type in _GROUPS and only_starts(child)):
+        if following != "&" and not _starts_only(child):
             return False
     return statements > 0
+
+
+def _starts_only(node: Node) -> bool:
+    """Whether a statement without ``&`` only starts commands, and does not wait for them."""
+    if node.type in _GROUPS:
+        return only_starts(node)
+    if node.type != "command":
+        return False
+    words = [text_of(each) for each in node.named_children]
+    if _DETACHED.match(" ".join(words)):
+        return True
+    script = _script_of(node)
+    return script is not None and only_starts(script)
+
+
+# Programs that leave their command behind: it runs on when they end.
+_DETACHED: Final = re.compile(
+    r"setsid (?:-\w*f|--fork)|screen (?:-\w*d\w*m|-d -m)|daemonize |start-stop-daemon .*-b"
+    r"|tmux new\S* .*-d|systemd-run (?!.*(?:--wait|--scope|--pty|-P|-t))"
+    r"|(?:docker|podman) run .*(?:-[ti]*d\b|--detach)"
+)
+# Programs that write text and start nothing.
+_PRINTERS: Final = frozenset({"echo", "printf", "cat", "true", ":"})
+
+
+def only_prints(body: Node) -> bool:
+    """Whether a loop's body only writes text, so that an endless loop writes without end."""
+    return all(name in _PRINTERS for name, _ in calls_of(body))

@@ -13,11 +13,12 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Final
 
-from shelld.guard import nodes, parse
+from shelld.guard import callees, nodes, parse
 from shelld.guard.builtins import nounset_after
 from shelld.guard.declarations import Declarations
 from shelld.guard.fallback import simple_commands, without_heredocs
-from shelld.guard.markers import UNKNOWN, plain
+from shelld.guard.fork_bomb import FORK_BOMB
+from shelld.guard.markers import ENDLESS, UNKNOWN, plain
 from shelld.guard.paths import normalized
 from shelld.guard.redirections import Redirections
 from shelld.guard.rules import overwrites
@@ -70,6 +71,7 @@ class Evaluation(Redirections):
             return UNKNOWN
         self.budget.depth += 1
         self.scripts += 1
+        text, endless, _ = text.partition(ENDLESS)
         text = joined_lines(plain(text))
         self.spend(min(len(text), MAX_PARSED))
         try:
@@ -89,6 +91,8 @@ class Evaluation(Redirections):
                 self.budget.too_slow()
                 self._run_fragments(text)
                 return UNKNOWN
+            if endless and callees.only_starts(root):
+                self.report(FORK_BOMB, text)
             output = self._run(root, stdin)
             if root.has_error:
                 self._run_fragments(text)
@@ -212,6 +216,7 @@ class Evaluation(Redirections):
         exported = self.exported
         self.variables.update(local)
         self.exported = exported | set(local)
+        self.run_told("".join(argv[:1]), local)
         try:
             return self.execute(argv, stdin)
         finally:

@@ -15,7 +15,8 @@ from shelld.guard.awk import awk
 from shelld.guard.containers import bwrap, docker
 from shelld.guard.escapes import ansi_c
 from shelld.guard.finders import fd, find
-from shelld.guard.markers import UNKNOWN, plain
+from shelld.guard.fork_bomb import FORK_BOMB
+from shelld.guard.markers import ENDLESS, UNKNOWN, plain
 from shelld.guard.options import leading_options
 from shelld.guard.paths import normalized
 from shelld.guard.sed import sed
@@ -48,6 +49,10 @@ def _xargs(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
             stdin = shell.content_of(value or "", stdin)
     if not command:
         return stdin
+    is_unlimited = ("P", "0") in options or ("max-procs", "0") in options
+    if ENDLESS in stdin and is_unlimited:
+        shell.report(FORK_BOMB)
+    stdin = stdin.replace(ENDLESS, "")
     if separator is not None and UNKNOWN not in stdin:
         items = [item for item in stdin.split(separator) if item]
     else:
@@ -168,6 +173,10 @@ def _at(shell: Shell, _arguments: Sequence[str], stdin: str) -> str:
     return shell.copy().run_text(stdin, "")
 
 
+def _pee(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
+    return "".join([shell.copy().run_script(each, stdin) for each in arguments])
+
+
 # The keys are the values of `vocabulary.STARTERS`.
 HANDLERS: Final[dict[str, Handler]] = {
     "xargs": _xargs,
@@ -176,6 +185,7 @@ HANDLERS: Final[dict[str, Handler]] = {
     "fd": fd,
     "crontab": _crontab,
     "at": _at,
+    "pee": _pee,
     "socat": _socat,
     "sed": sed,
     "awk": awk,

@@ -11,7 +11,7 @@ from typing import Any, Final
 from shelld.guard import callees, parse
 from shelld.guard.arithmetic import arithmetic
 from shelld.guard.fork_bomb import FORK_BOMB
-from shelld.guard.markers import UNKNOWN
+from shelld.guard.markers import ENDLESS, UNKNOWN
 from shelld.guard.programs import Programs
 from shelld.guard.units import ExpansionError
 from shelld.guard.words import calculated, expand_word
@@ -115,9 +115,11 @@ class Loops(Programs):
         # below them. With this input, the loop runs for every file of a tree.
         self.is_for_each = before or (UNKNOWN in stdin and stdin.strip(UNKNOWN).startswith("/"))
         try:
-            return self._rounds(node, conditions, stdin)
+            output = self._rounds(node, conditions, stdin)
         finally:
             self.is_for_each = before
+        is_endless = runs and output != "" and body is not None and callees.only_prints(body)
+        return output + ENDLESS if is_endless else output
 
     def _rounds(self, node: Node, conditions: Sequence[Node], stdin: str) -> str:
         """Follow a loop as long as it reads known input, or as long as its count goes on."""

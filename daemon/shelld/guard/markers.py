@@ -20,7 +20,9 @@ HOLE: Final = "\ue005"
 
 GLOBS: Final = {"*": ANY, "?": ONE, "[": SET}
 ACTIVE: Final = {ord(written): active for written, active in GLOBS.items()}
-_ALL: Final = re.compile("[\ue000-\ue005]")
+# Stands at the end of text that a program writes again and again, without end.
+ENDLESS: Final = "\ue006"
+_ALL: Final = re.compile("[\ue000-\ue006]")
 _PLAIN: Final = str.maketrans({ANY: "*", ONE: "?", SET: "["})
 
 

@@ -68,7 +68,7 @@ def is_open_for_both(before: Node | None, node: Node | None) -> bool:
     """Whether a ``<`` that the parser did not recognize and a redirection are one ``<>``."""
     if before is None or node is None or node.type != "file_redirect":
         return False
-    return before.type == "ERROR" and before.text == b"<" and node.text.startswith(b">")
+    return before.type == "ERROR" and before.text == b"<" and text_of(node).startswith(">")
 
 
 def is_of_stdout(node: Node) -> bool:

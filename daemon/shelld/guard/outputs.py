@@ -14,7 +14,7 @@ from typing import Final
 
 from shelld.guard.escapes import ansi_c
 from shelld.guard.inputs import Inputs, Output
-from shelld.guard.markers import UNKNOWN
+from shelld.guard.markers import ENDLESS, UNKNOWN
 from shelld.guard.paths import normalized
 from shelld.guard.rules import parse_arguments
 from shelld.guard.text_filters import FILTERS
@@ -82,7 +82,7 @@ def _mktemp(arguments: Sequence[str], _inputs: Inputs) -> str | None:
 
 
 def _yes(arguments: Sequence[str], _inputs: Inputs) -> str:
-    return (" ".join(arguments) or "y") + "\n"
+    return (" ".join(arguments) or "y") + "\n" + ENDLESS
 
 
 def _dirname(arguments: Sequence[str], _inputs: Inputs) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -25,9 +25,11 @@ from shelld.guard.speakers import directories_of, scripts_of
 from shelld.guard.vocabulary import (
     DESTROYERS,
     JUDGED,
+    LANGUAGES,
     SHELLS,
     SPEAKERS,
     STARTERS,
+    TELLERS,
     WRAPPERS,
     WRITERS,
 )
@@ -45,7 +47,14 @@ _PROMPTS: Final = ("PS4", "PS0", "PS1", "PS2", "ENV")
 _NOT_FOUND: Final = "command_not_found_handle"
 _FUNCTION_ENTRY: Final = re.compile(r"BASH_FUNC_([^\s%]++)%%")
 # Programs that exist on most systems.
-_KNOWN: Final = frozenset({*JUDGED, *SHELLS, *WRAPPERS, *STARTERS, *WRITERS, *SPEAKERS, *OUTPUTS})
+_KNOWN: Final = frozenset(
+    {*JUDGED, *SHELLS, *WRAPPERS, *STARTERS, *WRITERS, *SPEAKERS, *OUTPUTS, *TELLERS, *LANGUAGES}
+)
+# The ends of the names of variables whose value is a command, and the programs that run none.
+_TOLD: Final = re.compile(
+    r"(?:EDITOR|PAGER|BROWSER|VISUAL|ASKPASS|OPENER|_COMMAND|_CMD|_HOOK|_EXEC|_WRAPPER|_LAUNCHER)\Z"
+)
+_DEAF: Final = frozenset({*OUTPUTS, *BUILTINS, *SHELLS, *TELLERS, ""} - {"git", "man", "gh"})
 # How many nested calls of a recursive function to follow.
 _MAX_RECURSION: Final = 2
 
@@ -164,6 +173,8 @@ class Programs(Files):
         policy = self.budget.policy
         if policy.block:
             self.report(policy.check(program, arguments))
+        if program not in _KNOWN:
+            self.report(rules.check_unknown(arguments, self.place(stdin)))
         if not rules.is_judged(program) and not self.is_for_each:
             return
         place = self.place(stdin)
@@ -192,7 +203,16 @@ class Programs(Files):
         """Return the value of a variable if it is exported, else None."""
         return self.variables.get(name) if name in self.exported else None
 
+    def run_told(self, program: str, variables: Mapping[str, str]) -> None:
+        """Follow the commands in variables for one program, such as ``BROWSER='...' program``."""
+        if program.rpartition("/")[2] in _DEAF:
+            return
+        for name, value in variables.items():
+            if _TOLD.search(name):
+                self.copy().run_text(value, "")
+
     def _unwrapped(self, inner: Inner, stdin: str) -> str:
+        self.run_told("".join(inner.argv[:1]), inner.assignments)
         child = self.copy()
         # A program does not see the functions, but passes the exported ones on.
         child.inherited, child.functions = self.exported_functions(), {}

@@ -16,6 +16,7 @@ from shelld.guard.vocabulary import (
     SHELLS,
     STARTERS,
     TELLING_BUILTINS,
+    TREE_PROGRAMS,
     VERSION,
     WRAPPERS,
 )
@@ -39,8 +40,13 @@ _SOURCES: Final = re.compile(r"(?:^|[;&|\n])[ \t]*\. ")
 # script. mknod(1) names a disk by numbers. `WRITERS`, `SPEAKERS` and `EVERYDAY_WRAPPERS` are not
 # here: to do harm, they need "/dev", one of these programs, or characters outside `_SIMPLE`.
 _TELLING: Final = frozenset(
-    (*JUDGED, *WRAPPERS, *STARTERS, *SHELLS, *LANGUAGES, *LISTENERS, *TELLING_BUILTINS)
+    (
+        *(*JUDGED, *TREE_PROGRAMS, *WRAPPERS, *STARTERS, *SHELLS, *LANGUAGES, *LISTENERS),
+        *TELLING_BUILTINS,
+    )
 ) | {"-", "-f-", "mknod"}
+# Disks, file systems, and the option ``--remove-files`` of tar, which can be cut short.
+_TELLING_PARTS: Final = ("/dev", "mkfs", "--rem")
 _DIGIT: Final = re.compile("[0-9]")
 
 
@@ -58,7 +64,7 @@ def is_plainly_harmless(
         return False
     if "$((" in command:
         command = _CALCULATED.sub("=0", command)
-    if not _SIMPLE.fullmatch(command) or "/dev" in command or "mkfs" in command:
+    if not _SIMPLE.fullmatch(command) or any(each in command for each in _TELLING_PARTS):
         return False
     words = _SEPARATORS.split(command)
     if defined:

@@ -12,7 +12,7 @@ from itertools import takewhile
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from shelld.guard.disks import targets_of
+from shelld.guard.disks import operands_of_order, targets_of
 from shelld.guard.globs import has_glob
 from shelld.guard.links import mounted_below, resolved
 from shelld.guard.markers import UNKNOWN
@@ -27,6 +27,7 @@ from shelld.guard.paths import (
     may_be_everything,
     normalized,
 )
+from shelld.guard.recursive import COMPRESSORS, PERMITTERS, REMOVERS, keeps_originals
 from shelld.guard.specification import specification
 from shelld.guard.verdict import Finding
 from shelld.guard.vocabulary import DISK_TOOLS, JUDGED, MAKERS, MKFS, OPTIONS, WRITERS
@@ -105,7 +106,11 @@ REMOVES_ROOT: Final = Finding("rm-root", "it removes the whole file system")
 def _rm(arguments: Sequence[str], place: Place) -> Finding | None:
     if not _is_recursive(arguments, "rR"):
         return None
-    paths = place.trees(parse_arguments(arguments).operands)
+    return _removes(parse_arguments(arguments).operands, place)
+
+
+def _removes(operands: Sequence[str], place: Place) -> Finding | None:
+    paths = place.trees(operands)
     if any(map(is_everything, paths)):
         return REMOVES_ROOT
     directories = SYSTEM_DIRECTORIES | _homes(place)
@@ -251,7 +256,8 @@ _CHECKS: Final[dict[str, Check]] = {
 
 def is_judged(program: str) -> bool:
     """Whether `check` can return a finding for some arguments of a program."""
-    return program in JUDGED or program in WRITERS or program.startswith(_FAMILIES)
+    tables = (JUDGED, WRITERS, REMOVERS, PERMITTERS)
+    return any(program in table for table in tables) or program.startswith(_FAMILIES)
 
 
 # Prefixes of program names that have many suffixes.
@@ -265,6 +271,11 @@ def check(program: str, arguments: Sequence[str], place: Place) -> Finding | Non
         return _mkfs(program, arguments, place)
     if kind is not None and (finding := _CHECKS[kind](arguments, place)) is not None:
         return finding
+    if program in REMOVERS and (finding := _removes(REMOVERS[program](arguments), place)):
+        return finding
+    if program in PERMITTERS:
+        paths = place.trees(PERMITTERS[program](arguments), is_followed=True)
+        return _owned(paths, "chmod-root", "it changes the permissions of every file")
     possible: Finding | None = None
     for target in targets_of(program, arguments, place.stdin):
         rule = "dd-disk" if program in _COPIERS else "redirect-disk"
@@ -273,6 +284,13 @@ def check(program: str, arguments: Sequence[str], place: Place) -> Finding | Non
         if program in DISK_TOOLS and may_be_disk(normalized(target, place.cwd)):
             possible = Finding(rule, "what it overwrites is not known before it runs", False)
     return possible
+
+
+def check_unknown(arguments: Sequence[str], place: Place) -> Finding | None:
+    """Return a finding if a program that is in no table is told to write to a disk."""
+    targets = operands_of_order(arguments)
+    findings = (overwrites(each, place) for each in targets)
+    return next((each for each in findings if each is not None), None)
 
 
 def destroyed_by(program: str, arguments: Sequence[str]) -> list[str]:
@@ -284,6 +302,8 @@ def destroyed_by(program: str, arguments: Sequence[str]) -> list[str]:
         return operands if has_directory else operands[:-1]
     if program in ("cp", "install"):
         return [] if has_directory else operands[-1:]
+    if program in COMPRESSORS and keeps_originals(arguments):
+        return []
     return targets_of(program, arguments) or operands
 
 

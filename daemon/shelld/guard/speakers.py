@@ -58,7 +58,7 @@ _COMMANDS: Final[dict[str, tuple[str, ...]]] = {
     **dict.fromkeys(("vim", "vi", "nvim", "view", "vimdiff", "gvim", "ex"), _VIM),
     "ed": (_VI, r"^[eE]?[^\S\n]*+!++(.*)"),
     **dict.fromkeys(("emacs", "emacsclient"), (_CALLED % r"shell-command(?:-to-string)?",)),
-    "less": (r"^\+*!(.*)",),
+    "less": (r"(?:^|\s)\+*!(.*)",),
     "git": (_GIT,),
     "tar": (r"^exec=(.*)",),
     **dict.fromkeys(("ssh", "scp", "sftp"), _SSH),
@@ -106,9 +106,18 @@ def scripts_of(
     file.
     """
     spec = specification(SPEAKERS[program])
+
+    def values_of(kind: str) -> list[str]:
+        values = map(exported, spec.options.get(kind, ()))
+        return [value for value in values if value is not None]
+
+    more = [word for value in values_of("options") for word in _words_of(value)]
+    arguments = [*more, *arguments]
     said, scripts, operands = _taken_apart(spec, arguments, content_of)
-    values = map(exported, spec.options.get("env", ()))
-    scripts += [value for value in values if value is not None]
+    said += values_of("tells")
+    scripts += values_of("env")
+    if "assigns" in spec.marks:
+        scripts += [each.partition("=")[2] for each in operands if "=" in each]
     given = spec.options.get("says", ())
     if "input" in given:
         said.append(_without_text(stdin) if program in _EDITORS else stdin)
@@ -131,6 +140,13 @@ def scripts_of(
     for script in scripts[:_MAX_COMMANDS]:
         # In some languages, these characters come before a command.
         yield script.lstrip("|!").removeprefix("-")
+
+
+def _words_of(options: str) -> list[str]:
+    try:
+        return shlex.split(options)
+    except ValueError:
+        return options.split()
 
 
 def _valued(spec: Specification) -> tuple[str, frozenset[str]]:

@@ -28,7 +28,9 @@ class Specification(Struct, frozen=True):
 # The value for ``+all``: all operands come before the program.
 ALL_OPERANDS: Final = 99
 # The kinds (the parts before the colon) whose names take no value.
-_WITHOUT_VALUE: Final = frozenset({"idle", "shell", "if", "sub", "order", "env", "default"})
+_WITHOUT_VALUE: Final = frozenset(
+    {"idle", "shell", "if", "sub", "order", "env", "tells", "options", "default"}
+)
 
 
 @cache

@@ -7,30 +7,19 @@ from __future__ import annotations
 
 import base64
 import binascii
-import itertools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
+from shelld.guard.compression import PACKERS, bytes_of_text, text_of_bytes
 from shelld.guard.escapes import ansi_c
 from shelld.guard.inputs import Inputs, Output
 from shelld.guard.jq import jq
-from shelld.guard.markers import UNKNOWN, cleaned
+from shelld.guard.line_filters import LINE_FILTERS
+from shelld.guard.markers import ENDLESS, UNKNOWN
 from shelld.guard.options import all_options, leading_options
 from shelld.guard.patterns import linear_regex
 from shelld.guard.rules import parse_arguments
-
-
-def _filter(change: Callable[[str], str]) -> Output:
-    def output(arguments: Sequence[str], inputs: Inputs) -> str | None:
-        parsed = parse_arguments(arguments)
-        if parsed.flags:
-            # Options change what the program writes.
-            return None
-        text = inputs.read(parsed.operands)
-        return None if text is None or UNKNOWN in text else change(text)
-
-    return output
 
 
 def _cat(arguments: Sequence[str], inputs: Inputs) -> str | None:
@@ -42,8 +31,8 @@ def _tee(_arguments: Sequence[str], inputs: Inputs) -> str | None:
     return inputs.stdin
 
 
-def _lines(change: Callable[[list[str]], list[str]]) -> Callable[[str], str]:
-    return lambda text: "".join(line + "\n" for line in change(text.splitlines()))
+# How many lines of endless output to take.
+_MAX_REPEATED: Final = 64
 
 
 def _some_lines(*, first: bool) -> Output:
@@ -55,8 +44,12 @@ def _some_lines(*, first: bool) -> Output:
         text = inputs.read(operands)
         if text is None or "c" in parsed.flags or not count.isdecimal():
             return None
-        lines = text.splitlines(keepends=True)
         number = int(count)
+        text, endless, _ = text.partition(ENDLESS)
+        lines = text.splitlines(keepends=True)
+        if endless and (number > _MAX_REPEATED or not first):
+            return None
+        lines *= number if endless else 1
         return "".join(lines[:number] if first else lines[max(0, len(lines) - number) :])
 
     return output
@@ -70,11 +63,7 @@ def _base64(arguments: Sequence[str], inputs: Inputs) -> str | None:
         return None
     if parsed.flags & {"d", "D", "decode"} or any("decode".startswith(f) for f in parsed.flags):
         return _decoded(text)
-    return base64.b64encode(text.encode()).decode() + "\n"
-
-
-def _text(data: bytes) -> str:
-    return cleaned(data.decode("utf-8", "replace"))
+    return base64.b64encode(bytes_of_text(text)).decode() + "\n"
 
 
 def _decoded(text: str) -> str | None:
@@ -83,7 +72,7 @@ def _decoded(text: str) -> str | None:
         data = base64.b64decode(compact + "=" * (-len(compact) % 4))
     except (binascii.Error, ValueError):
         return None
-    return _text(data)
+    return text_of_bytes(data)
 
 
 def _openssl(arguments: Sequence[str], inputs: Inputs) -> str | None:
@@ -97,14 +86,14 @@ def _base32(arguments: Sequence[str], inputs: Inputs) -> str | None:
     text = inputs.read(parse_arguments(arguments).operands)
     if text is None or not parse_arguments(arguments).flags & {"d", "decode"}:
         return None
-    return _text(base64.b32decode(re.sub(r"\s+", "", text)))
+    return text_of_bytes(base64.b32decode(re.sub(r"\s+", "", text)))
 
 
 def _xxd(arguments: Sequence[str], inputs: Inputs) -> str | None:
     text = inputs.stdin
     if text is None or not {"r", "p"} <= set("".join(each.strip("-") for each in arguments)):
         return None
-    return _text(bytes.fromhex(re.sub(r"\s+", "", text)))
+    return text_of_bytes(bytes.fromhex(re.sub(r"\s+", "", text)))
 
 
 def _tr_set(text: str) -> str:
@@ -171,7 +160,7 @@ def _edited(script: str, text: str | None, *, is_extended: bool, groups: str) ->
 
     `groups` is a pattern for what a replacement takes from the text that was found.
     """
-    if text is None or UNKNOWN in text:
+    if text is None:
         return None
     for command in re.split("[;\n]", script):
         match = _SUBSTITUTE.fullmatch(command.strip())
@@ -192,7 +181,9 @@ def _edited(script: str, text: str | None, *, is_extended: bool, groups: str) ->
         *lines, last = text.split("\n")
         # After the last newline, there is no line.
         lines += [last] if last else []
-        edited = "\n".join(compiled.sub(new, line, count) for line in lines)
+        edited = "\n".join(
+            line if UNKNOWN in line else compiled.sub(new, line, count) for line in lines
+        )
         text = edited + ("" if last else "\n")
     return text
 
@@ -211,7 +202,8 @@ def _grep(arguments: Sequence[str], inputs: Inputs) -> str | None:
     if not patterns or not names <= {"e", "regexp", "E", "F", "h", "i", "v", "w", "a"}:
         return None
     text = inputs.read(operands)
-    if text is None or UNKNOWN in text:
+    # A pattern that excludes lines leaves most of an unknown text.
+    if text is None or (UNKNOWN in text and "v" not in names):
         return None
     pattern = "|".join(patterns)
     if "F" in names:
@@ -223,7 +215,9 @@ def _grep(arguments: Sequence[str], inputs: Inputs) -> str | None:
         return None
     lines = text.splitlines(keepends=True)
     return "".join(
-        line for line in lines if (compiled.search(line.rstrip("\n")) is None) == ("v" in names)
+        line
+        for line in lines
+        if UNKNOWN in line or (compiled.search(line.rstrip("\n")) is None) == ("v" in names)
     )
 
 
@@ -255,10 +249,8 @@ def _cut(arguments: Sequence[str], inputs: Inputs) -> str | None:
 FILTERS: Final[dict[str, Output]] = {
     "cat": _cat,
     "tee": _tee,
-    "rev": _filter(_lines(lambda lines: [line[::-1] for line in lines])),
-    "tac": _filter(_lines(lambda lines: lines[::-1])),
-    "sort": _filter(_lines(sorted)),
-    "uniq": _filter(_lines(lambda lines: [line for line, _ in itertools.groupby(lines)])),
+    **LINE_FILTERS,
+    **PACKERS,
     "head": _some_lines(first=True),
     "tail": _some_lines(first=False),
     "base64": _base64,

@@ -39,15 +39,25 @@ take a value ("-": none). The other words are:
     default:NAME    a file in the program's language that it reads if it gets no file:NAME option
     appends         the words after the subcommand are added to the command, as with an alias
     env:NAME        an environment variable whose value is a shell script
+    tells:NAME      an environment variable whose value is in the program's language
+    options:NAME    an environment variable with more options
+    assigns         the value in NAME=VALUE is a shell script
 """
 
 from __future__ import annotations
 
-from shelld.guard.vocabulary.judged import JUDGED, MAKERS, MKFS, OPTIONS
+from shelld.guard.vocabulary.judged import JUDGED, MAKERS, MKFS, OPTIONS, TREE_PROGRAMS
 from shelld.guard.vocabulary.runners import LANGUAGES, SHELLS, STARTERS, TELLING_BUILTINS, VERSION
 from shelld.guard.vocabulary.speakers import LISTENERS, SPEAKERS
 from shelld.guard.vocabulary.wrappers import EVERYDAY_WRAPPERS, WRAPPERS
-from shelld.guard.vocabulary.writers import DESTROYERS, DISK_TOOLS, LINKERS, WRITERS
+from shelld.guard.vocabulary.writers import (
+    DESTROYERS,
+    DISK_TOOLS,
+    LINKERS,
+    ORDERS,
+    TELLERS,
+    WRITERS,
+)
 
 __all__ = [
     "DESTROYERS",
@@ -60,10 +70,13 @@ __all__ = [
     "MAKERS",
     "MKFS",
     "OPTIONS",
+    "ORDERS",
     "SHELLS",
     "SPEAKERS",
     "STARTERS",
+    "TELLERS",
     "TELLING_BUILTINS",
+    "TREE_PROGRAMS",
     "VERSION",
     "WRAPPERS",
     "WRITERS",

@@ -24,8 +24,25 @@ JUDGED: Final = {
     "mv": "mv",
     "rsync": "rsync",
     "mkfs": "mkfs",
+    # The programs of GNU on systems that have others, and variants.
+    "grm": "rm",
+    "gchmod": "chmod",
+    "gchown": "chown",
+    "gmv": "mv",
+    "srm": "rm",
+    "safe-rm": "rm",
+    "wipe": "rm",
     **dict.fromkeys(MAKERS, "mkfs"),
 }
+
+# Programs that `recursive` knows, without those that mostly serve other purposes, such as tar(1):
+# they remove or change trees only with an option for this, see `quick`.
+TREE_PROGRAMS: Final = frozenset(
+    {
+        *("zip", "7z", "7za", "7zr", "7zz", "gzip", "pigz", "rimraf", "trash", "trash-put", "rip"),
+        *("gio", "setfacl", "chattr", "chcon"),
+    }
+)
 
 # The options that take a value, for some programs in `JUDGED` and for programs in several tables.
 OPTIONS: Final = {

@@ -38,6 +38,7 @@ STARTERS: Final = {
     "fd": "fd",
     "fdfind": "fd",
     "crontab": "crontab",
+    "pee": "pee",
     "socat": "socat",
     "at": "at",
     "batch": "at",

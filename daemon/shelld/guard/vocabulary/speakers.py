@@ -8,22 +8,20 @@ from shelld.guard.vocabulary.judged import OPTIONS
 
 _MAKE: Final = (
     "IoOW cd:C cd:directory says:E says:eval file:f file:file file:makefile idle:n idle:just-print "
-    "idle:dry-run idle:recon default:GNUmakefile default:makefile default:Makefile"
+    "idle:dry-run idle:recon default:GNUmakefile default:makefile default:Makefile assigns"
 )
+
+_VI: Final = "TuUwW says:c says:cmd says:+ tells:VIMINIT tells:EXINIT"
 
 # Programs that run commands in their own language, from an argument, a variable or stdin.
 SPEAKERS: Final[dict[str, str]] = {
-    "vim": "TuUwW says:c says:cmd says:+ file:S",
-    "vi": "TuUwW says:c says:cmd says:+",
-    "nvim": "TuUwW says:c says:cmd says:+",
-    "view": "TuUwW says:c says:cmd says:+",
-    "vimdiff": "TuUwW says:c says:cmd says:+",
-    "gvim": "TuUwW says:c says:cmd says:+",
-    "ex": "TuUwW says:c says:cmd says:+ says:input",
+    "vim": f"{_VI} file:S",
+    **dict.fromkeys(("vi", "nvim", "view", "vimdiff", "gvim"), _VI),
+    "ex": f"{_VI} says:input",
     "ed": "p says:input",
     "emacs": "lfL says:eval says:execute",
     "emacsclient": "asdfFu says:e says:eval",
-    "less": "bhjkopPtTxyz says:+ env:LESSOPEN env:LESSCLOSE",
+    "less": "bhjkopPtTxyz says:+ env:LESSOPEN env:LESSCLOSE tells:LESS",
     "split": "abClnt script:filter",
     "nc": "ghipqsTwxX script:e script:c",
     "ncat": "ghipqsTwxX script:e script:exec script:c script:sh-exec",
@@ -40,7 +38,8 @@ SPEAKERS: Final[dict[str, str]] = {
     "env:EDITOR env:GIT_SEQUENCE_EDITOR env:GIT_SSH_COMMAND env:GIT_SSH env:GIT_EXTERNAL_DIFF "
     "env:GIT_ASKPASS env:GIT_PROXY_COMMAND env:GIT_CONFIG_VALUE_0 env:GIT_CONFIG_VALUE_1",
     "tar": "bCfgHKLNTVX script:I script:use-compress-program script:to-command script:F "
-    "script:info-script script:new-volume-script script:rsh-command says:checkpoint-action",
+    "script:info-script script:new-volume-script script:rsh-command says:checkpoint-action "
+    "options:TAR_OPTIONS",
     "zip": "bntx script:TT script:unzip-command",
     "rsync": OPTIONS["rsync"] + " script:e script:rsh script:rsync-path",
     "ssh": "bcDEeFIiJLlmOpQRSWw says:o",

@@ -10,7 +10,38 @@ from shelld.guard.vocabulary.judged import OPTIONS
 LINKERS: Final = frozenset({"ln", "cp", "mount", "mknod", "mkfifo", "umount", "rm", "unlink"})
 
 # Programs that destroy a tree if they run on each of its files.
-DESTROYERS: Final = frozenset({"shred", "truncate", "unlink", "cp", "mv", "install", "dd", "tee"})
+DESTROYERS: Final = frozenset(
+    {
+        *("shred", "truncate", "unlink", "cp", "mv", "install", "dd", "tee", "sponge"),
+        *("gzip", "pigz", "bzip2", "xz", "trash", "trash-put", "rimraf"),
+    }
+)
+
+# Words that tell a program to write to the disk that it gets, as an operand or a long option.
+ORDERS: Final = frozenset(
+    {
+        *("burn", "clear", "create", "destroy", "discard", "erase", "flash", "format", "init"),
+        *("initialize", "initialise", "labelclear", "mklabel", "overwrite", "nuke", "purge"),
+        *("repartition", "restore", "revert", "randwrite", "sanitize", "secure-erase", "wipe"),
+        *("security-erase", "wipefs", "write", "write-image", "writeimage", "zap", "zap-all"),
+        *("zero", "zero-fill", "wipe-all", "erase-all", "block-erase", "crypto-erase", "eraseall"),
+        *("wipeall", "write-zeroes", "write-zeros", "sanitize-overwrite", "diskwipe"),
+        "format-disk",
+    }
+)
+
+# Programs that only name or show what they get, whatever words it has.
+TELLERS: Final = frozenset(
+    {
+        *("ack", "ag", "apropos", "cheat", "cowsay", "df", "diff", "du", "espeak", "expr", "file"),
+        *("figlet", "gh", "git", "hexdump", "history", "info", "less", "logger", "lsblk"),
+        *("man", "mesg", "more", "notify-send", "od", "rg", "say", "shellcheck", "stat", "strings"),
+        *("tldr", "toilet", "touch", "udevadm", "ugrep", "wall", "whatis", "whereis", "write"),
+        *("zgrep", "zenity", "dialog", "whiptail", "mail", "mutt", "telegram-send", "slack"),
+    }
+)
+
+_FORCED: Final = "if:f if:force if:y if:yes idle:t idle:test"
 
 # Programs that can write to a disk. Their arguments name the disk, so these programs matter only if
 # the command contains "/dev/" or its working directory is below "/dev".
@@ -38,7 +69,7 @@ WRITERS: Final = {
     "idle:J idle:json idle:F idle:s idle:V idle:verify",
     "fdisk": "bBcCHLostuwW all order:w idle:l idle:list",
     "gdisk": "- all order:w idle:l",
-    "cfdisk": "- all order:write",
+    "cfdisk": "- all if:z if:zero order:write",
     "parted": "a all align= if:mklabel if:mktable if:mkpart if:mkpartfs if:rm if:resizepart "
     "if:resize if:move if:cp order:mklabel order:mktable order:mkpart order:rm "
     "order:resizepart",
@@ -47,8 +78,16 @@ WRITERS: Final = {
     "hdparm": "- all if:security-erase if:security-erase-enhanced if:write-sector "
     "if:make-bad-sector if:trim-sector-ranges security-erase= security-erase-enhanced= "
     "write-sector= user-master=",
+    "sg_format": "bcCefFilmpPQrRstTvw all if:format if:F",
     "nvme": "alnst rest if:format if:sanitize",
-    "mdadm": "- all if:zero-superblock",
+    "mdadm": "- all if:zero-superblock if:create if:C if:build if:B",
+    # Without force, these refuse or ask if a disk has data.
+    "pvcreate": f"uMS all uuid= restorefile= {_FORCED}",
+    "pvremove": f"- all {_FORCED}",
+    "lvremove": f"S all {_FORCED}",
+    "vgcreate": f"cls rest {_FORCED}",
+    "mkswap": f"pLUveo all label= uuid= pagesize= {_FORCED}",
+    "make-bcache": "- all if:B if:bdev if:C if:cache to:B to:C to:bdev to:cache",
     "bcachefs": "L all if:format",
     "e2image": "boO last",
     "xfs_copy": "bL rest",
@@ -59,7 +98,7 @@ WRITERS: Final = {
     "xxd": "cglnoRs last if:r",
     "uniq": "fsw last",
     "cryptsetup": "bcdhilMopsStT rest if:luksFormat if:luksErase if:erase type= cipher= label=",
-    "zpool": "- rest if:labelclear",
+    "zpool": "oORmt rest if:labelclear if:create if:add if:replace if:attach idle:n",
     "curl": "AbcCdDeEFhHKmoPQrtTuUwxXyYz to:o to:output to:D to:dump-header to:c to:cookie-jar "
     "to:trace to:trace-ascii to:stderr",
     "wget": "aBDeEiIlnoOPQRStTUwX to:O to:output-document to:o to:output-file to:a "
