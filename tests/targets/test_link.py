@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Iterator
 
 import anyio
 import pytest
 
+from leaks import descriptors_beyond, descriptors_of
 from shelld.keeper.pool import RunnerPool
 from shelld.process import faults
 from shelld.targets import link as link_module
@@ -54,6 +56,21 @@ async def test_link_that_cannot_run_is_not_used_again(pool: RunnerPool) -> None:
     with pytest.raises(MemoryError):
         target.connected(pool, fail)
     assert target.info.state == "unused"
+
+
+async def test_process_is_closed_although_the_link_could_not_be_made(
+    pool: RunnerPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_connection: object) -> None:
+        raise MemoryError
+
+    # This starts the keeper.
+    Link("gone", ["true"], pool).close()
+    monkeypatch.setattr(link_module, "Outgoing", fail)
+    before = descriptors_of(os.getpid())
+    with pytest.raises(MemoryError):
+        Link("gone", ["cat"], pool)
+    assert descriptors_beyond(os.getpid(), before) == []
 
 
 async def test_event_loop_forgets_a_link_although_it_could_not_at_first(

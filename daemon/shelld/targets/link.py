@@ -99,15 +99,12 @@ class Link:
         self._target = target
         self._argv = argv
         self._needs_bundle = bootstrap
-        self._process = TargetProcess(pool, command_for(argv) if bootstrap else argv)
-        self._connection = self._process.connection
         # Of the connection, and of the errors.
         self._watches: list[Watch] = []
         self._loop = asyncio.get_running_loop()
         self._opening: Opening | None = None
         self.greeting: Greeting | None = None
         self._incoming = Incoming(target)
-        self._outgoing = Outgoing(self._connection)
         self._calls: dict[bytes, Call] = {}
         self._count = 0
         # Requests that wait for the greeting.
@@ -126,6 +123,13 @@ class Link:
         self._is_ending = False
         self.is_over = False
         self._over = anyio.Event()
+        self._process = TargetProcess(pool, command_for(argv) if bootstrap else argv)
+        try:
+            self._connection = self._process.connection
+            self._outgoing = Outgoing(self._connection)
+        except BaseException:
+            self._process.close()
+            raise
 
     # -- calls ------------------------------------------------------------------------------
 

@@ -44,8 +44,10 @@ class TargetProcess:
             self.connection, theirs = socket.socketpair()
             stack.callback(self.connection.close)
             with theirs:
-                self.errors, their_errors = os.pipe()
-                stack.callback(os.close, self.errors)
+                ends: list[int] = []
+                stack.callback(_close_all, ends)
+                ends += os.pipe()
+                self.errors, their_errors = ends
                 try:
                     self.connection.setblocking(False)
                     os.set_blocking(self.errors, False)
@@ -54,7 +56,7 @@ class TargetProcess:
                     what = (os.fsencode(program), words, environment(), b"", 3, False, None)
                     self._channel.send((RUN, *what), descriptors)
                 finally:
-                    os.close(their_errors)
+                    os.close(ends.pop())
             self._resources = stack.pop_all()
 
     async def end(self) -> RpcError | str:
@@ -72,6 +74,11 @@ class TargetProcess:
     def close(self) -> None:
         """End the process."""
         self._resources.close()
+
+
+def _close_all(descriptors: list[int]) -> None:
+    while descriptors:
+        os.close(descriptors.pop())
 
 
 def _shown(status: int) -> str:
