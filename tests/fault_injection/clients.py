@@ -87,6 +87,7 @@ class Clients(Asker):
         for wanted, reply in (
             ("info", self._lasting.ask_about()),
             ("busy", self._lasting.attach()),
+            ("watching", self._lasting.watch()),
         ):
             if reply not in (wanted, "gone", "attached"):
                 raise ViolationError(f"not {wanted}: {reply}")

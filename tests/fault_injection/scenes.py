@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from fault_injection.asking import Asker
 from fault_injection.clients import Clients
+from fault_injection.endings import Endings
 from fault_injection.judging import Judging
 from fault_injection.looks import RULES, Looks
 from fault_injection.places import Places
@@ -73,6 +74,7 @@ SCENES = {
         Scene("commands", Workload.STEPS, _start, _workload),
         Scene("judging", Judging.STEPS, _start, _judging),
         Scene("looks", Looks.STEPS, _start, _looks),
+        Scene("endings", Endings.STEPS, _start, Endings),
         Scene("places", Places.STEPS, _start, Places),
         Scene("clients", Clients.STEPS, _start_lasting, _clients),
     )

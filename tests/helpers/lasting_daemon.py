@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from shelld.lasting.handshake import HANDSHAKE, Hello, Reply, decode, receive, send
+from shelld.lasting.views import Look, View, decoded, encoded
 from shelld_protocol.about import PROTOCOL
 from shelld_protocol.framing import FrameReader
 from support import RawDaemon
@@ -77,6 +78,16 @@ class LastingDaemon(RawDaemon):
         """Ask for what `shelld list` shows; return the state of the reply."""
         connection, reply = self._say("info")
         connection.close()
+        return reply
+
+    def watch(self) -> str:
+        """Look once as `shelld watch` does, and go away; return the reply to the greeting."""
+        connection, reply = self._say("watch")
+        with connection, contextlib.suppress(ConnectionError):
+            if reply == "watching":
+                connection.send(encoded(Look(shells=9, lines=9)))
+                data, _ = receive(connection)
+                return reply if data and decoded(data, View).shells else "gone"
         return reply
 
     def say_nothing(self) -> None:
