@@ -220,5 +220,22 @@ def last_line(store: StreamStore, max_characters: int) -> str:
     """
     data = store.read(max(0, store.written - _GLANCE_BYTES), _GLANCE_BYTES).data
     text = last_states(plain_text(data, strip=True, is_end=True))
-    found = (line.strip() for line in reversed(text.splitlines()))
+    found = (_with_backspaces(line).strip() for line in reversed(text.splitlines()))
     return next((line[-max_characters:] for line in found if line), "")
+
+
+def _with_backspaces(line: str) -> str:
+    """Return the line as its backspaces leave it: what follows one overwrites what it went back to.
+
+    A terminal erases a typed character with a backspace, a space and another backspace.
+    """
+    if "\b" not in line:
+        return line
+    shown, at = list[str](), 0
+    for character in line:
+        if character == "\b":
+            at = max(0, at - 1)
+        else:
+            shown[at : at + 1] = [character]
+            at += 1
+    return "".join(shown)
