@@ -37,7 +37,7 @@ def function_tool(
     async def invoke(_context: ToolContext[Any], text: str) -> str:
         try:
             parsed: object = json.loads(text or "{}")
-        except ValueError:
+        except (ValueError, RecursionError):
             parsed = None
         if not isinstance(parsed, dict):
             return "Invalid arguments: expected a JSON object"

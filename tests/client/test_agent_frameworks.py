@@ -21,6 +21,7 @@ REFUSED = {
     "openai_agents": [
         "Error: Invalid value for arguments.timeout: nan is no number in JSON",
         "Invalid arguments: expected a JSON object",
+        "Invalid arguments: expected a JSON object",
     ],
     "pydantic_ai": ["Error: Invalid value for arguments.timeout: nan is no number in JSON"],
 }

@@ -58,7 +58,9 @@ async def answer(tools: list[FunctionTool]) -> str:
     agent = Agent(name="scripted", model=ScriptedModel(), tools=cast("list[Tool]", tools))
     # Traces would be sent to a server.
     result = await Runner.run(agent, "go", run_config=RunConfig(tracing_disabled=True))
-    return str(result.final_output)
+    # The SDK itself cannot read such arguments, so it does not pass them on.
+    deep = await tools[0].on_invoke_tool(cast("Any", None), "[" * 100_000)
+    return f"{result.final_output}{deep}\n"
 
 
 async def main() -> None:
