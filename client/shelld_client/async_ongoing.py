@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeAlias
 from weakref import ref
 
 from shelld_client import calls
@@ -20,6 +20,8 @@ from shelld_client.mailbox import AsyncMailbox, End, Item
 from shelld_client.results import subscription_in
 from shelld_protocol.event_methods import Event
 
+SendLater: TypeAlias = Callable[[Call[Any]], None]
+
 
 def nothing_to_undo(_result: bytes) -> None:
     """The `undo` of a request whose only effect is a subscription, which `AsyncOngoing` ends."""
@@ -28,8 +30,10 @@ def nothing_to_undo(_result: bytes) -> None:
 class AsyncOngoing:
     """Sends a request. Raises `ShellError` if that is impossible, and the exceptions of `check`.
 
-    `continues`: whether another request can continue this one, if its connection was lost. `check`
-    is called once the request is known to the connection. `check_taker` raises if nothing
+    If its connection is lost, another request can continue this one, unless `send_later` is None.
+    `send_later` sends a call on the next connection, and ignores its answer.
+
+    `check` is called once the request is known to the connection. `check_taker` raises if nothing
     would wake its caller. Call it before you wait for an item, or for another task or thread that
     takes one.
     """
@@ -47,10 +51,10 @@ class AsyncOngoing:
         check: Callable[[], None],
         check_taker: Callable[[], None],
         undo: Undo,
-        continues: bool = False,
+        send_later: SendLater | None = None,
     ) -> None:
         self.check_taker = check_taker
-        self._continues = continues
+        self._send_later = send_later
         self._connection = connection
         self._send = send
         self._mailbox = mailbox
@@ -90,8 +94,7 @@ class AsyncOngoing:
 
     def can_be_continued(self, error: object) -> bool:
         """Whether `error` says only that the connection was lost."""
-        # An error of a target has a code.
-        return self._continues and isinstance(error, TargetLost) and error.code is None
+        return self._send_later is not None and was_cut(error)
 
     async def next(self) -> Item:
         """Wait for the next event, the answer, or the end."""
@@ -200,11 +203,38 @@ class AsyncOngoing:
             self._send(cancellation)
 
     def send_only(self, call: Call[Any]) -> None:
-        """Send a request, and ignore its answer."""
-        with suppress(ShellError):
-            request_id = self._connection.new_id()
-            frame = self._connection.call(request_id, call.method, call.params, AsyncMailbox())
-            self._send(frame)
+        """Send a request, and ignore its answer. If the connection is lost, send it later."""
+        send_only(self._connection, self._send, call, self._send_later)
+
+
+def was_cut(error: object) -> bool:
+    """Whether an error says only that the connection was lost."""
+    # An error of a target has a code.
+    return isinstance(error, TargetLost) and error.code is None
+
+
+def send_only(
+    connection: Connection[Any],
+    send: Callable[[bytes], None],
+    call: Call[Any],
+    send_later: SendLater | None,
+) -> None:
+    """Send a request, and ignore its answer. If the connection is lost, use `send_later`.
+
+    The daemon may get the request twice.
+    """
+
+    def answered(answer: bytes | ShellError) -> None:
+        if send_later is not None and was_cut(answer):
+            send_later(call)
+
+    mailbox = AsyncMailbox()
+    mailbox.on_answer = answered
+    with suppress(ShellError):
+        frame = connection.call(connection.new_id(), call.method, call.params, mailbox)
+        send(frame)
+    if send_later is not None and connection.is_over:
+        send_later(call)
 
 
 def _weakly(ongoing: AsyncOngoing) -> Callable[[bytes | ShellError], None]:

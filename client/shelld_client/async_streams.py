@@ -186,6 +186,8 @@ class AsyncEventStream(_Iteration[Event]):
 
     async def _continue(self) -> None:
         """Take up the subscription on another connection."""
+        assert self._ongoing is not None
+        self._ongoing.leave_to_next()
         params = {"subscription": self.subscription, "from_seq": self.seq}
         call = calls.subscribe(params)
         ongoing = await self._begin(call, nothing_to_undo)

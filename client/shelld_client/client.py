@@ -20,7 +20,7 @@ from anyio.lowlevel import checkpoint_if_cancelled, current_token
 
 from shelld_client import calls
 from shelld_client.async_methods import AsyncMethods
-from shelld_client.async_ongoing import AsyncOngoing
+from shelld_client.async_ongoing import AsyncOngoing, send_only, was_cut
 from shelld_client.background import Background, run_together
 from shelld_client.calls import Call, Undo
 from shelld_client.child import LAST_WORDS_S, POST_MORTEM_S
@@ -206,6 +206,7 @@ class AsyncClient(SpawnedClient, AsyncMethods):
                     await self._replace(cause)
                 else:
                     await self._attach_again(self._reconnect, cause)
+                    self._send_unsent()
                 return
         raise DaemonExited("the client is closed")
 
@@ -339,8 +340,7 @@ class AsyncClient(SpawnedClient, AsyncMethods):
             try:
                 return await self._exchange(self._noted(call))
             except TargetLost as error:
-                # An error of a target has a code.
-                if error.code is not None or not is_repeatable(call):
+                if not (was_cut(error) and is_repeatable(call)):
                     raise
 
     def _noted(self, call: Call[T]) -> Call[T]:
@@ -410,8 +410,21 @@ class AsyncClient(SpawnedClient, AsyncMethods):
             check=self._raise_if_unusable,
             check_taker=self._check_taker,
             undo=undo,
-            continues=self._reconnect is not None,
+            send_later=None if self._reconnect is None else self._send_later,
         )
+
+    def _send_later(self, call: Call[Any]) -> None:
+        assert self._reconnect is not None
+        self._reconnect.unsent.append(call)
+        self._send_unsent()
+
+    def _send_unsent(self) -> None:
+        """Send what lost connections have not answered, if the present one can be used."""
+        reconnect, transport, connection = self._reconnect, self._transport, self._connection
+        if reconnect is None or transport is None or self._failure or self._is_attaching:
+            return
+        for call in reconnect.take_unsent(connection.ownership):
+            send_only(connection, transport.send, call, self._send_later)
 
     async def _serve(self) -> None:
         assert self._transport is not None

@@ -128,6 +128,8 @@ class Connection(Generic[T]):
         # The listener to the events of each request, by the id of the request.
         self._listeners: dict[int, EventListener] = {}
         self.ownership = Ownership()
+        # Whether no answer will come any more.
+        self.is_over = False
         # The data before the first message; None after that.
         self._banner: bytearray | None = bytearray()
         # The size of the banner's complete lines that contain no message, in bytes.
@@ -353,6 +355,8 @@ class Connection(Generic[T]):
 
     def take_pending(self) -> list[T]:
         """Return all pending calls, and forget them: no answer will come."""
+        # First, so that each call of another thread is among them, or that thread sees it.
+        self.is_over = True
         pending: list[T] = []
         with suppress(KeyError):
             while True:

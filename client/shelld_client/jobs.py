@@ -71,8 +71,6 @@ class Job(Items[Event]):
         self._output = OutputReader(request, strip=call.params.get("strip_ansi"))
         # An event that was received, but whose skipped output was not yet read.
         self._event: Event | None = None
-        # The subscriptions whose connections were lost, and which the daemon still has.
-        self._lost: list[str] = []
         # The offsets in stdout and stderr from which `output` reads and `wait_for` searches.
         self._unread = (0, 0)
         self._unsearched = (0, 0)
@@ -283,8 +281,6 @@ class Job(Items[Event]):
                 strip = self._call.params.get("strip_ansi")
                 params = {"bash_id": self.id, "events": _EVENTS, "strip_ansi": strip}
                 self._ongoing = self._begin(calls.subscribe(params), nothing_to_undo)
-                while self._lost:
-                    self._ongoing.send_only(calls.unsubscribe(self._lost.pop()))
             if self._event is None:
                 self._event = self._receive(self._ongoing)
             if (event := self._event) is None:
@@ -308,8 +304,8 @@ class Job(Items[Event]):
         item = ongoing.next()
         if ongoing.can_be_continued(item.error if isinstance(item, End) else item):
             # Another subscription has the same events again.
-            self._lost += filter(None, [ongoing.subscription])
             self._ongoing = None
+            ongoing.end()
             return None
         if isinstance(item, ShellError):
             # It is not subscribed. The next call tries again.

@@ -19,7 +19,7 @@ from shelld_client.child import Child
 from shelld_client.connection import Connection
 from shelld_client.errors import ProtocolError, ShellError
 from shelld_client.mailbox import Mailbox
-from shelld_client.ongoing import Ongoing
+from shelld_client.ongoing import Ongoing, SendLater, send_only
 from shelld_client.pump import Pump
 from shelld_client.reentrant import may_wait
 
@@ -92,7 +92,7 @@ class Link:
         undo: Undo,
         *,
         check_taker: Callable[[], None],
-        continues: bool,
+        send_later: SendLater | None,
     ) -> Ongoing:
         """Send a call whose events are taken one by one. Raises what `exchange` raises."""
         return Ongoing(
@@ -103,8 +103,12 @@ class Link:
             check=self.check,
             check_taker=check_taker,
             undo=undo,
-            continues=continues,
+            send_later=send_later,
         )
+
+    def send_only(self, call: Call[Any], send_later: SendLater) -> None:
+        """Send a call, and ignore its answer. If the link fails before, use `send_later`."""
+        send_only(self.connection, self.pump.send, call, send_later)
 
     def check(self) -> None:
         """Raise LinkFailedError if the link has failed.

@@ -101,6 +101,12 @@ class Ownership:
         """Note that a subscription is gone, so that nobody needs to end it."""
         self._owners.pop(subscription, None)
 
+    def has_reader(self, subscription: str) -> bool:
+        """Whether a request reads a subscription, or is about to."""
+        owner = self._owners.get(subscription)
+        is_read = owner is not None and self._given_back.get(owner, owner) in self._readers
+        return is_read or any(name == subscription for name, _ in list(self._heirs))
+
     def ended(self, subscription: str) -> None:
         """Note that the request that ends a subscription was sent."""
         self._ending.pop(subscription, None)

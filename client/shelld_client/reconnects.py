@@ -6,11 +6,14 @@ clients do.
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from shelld_client.calls import Call
 from shelld_client.errors import DaemonExited, NoAnswer, SpawnFailed, TargetLost
+from shelld_client.ownership import Ownership
 
 # How long to try again, and the first and the longest pause between two attempts. The daemon may
 # take ten seconds until it no longer serves the lost connection.
@@ -39,6 +42,18 @@ class Reconnect:
         self.command = list(command)
         # The pid of the daemon; None before the first connection.
         self.pid: int | None = None
+        # Calls that a lost connection has not answered, and whose answers nobody needs.
+        self.unsent: collections.deque[Call[Any]] = collections.deque()
+
+    def take_unsent(self, ownership: Ownership) -> Iterator[Call[Any]]:
+        """Yield the calls to send on another connection. `ownership` is that of the connection."""
+        with suppress(IndexError):
+            while True:
+                call = self.unsent.popleft()
+                is_end = call.method == "unsubscribe"
+                # Another reader may have continued the subscription.
+                if not (is_end and ownership.has_reader(call.params["subscription"])):
+                    yield call
 
     def lost(self) -> TargetLost:
         """Return the error of a call that was under way when the connection was lost."""

@@ -182,6 +182,8 @@ class EventStream(_Iteration[Event]):
 
     def _continue(self) -> None:
         """Take up the subscription on another connection."""
+        assert self._ongoing is not None
+        self._ongoing.leave_to_next()
         params = {"subscription": self.subscription, "from_seq": self.seq}
         call = calls.subscribe(params)
         ongoing = self._begin(call, nothing_to_undo)

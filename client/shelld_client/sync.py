@@ -29,7 +29,7 @@ from shelld_client.child import BLOCKED_S
 from shelld_client.errors import DaemonExited, ShellError, TargetLost
 from shelld_client.link import Link, LinkFailedError, TimedOutError
 from shelld_client.methods import Methods
-from shelld_client.ongoing import Ongoing
+from shelld_client.ongoing import Ongoing, was_cut
 from shelld_client.reconnects import (
     RECONNECT_S,
     Reconnect,
@@ -146,8 +146,7 @@ class Client(SpawnedClient, Methods):
             except LinkFailedError:
                 continue
             except TargetLost as error:
-                # An error of a target has a code.
-                if error.code is not None or self._reconnect is None or not is_repeatable(call):
+                if self._reconnect is None or not (was_cut(error) and is_repeatable(call)):
                     raise
 
     def _usable_link(self, call: Call[Any]) -> Link:
@@ -175,13 +174,13 @@ class Client(SpawnedClient, Methods):
             raise ShellError("nobody can wait here for the next item")
 
     def _begin(self, call: Call[Any], undo: Undo) -> Ongoing:
-        continues = self._reconnect is not None
+        send_later = None if self._reconnect is None else self._send_later
         while True:
             link = self._usable_link(call)
             if not may_wait():
                 raise ShellError(f"{call.method} is not sent: nobody can wait here for its events")
             try:
-                return link.begin(call, undo, check_taker=self._check_taker, continues=continues)
+                return link.begin(call, undo, check_taker=self._check_taker, send_later=send_later)
             except LinkFailedError:
                 continue
 
@@ -203,6 +202,20 @@ class Client(SpawnedClient, Methods):
                 self._link = self._attached_link()
             finally:
                 self._is_attaching = False
+        self._send_unsent()
+
+    def _send_later(self, call: Call[Any]) -> None:
+        assert self._reconnect is not None
+        self._reconnect.unsent.append(call)
+        self._send_unsent()
+
+    def _send_unsent(self) -> None:
+        """Send what lost connections have not answered, if the present one can be used."""
+        reconnect, link = self._reconnect, self._link
+        if reconnect is None or link is None or self._failure or link.failure:
+            return
+        for call in reconnect.take_unsent(link.connection.ownership):
+            link.send_only(call, self._send_later)
 
     def _attached_link(self) -> Link:
         """Try to attach, for a limited time. Raises `ShellError`."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias, cast
@@ -233,6 +234,67 @@ async def test_iteration_over_a_job_leaves_no_subscription_behind(
             with pytest.raises(ShellError):
                 async with shell.events(subscription="sub_1"):
                     pass
+
+
+async def has_subscription(shell: Shell, name: str) -> bool:
+    """Whether the daemon knows a subscription. If it does, this ends it."""
+    try:
+        async with shell.events(subscription=name):
+            return True
+    except ShellError:
+        return False
+
+
+@pytest.mark.parametrize("is_attached_again", [False, True])
+async def test_events_left_without_a_connection_leave_no_subscription_behind(
+    attached: Attached, is_attached_again: bool
+) -> None:
+    async with attached() as shell:
+        async with shell.events(events=["exit"]) as events:
+            name = events.subscription
+            lose_connection(shell)
+            await has_lost_connection(shell)
+            if is_attached_again:
+                await shell.ping()
+        assert not await has_subscription(shell, name)
+
+
+async def test_events_that_went_on_leave_no_subscription_behind(attached: Attached) -> None:
+    async with attached() as shell:
+        async with shell.events(events=["exit"]) as events:
+            name = events.subscription
+            for number in range(2):
+                lose_connection(shell)
+                await has_lost_connection(shell)
+                job = await shell.bash("true", run_in_background=True)
+                event = await anext(events)
+                assert (event.bash_id, event.seq) == (job.bash_id, number + 1)
+            lose_connection(shell)
+            await has_lost_connection(shell)
+        assert not await has_subscription(shell, name)
+
+
+async def test_subscription_that_another_reader_has_continued_stays(attached: Attached) -> None:
+    async with attached() as shell, AsyncExitStack() as second:
+        async with shell.events(events=["exit"]) as events:
+            name = events.subscription
+            lose_connection(shell)
+            await has_lost_connection(shell)
+            again = await second.enter_async_context(shell.events(subscription=name))
+        job = await shell.bash("true", run_in_background=True)
+        assert (await anext(again)).bash_id == job.bash_id
+
+
+async def test_job_dropped_without_a_connection_is_killed(attached: Attached) -> None:
+    async with attached() as shell:
+        job = await shell.start("sleep 300").__aenter__()
+        name = job.id
+        lose_connection(shell)
+        await has_lost_connection(shell)
+        del job
+        gc.collect()
+        read = await shell.bash_output(name, until="exit", wait=60_000)
+        assert read.status == "killed"
 
 
 async def test_daemon_that_died_is_not_replaced(attached: Attached) -> None:
