@@ -102,6 +102,20 @@ def test_bundle_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     assert refused.stderr == "shelld: cannot write the bundle: No such file or directory\n"
 
 
+@pytest.mark.parametrize("is_pipe", [False, True])
+def test_bundle_goes_to_stdout_alone(bundle: Path, tmp_path: Path, is_pipe: bool) -> None:
+    # As /dev/stdout is.
+    link, file = tmp_path / "stdout", tmp_path / "file"
+    link.symlink_to("/proc/self/fd/1")
+    command = [sys.executable, "-m", "shelld", "bundle", "-o", str(link)]
+    with file.open("wb") as out:
+        stdout = subprocess.PIPE if is_pipe else out
+        done = subprocess.run(command, stdout=stdout, stderr=subprocess.PIPE, check=True)
+    assert (done.stdout if is_pipe else file.read_bytes()) == bundle.read_bytes()
+    assert done.stderr == b""
+    assert link.is_symlink()
+
+
 # -- bootstraps ---------------------------------------------------------------------------------
 
 

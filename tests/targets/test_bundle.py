@@ -1,15 +1,18 @@
-"""Where a bundle is written to."""
+"""Where a bundle is written to, and where it is unpacked."""
 
 from __future__ import annotations
 
 import os
 import stat
 import threading
+import zipfile
 from pathlib import Path
 
 import pytest
 
-from shelld.targets.bundle import write_file
+from shelld.targets import bundle
+from shelld.targets.bundle import Bundle, cached_bundle, write_file
+from shelld.targets.bundle_main import UnpackError, cache_directory, unpack
 
 
 def test_file_is_replaced(tmp_path: Path) -> None:
@@ -36,3 +39,48 @@ def test_pipe_is_written_to_and_stays_a_pipe(tmp_path: Path, is_linked: bool) ->
     assert pipe.is_fifo()
     assert path.is_symlink() == is_linked
     assert stat.S_IMODE(pipe.stat().st_mode) == 0o600
+
+
+def test_link_to_a_file_stays_a_link(tmp_path: Path) -> None:
+    path, link = tmp_path / "bundle", tmp_path / "latest"
+    path.write_text("earlier")
+    link.symlink_to(path)
+    write_file(link, b"data", 0o755)
+    assert link.is_symlink()
+    assert path.read_bytes() == b"data"
+    assert sorted(tmp_path.iterdir()) == [path, link]
+
+
+RELATIVE = [
+    {"HOME": "home", "XDG_CACHE_HOME": "cache"},
+    # As for a user whom the system does not know, without HOME.
+    {"HOME": "~", "XDG_CACHE_HOME": ""},
+]
+
+
+@pytest.mark.parametrize("env", RELATIVE)
+def test_cache_is_never_in_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, env: dict[str, str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, value in {**env, "TMPDIR": "temporary"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(bundle, "make_bundle", lambda: Bundle(b"data", "hash"))
+    assert cached_bundle() == Bundle(b"data", "hash")
+    with pytest.raises(UnpackError):
+        cache_directory()
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_mask_does_not_keep_a_bundle_from_being_unpacked(tmp_path: Path) -> None:
+    source, target = tmp_path / "bundle", tmp_path / "target"
+    with zipfile.ZipFile(source, "w") as archive:
+        archive.writestr("package/module.py", "")
+    before = os.umask(0o777)
+    try:
+        unpack(str(source), str(target))
+        assert os.umask(0o777) == 0o777
+    finally:
+        os.umask(before)
+    modes = [stat.S_IMODE(each.stat().st_mode) for each in (target, target / "package")]
+    assert modes == [0o700, 0o700]

@@ -1,6 +1,6 @@
 """``shelld bundle [-o FILE]``: write shelld into one file that runs with Python alone.
 
-The name of the file goes to stdout.
+The name of the file goes to stdout, unless the file is stdout.
 
 Exit codes: 0 if it was written, 2 for arguments that cannot be used, or if it cannot be written.
 """
@@ -8,6 +8,7 @@ Exit codes: 0 if it was written, 2 for arguments that cannot be used, or if it c
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -30,9 +31,19 @@ def bundle(arguments: Sequence[str]) -> int:
     )
     file: str = parser.parse_args(arguments).file
     try:
-        write_file(Path(file), make_bundle().data, 0o755)
+        data = make_bundle().data
+        is_shown = not _is_stdout(file)
+        write_file(Path(file), data, 0o755)
     except BundleError as error:
         return refuse(f"cannot make the bundle: {error}")
     except OSError as error:
         return refuse(f"cannot write the bundle: {error.strerror}")
-    return show(file, 0)
+    return show(file, 0) if is_shown else 0
+
+
+def _is_stdout(file: str) -> bool:
+    """Whether a file is stdout. Its name must not follow the bundle then."""
+    try:
+        return os.path.samestat(os.stat(file), os.fstat(1))
+    except OSError:
+        return False

@@ -80,7 +80,9 @@ def cached_bundle() -> Bundle:
         raise BundleError(f"a file cannot be read: {error.strerror}") from error
     parts = [f"{name} {stat.st_size} {stat.st_mtime_ns}" for name, stat in stats]
     key = hashlib.sha256("\n".join((PLATFORM, *parts)).encode()).hexdigest()[:32]
-    path = _cache() / f"made-{key}.pyz"
+    if (cache := _cache()) is None:
+        return make_bundle()
+    path = cache / f"made-{key}.pyz"
     with suppress(OSError, KeyError, zipfile.BadZipFile):
         data = path.read_bytes()
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
@@ -96,11 +98,12 @@ def cached_bundle() -> Bundle:
 def write_file(path: Path, data: bytes, mode: int = 0o700) -> None:
     """Write a file so that nobody sees a part of it. Raises OSError.
 
-    A pipe or a device is written to, and stays what it is.
+    A pipe or a device is written to, and stays what it is. So does a link, such as /dev/stdout.
     """
     if path.exists() and not path.is_file():
         path.write_bytes(data)
         return
+    path = path.resolve()
     descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
     try:
         with open(descriptor, "wb") as file:
@@ -113,8 +116,13 @@ def write_file(path: Path, data: bytes, mode: int = 0o700) -> None:
         raise
 
 
-def _cache() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "shelld"
+def _cache() -> Path | None:
+    """Return the directory of the cache; None if no variable and no entry names a home."""
+    chosen = os.environ.get("XDG_CACHE_HOME", "")
+    if not os.path.isabs(chosen):
+        chosen = os.path.join(os.path.expanduser("~"), ".cache")
+    # A relative path would lead to a place that depends on the working directory.
+    return Path(chosen, "shelld") if os.path.isabs(chosen) else None
 
 
 def _files() -> Iterator[tuple[str, Path]]:

@@ -39,10 +39,15 @@ def is_safe(directory: str) -> bool:
 
 def cache_directory() -> str:
     """Return a directory to unpack into. Raises UnpackError."""
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    home = os.environ.get("XDG_CACHE_HOME", "")
+    if not os.path.isabs(home):
+        home = os.path.join(os.path.expanduser("~"), ".cache")
     # Anybody may have made the second one.
     temporary = os.path.join(os.environ.get("TMPDIR") or "/tmp", f"shelld-{os.getuid()}")
     for directory in (os.path.join(home, "shelld"), temporary):
+        # The daemon would run what the working directory holds.
+        if not os.path.isabs(directory):
+            continue
         try:
             os.makedirs(directory, mode=0o700, exist_ok=True)
             if is_safe(directory):
@@ -54,6 +59,8 @@ def cache_directory() -> str:
 
 def unpack(source: str | IO[bytes], target: str) -> None:
     """Unpack a bundle so that nobody sees a part of it. Raises UnpackError."""
+    # Otherwise, a strict mask would keep this process out of the directories that it makes.
+    mask = os.umask(0o077)
     try:
         temporary = tempfile.mkdtemp(prefix=".unpacking-", dir=os.path.dirname(target))
         try:
@@ -68,6 +75,8 @@ def unpack(source: str | IO[bytes], target: str) -> None:
         if not os.path.isdir(target):
             reason = getattr(error, "strerror", None) or "it is damaged"
             raise UnpackError(f"the bundle cannot be unpacked: {reason}") from error
+    finally:
+        os.umask(mask)
 
 
 def run(target: str, options: list[str]) -> NoReturn:
