@@ -71,7 +71,7 @@ class Client(SpawnedClient, Methods):
 
     def __enter__(self) -> Self:
         if not may_wait():
-            raise ShellError("no client can be entered in the thread of another, or at exit")
+            raise ShellError("a client cannot be entered in another client's thread, or at exit")
         self._enter_once()
         try:
             self._link = self._connect(self._start_timeout)

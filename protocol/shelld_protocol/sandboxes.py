@@ -155,8 +155,8 @@ class Denied(Result):
         Literal["not_listed", "private_address", "full"],
         Meta(
             description="not_listed: the host is not in hosts, or not with this port. "
-            "private_address: the name is, but it has only private addresses that are not. full: "
-            "too many connections are open."
+            "private_address: the name is in hosts, but all its addresses are private and none of "
+            "them is. full: too many connections are open."
         ),
     ]
 

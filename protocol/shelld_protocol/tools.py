@@ -74,7 +74,7 @@ class ToolParameter(Struct, frozen=True):
             raise ValueError(f"unknown type of {self.name}: {self.type!r}")
         limits = (self.minimum, self.maximum, self.min_length, self.max_length)
         if self.type in ("array", "object", "boolean") and limits != (None,) * 4:
-            raise ValueError(f"{self.name} has limits, which {self.type} has not")
+            raise ValueError(f"{self.name} has limits, but the type {self.type} takes none")
         for lower, upper in ((self.minimum, self.maximum), (self.min_length, self.max_length)):
             if lower is not None and upper is not None and lower > upper:
                 raise ValueError(f"nothing is within the limits of {self.name}")

@@ -220,7 +220,7 @@ def test_no_client_is_entered_in_client_thread(monkeypatch: pytest.MonkeyPatch) 
     refused: list[str] = []
 
     def enter() -> None:
-        with pytest.raises(ShellError, match="no client can be entered"):
+        with pytest.raises(ShellError, match="a client cannot be entered"):
             Client.spawn().__enter__()
         refused.append("entered")
 

@@ -156,7 +156,7 @@ export interface Denied {
   port: number;
   /** How many times. */
   count: number;
-  /** not_listed: the host is not in hosts, or not with this port. private_address: the name is, but it has only private addresses that are not. full: too many connections are open. */
+  /** not_listed: the host is not in hosts, or not with this port. private_address: the name is in hosts, but all its addresses are private and none of them is. full: too many connections are open. */
   reason: "full" | "not_listed" | "private_address";
 }
 

@@ -126,8 +126,8 @@ def remove(path: str) -> bool:
     """
     try:
         # The kernel removes the files of a cgroup with its directory.
-        for folder, _, _ in os.walk(path, topdown=False):
-            os.rmdir(folder)
+        for directory, _, _ in os.walk(path, topdown=False):
+            os.rmdir(directory)
     except OSError:
         pass
     return not os.path.exists(path)
