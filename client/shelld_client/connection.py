@@ -334,7 +334,7 @@ class Connection(Generic[T]):
                     return bytes(banner[self._skipped + start :])
             self._skipped = end + 1
         if max(self._skipped, len(banner) - self._skipped) > MAX_BANNER_BYTES:
-            raise ProtocolError(f"the peer writes something else than messages{self.said}")
+            raise ProtocolError(f"the peer writes something other than messages{self.said}")
         return b""
 
     def _log(self, direction: str, message: bytes) -> None:

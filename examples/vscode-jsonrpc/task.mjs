@@ -142,7 +142,7 @@ export class Task {
     });
   }
 
-  // The daemon answers what the program asks its terminal. VS Code must not answer, too.
+  // The daemon answers what the program asks its terminal. VS Code must not answer it as well.
   #show(text) {
     const all = this.#held + text;
     const start = all.search(/\x1b(\[(>?0?|[56])?)?$/);

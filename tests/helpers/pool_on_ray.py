@@ -451,7 +451,7 @@ def test_block_of_the_page_runs(cluster: None, text: str) -> None:
     exec(compile(text, PAGE.name, "exec"), {"__name__": "__main__"})
 
 
-def test_manifest_is_a_cluster_of_this_ray(cluster: None) -> None:
+def test_manifest_describes_a_cluster_with_the_installed_version_of_ray(cluster: None) -> None:
     yaml: Any = import_module("yaml")
     cluster_manifest = yaml.safe_load((ROOT / "examples" / "kuberay" / "pool.yaml").read_text())
     assert (cluster_manifest["apiVersion"], cluster_manifest["kind"]) == (

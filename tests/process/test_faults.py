@@ -115,7 +115,9 @@ def test_shortage_has_an_answer_without_memory_for_one(monkeypatch: pytest.Monke
     assert tracebacks[0] == tracebacks[1]
 
 
-async def test_a_pause_takes_its_time_without_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_pause_is_as_long_as_ever_if_memory_is_short(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     slept: list[float] = []
     monkeypatch.setattr(anyio, "sleep", no_memory)
     monkeypatch.setattr(time, "sleep", slept.append)

@@ -81,7 +81,7 @@ def _memory(place: str, address: int, size: int) -> bytes:
 def _is_loaded(place: str, address: int, size: int) -> bool:
     """Whether memory is loaded, or swapped out. Raises OSError or OverflowError.
 
-    Otherwise, to read it can mean to wait for a server, if a file is mapped there.
+    If it is neither, and a file of a server is mapped there, reading it waits for the server.
     """
     first, last = address // mmap.PAGESIZE, (address + size - 1) // mmap.PAGESIZE
     count = last - first + 1
