@@ -115,8 +115,8 @@ def _parser() -> argparse.ArgumentParser:
         prog="shelld attach",
         usage="%(prog)s [-h] [--name NAME] [--linger SECONDS] [--steal] [--no-start] "
         "[-- OPTION ...]",
-        description="Serve stdin and stdout by a daemon that outlives its client. The daemon is "
-        "started if it does not run. Options after -- become its options.",
+        description="Serve stdin and stdout by a lasting daemon, which outlives its client. The "
+        "daemon is started if it does not run. Options after -- become its options.",
         allow_abbrev=False,
     )
     add_name(parser, "--name", default=DEFAULT_NAME, help="the name of the daemon (default: main)")

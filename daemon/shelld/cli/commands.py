@@ -7,18 +7,18 @@ from typing import Final
 
 # The subcommands: the arguments of each, and its purpose.
 SUBCOMMANDS: Final = {
-    "attach": ("[OPTION ...] [-- OPTION ...]", "join a daemon that outlives its client"),
+    "attach": ("[OPTION ...] [-- OPTION ...]", "join a lasting daemon, which outlives its client"),
     "bundle": ("[-o FILE]", "write shelld into one file that needs only Python"),
     "completion": ("bash|zsh|fish", "print a script that completes shelld in that shell"),
     "doctor": ("[--json] [-- OPTION ...]", "check what works on this machine"),
     "explain": ("[--guard-rules FILE] COMMAND ...", "show the guard's verdict on a command"),
     "help": ("[COMMAND]", "show this help, or the help of a command"),
-    "list": ("[--json]", "show the daemons that outlive their clients"),
+    "list": ("[--json]", "show the lasting daemons"),
     "mcp-config": ("[--write] [HOST] [-- OPTION ...]", "print the configuration of an MCP host"),
     "run": ("[-q] [-t] [--timeout S] [OPTION ...] -- COMMAND ...", "run one command"),
     "shell": ("[OPTION ...]", "type commands into a session"),
-    "stop": ("NAME", "end a daemon that outlives its client"),
-    "watch": ("[-n LINES] [NAME]", "look at the shells of a daemon that outlives its client"),
+    "stop": ("NAME", "end a lasting daemon"),
+    "watch": ("[-n LINES] [NAME]", "look at the shells of a lasting daemon"),
 }
 
 

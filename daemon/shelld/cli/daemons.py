@@ -38,9 +38,7 @@ STOP_S: Final = 15.0
 
 def list_daemons(arguments: Sequence[str]) -> int:
     """Write a table of the daemons, or JSON; return the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="shelld list", description="Show the daemons that shelld attach has started."
-    )
+    parser = argparse.ArgumentParser(prog="shelld list", description="Show the lasting daemons.")
     parser.add_argument("--json", action="store_true", help="print one JSON value")
     as_json = parser.parse_args(arguments).json
     try:
@@ -71,7 +69,7 @@ def list_daemons(arguments: Sequence[str]) -> int:
 def stop(arguments: Sequence[str]) -> int:
     """End one daemon; return the exit code."""
     parser = argparse.ArgumentParser(
-        prog="shelld stop", description="End a daemon that shelld attach has started."
+        prog="shelld stop", description="End a lasting daemon with all its shells."
     )
     add_name(parser, "name", help="the name of the daemon")
     name = parser.parse_args(arguments).name

@@ -100,8 +100,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="shelld watch",
         usage="%(prog)s [-h] [-n LINES] [NAME]",
-        description="Show the shells of a daemon that shelld attach has started, and the last "
-        "lines of each, until Ctrl-C. The client that is attached does not notice it.",
+        description="Show the shells of a lasting daemon, and the last lines of each, until "
+        "Ctrl-C. The client that is attached does not notice it.",
         allow_abbrev=False,
     )
     add_name(parser, "name", default=DEFAULT_NAME, nargs="?", help="the daemon (default: main)")
