@@ -394,6 +394,49 @@ def test_new_session_starts_from_daemon_environment(tmp_path: Path) -> None:
         assert out(daemon, "echo $x $BASH_ENV; bash -c 'echo $from_env'") == f"1 {env_file}\n1\n"
 
 
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ("$HOME/env.sh", "1"),
+        ("${HOME}/env.sh", "1"),
+        ("~/env.sh", "1"),
+        ("$FILE", "1"),
+        ('$(echo "$HOME")/env.sh', "1"),
+        ("`echo env.sh`", "1"),
+        (r"\$HOME/env.sh", ""),
+        ("$NOTHING", ""),
+    ],
+)
+def test_path_of_startup_file_is_expanded_as_bash_does(
+    tmp_path: Path, value: str, told: str
+) -> None:
+    file = tmp_path / "env.sh"
+    file.write_text("from_env=1\n")
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "FILE": str(file)}
+    with raw_daemon(env=environment | {"BASH_ENV": value}, cwd=tmp_path) as daemon:
+        for session in (None, "main", "main"):
+            result = daemon.bash("echo $from_env; f() { :; }; unset from_env", session=session)
+            assert (result["stdout"], result["stderr"]) == (f"{told}\n", "")
+
+
+def test_session_goes_on_after_an_invalid_path_of_a_startup_file() -> None:
+    with raw_daemon(env={"PATH": os.environ["PATH"], "BASH_ENV": "${"}) as daemon:
+        daemon.bash("x=1; f() { echo $x; }")
+        assert daemon.bash("f")["stdout"] == "1\n"
+
+
+def test_startup_file_may_set_options_and_readonly_variables(tmp_path: Path) -> None:
+    file = tmp_path / "env.sh"
+    file.write_text("readonly FIXED=1; readonly -a LIST=(1 $'2\\n3'); set -eu\n")
+    environment = {"PATH": os.environ["PATH"], "BASH_ENV": str(file)}
+    with raw_daemon(env=environment) as daemon:
+        daemon.bash("x=1; f() { :; }")
+        result = daemon.bash('echo $FIXED $x "${LIST[1]}"; set -o | grep -c "errexit.*on"; set +eu')
+        assert (result["stdout"], result["stderr"]) == ("1 1 2\n3\n1\n", "")
+        result = daemon.bash("false; echo $FIXED $nothing; f")
+        assert (result["stdout"], result["stderr"]) == ("1\n", "")
+
+
 def test_call_may_set_its_own_startup_file(daemon: RawDaemon, tmp_path: Path) -> None:
     (tmp_path / "a.sh").write_text("given=a; define() { defined=$1; }\n")
     env = {"BASH_ENV": str(tmp_path / "a.sh")}

@@ -13,6 +13,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from msgspec.structs import replace
+
 from shelld.sessions.dump import (
     FUNCTIONS_WORD,
     GLOBALS_WORD,
@@ -41,6 +43,17 @@ _WRAPPER: Final = b" ".join(lines_of("trap.bash")).replace(b"TABLE", TRAPS_VARIA
 _UNWANTED: Final[tuple[bytes, ...]] = (b"POSIX_PEDANTIC", b"SSH_CLIENT", b"SSH2_CLIENT")
 # With these in its environment, bash would run another startup file, or none.
 _STARTUP: Final[tuple[bytes, ...]] = (b"BASH_ENV", *_UNWANTED)
+# Matches a value of BASH_ENV that is not simply a path.
+_EXPANDED: Final = re.compile(rb"[$`\\]|^~")
+# The lines that expand the value in ``$_``, and run the file.
+_RUN_EXPANDED: Final = rb"""\builtin : "$(\builtin printf %s "${_@P}")"
+if [[ $_ == "~" || $_ == "~/"* ]]; then \builtin : "${HOME-}${_#"~"}"; fi
+if [[ $_ && $_ != */* ]]; then \builtin : "./$_"; fi
+if [[ -e $_ ]]; then \builtin . "$_"; fi
+"""
+# Switches off what a startup file may have switched on, and what would change the lines after it or
+# show them. The options of the session are set last.
+_RESET_OPTIONS: Final = b"{ \\builtin set +aekuvx; } 2>/dev/null\n"
 _WITHHELD: Final[tuple[bytes, ...]] = (*_STARTUP, b"POSIXLY_CORRECT")
 
 
@@ -170,10 +183,39 @@ def prelude(
     """
     lines = b"\\exec %d<&-\n" % descriptor + _first_lines(withheld) + recording
     if startup_file:
-        path = quote(startup_file if b"/" in startup_file else b"./" + startup_file)
-        lines += b"if [[ -e %s ]]; then \\builtin . %s; fi\n" % (path, path)
+        lines += _run_startup_file(startup_file)
+        state = _after_startup_file(state)
+        if state.script:
+            lines += _RESET_OPTIONS
     lines += state.script + _posix_mode(state, withheld)
     return lines + before_options + _set_options(state, last_word)
+
+
+def _run_startup_file(value: bytes) -> bytes:
+    """Return the lines that run the file that BASH_ENV names, if the file exists.
+
+    Bash expands the value as if it were in double quotes, and then a tilde. A subshell does the
+    same here, because an invalid expansion would end the prelude. The path is in ``$_``.
+    """
+    if not _EXPANDED.search(value):
+        path = quote(value if b"/" in value else b"./" + value)
+        return b"if [[ -e %s ]]; then \\builtin . %s; fi\n" % (path, path)
+    # `@P` treats backslashes as in a prompt, where two stand for one.
+    return b"\\builtin : %s\n%s" % (quote(value.replace(b"\\", rb"\\")), _RUN_EXPANDED)
+
+
+def _after_startup_file(state: ShellState) -> ShellState:
+    """Return the state for a bash that has run a startup file.
+
+    The file may have set a readonly variable of the state already. Then the line of that variable
+    fails, and its error must not show.
+    """
+    lines = {
+        name: b"{ %s; } 2>/dev/null\n" % line[:-1]
+        for name, line in state.declarations.items()
+        if name in state.permanent
+    }
+    return replace(state, declarations={**state.declarations, **lines})
 
 
 def waiting_prelude(
