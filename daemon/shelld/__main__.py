@@ -35,6 +35,21 @@ _NO_MEMORY: Final = ("without exception set", "without setting an exc", "failed 
 
 
 def main() -> int:
+    if not sys.flags.inspect:
+        return _main()
+    # With PYTHONINSPECT, the interpreter would print a traceback instead of ending, run more code
+    # from stdin, and end with another exit code.
+    try:
+        code = _main()
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 0
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(AttributeError, OSError, ValueError):
+            stream.flush()
+    os._exit(code)
+
+
+def _main() -> int:
     # Garbage collection during the imports would take a tenth of the start-up time.
     gc.disable()
     _forget_working_directory()

@@ -330,3 +330,22 @@ def test_module_of_the_working_directory_is_not_imported(tmp_path: Path) -> None
         read = {"bash_id": bash_id, "filter": "l[a-i]ne", "stdout_offset": 0}
         assert daemon.call("bash_output", read)["stdout"] == "line\n"
     assert [path.name for path in tmp_path.iterdir()] == ["re2.py"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "printed"),
+    [([], 0, b'{"jsonrpc":"2.0","id":1,"result":{}}\n'), (["--max-shells", "0"], 2, b"")],
+)
+def test_interpreter_that_should_go_on_ends_with_the_program(
+    arguments: list[str], code: int, printed: bytes
+) -> None:
+    done = subprocess.run(
+        [*DAEMON_COMMAND, *arguments],
+        input=PING,
+        capture_output=True,
+        timeout=DEADLINE_S,
+        check=False,
+        env={**os.environ, "PYTHONINSPECT": "1"},
+    )
+    assert (done.returncode, done.stdout) == (code, printed)
+    assert b"Traceback" not in done.stderr
