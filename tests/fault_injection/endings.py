@@ -86,8 +86,9 @@ class Endings(Asker):
         self._exceed({"cpu_seconds": 1}, "while :; do :; done", "cpu")
 
     def exceed_file_size(self) -> None:
-        large = f"head -c 9000 /dev/zero > {self._folder}/large"
-        self._exceed({"file_bytes": 4096, "processes": 99}, large, "file_size")
+        # More than the file of the injector has, which it also writes under this limit.
+        limits = {"file_bytes": 2**26, "processes": 99}
+        self._exceed(limits, f"truncate -s 100M {self._folder}/large", "file_size")
 
     def _exceed(self, limits: Json, command: str, reason: str) -> None:
         session = {"session": "limited"}
