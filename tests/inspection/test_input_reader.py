@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import silent_server
+from hidden_processes import hide_process
 from mount_namespace import run_after
 from shelld.inspection import input_reader, kernel, member
 from shelld.inspection.input_reader import Found, InputState, look
@@ -87,6 +88,14 @@ def hidden(monkeypatch: pytest.MonkeyPatch) -> None:
         raise PermissionError
 
     monkeypatch.setattr(member, "waits", refuse)
+
+
+def test_program_that_cannot_even_be_listed_is_likely(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Bash has become a program of another user, and the system hides such programs.
+    with on_terminal("cat") as (pid, source), monkeypatch.context() as patch:
+        hide_process(patch, pid, FileNotFoundError)
+        found = find(pid, source, NO_ECHO, LONG_S)
+        assert found == Found(pid, "", is_blocking=False, is_proved=False)
 
 
 @pytest.mark.usefixtures("hidden")

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+from hidden_processes import hide_process
 from shelld.inspection import members as module
 from shelld.inspection.members import members
 from shelld.keeper.proc import children_of
@@ -46,3 +47,15 @@ def test_descendants_are_listed(
 def test_only_bash_is_listed_where_no_children_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "lister", no_list)
     assert [pid for pid in members(os.getpid()) if pid is not None] == [os.getpid()]
+
+
+@pytest.mark.parametrize("refusal", [FileNotFoundError, PermissionError])
+def test_bash_that_has_become_a_hidden_program_is_listed(
+    refusal: type[OSError], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as top:
+        with monkeypatch.context() as patch:
+            hide_process(patch, top.pid, refusal)
+            assert [pid for pid in members(top.pid) if pid is not None] == [top.pid]
+        top.communicate()
+    assert list(members(top.pid)) == []

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from hidden_processes import hide_process
 from shelld.inspection import members, shell_reader
 from shelld.inspection.kernel import process
 from shelld.inspection.shell_reader import (
@@ -150,6 +151,23 @@ def test_shell_of_another_user_is_found_by_its_name(monkeypatch: pytest.MonkeyPa
         monkeypatch.setattr("os.readlink", deny)
         assert directories_of_readers(top.pid, source) == ["/"]
         top.stdin.close()
+
+
+@pytest.mark.parametrize("refusal", [FileNotFoundError, PermissionError])
+def test_hidden_process_may_be_a_shell(
+    refusal: type[OSError], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as top:
+        assert top.stdin is not None
+        source = Source(None, file_of(f"/proc/{top.pid}/fd/0"))
+        wait_for(lambda: name_of(top.pid) == "cat", "cat")
+        assert directories_of_readers(top.pid, source) == []
+        with monkeypatch.context() as patch:
+            hide_process(patch, top.pid, refusal)
+            assert directories_of_readers(top.pid, source) == ["/"]
+        top.stdin.close()
+        top.wait()
+        assert directories_of_readers(top.pid, source) == []
 
 
 def test_shell_on_a_terminal_with_the_same_number_as_ours_may_read(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 
 from shelld.inspection.kernel import process, threads_of
-from shelld.keeper.proc import children_of, lister, read_file
+from shelld.keeper.proc import children_of, exists, lister, read_file
 
 
 def members(top: int) -> Iterator[int | None]:
@@ -17,8 +17,8 @@ def members(top: int) -> Iterator[int | None]:
     with contextlib.suppress(OSError, ValueError):
         # A process whose parent ends becomes a child of the runner. This may happen during the
         # search, so the runner's children are listed last.
-        runner = process(top).parent
-        waiting = [runner, top]
+        runner = _parent(top)
+        waiting = [top] if runner is None else [runner, top]
         list_children = lister() or _no_children
         while waiting:
             pid = waiting.pop()
@@ -29,6 +29,20 @@ def members(top: int) -> Iterator[int | None]:
                 if child not in (None, top):
                     waiting.append(child)
                 yield None
+
+
+def _parent(pid: int) -> int | None:
+    """Return the parent of a process; None if the system hides the process (hidepid in proc(5)).
+
+    Bash may have become a program of another user, such as sudo. Raises OSError or ValueError if
+    the process is gone.
+    """
+    try:
+        return process(pid).parent
+    except (PermissionError, FileNotFoundError):
+        if not exists(pid):
+            raise
+        return None
 
 
 def _no_children(_pid: int) -> list[int]:

@@ -1,8 +1,9 @@
 """Finds out whether the program that reads typed input is a shell.
 
 Looks only at processes, because the text on a terminal is not reliable. If the program of a process
-cannot be seen, as with processes of another user, the name of the process counts. A look for which
-the system is short of descriptors or memory raises OSError: it could miss a shell.
+cannot be seen, as with processes of another user, the name of the process counts. A process whose
+name is hidden, too, counts as a shell that reads. A look for which the system is short of
+descriptors or memory raises OSError: it could miss a shell.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from shelld.guard import vocabulary
 from shelld.inspection.files import file_in
 from shelld.inspection.kernel import Process, name_of, process, waits_for_child
 from shelld.inspection.members import members
+from shelld.keeper.proc import exists
 from shelld.terminals.source import OWN_TERMINAL, Source
 from shelld_protocol.errors import exhausted_limit
 
@@ -36,7 +38,8 @@ _IGNORED: Final = re.compile(rb"^SigIgn:\s*([0-9a-f]+)", re.MULTILINE)
 class _Shell(NamedTuple):
     """A shell that may read the input. `waits`: whether it waits for one of its children.
 
-    `pid` is None if there may be such a shell among the processes that were not looked at.
+    `pid` is None if there may be such a shell among the processes that cannot be seen, or that were
+    not looked at.
     `source`: from where the shell reads. This is the shell's own terminal if a program such as sudo
     or tmux passes the input on to that terminal.
     """
@@ -102,7 +105,11 @@ def _shells(top: int, source: Source, pids: list[int]) -> Iterator[_Shell]:
             yield _Shell(None, False, source)
             return
         pids.append(pid)
-        if _program(pid) not in SHELLS:
+        program = _program(pid)
+        if not program and _is_hidden(pid):
+            yield _Shell(None, False, source)
+            return
+        if program not in SHELLS:
             continue
         with contextlib.suppress(OSError, ValueError):
             # Check this now, before `members` lists the children: a waiting shell starts no new
@@ -186,6 +193,11 @@ def _program(pid: int) -> str:
         return name_of(pid)
     except OSError:
         return ""
+
+
+def _is_hidden(pid: int) -> bool:
+    """Whether the system hides even the name of a process: see hidepid in proc(5)."""
+    return not name_of(pid) and exists(pid)
 
 
 def _directory(pid: int) -> str:
