@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -206,6 +207,51 @@ def test_client_does_not_notice_a_watcher(user: Lasting, tmp_path: Path) -> None
             assert process.wait(60) == 0
         client.call("ping")
         assert not any("method" in each for each in client.unclaimed)
+
+
+@pytest.mark.slow
+def test_shells_at_targets_are_shown(user: Lasting, tmp_path: Path) -> None:
+    gate = Gate(tmp_path / "gate")
+    target = f"--target=box={shlex.join([*DAEMON_COMMAND, '--stdio'])}"
+    never = f"--target=never={shlex.join(['sh', '-c', f'touch {tmp_path}/connected'])}"
+    with attached(user, "--", target, never) as client:
+        far = client.background(f"{gate.wait}; exit 3", target="box")
+        with watcher(user, "work") as process:
+            text = until(process, f"{far}: runs: {gate.wait}; exit 3\n")
+            assert text.startswith("work: pid ")
+            gate.open()
+            until(process, f"{far}: exit code 3 after ")
+            # Gone with its target, but the daemon and the watcher go on.
+            client.call("remove_target", {"name": "box"})
+            job = client.background("sleep 300")
+            until(process, f"{job}: started: sleep 300\n")
+    assert not (tmp_path / "connected").exists()
+
+
+# A target that greets, and then says nothing more.
+SILENT = """
+import json, sys
+request = json.loads(sys.stdin.readline())
+about = {"version": "0", "protocol": PROTOCOL, "limits": {"maxMessageBytes": 1000000}}
+answer = {"jsonrpc": "2.0", "id": request["id"], "result": about}
+print(json.dumps(answer, separators=(",", ":")), flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.slow
+def test_silent_target_keeps_nothing_from_a_watcher(user: Lasting) -> None:
+    target = shlex.join([sys.executable, "-c", SILENT.replace("PROTOCOL", str(PROTOCOL))])
+    with attached(user, "--", f"--target=box={target}") as client:
+        client.request("bash", {"command": "true", "target": "box"})
+        wait_for(lambda: client.call("list_targets")["targets"][0]["state"] == "connected")
+        with watcher(user, "work") as process:
+            until(process, "work: pid")
+            for _ in range(2):
+                job = client.background("true")
+                until(process, f"{job}: exit code 0 after ")
+            process.send_signal(signal.SIGINT)
+            assert process.wait(60) == 0
 
 
 @pytest.mark.slow

@@ -200,7 +200,7 @@ class Clients:
             elif hello.wants == "watch" and self._watchers.has_room:
                 self._reply(connection, "watching")
                 self._greeted.discard(connection)
-                await self._watchers.serve(connection, self._daemon.manager)
+                await self._watchers.serve(connection, self._daemon.manager, self._daemon.targets)
             elif hello.wants == "watch":
                 self._reply(connection, "failed")
             elif hello.wants == "stop":

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import anyio
@@ -20,6 +20,7 @@ from anyio.lowlevel import checkpoint
 from shelld.lasting.handshake import (
     MAX_BYTES,
     End,
+    HandshakeError,
     close_all,
     receive,
     send,
@@ -35,9 +36,11 @@ from shelld.lasting.views import (
     encoded,
 )
 from shelld.output.excerpt import last_lines
+from shelld.server.far_shells import FarShells
 from shelld.sessions.text import beginning
 from shelld.shells.manager import Manager
 from shelld.shells.shell import Shell
+from shelld.targets.targets import Targets
 
 # Each has a descriptor, and takes time of the event loop.
 MAX_WATCHERS: Final = 16
@@ -63,27 +66,36 @@ class Watchers:
         """Whether a connection belongs to a watcher."""
         return connection in self._connections
 
-    async def serve(self, connection: socket.socket, manager: Manager) -> None:
-        """Answer a watcher until it leaves. Raises OSError and HandshakeError, and then closes."""
+    async def serve(self, connection: socket.socket, manager: Manager, targets: Targets) -> None:
+        """Answer a watcher until it leaves, or says what is no `Look`. Then close."""
         self._connections.add(connection)
         try:
-            while True:
-                await anyio.wait_readable(connection)
-                try:
-                    data, descriptors = receive(connection)
-                except BlockingIOError:
-                    continue
-                close_all(descriptors)
-                if not data:
-                    break
-                send(connection, encoded(await self._view(decoded(data, Look), manager)))
+            async with anyio.create_task_group() as tasks:
+                far = FarShells(targets, tasks, _COMMAND_CHARACTERS)
+                with contextlib.suppress(OSError, HandshakeError):
+                    await self._answer(connection, manager, far)
+                # A target may take long to answer.
+                self._close(connection)
+                tasks.cancel_scope.cancel()
         except anyio.get_cancelled_exc_class():
             # The daemon ends, and `end` tells the watcher so.
             raise
         except BaseException:
             self._close(connection)
             raise
-        self._close(connection)
+
+    async def _answer(self, connection: socket.socket, manager: Manager, far: FarShells) -> None:
+        while True:
+            await anyio.wait_readable(connection)
+            try:
+                data, descriptors = receive(connection)
+            except BlockingIOError:
+                continue
+            close_all(descriptors)
+            if not data:
+                return
+            look = decoded(data, Look)
+            send(connection, encoded(await self._view(look, manager, await far.rows())))
 
     def end(self, exit_code: int) -> None:
         """Tell all watchers that the daemon has ended."""
@@ -96,21 +108,31 @@ class Watchers:
         self._connections.discard(connection)
         connection.close()
 
-    async def _view(self, look: Look, manager: Manager) -> View:
+    async def _view(self, look: Look, manager: Manager, far: Sequence[WatchedShell]) -> View:
+        """Return a view of the shells here and of those at targets, which come last."""
         shells = manager.list_shells()
         running = [each for each in shells if not each.has_ended]
         ended = [each for each in reversed(shells) if each.has_ended]
+        far_running = [each for each in far if each.is_running]
+        far_ended = [each for each in reversed(far) if not each.is_running]
+        found: list[Shell | WatchedShell] = [*running, *far_running, *ended, *far_ended]
         shown = list[WatchedShell]()
         room = MAX_BYTES - _RESERVED_BYTES
-        for shell in [*running, *ended][: max(0, min(look.shells, MAX_SHELLS))]:
-            row = _row(shell, max(0, min(look.lines, MAX_LINES)))
+        for shell in found[: max(0, min(look.shells, MAX_SHELLS))]:
+            if isinstance(shell, WatchedShell):
+                row = shell
+            else:
+                row = _row(shell, max(0, min(look.lines, MAX_LINES)))
             room -= len(encoded(row)) + 1
             if room < 0:
                 break
             shown.append(row)
             # Let the requests of the client run.
             await checkpoint()
-        return View(self._info(), shown, len(shells) - len(shown))
+        info = self._info()
+        info.shells_running += len(far_running)
+        info.shells_retained += len(far_ended)
+        return View(info, shown, len(found) - len(shown))
 
 
 def _row(shell: Shell, lines: int) -> WatchedShell:

@@ -57,6 +57,10 @@ class Target:
         return self.link
 
     @property
+    def is_connected(self) -> bool:
+        return self.link is not None and not self.link.is_over and self.link.greeting is not None
+
+    @property
     def info(self) -> TargetInfo:
         link = self.link
         state: TargetState = "unused"
@@ -94,6 +98,10 @@ class Targets:
 
     def get(self, name: str) -> Target | None:
         return self._targets.get(name)
+
+    def all(self) -> Sequence[Target]:
+        """Return the targets in the order in which they were added."""
+        return tuple(self._targets.values())
 
     def list(self) -> list[TargetInfo]:
         """Return the targets in the order in which they were added."""

@@ -1,0 +1,104 @@
+"""The shells at targets, for someone who watches: what each target has told last.
+
+Asks connected targets only, and never connects one. Each has one question at a time. So a target
+that is silent delays no view but the first, and keeps its last rows until its connection ends.
+
+Invariant: nothing here raises because of a target.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+import anyio
+import anyio.abc
+import msgspec
+
+from shelld.lasting.views import WatchedShell
+from shelld.sessions.text import beginning
+from shelld.targets.targets import Target, Targets
+from shelld_protocol.encoding import decode
+from shelld_protocol.errors import RpcError
+
+# How long the first view waits for a target.
+FIRST_ANSWER_S: Final = 0.5
+
+
+class _Shell(msgspec.Struct, rename="camel"):
+    """What a watcher shows of a ``ShellInfo``. The target may be of another version."""
+
+    bash_id: str = msgspec.field(name="bash_id")
+    command: str
+    status: str
+    is_running: bool
+    session: str | None = None
+    exit_code: int | None = None
+    signal: str | None = None
+    duration_ms: int = 0
+
+
+class _Listed(msgspec.Struct):
+    shells: list[_Shell]
+
+
+_listed: Final = msgspec.json.Decoder(_Listed)
+
+
+class FarShells:
+    """`tasks` ends with the watcher. A command is cut after `characters`."""
+
+    def __init__(self, targets: Targets, tasks: anyio.abc.TaskGroup, characters: int) -> None:
+        self._targets = targets
+        self._tasks = tasks
+        self._characters = characters
+        # The rows of each connection that was asked, and those that have not answered.
+        self._rows: dict[object, list[WatchedShell]] = {}
+        self._asked: set[object] = set()
+        self._answered = anyio.Event()
+
+    async def rows(self) -> list[WatchedShell]:
+        """Ask all targets. Return what is known, without the output."""
+        links = {each.link: each for each in self._targets.all() if each.is_connected}
+        self._rows = {link: rows for link, rows in self._rows.items() if link in links}
+        for link, target in links.items():
+            if link not in self._asked:
+                self._asked.add(link)
+                self._tasks.start_soon(self._ask, target)
+        with anyio.move_on_after(FIRST_ANSWER_S):
+            while not links.keys() <= self._rows.keys():
+                await self._answered.wait()
+        for link in links:
+            # Do not wait for it again.
+            self._rows.setdefault(link, [])
+        return [row for link in links for row in self._rows[link]]
+
+    async def _ask(self, target: Target) -> None:
+        link = target.link
+        assert link is not None
+        try:
+            call = link.begin("list_shells", b"{}", None)
+            listed = decode(await link.answer(call), _listed)
+        except (RpcError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            # It is gone, or its answer makes no sense.
+            self._rows[link] = []
+        else:
+            self._rows[link] = [*map(partial(self._row, target.name), listed.shells)]
+        finally:
+            self._asked.discard(link)
+            self._answered.set()
+            self._answered = anyio.Event()
+
+    def _row(self, target: str, shell: _Shell) -> WatchedShell:
+        return WatchedShell(
+            id=f"{target}:{shell.bash_id}",
+            session=shell.session,
+            command=beginning(shell.command)[: self._characters],
+            status=shell.status,
+            is_running=shell.is_running,
+            exit_code=shell.exit_code,
+            signal=shell.signal,
+            elapsed_ms=shell.duration_ms,
+            written=0,
+            lines=[],
+        )
