@@ -165,9 +165,11 @@ def test_the_environment_has_no_secrets(shared: Workspace, session: str) -> None
 def prepare(path: Path) -> None:
     """Make what the attempts to escape look for: a workspace, and a directory beside it."""
     outside = path / "outside"
-    for each in (path / "workspace/kept", path / "workspace/denied", outside / "empty"):
-        each.mkdir(parents=True)
-    for name in ("kept/file", "kept/own", "denied-file", "denied/file"):
+    for each in ("kept", "denied", "upper/inner/kept"):
+        (path / "workspace" / each).mkdir(parents=True)
+    (outside / "empty").mkdir(parents=True)
+    os.mkfifo(outside / "pipe")
+    for name in ("kept/file", "kept/own", "denied-file", "denied/file", "upper/inner/kept/file"):
         (path / "workspace" / name).write_text("content")
     (outside / "file").write_text("content")
     shutil.copy(ESCAPES, path / "workspace")
@@ -193,19 +195,25 @@ def test_nothing_escapes(
     popen["cwd"] = path / "workspace"
     with (
         socket.socket(socket.AF_UNIX) as server,
+        socket.socket(socket.AF_UNIX) as renamed,
         socket.socket(socket.AF_UNIX) as abstract,
         socket.create_server(("127.0.0.1", 0)) as tcp,
         raw_daemon(**popen) as daemon,
     ):
         server.bind(str(path / "outside/host"))
-        os.chmod(path / "outside/host", 0o777)
+        renamed.bind(str(path / "outside/first"))
+        (path / "outside/first").rename(path / "outside/renamed")
+        for name in ("host", "renamed"):
+            os.chmod(path / "outside" / name, 0o777)
         abstract.bind(f"\0shelld-escape-{daemon.pid}")
-        for listener in (server, abstract):
+        for listener in (server, renamed, abstract):
             listener.listen()
         policy: Json = {
             "network": network,
+            # A directory to write to may be in another one.
+            "write": [".", "upper/inner"],
             "deny_read": ["denied", "denied-file"],
-            "deny_write": ["kept/file", "missing/below"],
+            "deny_write": ["kept/file", "missing/below", "upper/inner/kept/file"],
         }
         if network == "hosts":
             policy["hosts"] = ["localhost", "127.0.0.1:1", "192.0.2.1:1", "*.invalid"]
@@ -247,6 +255,8 @@ def test_the_attempts_succeed_outside(places: Path, tmp_path: Path) -> None:
     path = places / "control"
     prepare(path)
     names = ["read a denied file", "change outside", "signal a process outside", "AF_PACKET"]
+    names += ["write to a FIFO outside", "a unix socket of the host that was renamed"]
+    names += ["rename a directory above a protected file"]
     names += ["a unix socket of the host", "a user namespace"] if os.geteuid() == 0 else []
     code = (
         "import escapes, sys\n"
@@ -254,6 +264,7 @@ def test_the_attempts_succeed_outside(places: Path, tmp_path: Path) -> None:
     )
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(path / "outside/host"))
+        (path / "outside/renamed").hardlink_to(path / "outside/host")
         server.listen()
         command = [sys.executable, "-c", code, f"{path}/outside", str(os.getpid()), "1"]
         ended = subprocess.run(
@@ -275,6 +286,22 @@ def test_a_socket_made_later_is_hidden_from_the_next_command(
         result = daemon.bash(f'python3 -c "{code}"', session=session)
         assert "Error" in result["stderr"]
     (path / "later").unlink()
+
+
+def test_a_socket_that_gets_another_name_stays_hidden(shared: Workspace, session: str) -> None:
+    # ssh makes the sockets of its shared connections like this.
+    daemon, path = shared
+    code = "import socket; socket.socket(socket.AF_UNIX).connect('shown'); print('connected')"
+    configure(daemon, session)
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path / "temporary"))
+        server.listen()
+        assert daemon.bash("true", session=session)["exitCode"] == 0
+        (path / "shown").hardlink_to(path / "temporary")
+        (path / "temporary").unlink()
+        result = daemon.bash(f'python3 -c "{code}"', session=session)
+        assert (result["stdout"], result["exitCode"]) == ("", 1)
+    (path / "shown").unlink()
 
 
 @pytest.mark.parametrize("kind", ["replaced", "appeared"])
@@ -351,6 +378,24 @@ def test_a_denied_path_in_a_private_tmp_shows_nothing_more(tmp_path: Path) -> No
         # In the mode read-only, what is protected can still be read.
         configure(daemon, "read-only", mode="read-only", deny_write=["kept", "kept/file"])
         assert daemon.bash("cat kept/file", session="read-only")["stdout"] == "content"
+
+
+def test_a_directory_that_the_user_cannot_read_can_be_denied(
+    places: Path, unprivileged: dict[str, Any]
+) -> None:
+    who = {key: unprivileged[key] for key in ("user", "group", "extra_groups")}
+    if problem := why_impossible(**who):
+        pytest.skip(problem)
+    path = places / "unreadable"
+    (path / "closed").mkdir(parents=True)
+    os.chown(path, unprivileged["user"], unprivileged["group"])
+    (path / "closed").chmod(0o700)
+    popen: dict[str, Any] = {**unprivileged, "cwd": path}
+    with raw_daemon(**popen) as daemon:
+        configure(daemon, "main", deny_read=["closed"], deny_write=["/root"])
+        result = daemon.bash("ls closed; mv closed moved; echo ran")
+        assert result["stdout"] == "ran\n"
+        assert os.listdir(path) == ["closed"]
 
 
 # -- tightening -------------------------------------------------------------------------------

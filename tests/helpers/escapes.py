@@ -1,8 +1,8 @@
 """Attempts to reach out of a sandbox. Runs in it, and prints the names of those that succeed.
 
 ``python3 escapes.py DIRECTORY PID PORT``: DIRECTORY is outside of what the policy allows and has
-the unix socket `host`; PID is a process outside, which listens on PORT. No attempt does harm if it
-succeeds: files are only opened, and signals are 0.
+the unix sockets `host` and `renamed` and the FIFO `pipe`; PID is a process outside, which listens
+on PORT. No attempt does harm if it succeeds: files are only opened, and signals are 0.
 """
 
 from __future__ import annotations
@@ -187,6 +187,11 @@ ATTEMPTS: Final[dict[str, Callable[[], object]]] = {
     "change the owner outside": lambda: os.chown(f"{OUTSIDE}/file", os.getuid(), os.getgid()),
     "truncate outside": lambda: os.truncate(f"{OUTSIDE}/file", 0),
     "set an attribute outside": lambda: os.setxattr(f"{OUTSIDE}/file", "user.x", b"x"),
+    # Without a reader, only this way of opening does not fail.
+    "write to a FIFO outside": opens(f"{OUTSIDE}/pipe", os.O_RDWR | os.O_NONBLOCK),
+    "write to a FIFO outside by the root of the first process": opens(
+        f"/proc/1/root{OUTSIDE}/pipe", os.O_RDWR | os.O_NONBLOCK
+    ),
     "make a FIFO outside": lambda: os.mkfifo(f"{OUTSIDE}/fifo"),
     "change the system": opens("/etc/passwd"),
     "write to the root": opens("/new", os.O_WRONLY | os.O_CREAT),
@@ -245,6 +250,7 @@ ATTEMPTS: Final[dict[str, Callable[[], object]]] = {
     "a unix socket of the host by its root": connects(
         socket.AF_UNIX, f"/proc/self/root{OUTSIDE}/host"
     ),
+    "a unix socket of the host that was renamed": connects(socket.AF_UNIX, f"{OUTSIDE}/renamed"),
     "an abstract socket of the host": connects(socket.AF_UNIX, "\0shelld-escape-" + str(HOST_PID)),
     "the loopback of the host": connects(socket.AF_INET, ("127.0.0.1", PORT)),
     "the internet": connects(socket.AF_INET, ("192.0.2.1", 80)),
@@ -282,6 +288,7 @@ ATTEMPTS: Final[dict[str, Callable[[], object]]] = {
     "remove a protected file": lambda: os.unlink("kept/file"),
     "rename the directory of a protected file": lambda: os.rename("kept", "renamed"),
     "link to a protected file": lambda: os.link("kept/file", "copy"),
+    "rename a directory above a protected file": lambda: os.rename("upper", "other"),
     "make a denied path": opens("missing/below", os.O_WRONLY | os.O_CREAT),
     "make the directory of a denied path": lambda: os.mkdir("missing"),
     "rename to a denied path": lambda: os.rename("kept/own", "missing"),

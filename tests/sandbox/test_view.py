@@ -39,6 +39,28 @@ def test_a_socket_beside_what_shelld_needs_is_hidden(hidden: Path) -> None:
     assert found.sockets == set(map(str, names[:2]))
 
 
+def test_a_socket_under_another_name_than_the_listed_one_is_hidden(hidden: Path) -> None:
+    for name in ("workspace", "beside"):
+        (hidden / name).mkdir()
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(str(hidden / name / "first"))
+        (hidden / name / "first").rename(hidden / name / "second")
+    listed = (hidden / "workspace/first", hidden / "beside/first")
+    found = view(SandboxPolicy(), hidden / "workspace", sockets=listed)
+    assert found.sockets == {str(hidden / "workspace/second")}
+    # The same if nothing is left of the directory.
+    found = view(SandboxPolicy(), hidden / "workspace", sockets=(hidden / "absent/first",))
+    assert found.sockets == set()
+
+
+def test_directories_above_a_denied_path_are_mounts_up_to_the_outermost_root(hidden: Path) -> None:
+    (hidden / "b/c/d/e").mkdir(parents=True)
+    policy = SandboxPolicy(write=[".", "b/c"], deny_write=["b/c/d/e"])
+    arguments = " ".join(view(policy, hidden, sockets=()).arguments)
+    for name in ("b", "b/c", "b/c/d"):
+        assert f"--bind {hidden}/{name} {hidden}/{name} " in arguments
+
+
 def test_a_denied_private_directory_is_not_that_of_the_machine(hidden: Path) -> None:
     found = view(SandboxPolicy(deny_write=["/tmp"]), hidden, sockets=())
     arguments = " ".join(found.arguments)

@@ -19,16 +19,25 @@ from typing import Final
 
 from shelld.keeper import keeper
 from shelld.keeper.channel import ENTERED, Channel
-from shelld.keeper.landlock import close_abstract_sockets
+from shelld.keeper.landlock import restrict
 from shelld.keeper.privileges import check_no_capabilities, protect_devices
 
 _PR_SET_DUMPABLE: Final = 4
 _WAITING: Final = 128
+# The terminals of commands are opened outside. Without a rule for them, /dev/stderr would not work.
+_TERMINALS: Final = 6
+# What every sandbox has for itself.
+_OWN: Final = ("/dev", "/proc")
 
 
-def main(file_limit: str, mechanism: str, directory: str, private: str, network: str) -> None:
+def main(
+    file_limit: str, mechanism: str, directory: str, private: str, network: str, *writable: str
+) -> None:
     """Serve the socket 3. `private`: the directory of shelld's own files. `network`: "shared" with
-    the machine, or the port of the proxy, or "0" for no proxy.
+    the machine, or the port of the proxy, or "0" for no proxy. `writable`: where commands can
+    write.
+
+    The descriptor `_TERMINALS` is the directory of the terminals that commands get, if it is open.
     """
     if ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0):
         os._exit(1)
@@ -36,8 +45,8 @@ def main(file_limit: str, mechanism: str, directory: str, private: str, network:
         if os.geteuid() == 0:
             protect_devices()
         check_no_capabilities()
-        if network == "shared":
-            close_abstract_sockets()
+        terminals = [_TERMINALS] if os.path.isdir(_TERMINALS) else []
+        restrict((*writable, *_OWN), terminals, closes_sockets=network == "shared")
         handle = os.open(private, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         given = [handle, nothing]

@@ -1,4 +1,7 @@
-"""Closes the abstract unix sockets of the machine to a process, with Landlock. Nothing else of it.
+"""Closes to a process, with Landlock, what mounts and namespaces leave open in a sandbox.
+
+* Named pipes and devices: a program can open them for writing although their mount is read-only.
+* Abstract unix sockets of the machine, which belong to its network namespace.
 
 Python has no functions for these system calls.
 """
@@ -7,14 +10,22 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Iterable
+from contextlib import suppress
 from typing import Final
 
 # Landlock's system calls have the same numbers on all machines.
 _CREATE_RULESET: Final = 444
+_ADD_RULE: Final = 445
 _RESTRICT_SELF: Final = 446
 _GET_VERSION: Final = 1
+_PATH_BENEATH: Final = 1
+# The first version in which files can still be moved to another directory (Linux 5.19).
+_VERSION_FOR_FILES: Final = 2
 # The first version that can close the abstract sockets of other domains (Linux 6.12).
-_MIN_VERSION: Final = 6
+_VERSION_FOR_SOCKETS: Final = 6
+_WRITE_FILE: Final = 1 << 1
+_MOVE: Final = 1 << 13
 _SCOPE_ABSTRACT_SOCKETS: Final = 1
 
 
@@ -28,26 +39,75 @@ class _Ruleset(ctypes.Structure):
     )
 
 
+class _Rule(ctypes.Structure):
+    """struct landlock_path_beneath_attr."""
+
+    _pack_ = 1
+    _fields_ = (("allowed_access", ctypes.c_uint64), ("parent_fd", ctypes.c_int32))
+
+
 def can_close_abstract_sockets() -> bool:
-    """Return whether `close_abstract_sockets` can work on this system."""
-    version = ctypes.CDLL(None).syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), _GET_VERSION)
-    return int(version) >= _MIN_VERSION
+    """Return whether `restrict` can close abstract unix sockets on this system."""
+    return _version() >= _VERSION_FOR_SOCKETS
 
 
-def close_abstract_sockets() -> None:
-    """Let this process and its descendants connect to no abstract unix socket of others.
+def restrict(
+    writable: Iterable[str], descriptors: Iterable[int] = (), *, closes_sockets: bool
+) -> None:
+    """Let this process and its descendants open no file for writing, except below some directories.
 
-    Sockets without a path belong to the network namespace. Raises OSError.
+    `writable`: their paths. One that does not exist is skipped. `descriptors`: more of them.
+    `closes_sockets`: also close the abstract unix sockets of others.
+
+    A system that is too old for the files leaves them open. Raises OSError if anything else fails.
     """
-    libc = ctypes.CDLL(None)
-    ruleset = _Ruleset(0, 0, _SCOPE_ABSTRACT_SOCKETS)
-    size = ctypes.c_size_t(ctypes.sizeof(ruleset))
-    descriptor = libc.syscall(_CREATE_RULESET, ctypes.byref(ruleset), size, 0)
-    if descriptor < 0:
-        raise OSError
+    version = _version()
+    handled = _WRITE_FILE | _MOVE if version >= _VERSION_FOR_FILES else 0
+    if not handled and not closes_sockets:
+        return
+    ruleset = _Ruleset(handled, 0, _SCOPE_ABSTRACT_SOCKETS if closes_sockets else 0)
+    # Older versions do not know the last members.
+    size = ctypes.sizeof(ruleset) if closes_sockets else _Ruleset.handled_access_net.offset
+    made = _call(_CREATE_RULESET, ctypes.byref(ruleset), ctypes.c_size_t(size), 0)
     try:
+        if handled:
+            # What can be moved where is a matter of mounts.
+            _allow_path(made, "/", _MOVE)
+            for path in writable:
+                with suppress(FileNotFoundError):
+                    _allow_path(made, path, handled)
+            for descriptor in descriptors:
+                _allow(made, descriptor, handled)
         # bubblewrap has set no_new_privs, which this call requires.
-        if libc.syscall(_RESTRICT_SELF, descriptor, 0):
-            raise OSError
+        _call(_RESTRICT_SELF, made, 0)
+    finally:
+        os.close(made)
+
+
+def _version() -> int:
+    version = ctypes.CDLL(None).syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), _GET_VERSION)
+    return int(version)
+
+
+def _allow_path(ruleset: int, path: str, access: int) -> None:
+    descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    try:
+        # Only some accesses make sense for a file.
+        is_directory = os.path.isdir(path)
+        _allow(ruleset, descriptor, access if is_directory else access & ~_MOVE)
     finally:
         os.close(descriptor)
+
+
+def _allow(ruleset: int, descriptor: int, access: int) -> None:
+    rule = _Rule(access, descriptor)
+    _call(_ADD_RULE, ruleset, _PATH_BENEATH, ctypes.byref(rule), 0)
+
+
+def _call(number: int, *args: object) -> int:
+    libc = ctypes.CDLL(None, use_errno=True)
+    result = int(libc.syscall(number, *args))
+    if result < 0:
+        error = ctypes.get_errno()
+        raise OSError(error, os.strerror(error))
+    return result

@@ -10,7 +10,7 @@ from shelld.keeper.landlock import can_close_abstract_sockets
 from shelld.proxy import PORT
 from shelld.sandbox import seccomp
 from shelld.sandbox.policy import ResolvedPolicy
-from shelld.sandbox.view import PRIVATE, View, needed_paths
+from shelld.sandbox.view import PRIVATE, View, needed_paths, writable_in
 
 _PROGRAM: Final = "bwrap"
 # The descriptors of bubblewrap after the first three. Number 3 is the keeper's socket.
@@ -88,7 +88,10 @@ def diagnose(errors: bytes) -> Missing:
     """Return what is missing, from what bubblewrap has written before it failed."""
     if any(refusal in errors for refusal in _REFUSALS):
         return NO_NAMESPACES
-    return NO_MOUNT if b"bwrap:" in errors else NO_KEEPER
+    # If it cannot start the keeper, its message begins with the name of that system call.
+    if b"bwrap:" in errors and b"bwrap: exec" not in errors:
+        return NO_MOUNT
+    return NO_KEEPER
 
 
 def lacking(policy: ResolvedPolicy) -> Missing | None:
@@ -123,6 +126,7 @@ def command_of(
         # A sandbox has no cgroup to divide.
         *("0", "subreaper" if mechanism == "cgroup" else mechanism),
         *(policy.directory, PRIVATE, networks.get(policy.network, "0")),
+        *writable_in(policy),
     )
     return os.fsencode(program), [os.fsencode(word) for word in words], _environment(), b"/"
 

@@ -35,18 +35,19 @@ class Placeholders:
             self._made.append(path)
 
     def hold(self, paths: Iterable[str]) -> None:
-        """Let no other sandbox remove directories, and keep what is no directory open.
+        """Let no other sandbox remove directories, and keep everything else open.
 
         Raises OSError.
         """
         for path in paths:
             try:
                 self._hold(path, may_make=False)
-            except NotADirectoryError:
+            except (NotADirectoryError, PermissionError):
+                # A directory that this user cannot read was not made by a sandbox of this user.
                 self.keep(path)
 
     def keep(self, path: str) -> None:
-        """Keep what is no directory open. Raises OSError."""
+        """Keep a path open, without a lock. Raises OSError."""
         self._kept.append(os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC))
 
     def _hold(self, path: str, *, may_make: bool) -> None:

@@ -52,7 +52,7 @@ from shelld.sandbox.pids import NamespacedChannel, outer_pids
 from shelld.sandbox.placeholders import Placeholders
 from shelld.sandbox.policy import ResolvedPolicy
 from shelld.sandbox.unix_sockets import socket_paths
-from shelld.sandbox.view import PRIVATE, View, needed_paths, shows_socket, view_of
+from shelld.sandbox.view import PRIVATE, View, needed_paths, shown_sockets, view_of
 
 # A sandbox starts in a tenth of a second. On a busy machine it may take much longer.
 START_TIMEOUT_S: Final = 20.0
@@ -62,6 +62,8 @@ _END_TIMEOUT_S: Final = 5.0
 _LAST_END_S: Final = 1.0
 
 _ERROR_BYTES: Final = 4_096
+# The directory of terminals: see `shelld.keeper.inside`.
+_TERMINALS: Final = "/dev/pts"
 # The number of descriptors that come with ENTERED, without that for the proxy.
 _ENTERED_WITH: Final = 2
 # The name that a child of bash uses for the file of its state. It is a directory, because only bash
@@ -153,10 +155,15 @@ class Sandbox:
                 descriptors.append(nothing := anonymous_file(b""))
                 descriptors.append(arguments := anonymous_file(engine.arguments_of(view)))
                 descriptors.append(filter_ := anonymous_file(engine.filter_of(self.policy)))
-                given = (nothing, errors, errors, theirs.fileno(), arguments, filter_)
+                given = [nothing, errors, errors, theirs.fileno(), arguments, filter_]
+                # A machine without this directory has no terminals.
+                with suppress(FileNotFoundError):
+                    terminals = os.open(_TERMINALS, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+                    descriptors.append(terminals)
+                    given.append(terminals)
                 command = engine.command_of(self.policy, self._pool.mechanism)
                 self._is_begun = True
-                self._outside.send((RUN, *command, len(given), False, None), given)
+                self._outside.send((RUN, *command, len(given), False, None), tuple(given))
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
@@ -319,10 +326,13 @@ class Sandbox:
             # The list would have the sockets of the sandbox itself.
             return False
         try:
-            new = socket_paths() - view.sockets
+            listed = socket_paths()
         except OSError:
             return True
-        return any(shows_socket(self.policy, view.shown, path) for path in new)
+        # The file of a hidden socket may have got another name.
+        new = [path for path in listed if path not in view.sockets or not os.path.lexists(path)]
+        found = shown_sockets(self.policy, view.shown, new)
+        return any(path not in view.sockets for path in found)
 
     @property
     def is_idle(self) -> bool:

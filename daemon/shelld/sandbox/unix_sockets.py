@@ -2,19 +2,47 @@
 
 The list has the sockets of one network namespace. A sandbox without the network of the machine has
 a namespace of its own, so sockets that its commands make are not in the list.
+
+The list has the path that a server has given to its socket. If the file was renamed since, or
+linked to another name and removed, the list still has the first path. ssh does this for the sockets
+of its shared connections.
 """
 
 from __future__ import annotations
 
+import os
 import re
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import Final
 
-# The path is the last column, and ends the line.
-_PATHS: Final = re.compile(rb" (/[^\n]*)$", re.MULTILINE)
+# The path is the last column. It may have line ends: what does not look like the beginning of a
+# line belongs to the path.
+_PATHS: Final = re.compile(
+    rb"^[0-9a-f]+: (?:[0-9A-F]+ ){5} *\d+ (/[^\n]*(?:\n(?![0-9a-f]+: [0-9A-F]{8} )[^\n]+)*)$",
+    re.MULTILINE,
+)
 
 
 def socket_paths() -> frozenset[str]:
     """Return the paths of all sockets. Raises OSError if they cannot be listed."""
     with open("/proc/net/unix", "rb") as file:
-        content = file.read()
+        return paths_in(file.read())
+
+
+def paths_in(content: bytes) -> frozenset[str]:
+    """Return the paths in the content of /proc/net/unix."""
     return frozenset(path.decode("utf-8", "surrogateescape") for path in _PATHS.findall(content))
+
+
+def sockets_in(directory: str) -> Iterator[str]:
+    """Yield the paths of all sockets in a directory; nothing if it cannot be read."""
+    with suppress(OSError), os.scandir(directory) as entries:
+        for entry in entries:
+            # These three need no system call, so only the files of rare kinds are looked at.
+            if entry.is_symlink() or entry.is_file() or entry.is_dir():
+                continue
+            with suppress(OSError):
+                if stat.S_ISSOCK(entry.stat(follow_symlinks=False).st_mode):
+                    yield entry.path

@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from shelld.keeper.privileges import CAPABILITIES
 from shelld.sandbox.policy import TEMPORARY, ResolvedPolicy, is_within
+from shelld.sandbox.unix_sockets import sockets_in
 
 # The directory of a sandbox for the files of shelld itself.
 PRIVATE: Final = "/run/shelld"
@@ -49,7 +50,7 @@ class View(Struct, frozen=True):
     `missing`: denied paths that did not exist, outside of what commands can write. If one appears,
     this view no longer hides it. `present`: denied paths that did exist, with their devices and
     inodes. If one is replaced from outside, the kernel removes the mount on it. `masked`: the same
-    for sockets of the machine that it hides, `sockets`. `shown`: see `shows_socket`.
+    for sockets of the machine that it hides, `sockets`. `shown`: see `shown_sockets`.
 
     While the view is used, somebody must hold what is in `present` and `masked`: the system gives
     the inode of a file that is gone to another file.
@@ -117,7 +118,7 @@ class _Builder:
         for path in policy.unix_sockets:
             if self._is_hidden(path):
                 self._mounts[path] = ["--ro-bind", path, path]
-        masked = [path for path in sockets if shows_socket(policy, self._shown, path)]
+        masked = list(shown_sockets(policy, self._shown, sockets))
         for path in masked:
             self._mask(path)
         for path in policy.deny_write:
@@ -148,8 +149,10 @@ class _Builder:
         """Make mounts of the directories above a path, so that they cannot be renamed."""
         roots = [each for each in self._writable if is_within(path, (each,))]
         if roots and path not in roots:
+            # A root in another root is a mount already, but what is between them is not.
+            top = min(roots, key=len)
             above = os.path.dirname(path)
-            while above not in roots:
+            while above != top:
                 self._mounts.setdefault(above, ["--bind", above, above])
                 above = os.path.dirname(above)
 
@@ -206,10 +209,27 @@ class _Builder:
         yield from ("--chdir", "/")
 
 
-def shows_socket(policy: ResolvedPolicy, shown: Iterable[str], path: str) -> bool:
-    """Whether a sandbox would show a socket of the machine that is not allowed. `shown`: the
-    directories of the machine that it shows in private ones.
+def shown_sockets(
+    policy: ResolvedPolicy, shown: Iterable[str], paths: Iterable[str]
+) -> Iterator[str]:
+    """Yield the sockets of the machine that a sandbox would show, and that are not allowed.
+
+    `shown`: the directories of the machine that it shows in private ones. `paths`: those that the
+    kernel lists. If one is gone, its socket may have another name in the same directory.
     """
+    directories: dict[str, None] = {}
+    for path in paths:
+        if _shows_socket(policy, shown, path):
+            yield path
+        elif not os.path.lexists(path):
+            directories[os.path.dirname(path)] = None
+    for directory in directories:
+        real = os.path.realpath(directory)
+        if not is_within(real, _hidden(policy)) or is_within(real, shown):
+            yield from (path for path in sockets_in(real) if _shows_socket(policy, shown, path))
+
+
+def _shows_socket(policy: ResolvedPolicy, shown: Iterable[str], path: str) -> bool:
     if path in policy.unix_sockets:
         return False
     real = os.path.realpath(path)
@@ -225,6 +245,11 @@ def _hidden(policy: ResolvedPolicy) -> Iterator[str]:
     yield "/run"
     if policy.tmp == "private":
         yield from (path for path in TEMPORARY if os.path.realpath(path) == path)
+
+
+def writable_in(policy: ResolvedPolicy) -> tuple[str, ...]:
+    """Return where commands can write, without the directories that every sandbox has."""
+    return (*_hidden(policy), *policy.writable)
 
 
 def _needed_in_run(policy: ResolvedPolicy) -> Iterator[str]:
