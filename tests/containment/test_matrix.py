@@ -19,10 +19,22 @@ import pytest
 from _pytest.mark import ParameterSet
 
 from oracles import Cgroup, Heartbeat, Witness
+from sandboxes import why_impossible
 from shapes import SHAPES, Shape, command_of
-from support import RawDaemon, children, is_alive, parent_of, spares_of, wait_for
+from support import (
+    RawDaemon,
+    children,
+    is_alive,
+    parent_of,
+    running_below,
+    spares_of,
+    wait_for,
+)
 
 pytestmark = pytest.mark.slow
+
+# A word of the command line of everything that shelld itself runs in a sandbox.
+INSIDE = "shelld.keeper.inside"
 
 
 class Scene(NamedTuple):
@@ -61,7 +73,11 @@ class Scene(NamedTuple):
         """Return the pids of the daemon's own processes."""
         keepers = children(self.daemon.pid)
         runners = {child for keeper in keepers for child in children(keeper)}
-        return {self.daemon.pid, *keepers, *runners, *spares_of(self.daemon)}
+        return {
+            *(self.daemon.pid, *keepers, *runners, *spares_of(self.daemon)),
+            # bubblewrap, and the keeper and the runners in its sandbox.
+            *running_below(self.daemon.pid, INSIDE),
+        }
 
     def pid_of(self, bash_id: str) -> int:
         shells = {shell["bash_id"]: shell for shell in self.daemon.call("list_shells")["shells"]}
@@ -112,10 +128,15 @@ def is_sampled(shape: int, end: int, mechanism: str) -> bool:
         return shape == 5 * end % len(SHAPES)
     if mechanism == "cgroup" and list(SHAPES)[shape] not in SHAPES_FOR_CGROUPS:
         return False
-    return (shape + end) % SAMPLE == (mechanism == "cgroup")
+    return (shape + end) % SAMPLE == ("subreaper", "cgroup", "sandbox").index(mechanism)
 
 
-def scenes(endings: list[Callable[[Scene], None]]) -> list[ParameterSet]:
+MECHANISMS = ("subreaper", "cgroup", "terminal", "sandbox")
+
+
+def scenes(
+    endings: list[Callable[[Scene], None]], mechanisms: tuple[str, ...] = MECHANISMS
+) -> list[ParameterSet]:
     """Return every shape, with every mechanism and every ending."""
     return [
         pytest.param(
@@ -126,7 +147,7 @@ def scenes(endings: list[Callable[[Scene], None]]) -> list[ParameterSet]:
             marks=[] if is_sampled(shape, number, mechanism) else [pytest.mark.long],
         )
         for shape, name in enumerate(SHAPES)
-        for mechanism in ("subreaper", "cgroup", "terminal")
+        for mechanism in mechanisms
         for number, ending in enumerate(endings)
     ]
 
@@ -135,17 +156,26 @@ def scenes(endings: list[Callable[[Scene], None]]) -> list[ParameterSet]:
 def scene(shape: str, mechanism: str, tmp_path: Path) -> Iterator[Scene]:
     if mechanism == "cgroup" and not Cgroup.is_possible():
         pytest.skip("needs a cgroup v2 directory that can be divided")
+    if mechanism == "sandbox" and (problem := why_impossible()):
+        pytest.skip(problem)
+    if mechanism == "sandbox" and shape == "pid namespace of its own":
+        pytest.skip("a sandbox lets no command make a namespace")
     hiding = SHAPES[shape]
     witness = Witness(tmp_path / "witness")
     heartbeat = Heartbeat(tmp_path / "beat")
     os.mkfifo(tmp_path / "fifo")
     command = command_of(hiding, witness=witness.path, beat=heartbeat.path, fifo=tmp_path / "fifo")
     cgroup = Cgroup() if Cgroup.is_possible() else None
-    # A third of the matrix runs in spare shells.
+    # A part of the matrix runs in spare shells.
     has_spares = mechanism == "subreaper"
     has_terminal = mechanism == "terminal"
-    mechanism = "subreaper" if has_terminal else mechanism
-    options = ["--containment", mechanism, "--grace", "200", "--spare-shells", str(int(has_spares))]
+    containment = "cgroup" if mechanism == "cgroup" else "subreaper"
+    options = ["--grace", "200", "--spare-shells", str(int(has_spares))]
+    options += ["--containment", containment]
+    if mechanism == "sandbox":
+        policy = tmp_path / "policy.toml"
+        policy.write_text(f"write = ['{tmp_path}']\n")
+        options += ["--sandbox", str(policy)]
     daemon = RawDaemon(*options, prefix=() if cgroup is None else cgroup.prefix)
     try:
         daemon.call("ping")
@@ -252,7 +282,6 @@ ENDINGS_OF_A_COMMAND: list[Callable[[Scene], None]] = [
 ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("shape", "mechanism", "end"), scenes(ENDINGS_OF_A_COMMAND))
 def test_nothing_is_left_of_a_command(scene: Scene, end: Callable[[Scene], None]) -> None:
     if end is end_by_kill_of_leftovers and not scene.shape.waits:
@@ -261,6 +290,54 @@ def test_nothing_is_left_of_a_command(scene: Scene, end: Callable[[Scene], None]
     scene.assert_nothing_left()
     answer = scene.daemon.bash("echo next")
     assert answer["stdout"] == "next\n"
+
+
+# -- endings of a sandbox, which the daemon survives --------------------------------------------
+
+
+def helpers_of(bash: int) -> list[int]:
+    """Return what is above a bash in a sandbox: runner, keeper, bubblewrap, runner outside."""
+    found = [parent_of(bash)]
+    for _ in range(3):
+        found.append(parent_of(found[-1]))
+    return found
+
+
+def end_with_the_keeper_of_the_sandbox(scene: Scene) -> None:
+    bash_id = scene.start()
+    os.kill(helpers_of(scene.pid_of(bash_id))[1], signal.SIGKILL)
+    wait_until_lost(scene, bash_id)
+
+
+def end_by_kill_shell_after_sigkill_of_bubblewrap(scene: Scene) -> None:
+    # Once the sandbox is complete, bubblewrap only waits for its end.
+    bash_id = scene.start()
+    bubblewrap = helpers_of(scene.pid_of(bash_id))[2]
+    os.kill(bubblewrap, signal.SIGKILL)
+    wait_for(lambda: not is_alive(bubblewrap), "bubblewrap's end")
+    assert scene.daemon.call("bash_output", {"bash_id": bash_id})["isRunning"] is True
+    result = scene.daemon.call("kill_shell", {"shell_id": bash_id, "grace": 200})
+    assert (result["status"], result["survivors"]) == ("killed", [])
+
+
+def end_with_the_runner_of_bubblewrap(scene: Scene) -> None:
+    bash_id = scene.start()
+    os.kill(helpers_of(scene.pid_of(bash_id))[3], signal.SIGKILL)
+    wait_until_lost(scene, bash_id)
+
+
+ENDINGS_OF_A_SANDBOX: list[Callable[[Scene], None]] = [
+    end_with_the_keeper_of_the_sandbox,
+    end_by_kill_shell_after_sigkill_of_bubblewrap,
+    end_with_the_runner_of_bubblewrap,
+]
+
+
+@pytest.mark.parametrize(("shape", "mechanism", "end"), scenes(ENDINGS_OF_A_SANDBOX, ("sandbox",)))
+def test_nothing_is_left_of_a_sandbox(scene: Scene, end: Callable[[Scene], None]) -> None:
+    end(scene)
+    scene.assert_nothing_left()
+    assert scene.daemon.bash("echo next")["stdout"] == "next\n"
 
 
 # -- endings of the daemon -----------------------------------------------------------------------
@@ -300,7 +377,20 @@ ENDINGS_OF_THE_DAEMON: list[Callable[[Scene], None]] = [
 ]
 
 
-@pytest.mark.parametrize(("shape", "mechanism", "end"), scenes(ENDINGS_OF_THE_DAEMON))
+def sigkill_of_everything_outside_the_sandbox(scene: Scene) -> None:
+    (shell,) = scene.daemon.call("list_shells")["shells"]
+    _, _, bubblewrap, runner = helpers_of(shell["pid"])
+    for pid in (*children(scene.daemon.pid), runner, bubblewrap, scene.daemon.pid):
+        os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize(
+    ("shape", "mechanism", "end"),
+    [
+        *scenes(ENDINGS_OF_THE_DAEMON),
+        *scenes([sigkill_of_everything_outside_the_sandbox], ("sandbox",)),
+    ],
+)
 def test_nothing_is_left_of_the_daemon(scene: Scene, end: Callable[[Scene], None]) -> None:
     scene.start()
     end(scene)

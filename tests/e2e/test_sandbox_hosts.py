@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import http.server
 import os
 import platform
 import shutil
 import signal
 import subprocess
 import sys
-import threading
 import zipfile
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager, suppress
-from functools import partial
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sandboxes import Workspace, configure, directory_for_workspaces, why_impossible
+from sandboxes import Workspace, configure, directory_for_workspaces, served, why_impossible
 from shelld.keeper.proc import look
 from support import Json, altered_daemon, is_alive, raw_daemon, running_below, wait_for
 
@@ -33,34 +30,6 @@ if reason := why_impossible():
     pytest.skip(reason, allow_module_level=True)
 if shutil.which("curl") is None:
     pytest.skip("needs curl", allow_module_level=True)
-
-
-class _Files(http.server.SimpleHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-        pass
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-
-@contextmanager
-def served(directory: Path) -> Generator[int]:
-    """Serve a directory on the loopback of the machine, as a stand-in for a registry."""
-    handler = partial(_Files, directory=str(directory))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield server.server_port
-        finally:
-            server.shutdown()
-            thread.join()
 
 
 @pytest.fixture(scope="module")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import http.server
 import os
 import platform
 import shutil
 import subprocess
 import tempfile
+import threading
 from collections.abc import Generator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,6 +39,34 @@ def directory_for_workspaces() -> Generator[Path]:
         path = Path(name)
         path.chmod(0o755)
         yield path
+
+
+class _Files(http.server.SimpleHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        pass
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+@contextmanager
+def served(directory: Path) -> Generator[int]:
+    """Serve a directory on the loopback of the machine, as a stand-in for a registry."""
+    handler = partial(_Files, directory=str(directory))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield server.server_port
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 class Workspace(NamedTuple):

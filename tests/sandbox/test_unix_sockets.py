@@ -33,6 +33,11 @@ def test_paths_are_found(lines: bytes, paths: list[str]) -> None:
     assert paths_in(HEAD + lines) == set(paths)
 
 
+def test_a_list_without_its_head_is_no_list() -> None:
+    with pytest.raises(FileNotFoundError):
+        paths_in(b"")
+
+
 @pytest.mark.parametrize("name", ["plain", "two words", "two\nlines", "one\n"])
 def test_a_socket_is_listed_under_its_path(tmp_path: Path, name: str) -> None:
     with socket.socket(socket.AF_UNIX) as server:

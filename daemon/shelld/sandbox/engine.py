@@ -42,7 +42,13 @@ NO_ABSTRACT_SCOPE: Final = Missing(
     "landlock_abi",
     "The network full needs Linux 6.12 with Landlock, which closes abstract unix sockets.",
 )
-NO_FILTER: Final = Missing("seccomp", "The processor must be x86-64 or aarch64.")
+NO_FILTER: Final = Missing(
+    "seccomp", "The processor must be x86-64 or aarch64, and the system must allow seccomp filters."
+)
+NO_SOCKETS: Final = Missing(
+    "its list of sockets",
+    "Mount /proc without subset=pid: shelld must be able to read /proc/net/unix.",
+)
 NO_MOUNT: Final = Missing(
     "a path of its policy", "A path to write to is gone, or shelld may not mount a denied path."
 )
@@ -86,6 +92,8 @@ def find_engine() -> str | None:
 
 def diagnose(errors: bytes) -> Missing:
     """Return what is missing, from what bubblewrap has written before it failed."""
+    if b"PR_SET_SECCOMP" in errors:
+        return NO_FILTER
     if any(refusal in errors for refusal in _REFUSALS):
         return NO_NAMESPACES
     # If it cannot start the keeper, its message begins with the name of that system call.

@@ -44,6 +44,7 @@ from shelld.keeper.channel import (
 from shelld.keeper.idle_runners import IdleRunners
 from shelld.keeper.orphan_reaper import KILL_INTERVAL_MS
 from shelld.keeper.pool import RunnerPool
+from shelld.process.faults import is_shortage
 from shelld.proxy.process import Proxy
 from shelld.sandbox import engine
 from shelld.sandbox.engine import Missing
@@ -124,7 +125,13 @@ class Sandbox:
         self.missing = engine.lacking(self.policy)
         if self.missing is not None:
             return
-        sockets = socket_paths()
+        try:
+            sockets = socket_paths()
+        except OSError as error:
+            if is_shortage(error):
+                raise
+            self.missing = engine.NO_SOCKETS
+            return
         view = self._view = view_of(self.policy, sockets, needed_paths(self._bash))
         try:
             self._placeholders.make(view.placeholders)

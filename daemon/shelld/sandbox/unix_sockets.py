@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final
 
+_HEAD: Final = b"Num"
 # The path is the last column. It may have line ends: what does not look like the beginning of a
 # line belongs to the path.
 _PATHS: Final = re.compile(
@@ -32,7 +33,9 @@ def socket_paths() -> frozenset[str]:
 
 
 def paths_in(content: bytes) -> frozenset[str]:
-    """Return the paths in the content of /proc/net/unix."""
+    """Return the paths in the content of /proc/net/unix. Raises OSError if that is hidden."""
+    if not content.startswith(_HEAD):
+        raise FileNotFoundError
     return frozenset(path.decode("utf-8", "surrogateescape") for path in _PATHS.findall(content))
 
 

@@ -1,0 +1,57 @@
+"""Runs a program for which the kernel refuses some system calls, as in a container.
+
+``python3 refuses_system_calls.py WHAT PROGRAM ...``: WHAT is "userns" (no new user namespace, as
+the default of Docker) or "seccomp" (no further filter).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+
+from shelld.sandbox import seccomp
+
+_NO_NEW_PRIVILEGES = 38
+_SET_FILTER = 22
+_FILTER_MODE = 2
+_SECCOMP = 317
+_PRCTL = 157
+_EPERM = 1
+_ALLOW = 0x7FFF0000
+_ERRNO = 0x00050000
+
+
+class _Program(ctypes.Structure):
+    _fields_ = (("length", ctypes.c_ushort), ("steps", ctypes.c_char_p))
+
+
+def _without_filters() -> bytes:
+    """Return a filter that refuses seccomp(2) and prctl(PR_SET_SECCOMP). Only for x86-64."""
+    refuse = seccomp._step(0x06, _ERRNO | _EPERM)
+    allow = seccomp._step(0x06, _ALLOW)
+    load_first = seccomp._step(0x20, 16)
+    is_filter = seccomp._step(0x15, _SET_FILTER, 0, 1)
+    return b"".join(
+        [
+            seccomp._step(0x20, 0),
+            *seccomp._when(_SECCOMP, [refuse]),
+            *seccomp._when(_PRCTL, [load_first, is_filter, refuse, allow]),
+            allow,
+        ]
+    )
+
+
+def main(what: str, *command: str) -> None:
+    content = seccomp.program(has_network=True) if what == "userns" else _without_filters()
+    assert content is not None
+    program = _Program(len(content) // 8, content)
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
+    if libc.prctl(_SET_FILTER, _FILTER_MODE, ctypes.byref(program), 0, 0):
+        raise OSError(ctypes.get_errno(), "no filter")
+    os.execvp(command[0], command)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
