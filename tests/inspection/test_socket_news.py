@@ -188,6 +188,33 @@ async def test_watchers_of_a_namespace_share_its_looks(kernel: Kernel, namespace
         assert kernel.counts == before + 1
 
 
+async def test_pauses_grow_with_the_number_of_namespaces(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    used_s, pauses = 0.0, list[float]()
+    loop = asyncio.get_running_loop()
+
+    def number_of(_place: str) -> int:
+        nonlocal used_s
+        used_s += 0.01
+        return 0
+
+    def place(_news: SocketNews) -> str:
+        return PLACE
+
+    def call_later(delay: float, call: Callable[[], None]) -> asyncio.TimerHandle:
+        pauses.append(delay)
+        return asyncio.TimerHandle(0, call, (), loop)
+
+    with monkeypatch.context() as patched, Watch(SocketNews(), lambda: None) as watch:
+        patched.setattr(sockets, "number_of", number_of)
+        patched.setattr(loop, "call_later", call_later)
+        patched.setattr("time.thread_time", lambda: used_s)
+        patched.setattr(SocketNews, "_place", place)
+        watch.follow(dict.fromkeys(range(1, 4), PLACE))
+    assert pauses == pytest.approx([0.4, 0.8, 1.2])
+
+
 async def test_namespace_that_is_left_is_news_and_then_watched_no_more(
     kernel: Kernel, namespace: int
 ) -> None:

@@ -23,11 +23,12 @@ from shelld.process.faults import answer_for
 _FIRST_PAUSE_S: Final = 0.04
 _LAST_PAUSE_S: Final = 0.2
 _QUIET_DIVISOR: Final = 50
-# If there are many sockets, a pause is at least this many times as long as the last look took.
+# If there are many sockets, a pause is at least this many times as long as the last look took. For
+# other namespaces, it is also a multiple of their number.
 _COST_SHARE: Final = 40
 # To list the sockets of another namespace takes milliseconds, and to count them microseconds. While
 # the number stays the same, they are listed at most this often: one socket may have taken the place
-# of another. The time between two lists is also a multiple of the time that the last one took.
+# of another. The time between two lists is a multiple of the time that the last one took, too.
 _LIST_ANYWAY_S: Final = 1.0
 _LIST_COST_SHARE: Final = 400
 
@@ -47,7 +48,10 @@ class SocketNews:
     date only for watchers.
     """
 
-    def __init__(self, namespace: int | None = None) -> None:
+    def __init__(
+        self, namespace: int | None = None, group: dict[int, SocketNews] | None = None
+    ) -> None:
+        """`group`: the news of all other namespaces, which share the processor time."""
         self.count = 0
         self.listening: frozenset[Socket] = frozenset()
         self._namespace = namespace
@@ -59,7 +63,7 @@ class SocketNews:
         self._number: int | None = None
         self._list_due_at = 0.0
         # The news of other namespaces, by inode, while they are watched.
-        self._others: dict[int, SocketNews] = {}
+        self._others: dict[int, SocketNews] = {} if group is None else group
 
     @contextmanager
     def watching(self, wake: Callable[[], None], place: str = "/proc/self") -> Generator[None]:
@@ -87,7 +91,7 @@ class SocketNews:
         `wake` is also called if the process has left the namespace. Sockets that listen at the
         beginning of the block may count as news.
         """
-        news = self._others.setdefault(namespace, SocketNews(namespace))
+        news = self._others.setdefault(namespace, SocketNews(namespace, self._others))
         try:
             with news.watching(wake, place):
                 yield
@@ -113,10 +117,15 @@ class SocketNews:
                 self._look_at(self._place())
         except Exception as error:
             answer_for(error, "the look for sockets that listen")
-        least_s = max(_FIRST_PAUSE_S, _COST_SHARE * (time.thread_time() - began))
+        least_s = max(_FIRST_PAUSE_S, _COST_SHARE * self._cost_since(began))
         grown_s = min((time.monotonic() - self._quiet_from) / _QUIET_DIVISOR, _LAST_PAUSE_S)
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(max(least_s, grown_s), self._look)
+
+    def _cost_since(self, began: float) -> float:
+        """Return the processor time since `began`, for all other namespaces if this is one."""
+        count = 1 if self._namespace is None else max(1, len(self._others))
+        return (time.thread_time() - began) * count
 
     def _place(self) -> str | None:
         """Return the directory of a process in the namespace; None if all have left it."""
@@ -139,7 +148,7 @@ class SocketNews:
             if number is None or number != self._number or time.monotonic() >= self._list_due_at:
                 began = time.thread_time()
                 self._note(sockets.listening(place))
-                pause_s = max(_LIST_ANYWAY_S, _LIST_COST_SHARE * (time.thread_time() - began))
+                pause_s = max(_LIST_ANYWAY_S, _LIST_COST_SHARE * self._cost_since(began))
                 self._number, self._list_due_at = number, time.monotonic() + pause_s
 
     def _note(self, found: list[Socket]) -> None:
