@@ -21,7 +21,10 @@ FAR = [sys.executable, "-m", "shelld"]
 class Places(Asker):
     """One run of these commands. Sandboxes can write to `folder`, which has the control file."""
 
-    STEPS = (*(() if why_impossible() else ("use_sandbox",)), "use_target", "lose_target")
+    STEPS = (
+        *(() if why_impossible() else ("use_sandbox",)),
+        *("use_target", "bring_shelld", "lose_target"),
+    )
 
     def __init__(self, daemon: RawDaemon, folder: Path) -> None:
         super().__init__(daemon)
@@ -127,6 +130,14 @@ class Places(Asker):
         answer = self.answer(request, "cancelled bash")
         if not is_excused(answer):
             raise ViolationError(f"a cancelled request has a result: {str(answer)[:600]}")
+
+    def bring_shelld(self) -> None:
+        """Use a target to which shelld is sent."""
+        argv = ["env", f"HOME={self._folder}", "sh"]
+        added = {"name": "bare", "argv": argv, "bootstrap": True}
+        if self.ask("add_target", added, lambda result: result == {"name": "bare"}) is not None:
+            self.bash("echo far", lambda result: result["stdout"] == "far\n", target="bare")
+            self._remove("bare")
 
     def lose_target(self) -> None:
         """Use targets that do not answer."""
