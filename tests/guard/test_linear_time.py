@@ -80,7 +80,11 @@ TABLES: list[tuple[str, int, str]] = [
         for each in chain.from_iterable(table(speakers, "_COMMANDS").values())
     ),
     *((each, re.M, "finditer") for each in table(interpreters, "_WRITES")),
-    *((each, re.M, "finditer") for each, _ in table(speakers, "_EFFECTS").values()),
+    *(
+        (each, re.M, "finditer")
+        for effects in table(speakers, "_EFFECTS").values()
+        for each, _ in effects
+    ),
     *((each.pattern, each.flags, "sub") for each in table(literals, "_LONG").values()),
     *(
         (

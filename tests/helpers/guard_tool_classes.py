@@ -200,6 +200,204 @@ echo /tmp/x | nl | xargs echo
 printf 'a\nb\n' | paste -sd, | xargs rm -rf
 """,
     ),
+    "commands of unknown programs": (
+        r"""
+multipass exec vm -- rm -rf /
+limactl shell default rm -rf /
+heroku run 'rm -rf /'
+fly ssh console -C 'rm -rf /'
+salt '*' cmd.run 'rm -rf /'
+aws ssm send-command --parameters commands='rm -rf /'
+svn diff --diff-cmd 'rm -rf /'
+tool --on-exit='rm -rf /'
+tool --exec 'mkfs.ext4 /dev/sda'
+tool run -- sudo rm -rf /
+cat x.iso | buffer -o /dev/sdb
+http --download --output /dev/sda http://h/x
+tool of=/dev/sda
+pdsh -w host rm -rf /
+parallel-ssh -H h 'rm -rf /'
+""",
+        r"""
+multipass exec vm -- ls /
+tool run pytest -k 'rm -rf /'
+poetry run pytest -k 'rm -rf /'
+tool --message 'rm -rf /'
+tool --exec 'rm -rf build'
+tool -- rm -rf build
+tool exec --note='about rm -rf /' x
+terraform run -- plan
+lsblk -o NAME /dev/sda
+tool -o out /dev/sda
+go test -run 'TestA|TestB' ./...
+git log -- rm -rf /
+""",
+    ),
+    "interpreters of other languages": (
+        r"""
+julia -e 'run(`rm -rf /`)'
+julia -e 'rm("/", recursive=true)'
+Rscript -e 'unlink("/", recursive=TRUE)'
+R -e 'system("rm -rf /")'
+groovy -e '"rm -rf /".execute()'
+scala -e 'import sys.process._; "rm -rf /".!'
+ghc -e 'System.Process.callCommand "rm -rf /"'
+guile -c '(system "rm -rf /")'
+sbcl --eval '(uiop:run-program "rm -rf /")' --quit
+elixir -e 'File.rm_rf!("/")'
+erl -noshell -eval 'os:cmd("rm -rf /"), halt().'
+swift -e 'import Foundation; try FileManager.default.removeItem(atPath: "/")'
+osascript -e 'do shell script "rm -rf /"'
+mongosh --eval 'require("child_process").execSync("rm -rf /")'
+redis-cli eval "os.execute('rm -rf /')" 0
+deno eval 'Deno.removeSync("/", { recursive: true })'
+pwsh -c 'Remove-Item -Recurse -Force /'
+pwsh -NoProfile -Command 'rm -rf /'
+nu -c 'rm -rf /'
+xonsh -c 'rm -rf /'
+tclsh <<< 'file delete -force /'
+pdb -c '!import os; os.system("rm -rf /")' x.py
+python3 -c 'import shutil; shutil.copyfile("x.img", "/dev/sda")'
+perl -e 'open my $f, ">:raw", "/dev/sda"; print $f "x"'
+vim '+call delete("/", "rf")' +q
+""",
+        r"""
+julia -e 'println("rm -rf /")'
+julia -e 'rm("build", recursive=true)'
+Rscript -e 'unlink("build", recursive=TRUE)'
+R -e 'cat("rm -rf /")'
+groovy -e 'println "rm -rf /"'
+elixir -e 'IO.puts("rm -rf /")'
+elixir -e 'File.rm_rf!("_build")'
+osascript -e 'display notification "rm -rf /"'
+redis-cli set x 'rm -rf /'
+mongosh --eval 'print("rm -rf /")'
+pwsh -c 'Remove-Item -Recurse build'
+nu -c 'ls /'
+tclsh <<< 'file delete -force build'
+python3 -c 'import shutil; shutil.copyfile("/dev/sda", "x.img")'
+vim '+call delete("x")' +q
+""",
+    ),
+    "commands in further languages": (
+        r"""
+hg --config 'alias.x=!rm -rf /' x
+hg --config 'hooks.pre-status=rm -rf /' status
+svn --config-option 'config:tunnels:ssh=rm -rf /' ls svn+ssh://x
+duckdb -c '.shell rm -rf /'
+sqlplus -s x <<< '!rm -rf /'
+clickhouse-local -q "select * from executable('rm -rf /', TSV, 'x String')"
+npm --script-shell 'rm -rf /' run build
+npm pkg set scripts.x='rm -rf /' && npm run x
+bunx rimraf /etc
+cmake -E rm -rf /
+cmake -E remove_directory /etc
+cmake -E env A=1 rm -rf /
+cmake -P <(echo 'execute_process(COMMAND rm -rf /)')
+ninja -f <(printf 'rule r\n command = rm -rf /\nbuild x: r\n')
+""",
+        r"""
+hg --config ui.merge=internal:merge pull
+hg commit -m 'alias.x=!rm -rf /'
+duckdb -c "select 'rm -rf /'"
+sqlplus -s x <<< "select 'rm -rf /' from dual;"
+npm pkg set description='rm -rf /home/me/x'
+npm run check -- --command 'dd if=/dev/zero of=/dev/sda'
+cmake -E remove_directory build
+cmake -E echo rm -rf /
+cmake -S . -B build
+cmake -DX=y --build build
+ninja -C build clean
+""",
+    ),
+    "git clean and remote trees": (
+        r"""
+cd / && git clean -xfd
+git -C / clean -fdx
+git --work-tree=/ clean -fdx
+git clean -dff /etc
+rclone purge /
+rclone delete /etc
+""",
+        r"""
+git clean -fdx
+git -C / clean -ndx
+cd / && git clean -n
+git clean -fd build
+make clean
+rclone copy /etc remote:etc
+rclone purge remote:old
+""",
+    ),
+    "disks by other ways": (
+        r"""
+sed -i 1d /dev/sda
+ed /dev/sda <<< $'1d\nw'
+btrfs device add -f /dev/sdb /mnt
+btrfs replace start /dev/sda /dev/sdb /mnt
+losetup /dev/loop0 /dev/sda; dd if=/dev/zero of=/dev/loop0
+cryptsetup reencrypt --encrypt /dev/sda2
+nvme write-zeroes /dev/nvme0n1 -s 0 -c 100
+flash_erase /dev/mtd0 0 0
+nandwrite -p /dev/mtd1 x.bin
+fsarchiver restfs x.fsa id=0,dest=/dev/sda1
+sg_write_same --num=0 /dev/sda
+ventoy -I /dev/sdb
+woeusb --device win.iso /dev/sdb
+dump -0f /dev/sda /home
+""",
+        r"""
+sed -n 1p /dev/sda
+ed /dev/sda <<< q
+btrfs device add /dev/sdb /mnt
+btrfs restore /dev/sda1 out
+losetup /dev/loop0 x.img; dd if=/dev/zero of=/dev/loop0
+losetup -f /dev/sda
+ventoy -l /dev/sdb
+dump -0f x.dump /dev/sda1
+""",
+    ),
+    "every file of a tree": (
+        r"""
+find / -type f -exec perl -e 'unlink @ARGV' {} +
+find / -type f -exec python3 -c 'import os,sys; [os.remove(p) for p in sys.argv[1:]]' {} +
+for f in $(find / -type f); do rm -f "$f"; done
+for f in `find /etc`; do : > "$f"; done
+""",
+        r"""
+find / -type f -exec perl -e 'print @ARGV' {} +
+find . -type f -exec perl -e 'unlink @ARGV' {} +
+find / -type f -exec perl -e 'unlink $ARGV[0] if -z $ARGV[0]' {} \;
+for f in $(find . -type f); do rm -f "$f"; done
+for f in $(find / -name '*.o'); do rm -f "$f"; done
+for f in $(find / -type f); do echo "$f"; done
+""",
+    ),
+    "bombs in code and in circles": (
+        r"""
+a() { a | b & }; b() { a | b & }; a
+a() { b; b; }; b() { a & }; a
+echo 'bash $0 & bash $0 &' > x; bash x
+while :; do nohup sleep 999 >/dev/null 2>&1 & disown; done
+while :; do echo more; sleep 999 & done
+lua -e 'while true do os.execute("sleep 100 &") end'
+awk 'BEGIN { while (1) system("sleep 100 &") }'
+node -e 'const cp = require("child_process"); for (;;) cp.exec("sleep 999")'
+seq inf | xargs -P0 -I{} sleep 1000
+yes | parallel -j0 sleep 1000
+""",
+        r"""
+a() { b; }; b() { echo; a; }; type a
+a() { b & }; b() { a; }; type a
+while :; do echo more; sleep 9 & wait; done
+while :; do sleep 9 & break; done
+awk 'BEGIN { while (1) { system("sleep 100 &"); exit } }'
+awk 'BEGIN { system("sleep 100 &") }'
+lua -e 'os.execute("sleep 100 &")'
+seq 5 | xargs -P0 -I{} sleep 1
+yes | parallel -j2 echo
+""",
+    ),
 }
 
 DANGEROUS = [

@@ -12,6 +12,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from shelld.guard.escapes import ansi_c
+from shelld.guard.fork_bomb import FORK_BOMB
+from shelld.guard.interpreters import is_fork_bomb
 from shelld.guard.markers import UNKNOWN, plain
 from shelld.guard.options import leading_options
 from shelld.guard.rules import overwrites
@@ -72,6 +74,8 @@ def awk(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
     is_known = not names and stdin not in ("", UNKNOWN)
     lines = plain(stdin).splitlines()[:_MAX_LINES] if is_known else [UNKNOWN]
     shell.spend(len(code) * _SEARCHING * len(lines))
+    if is_fork_bomb(code):
+        shell.report(FORK_BOMB)
     output = ""
     for line in lines or [""]:
         output += _follow(shell, code, _Values(dict(variables), ["awk", *operands], line))

@@ -6,8 +6,7 @@ Pure. Walks are iterative, because scripts can nest to any depth.
 from __future__ import annotations
 
 import re
-from collections import Counter
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from shelld.guard.nodes import WORDS
 from shelld.guard.parse import TooSlow, parse, text_of
@@ -17,15 +16,33 @@ _PARALLEL: Final = frozenset({"pipeline", "process_substitution"})
 _CONDITIONAL: Final = frozenset({"if_statement", "case_statement", "list", "function_definition"})
 
 
-def _started(node: Node, name: str) -> str:
-    """Return the name of the program that a command starts, skipping ``exec`` and the like."""
-    words = [text_of(each) for each in node.named_children if each.type in WORDS]
-    while name in ("exec", "command", "builtin", "eval", "nohup", "sudo", "coproc") and words:
-        name = words.pop(0)
-    return name.strip("\"'")
+class Call(NamedTuple):
+    """A command that a body always runs.
+
+    `is_spawned`: it runs in the background or in a pipeline. `times`: 2 if it is in a loop, else 1.
+    """
+
+    name: str
+    is_spawned: bool
+    times: int = 1
 
 
 _SHELLS: Final = frozenset({"bash", "sh"})
+
+
+def _started(node: Node, name: str) -> str:
+    """Return the name of the program or script that a command starts.
+
+    Skips ``exec`` and the like, and a shell before the name of a script.
+    """
+    words = [text_of(each) for each in node.named_children if each.type in WORDS]
+    while name in ("exec", "command", "builtin", "eval", "nohup", "sudo", "coproc") and words:
+        name = words.pop(0)
+    if name in _SHELLS and words and not words[0].startswith("-"):
+        name = words[0]
+    return name.strip("\"'")
+
+
 # Seconds to parse the text of ``eval`` in the body of a function.
 _NESTED_SECONDS: Final = 0.005
 
@@ -54,21 +71,16 @@ def _is_always_true(node: Node) -> bool:
 _LOOPS: Final = frozenset({"for_statement", "while_statement", "c_style_for_statement"})
 
 
-def calls_of(body: Node) -> list[tuple[str, bool]]:
-    """Return the commands that a function's body always runs, and whether each one multiplies.
-
-    A command multiplies if it runs repeatedly in the background or in a pipeline.
-    """
-    found: list[tuple[str, bool]] = []
-    counts: Counter[str] = Counter()
+def calls_of(body: Node) -> list[Call]:
+    """Return the commands that a function's body always runs."""
+    found: list[Call] = []
     todo = [(body, False, 1)]
     while todo:
         node, spawned, times = todo.pop()
         if node.type == "command":
             name = next((each for each in node.children if each.type == "command_name"), None)
             if name is not None:
-                found.append((_started(node, text_of(name)), spawned))
-                counts[found[-1][0]] += times
+                found.append(Call(_started(node, text_of(name)), spawned, times))
             if (script := _script_of(node)) is not None:
                 todo.append((script, spawned, times))
         if node.type in _CONDITIONAL and not _is_always_true(node):
@@ -80,7 +92,7 @@ def calls_of(body: Node) -> list[tuple[str, bool]]:
             beside = spawned or node.type in _PARALLEL or following == "&"
             beside = beside or (child.type == "command" and child.text.startswith(b"coproc"))
             todo.append((child, beside, times))
-    return [(name, spawned and counts[name] > 1) for name, spawned in found]
+    return found
 
 
 _GROUPS: Final = frozenset({"subshell", "compound_statement"})
@@ -97,11 +109,24 @@ def only_starts(body: Node) -> bool:
             return len(children) == 1 and only_starts(child)
         if not child.is_named:
             continue
-        statements += 1
         following = children[index + 1].type if index + 1 < len(children) else ""
-        if following != "&" and not _starts_only(child):
+        if following == "&" or _starts_only(child):
+            statements += 1
+        elif not _is_instant(child):
             return False
     return statements > 0
+
+
+# Builtins that end at once, and neither leave a loop nor wait.
+_INSTANT: Final = frozenset({":", "true", "echo", "printf", "disown", "let", "export", "local"})
+
+
+def _is_instant(node: Node) -> bool:
+    """Whether a statement ends at once and lets a loop go on."""
+    if node.type == "variable_assignment":
+        return b"$(" not in node.text and b"`" not in node.text
+    name = text_of(node.named_children[0]) if node.named_children else ""
+    return node.type == "command" and name in _INSTANT
 
 
 def _starts_only(node: Node) -> bool:
@@ -129,4 +154,4 @@ _PRINTERS: Final = frozenset({"echo", "printf", "cat", "true", ":"})
 
 def only_prints(body: Node) -> bool:
     """Whether a loop's body only writes text, so that an endless loop writes without end."""
-    return all(name in _PRINTERS for name, _ in calls_of(body))
+    return all(each.name in _PRINTERS for each in calls_of(body))

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from shelld.guard.markers import UNKNOWN, plain
 from shelld.guard.options import all_options
 from shelld.guard.specification import Specification, specification
-from shelld.guard.vocabulary import ORDERS, WRITERS
+from shelld.guard.vocabulary import WRITERS
 
 
 def targets_of(program: str, arguments: Sequence[str], stdin: str = "") -> list[str]:
@@ -44,26 +43,6 @@ def targets_of(program: str, arguments: Sequence[str], stdin: str = "") -> list[
         names = [each.rstrip("/").rpartition("/")[2] for each in operands[:-1]]
         targets += [operands[-1], *(f"{operands[-1]}/{name}" for name in names)]
     return targets
-
-
-def operands_of_order(arguments: Sequence[str]) -> list[str]:
-    """Return what an unknown program may overwrite: all operands, if one word is an order to write.
-
-    The order can be an operand, an option or its value: ``tool format /dev/sda``,
-    ``tool --wipe /dev/sda``, ``tool --mode=erase /dev/sda``. With ``--format``, most programs
-    choose the format of their output.
-    """
-    words = {each.rpartition("=")[2] for each in arguments if each != "--format"}
-    words = {each.lstrip("-").lower() for each in words}
-    if words.isdisjoint(ORDERS) or not words.isdisjoint(_IDLE):
-        return []
-    return [each.rpartition("=")[2] for each in arguments]
-
-
-# Words with which a program only tells what it would do.
-_IDLE: Final = frozenset(
-    {"help", "h", "dry-run", "dryrun", "simulate", "version", "test", "no-act", "pretend", "whatif"}
-)
 
 
 def _writes(spec: Specification, said: set[str], stdin: str) -> bool:

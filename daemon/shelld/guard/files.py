@@ -106,8 +106,8 @@ class Files(Shell):
             # Whoever follows the script finds out, too.
             return
         calls = [
-            (normalized(callee, self.cwd) if "/" in callee else callee, multiplies)
-            for callee, multiplies in calls
+            each._replace(name=normalized(each.name, self.cwd)) if "/" in each.name else each
+            for each in calls
         ]
         if is_fork_bomb_as_file(path, calls):
             self.report(FORK_BOMB, text)

@@ -1,39 +1,68 @@
-"""Detects functions that start themselves without end."""
+"""Detects functions and scripts that start more and more copies of themselves. Pure."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
+from shelld.guard.callees import Call
 from shelld.guard.verdict import Finding
 
 FORK_BOMB: Final = Finding("fork-bomb", "it starts itself again and again, without end")
 
+# What a function calls itself, besides its name.
+_OWN_NAME: Final = ("$FUNCNAME", "${FUNCNAME}", "${FUNCNAME[0]}")
 
-def is_fork_bomb_if_called(argv: list[str], calls: dict[str, list[tuple[str, bool]]]) -> bool:
+
+def _among(calls: Iterable[Call], names: Collection[str]) -> list[Call]:
+    return [each for each in calls if each.name in names]
+
+
+def _multiply(calls: Sequence[Call]) -> bool:
+    """Whether calls lead to several copies that run in parallel."""
+    return sum(each.times for each in calls) > 1 and any(each.is_spawned for each in calls)
+
+
+def is_fork_bomb_if_called(argv: Sequence[str], calls: Mapping[str, Sequence[Call]]) -> bool:
     """Whether a function that gets its own name starts itself by this argument, as in ``$1 $1``."""
     name = argv[0]
     own = {f"${{{index}}}" for index, each in enumerate(argv) if index and each == name}
     own |= {each.replace("{", "").replace("}", "") for each in own}
-    return any(is_spawned and callee in own for callee, is_spawned in calls.get(name, ()))
+    return _multiply(_among(calls.get(name, ()), own))
 
 
-def is_fork_bomb_as_file(path: str, calls: list[tuple[str, bool]]) -> bool:
+def is_fork_bomb_as_file(path: str, calls: Sequence[Call]) -> bool:
     """Whether a script in a file, which runs `calls`, starts itself several times in parallel."""
-    names = {path, "$0", "${0}", "$BASH_SOURCE", "${BASH_SOURCE[0]}"}
-    return any(is_spawned and callee in names for callee, is_spawned in calls)
+    return _multiply(_among(calls, (path, "$0", "${0}", "$BASH_SOURCE", "${BASH_SOURCE[0]}")))
 
 
-def is_fork_bomb(name: str, calls: dict[str, list[tuple[str, bool]]]) -> bool:
-    """Whether a function calls itself, directly or indirectly, several times in parallel."""
-    seen: set[str] = set()
-    todo = [(name, False)]
+def is_fork_bomb(name: str, calls: Mapping[str, Sequence[Call]]) -> bool:
+    """Whether a function calls itself, directly or indirectly, several times in parallel.
+
+    It does if one of the functions on the way back to it makes more than one call that leads back,
+    and one of all these calls is spawned.
+    """
+    circle = _circle(name, calls)
+    inner = [_among(calls[each], {*circle, *_OWN_NAME}) for each in circle]
+    branches = any(sum(call.times for call in each) > 1 for each in inner)
+    return branches and any(call.is_spawned for each in inner for call in each)
+
+
+def _circle(name: str, calls: Mapping[str, Sequence[Call]]) -> set[str]:
+    """Return the functions through which a function can call itself, with the function itself."""
+    callers: dict[str, set[str]] = {}
+    seen, todo = {name}, [name]
     while todo:
-        current, spawned = todo.pop()
-        for callee, is_spawned in calls.get(current, ()):
-            is_itself = callee in (name, "$FUNCNAME", "${FUNCNAME}", "${FUNCNAME[0]}")
-            if is_itself and (spawned or is_spawned):
-                return True
-            if callee in calls and callee not in seen:
-                seen.add(callee)
-                todo.append((callee, spawned or is_spawned))
-    return False
+        current = todo.pop()
+        for each in calls.get(current, ()):
+            if each.name in calls:
+                callers.setdefault(each.name, set()).add(current)
+                if each.name not in seen:
+                    seen.add(each.name)
+                    todo.append(each.name)
+    circle, todo = {name}, [name]
+    while todo:
+        new = callers.get(todo.pop(), set()) - circle
+        circle |= new
+        todo += new
+    return circle

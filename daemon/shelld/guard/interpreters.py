@@ -7,7 +7,8 @@ literal, or a variable that the same code sets to a literal. Text in quotes is n
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import Final, NamedTuple
 
 from shelld.guard.calls import LITERAL, compiled, given, unquoted, unrolled
@@ -22,7 +23,7 @@ from shelld.guard.literals import (
 from shelld.guard.markers import ACTIVE, UNKNOWN, plain
 from shelld.guard.options import leading_options
 from shelld.guard.trees import commands_on_trees, globs_removed
-from shelld.guard.vocabulary import LANGUAGES, SHELLS, VERSION
+from shelld.guard.vocabulary import FOREIGN_LANGUAGES, LANGUAGES, SHELLS, VERSION
 
 # How many characters of code to search, and how many calls to follow.
 _MAX_CODE: Final = 16 * 1024
@@ -40,6 +41,7 @@ class Commands(NamedTuple):
     removed: list[str]
     written: list[str]
     is_fork_bomb: bool
+    removes_files: bool
 
 
 def language_of(program: str) -> str | None:
@@ -57,8 +59,8 @@ def code_of(
     rest = list(arguments)
     while rest:
         argument = rest.pop(0)
-        if argument.startswith("--"):
-            name, equals, value = argument[2:].partition("=")
+        if argument.startswith("--") or argument == "-eval":
+            name, equals, value = argument.lstrip("-").partition("=")
             if name in ("eval", "print"):
                 codes.append(value if equals else "".join(rest[:1]))
         elif argument == "-m" and language == "python":
@@ -71,7 +73,7 @@ def code_of(
                 codes.append(argument[2:])
             elif argument in ("-W", "-X") and language == "python":
                 del rest[:1]
-        elif language == "deno" and argument == "eval":
+        elif argument == "eval" and not letters:
             codes += rest
             rest = []
         elif codes:
@@ -120,9 +122,13 @@ _OPENS: Final = r"(?:\bopen\b)"
 _FEEDS: Final = r"(?:\b(?:communicate|write|print|printf|puts|say|end)\b)"
 _REMOVES: Final = (
     r"(?:\b(?:rmtree|remove_tree|rmSync|rmdirSync|rm_rf|rm_r|remove_dir|remove_dir_all|rmdir_r|remove_entry"
-    r"|remove_entry_secure|rimraf)\b"
-    # ``rm`` of Node.js
-    r"|\brm(?:dir)?\b(?=\s{0,8}\([^;\n]{0,200}?\brecursive\b))"
+    r"|remove_entry_secure|rimraf|removeItem|deleteDir|delete_directory_tree)\b!?"
+    # ``rm`` of Node.js and Julia, ``unlink`` of R, ``removeSync`` of Deno
+    r"|\b(?:rm(?:dir)?|unlink|remove(?:Sync)?)\b(?=\s{0,8}\([^;\n]{0,200}?\brecursive\b))"
+)
+# Code that removes files, and does not choose among them.
+_REMOVES_FILES: Final = (
+    r"\b(?:unlink|os\.remove|rmtree|rmdir|rm_rf)\b(?![^\n]{0,200}\b(?:if|unless)\b)"
 )
 # The user's home directory, with nothing joined to it.
 _HOME: Final = (
@@ -136,7 +142,8 @@ _WRITES: Final = (
     rf"open\s*+\(\s*+({LITERAL})\s*+,\s*+['\"][^'\"]*[wa+]",
     rf"open\s*+\(\s*+({LITERAL})\s*+,[^()\n]{{0,80}}O_(?:WRONLY|RDWR)",
     rf"Path\s*+\(\s*+({LITERAL})\s*+\)\s*+\.\s*+(?:write_\w|open\s*+\(\s*+['\"][^'\"]*[wa+])",
-    r"""open\w{0,20}+[\s(][^;\n"']{0,200}+['"](?:\+?>>?|\+<)['"]\s*+,\s*+(['"][^'"]*+['"])""",
+    rf"\b(?:copyfile|copy2?|move|copyFile(?:Sync)?|cp)\s*+\(\s*+(?:{LITERAL})\s*+,\s*+({LITERAL})",
+    r"""open\w{0,20}+[\s(][^;\n"']{0,200}+['"](?:\+?>>?|\+<)[^'"]{0,20}['"]\s*+,\s*+(['"][^'"]*+['"])""",
     r"""open\w{0,20}+[\s(][^;\n"']{0,200}+(['"]\+?>>?[^'"]*+['"])""",
 )
 _FOREVER: Final = (
@@ -147,7 +154,12 @@ _FOREVER: Final = (
 _ENDS: Final = r"\b(?:wait\w*|exit\w*|break|accept|last|return)\b"
 _FORK: Final = r"(?:\b|pcntl_)fork\b"
 # Loops that start programs are common, but a harmless loop waits for something.
-_STARTS: Final = r"\b(?:Popen|Process|spawn\w*)\s*\("
+_STARTS: Final = r"\b(?:Popen|Process|Thread|spawn\w*|(?<=\.)exec)\s*\("
+# A command that goes on in the background.
+_IN_BACKGROUND: Final = (
+    r"\b(?:system|execute|popen|shell_exec|exec)\b[\s(]{0,8}"
+    r"(?:\"[^\"\n]*+(?<=&)\"|'[^'\n]*+(?<=&)')"
+)
 _PAUSES: Final = (
     r"\b(?:sleep|join|communicate|poll|recv\w*|read\w*|input|get|select|accept|listen|await|run"
     r"|check_\w+|spawnSync|append|push|if|next)\b"
@@ -163,9 +175,12 @@ def commands_in(language: str, code: str) -> Commands:
     code = compiled(_COMMENT).sub("", with_plain_literals(language, plain(code[:_MAX_CODE])))
     code = compiled(_HOME).sub(repr(OWN_HOME), code)
     code = with_values(with_names(code[:_MAX_CODE]))
+    is_bomb = is_fork_bomb(code)
     # Code in code.
     code = "\n".join([code, *(values[0] for values in given(code, _EVALUATES))])
     scripts, argvs = _started(language, code)
+    if language in FOREIGN_LANGUAGES:
+        scripts += _strings_in(code)
     for each in unrolled(code):
         more = _started(language, with_values(each))
         scripts += more[0]
@@ -178,7 +193,8 @@ def commands_in(language: str, code: str) -> Commands:
         [argv for argv in argvs if argv][:_MAX_CALLS],
         [path.translate(ACTIVE) for path in removed[:_MAX_CALLS]],
         [each.lstrip("+> ") for each in written[:_MAX_CALLS]],
-        _is_fork_bomb(code),
+        is_bomb or is_fork_bomb(code),
+        compiled(_REMOVES_FILES).search(code) is not None,
     )
 
 
@@ -217,11 +233,26 @@ def _started(language: str, code: str) -> tuple[list[str], list[list[str]]]:
     return scripts, argvs
 
 
+def _strings_in(code: str) -> Iterator[str]:
+    """Yield the strings in code that it may run, without those that it only shows."""
+    for match in islice(compiled(LITERAL).finditer(code), _MAX_CALLS):
+        if not compiled(_SHOWS).search(code[max(0, match.start() - _MAX_SHOWS) : match.start()]):
+            yield unquoted(match[0])
+
+
+_MAX_SHOWS: Final = 24
+_SHOWS: Final = (
+    r"(?:\b(?:print\w*|puts|put\w?|echo|say|write\w*|log|display|cat|message|format|show|return|alert"
+    r"|notification|fwrite)\b|==|!=)[\s(!.]*\Z"
+)
+
+
 def _is_shell(argv: Sequence[str]) -> bool:
     return "".join(argv[:1]).rpartition("/")[2] in SHELLS
 
 
-def _is_fork_bomb(code: str) -> bool:
+def is_fork_bomb(code: str) -> bool:
+    """Whether code starts processes in an endless loop, and waits for none of them."""
     if compiled(_ENDS).search(code):
         return False
     without = compiled(LITERAL).sub("''", code)
@@ -229,5 +260,5 @@ def _is_fork_bomb(code: str) -> bool:
         return False
     if compiled(_FORK).search(without) is not None:
         return True
-    starts = compiled(_STARTS).search(without) is not None
-    return starts and compiled(_PAUSES).search(without) is None
+    starts = compiled(_STARTS).search(without) or compiled(_IN_BACKGROUND).search(code)
+    return starts is not None and compiled(_PAUSES).search(without) is None

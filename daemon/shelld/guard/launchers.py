@@ -109,6 +109,9 @@ def _parallel(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
     )
     rest = [each.removeprefix("./") if each.startswith("./:::") else each for each in rest]
     shell = shell.copy()
+    if ENDLESS in stdin and any((name, "0") in options for name in ("j", "P", "jobs")):
+        shell.report(FORK_BOMB)
+    stdin = stdin.replace(ENDLESS, "")
     for name, value in options:
         if name in ("wd", "workdir") and value:
             shell.cwd = normalized(value, shell.cwd)

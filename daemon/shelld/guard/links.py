@@ -60,6 +60,10 @@ def links_by(program: str, arguments: Sequence[str], cwd: str) -> dict[str, str]
         return _copied(arguments, cwd)
     if program == "mount":
         return _mounted(arguments, cwd)
+    if program == "losetup":
+        _, operands = all_options(arguments, "bjoO", ("offset", "sizelimit", "associated"))
+        paths = [normalized(each, cwd) for each in operands]
+        return {paths[0]: paths[1]} if len(paths) == 2 and is_disk(paths[1]) else {}
     return _made(arguments, cwd) if program == "mknod" else {}
 
 

@@ -45,6 +45,7 @@ class Loops(Programs):
         values: list[str] = []
         bodies: list[Node] = []
         has_list = any(each.type == "in" for each in node.children)
+        walks = False
         for child in node.named_children:
             if child.type == "variable_name":
                 name = parse.text_of(child)
@@ -52,17 +53,22 @@ class Loops(Programs):
                 bodies.append(child)
             else:
                 try:
-                    values += expand_word(parse.text_of(child), self)
+                    fields = expand_word(parse.text_of(child), self)
                 except ExpansionError:
-                    values.append(UNKNOWN)
+                    fields = [UNKNOWN]
+                # As with the input of ``while``, see `_while`.
+                walks = walks or (UNKNOWN in fields and fields[0].startswith("/"))
+                values += fields
         values = values if has_list else list(self.positional)
         output = ""
         if len(values) > _MAX_ROUNDS:
             self.unresolved("a loop in it is too long to be followed")
+        before, self.is_for_each = self.is_for_each, self.is_for_each or walks
         # Follow the body even if the list appears to be empty.
         for value in values[:_MAX_ROUNDS] or [UNKNOWN]:
             self.assign(name, value)
             output += "".join([self._run(body, stdin) for body in bodies])
+        self.is_for_each = before
         return output
 
     def _count(self, node: Node, stdin: str) -> str:

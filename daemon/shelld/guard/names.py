@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Any, Final, NamedTuple, Self
 
 from shelld.guard.budget import Blocked, Budget
+from shelld.guard.callees import Call
 from shelld.guard.ends import Ends
 from shelld.guard.markers import HOLE, UNKNOWN, plain
 from shelld.guard.paths import normalized
@@ -99,9 +100,8 @@ class Names(Streams):
         # The targets of namerefs (``declare -n``), by name.
         self.references: dict[str, str] = {}
         self.functions: dict[str, Any] = {}
-        # The commands that each function runs, and for each command whether several copies of it
-        # run in parallel.
-        self.calls: dict[str, list[tuple[str, bool]]] = {}
+        # The commands that each function always runs.
+        self.calls: dict[str, list[Call]] = {}
         self.aliases: dict[str, str] = {}
         # The programs that ``hash -p`` sets, by name.
         self.hashed: dict[str, str] = {}

@@ -132,6 +132,8 @@ _MAX_SEQ: Final = 1000
 
 
 def _seq(arguments: Sequence[str], _inputs: Inputs) -> str | None:
+    if arguments[-1:] in (["inf"], ["infinity"]):
+        return f"1\n{ENDLESS}"
     numbers = [int(each) for each in arguments]
     first, last = (1, numbers[0]) if len(numbers) == 1 else (numbers[0], numbers[-1])
     step = numbers[1] if len(numbers) == 3 else 1

@@ -22,8 +22,10 @@ from shelld.guard.outputs import OUTPUTS
 from shelld.guard.paths import normalized
 from shelld.guard.shell_options import ShellOptions
 from shelld.guard.speakers import directories_of, scripts_of
+from shelld.guard.strangers import commands_of, overwritten_by
 from shelld.guard.vocabulary import (
     DESTROYERS,
+    EVERYDAY_WRAPPERS,
     JUDGED,
     LANGUAGES,
     SHELLS,
@@ -48,8 +50,13 @@ _NOT_FOUND: Final = "command_not_found_handle"
 _FUNCTION_ENTRY: Final = re.compile(r"BASH_FUNC_([^\s%]++)%%")
 # Programs that exist on most systems.
 _KNOWN: Final = frozenset(
-    {*JUDGED, *SHELLS, *WRAPPERS, *STARTERS, *WRITERS, *SPEAKERS, *OUTPUTS, *TELLERS, *LANGUAGES}
+    {
+        *(*JUDGED, *SHELLS, *WRAPPERS, *EVERYDAY_WRAPPERS, *STARTERS, *WRITERS, *SPEAKERS),
+        *(*OUTPUTS, *TELLERS, *LANGUAGES),
+    }
 )
+# The programs that run another command that they get as arguments.
+_STARTERS: Final = frozenset({*SHELLS, *WRAPPERS})
 # The ends of the names of variables whose value is a command, and the programs that run none.
 _TOLD: Final = re.compile(
     r"(?:EDITOR|PAGER|BROWSER|VISUAL|ASKPASS|OPENER|_COMMAND|_CMD|_HOOK|_EXEC|_WRAPPER|_LAUNCHER)\Z"
@@ -140,6 +147,8 @@ class Programs(Files):
     def _follow(self, program: str, argv: list[str], stdin: str) -> str:
         arguments = argv[1:]
         self._check(program, arguments, stdin)
+        if program not in _KNOWN and program == plain(program):
+            self._stranger(arguments)
         if program in SHELLS:
             return self._shell(arguments, stdin)
         language = language_of(program)
@@ -173,8 +182,6 @@ class Programs(Files):
         policy = self.budget.policy
         if policy.block:
             self.report(policy.check(program, arguments))
-        if program not in _KNOWN:
-            self.report(rules.check_unknown(arguments, self.place(stdin)))
         if not rules.is_judged(program) and not self.is_for_each:
             return
         place = self.place(stdin)
@@ -186,6 +193,21 @@ class Programs(Files):
             if program in DESTROYERS:
                 for target in rules.destroyed_by(program, arguments):
                     self.report(rules.check("rm", ["-r", "--", target], place))
+
+    def _stranger(self, arguments: Sequence[str]) -> None:
+        """Follow what a program that is in no table is told to overwrite and to run."""
+        place = self.place()
+        for each in overwritten_by(arguments):
+            self.report(rules.overwrites(each, place))
+        scripts, commands = commands_of(arguments)
+        # Nobody knows what the program does, so its commands count only if they are dangerous.
+        before = self.budget.unresolved
+        for script in scripts:
+            self.copy().run_script(script, "")
+        for command in commands:
+            if rules.is_judged(command[0].rpartition("/")[2]) or command[0] in _STARTERS:
+                self.copy().execute(command, "")
+        self.budget.unresolved = before
 
     def _speaker(self, program: str, arguments: Sequence[str], stdin: str) -> None:
         """Follow the commands in the text that a program gets in its own language."""
@@ -284,6 +306,8 @@ class Programs(Files):
         if commands.is_fork_bomb:
             self.report(FORK_BOMB)
         place = self.place()
+        if self.is_for_each and commands.removes_files:
+            self.report(rules.check("rm", ["-r", "--", *arguments[-1:]], place))
         for path in commands.removed:
             removed = (self.home or UNKNOWN) if path == OWN_HOME else path
             self.report(rules.check("rm", ["-r", "--", removed], place))

@@ -37,14 +37,15 @@ _NOT_FOUND: Final = b"command_not_found_handle"
 _SOURCES: Final = re.compile(r"(?:^|[;&|\n])[ \t]*\. ")
 
 # Programs that a rule judges, and programs that start other programs. "-" is stdin, which may be a
-# script. mknod(1) names a disk by numbers. `WRITERS`, `SPEAKERS` and `EVERYDAY_WRAPPERS` are not
-# here: to do harm, they need "/dev", one of these programs, or characters outside `_SIMPLE`.
+# script. mknod(1) names a disk by numbers. ``git clean`` removes trees. `WRITERS`, `SPEAKERS` and
+# `EVERYDAY_WRAPPERS` are not here: to do harm, they need "/dev", one of these programs, or
+# characters outside `_SIMPLE`.
 _TELLING: Final = frozenset(
     (
         *(*JUDGED, *TREE_PROGRAMS, *WRAPPERS, *STARTERS, *SHELLS, *LANGUAGES, *LISTENERS),
         *TELLING_BUILTINS,
     )
-) | {"-", "-f-", "mknod"}
+) | {"-", "-f-", "mknod", "clean"}
 # Disks, file systems, and the option ``--remove-files`` of tar, which can be cut short.
 _TELLING_PARTS: Final = ("/dev", "mkfs", "--rem")
 _DIGIT: Final = re.compile("[0-9]")

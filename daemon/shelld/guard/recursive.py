@@ -78,6 +78,23 @@ def _gio(arguments: Sequence[str]) -> list[str]:
     return _trash(arguments[1:]) if arguments[:1] == ["trash"] else []
 
 
+def _rclone(arguments: Sequence[str]) -> list[str]:
+    operands = [each for each in arguments if not each.startswith("-")]
+    return operands[1:] if operands[:1] in (["purge"], ["delete"]) else []
+
+
+def _git(arguments: Sequence[str]) -> list[str]:
+    """Return the directory in which ``git clean -fd`` removes all files that git does not have."""
+    options, operands = all_options(arguments, "Cce", ("git-dir", "work-tree", "exclude"))
+    names = _names_of(options)
+    if operands[:1] != ["clean"] or ("f" not in names and "force" not in names) or "d" not in names:
+        return []
+    if not names.isdisjoint({"n", "dry-run", "h"}):
+        return []
+    directories = [value for name, value in options if name in ("C", "work-tree") and value]
+    return operands[1:] or directories[-1:] or ["."]
+
+
 # The programs that remove trees.
 REMOVERS: Final[dict[str, Finder]] = {
     "tar": _tar,
@@ -90,6 +107,10 @@ REMOVERS: Final[dict[str, Finder]] = {
     "gzip": _compress,
     "pigz": _compress,
     "rimraf": _trash,
+    "rclone": _rclone,
+    "git": _git,
+    # A command of ``cmake -E``.
+    "remove_directory": _trash,
     "trash": _trash,
     "trash-put": _trash,
     "rip": _trash,

@@ -12,7 +12,7 @@ from itertools import takewhile
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from shelld.guard.disks import operands_of_order, targets_of
+from shelld.guard.disks import targets_of
 from shelld.guard.globs import has_glob
 from shelld.guard.links import mounted_below, resolved
 from shelld.guard.markers import UNKNOWN
@@ -284,13 +284,6 @@ def check(program: str, arguments: Sequence[str], place: Place) -> Finding | Non
         if program in DISK_TOOLS and may_be_disk(normalized(target, place.cwd)):
             possible = Finding(rule, "what it overwrites is not known before it runs", False)
     return possible
-
-
-def check_unknown(arguments: Sequence[str], place: Place) -> Finding | None:
-    """Return a finding if a program that is in no table is told to write to a disk."""
-    targets = operands_of_order(arguments)
-    findings = (overwrites(each, place) for each in targets)
-    return next((each for each in findings if each is not None), None)
 
 
 def destroyed_by(program: str, arguments: Sequence[str]) -> list[str]:

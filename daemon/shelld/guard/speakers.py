@@ -20,6 +20,7 @@ from shelld.guard.packages import PACKAGERS, scripts_of_package
 from shelld.guard.specification import Specification, specification
 from shelld.guard.vocabulary import SPEAKERS
 
+_ASSIGNED: Final = re.compile(r"[\w.:-]++=(.*)", re.S)
 # How many characters of a text to search, and how many commands to follow.
 _MAX_TEXT: Final = 16 * 1024
 _MAX_COMMANDS: Final = 32
@@ -65,6 +66,16 @@ _COMMANDS: Final[dict[str, tuple[str, ...]]] = {
     "psql": (r"\\!\s*+(.*)", r"(?i)\bprogram\s++'((?>(?:[^']|'')*))'"),
     **dict.fromkeys(("mysql", "mariadb"), _MYSQL),
     "sqlite3": (r"^[^\S\n]*+\.(?:sh\w*+|sys\w*+)\s++(.*)",),
+    "duckdb": (r"^[^\S\n]*+\.(?:sh\w*+|sys\w*+)\s++(.*)",),
+    "sqlplus": (r"(?i)^[^\S\n]*+(?:!|ho(?:st)?\s)\s*+(.*)",),
+    **dict.fromkeys(
+        ("clickhouse-local", "clickhouse-client"), (r"(?i)\bexecutable\s*+\(\s*+'([^']*+)'",)
+    ),
+    "hg": (r"^(?:alias\.[^=\n]*+=!|(?:hooks|ui|extdiff|merge-tools|pager)\.[^=\n]*+=)(.*)",),
+    "svn": (r"^config:tunnels:[^=\n]*+=(.*)",),
+    "cmake": (r"(?i)\bexecute_process\s*+\(\s*+COMMAND\s++([^()]*+)",),
+    "ninja": (r"^\s*+command\s*+=\s*+(.*)",),
+    "pwsh": (r"(?m)(.+)",),
     "gdb": _GDB,
     "lldb": (r"^[^\S\n]*+(?>platform\s++|)shell\s++(.*)", _PYTHON),
     **dict.fromkeys(("expect", "tclsh"), (r"(?:^|[;{\[])[^\S\n]*+(?:spawn|exec|system)\s++(.*)",)),
@@ -87,9 +98,17 @@ _STARTED: Final = re.compile(
     r"\((?:call-process|start-process|make-process|process-lines|call-process-region)\b([^()]*+)"
 )
 _STRING: Final = re.compile(r'(?<!\\)"((?>(?:[^"\\]|\\.)*))"')
-_EFFECTS: Final[dict[str, tuple[str, str]]] = {
-    **dict.fromkeys(("vim", "vi", "nvim", "vimdiff", "gvim", "ex", "ed"), _WRITES_DISK),
-    "emacs": (r'\(delete-directory\s++"([^"]*+)"\s++t', "rm -r --"),
+_EFFECTS: Final[dict[str, tuple[tuple[str, str], ...]]] = {
+    **dict.fromkeys(
+        ("vim", "vi", "nvim", "vimdiff", "gvim", "ex"),
+        (
+            _WRITES_DISK,
+            (r"""\bdelete\s*+\(\s*+['"]([^'"]*+)['"]\s*+,\s*+['"]rf['"]""", "rm -r --"),
+        ),
+    ),
+    "ed": (_WRITES_DISK,),
+    "emacs": ((r'\(delete-directory\s++"([^"]*+)"\s++t', "rm -r --"),),
+    "tclsh": ((r"\bfile\s++delete\s++-force\s++(?:--\s++)?([^\s;\]]++)", "rm -r --"),),
 }
 
 
@@ -117,7 +136,7 @@ def scripts_of(
     said += values_of("tells")
     scripts += values_of("env")
     if "assigns" in spec.marks:
-        scripts += [each.partition("=")[2] for each in operands if "=" in each]
+        scripts += [match[1] for match in map(_ASSIGNED.fullmatch, operands) if match is not None]
     given = spec.options.get("says", ())
     if "input" in given:
         said.append(_without_text(stdin) if program in _EDITORS else stdin)
@@ -203,7 +222,6 @@ def _commands_in(program: str, text: str) -> Iterator[str]:
         # Some of these functions take a name for the process first.
         yield shlex.join(argv)
         yield shlex.join(argv[1:])
-    if program in _EFFECTS:
-        pattern, command = _EFFECTS[program]
+    for pattern, command in _EFFECTS.get(program, ()):
         for match in re.finditer(pattern, text, re.M):
             yield f"{command} {shlex.quote(match[1])}"

@@ -47,7 +47,14 @@ take a value ("-": none). The other words are:
 from __future__ import annotations
 
 from shelld.guard.vocabulary.judged import JUDGED, MAKERS, MKFS, OPTIONS, TREE_PROGRAMS
-from shelld.guard.vocabulary.runners import LANGUAGES, SHELLS, STARTERS, TELLING_BUILTINS, VERSION
+from shelld.guard.vocabulary.runners import (
+    FOREIGN_LANGUAGES,
+    LANGUAGES,
+    SHELLS,
+    STARTERS,
+    TELLING_BUILTINS,
+    VERSION,
+)
 from shelld.guard.vocabulary.speakers import LISTENERS, SPEAKERS
 from shelld.guard.vocabulary.wrappers import EVERYDAY_WRAPPERS, WRAPPERS
 from shelld.guard.vocabulary.writers import (
@@ -63,6 +70,7 @@ __all__ = [
     "DESTROYERS",
     "DISK_TOOLS",
     "EVERYDAY_WRAPPERS",
+    "FOREIGN_LANGUAGES",
     "JUDGED",
     "LANGUAGES",
     "LINKERS",

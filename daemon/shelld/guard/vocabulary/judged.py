@@ -32,6 +32,7 @@ JUDGED: Final = {
     "srm": "rm",
     "safe-rm": "rm",
     "wipe": "rm",
+    "Remove-Item": "rm",
     **dict.fromkeys(MAKERS, "mkfs"),
 }
 
@@ -40,7 +41,7 @@ JUDGED: Final = {
 TREE_PROGRAMS: Final = frozenset(
     {
         *("zip", "7z", "7za", "7zr", "7zz", "gzip", "pigz", "rimraf", "trash", "trash-put", "rip"),
-        *("gio", "setfacl", "chattr", "chcon"),
+        *("gio", "rclone", "remove_directory", "setfacl", "chattr", "chcon"),
     }
 )
 

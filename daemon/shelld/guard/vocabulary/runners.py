@@ -11,18 +11,21 @@ SHELLS: Final = frozenset(
         "bash-static",
         "csh",
         "dash",
+        "elvish",
         "fish",
         "ksh",
         "ksh93",
         "lksh",
         "mksh",
         "mksh-static",
+        "nu",
         "oksh",
         "osh",
         "posh",
         "rbash",
         "sh",
         "tcsh",
+        "xonsh",
         "yash",
         "zsh",
         "zsh-static",
@@ -57,6 +60,37 @@ STARTERS: Final = {
 # The characters of a version number.
 VERSION: Final = "0123456789."
 
+# Interpreters whose calls the guard does not know. So it takes every string in their code for a
+# command that the code runs, unless the code only shows the string.
+FOREIGN_LANGUAGES: Final = {
+    "R": "e",
+    "bb": "e",
+    "clojure": "e",
+    "clj": "e",
+    "crystal": "",
+    "csi": "e",
+    "elixir": "e",
+    "erl": "",
+    "ghc": "e",
+    "gosh": "e",
+    "groovy": "e",
+    "guile": "c",
+    "jshell": "",
+    "julia": "eE",
+    "kotlin": "e",
+    "mongo": "",
+    "mongosh": "",
+    "octave": "",
+    "osascript": "e",
+    "racket": "e",
+    "raku": "e",
+    "redis-cli": "",
+    "runghc": "",
+    "sbcl": "",
+    "scala": "e",
+    "swift": "e",
+}
+
 # Interpreters without their versions, and the letters of the options whose values are code.
 LANGUAGES: Final = {
     "python": "c",
@@ -72,6 +106,8 @@ LANGUAGES: Final = {
     "luajit": "e",
     "Rscript": "e",
     "tclsh": "",
+    "pdb": "c",
+    **FOREIGN_LANGUAGES,
 }
 
 # Builtins that change the meaning of words or paths, or run text.

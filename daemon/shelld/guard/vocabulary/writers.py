@@ -7,7 +7,9 @@ from typing import Final
 from shelld.guard.vocabulary.judged import OPTIONS
 
 # Programs that make or remove other names of files, see `links`.
-LINKERS: Final = frozenset({"ln", "cp", "mount", "mknod", "mkfifo", "umount", "rm", "unlink"})
+LINKERS: Final = frozenset(
+    {"ln", "cp", "mount", "mknod", "mkfifo", "umount", "rm", "unlink", "losetup"}
+)
 
 # Programs that destroy a tree if they run on each of its files.
 DESTROYERS: Final = frozenset(
@@ -20,13 +22,13 @@ DESTROYERS: Final = frozenset(
 # Words that tell a program to write to the disk that it gets, as an operand or a long option.
 ORDERS: Final = frozenset(
     {
-        *("burn", "clear", "create", "destroy", "discard", "erase", "flash", "format", "init"),
-        *("initialize", "initialise", "labelclear", "mklabel", "overwrite", "nuke", "purge"),
-        *("repartition", "restore", "revert", "randwrite", "sanitize", "secure-erase", "wipe"),
-        *("security-erase", "wipefs", "write", "write-image", "writeimage", "zap", "zap-all"),
-        *("zero", "zero-fill", "wipe-all", "erase-all", "block-erase", "crypto-erase", "eraseall"),
-        *("wipeall", "write-zeroes", "write-zeros", "sanitize-overwrite", "diskwipe"),
-        "format-disk",
+        *("block-erase", "burn", "clear", "create", "crypto-erase", "destroy", "discard"),
+        *("diskwipe", "erase", "erase-all", "eraseall", "flash", "format", "format-disk", "init"),
+        *("initialise", "initialize", "labelclear", "mklabel", "nuke", "overwrite", "purge"),
+        *("randwrite", "repartition", "restfs", "restore", "restoredisk", "revert", "sanitize"),
+        *("sanitize-overwrite", "secure-erase", "security-erase", "wipe", "wipe-all", "wipeall"),
+        *("wipefs", "write", "write-image", "writeimage", "write-zeroes", "write-zeros", "zap"),
+        *("zap-all", "zero", "zero-fill"),
     }
 )
 
@@ -79,7 +81,7 @@ WRITERS: Final = {
     "if:make-bad-sector if:trim-sector-ranges security-erase= security-erase-enhanced= "
     "write-sector= user-master=",
     "sg_format": "bcCefFilmpPQrRstTvw all if:format if:F",
-    "nvme": "alnst rest if:format if:sanitize",
+    "nvme": "alnst rest if:format if:sanitize if:write-zeroes if:write-uncor if:dsm",
     "mdadm": "- all if:zero-superblock if:create if:C if:build if:B",
     # Without force, these refuse or ask if a disk has data.
     "pvcreate": f"uMS all uuid= restorefile= {_FORCED}",
@@ -89,15 +91,29 @@ WRITERS: Final = {
     "mkswap": f"pLUveo all label= uuid= pagesize= {_FORCED}",
     "make-bcache": "- all if:B if:bdev if:C if:cache to:B to:C to:bdev to:cache",
     "bcachefs": "L all if:format",
+    "btrfs": "- all if:f if:replace",
+    "sed": "efl all if:i if:in-place",
+    "gsed": "efl all if:i if:in-place",
+    "ed": "p all order:w order:wq",
     "e2image": "boO last",
     "xfs_copy": "bL rest",
     "flashcp": "- last",
+    "flash_erase": "- all",
+    "flash_eraseall": "- all",
+    "nandwrite": "sb all",
+    "ubiformat": "fsOQ all",
+    "ventoy": "rL all if:i if:I",
+    "woeusb": "- all to:device to:d to:partition to:p",
+    "dump": "abdfhTI to:f",
+    "sg_dd": "- key=of",
+    "sg_write_same": "ilnxg all",
     "wipe": "bCDeFlMnopPQRSTX all",
     "mbuffer": "bdhiIlLmpPrRsStTvW to:o",
     "gpg": "Nru to:o to:output recipient= passphrase= passphrase-file=",
     "xxd": "cglnoRs last if:r",
     "uniq": "fsw last",
-    "cryptsetup": "bcdhilMopsStT rest if:luksFormat if:luksErase if:erase type= cipher= label=",
+    "cryptsetup": "bcdhilMopsStT rest if:luksFormat if:luksErase if:erase if:reencrypt type= "
+    "cipher= label=",
     "zpool": "oORmt rest if:labelclear if:create if:add if:replace if:attach idle:n",
     "curl": "AbcCdDeEFhHKmoPQrtTuUwxXyYz to:o to:output to:D to:dump-header to:c to:cookie-jar "
     "to:trace to:trace-ascii to:stderr",

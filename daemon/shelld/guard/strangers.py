@@ -1,0 +1,82 @@
+"""Finds what programs that are in no table are told to overwrite or to run.
+
+Pure. Goes by the words that most programs use for this: orders such as ``wipe``, options such as
+``--output`` and ``--exec``, subcommands such as ``run``, and ``--`` before another command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from shelld.guard.vocabulary import ORDERS
+
+# Words with which a program only tells what it would do.
+_IDLE: Final = frozenset(
+    {"help", "h", "dry-run", "dryrun", "simulate", "version", "test", "no-act", "pretend", "whatif"}
+)
+# Options, and keys as with dd(1), whose value is a file to write.
+_OUTPUTS: Final = frozenset({"o", "output", "out", "outfile", "output-file", "of", "dest"})
+# Options whose value is a shell script.
+_SCRIPTS: Final = frozenset(
+    {
+        *("call", "cmd", "command", "commands", "exec", "execute", "run", "script", "shell"),
+        *("on-change", "on-click", "on-exit", "on-error", "on-success", "post-hook", "pre-hook"),
+        *("sh", "shell-command", "run-command", "exec-command", "diff-cmd", "editor-cmd"),
+    }
+)
+# Subcommands after which the operands are a command, or a shell script in one word.
+_RUNS: Final = frozenset({"console", "cmd", "cmd.run", "exec", "execute", "run", "shell", "ssh"})
+# How many words to look at.
+_MAX_WORDS: Final = 64
+
+
+def overwritten_by(arguments: Sequence[str]) -> list[str]:
+    """Return what an unknown program may overwrite.
+
+    This is the value of an option such as ``--output``. If one word is an order to write, it is
+    every word. The order can be an operand, an option or its value: ``tool format /dev/sda``,
+    ``tool --wipe /dev/sda``, ``tool --mode=erase /dev/sda``. With ``--format``, most programs
+    choose the format of their output.
+    """
+    words = {each.rpartition("=")[2] for each in arguments if each != "--format"}
+    words = {each.lstrip("-").lower() for each in words}
+    if not words.isdisjoint(_IDLE):
+        return []
+    if not words.isdisjoint(ORDERS):
+        return [each.rpartition("=")[2] for each in arguments]
+    return [value for name, value in _given(arguments) if name in _OUTPUTS]
+
+
+def _given(arguments: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the values of options and of ``NAME=VALUE``, wherever they can be."""
+    found: list[tuple[str, str]] = []
+    for index, each in enumerate(arguments[:_MAX_WORDS]):
+        name, equals, value = each.partition("=")
+        if equals:
+            found.append((name.lstrip("-"), value))
+        elif each.startswith("-"):
+            found += [(name.lstrip("-"), value) for value in arguments[index + 1 : index + 2]]
+    return found
+
+
+def commands_of(arguments: Sequence[str]) -> tuple[list[str], list[list[str]]]:
+    """Return the scripts and the commands that an unknown program may run."""
+    scripts = [
+        value for name, value in _given(arguments) if name in _SCRIPTS and not value.startswith("-")
+    ]
+    commands: list[list[str]] = []
+    if "--" in arguments:
+        commands.append(list(arguments[arguments.index("--") + 1 :]))
+    at = next((at for at, each in enumerate(arguments[:_MAX_WORDS]) if each in _RUNS), None)
+    if at is not None:
+        rest = list(arguments[at + 1 : at + _MAX_WORDS])
+        while rest and rest[0] in _BEFORE_SCRIPT:
+            rest.pop(0)
+        scripts += [each for each in rest[:1] if " " in each and each[0] != "-"]
+        # The name of a machine can come first.
+        commands += [rest, rest[1:]]
+    return scripts, [each for each in commands if each]
+
+
+_BEFORE_SCRIPT: Final = frozenset({"-c", "-C", "--", "console"})
