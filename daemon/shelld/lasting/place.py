@@ -76,7 +76,12 @@ def _is_for_us(directory: str) -> bool:
         found = os.stat(directory)
     except OSError:
         return False
-    return stat.S_ISDIR(found.st_mode) and found.st_uid in (os.getuid(), 0)
+    if not stat.S_ISDIR(found.st_mode):
+        return False
+    if found.st_uid == os.getuid():
+        return True
+    # Root's directory may be closed to this user, for example after `su` in a login of root.
+    return found.st_uid == 0 and os.access(directory, os.W_OK | os.X_OK)
 
 
 class Place:

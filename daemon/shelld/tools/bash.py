@@ -17,7 +17,7 @@ from shelld.methods.bash import dry_run, is_answerable, run_for_answer
 from shelld.methods.context import RequestContext
 from shelld.process.options import DEFAULT_TIMEOUT_MS
 from shelld.process.user import home_without_variable
-from shelld.sessions.text import shown
+from shelld.sessions.text import current_directory, shown
 from shelld.shells.shell import Shell
 from shelld.tools.bash_output import news
 from shelld.tools.bash_result import DeferredBashResult, EndState, ended, moved, started
@@ -133,7 +133,9 @@ reads, KillShell ends. Use neither & nor sleep: a server is up with until="liste
     def _check_dangerous_command(self, command: str) -> str | None:
         """Return why the guard blocks a command, None if it does not."""
         env = dict(os.environ)
-        verdict = judge(command, StartState(os.getcwd(), env, home=home_without_variable(env)))
+        verdict = judge(
+            command, StartState(current_directory(), env, home=home_without_variable(env))
+        )
         return verdict.reason if verdict.verdict == "block" else None
 
     def _discard(self, request: RequestContext) -> None:

@@ -1,0 +1,46 @@
+"""`Place`: which directory holds the sockets of lasting daemons."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+
+import pytest
+
+from shelld.lasting.place import Place
+
+NOBODY = 65534
+
+
+def socket_path_as_nobody(runtime: str) -> str:
+    """Return the path that a daemon's socket gets for the user nobody."""
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.setgroups([])
+            os.setgid(NOBODY)
+            os.setuid(NOBODY)
+            os.environ["XDG_RUNTIME_DIR"] = runtime
+            place = Place.open(create=True)
+            assert place is not None
+            path = place.path_of("work")
+            with contextlib.suppress(OSError):
+                os.rmdir(os.path.dirname(path))
+            os.write(writing, path.encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    os.waitpid(pid, 0)
+    with open(reading) as answer:
+        return answer.read()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root")
+@pytest.mark.parametrize("mode", [0o700, 0o755])
+def test_roots_directory_is_used_only_with_access(mode: int) -> None:
+    # Nobody cannot enter the directories above `tmp_path`.
+    with tempfile.TemporaryDirectory(dir="/tmp") as runtime:
+        os.chmod(runtime, mode)
+        assert socket_path_as_nobody(runtime) == f"/tmp/shelld-{NOBODY}/work.sock"
