@@ -10,6 +10,7 @@ import contextlib
 import gc
 import os
 import re
+import stat
 import tempfile
 import threading
 from collections import Counter
@@ -95,12 +96,19 @@ _KEPT_FOR_LATER = {
 
 
 def targets_of(pid: int) -> list[str]:
-    """Return what the descriptors of a process refer to. Empty if the process has ended."""
+    """Return what the descriptors of a process refer to, but for sockets that a sandbox hides.
+
+    Empty if the process has ended.
+    """
     found: list[str] = []
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         for name in os.listdir(f"/proc/{pid}/fd"):
+            path = f"/proc/{pid}/fd/{name}"
             with contextlib.suppress(OSError):
-                found.append(os.readlink(f"/proc/{pid}/fd/{name}"))
+                target = os.readlink(path)
+                # A sandbox keeps each socket of the machine open that it hides.
+                is_hidden = target.startswith("/") and stat.S_ISSOCK(os.stat(path).st_mode)
+                found += [] if is_hidden else [target]
     return found
 
 
