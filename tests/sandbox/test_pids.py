@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
+from collections.abc import Sequence
 
 import pytest
 
-from shelld.keeper.channel import READY, STARTED, Channel
+from shelld.keeper.channel import EMPTY, LEFTOVER, READY, STARTED, Channel, Message
 from shelld.sandbox import pids
-from shelld.sandbox.pids import NamespacedChannel
+from shelld.sandbox.pids import ENDED, NamespacedChannel, outer_pids
 
 
 def test_failure_at_the_pid_of_a_runner_does_not_change_that_of_its_command(
@@ -44,3 +46,80 @@ def test_failure_at_the_pid_of_a_runner_does_not_change_that_of_its_command(
         runner.close()
         for handle in handles:
             os.close(handle)
+
+
+def test_message_is_not_lost_although_its_pids_could_not_be_looked_up_at_first() -> None:
+    failures = iter([MemoryError()])
+
+    def look_up(inner: Sequence[int]) -> list[int]:
+        for failure in failures:
+            raise failure
+        return [1_000 + pid for pid in inner]
+
+    ours, theirs = NamespacedChannel.pair()
+    ours.look_up = look_up
+    runner = Channel(theirs)
+    try:
+        runner.send((LEFTOVER, [5]))
+        runner.send((EMPTY,))
+        with pytest.raises(MemoryError):
+            ours.receive()
+        came: list[Message] = []
+        while len(came) < 2:
+            came += [message for message, _ in ours.receive() or ()]
+        assert came == [(LEFTOVER, [1_005]), (EMPTY,)]
+    finally:
+        ours.close()
+        runner.close()
+
+
+# -- the search: process 10 has the children 11 and 12; the inner pids are 1, 2 and 3 -----------
+
+
+class Machine:
+    """`failures`: what the next looks at children raise."""
+
+    def __init__(self, *failures: OSError) -> None:
+        self.failures = iter(failures)
+        self.looks = 0
+
+    def children_of(self, pid: int) -> list[int]:
+        self.looks += 1
+        for failure in self.failures:
+            raise failure
+        return [11, 12] if pid == 10 else []
+
+    def read_file(self, path: str) -> bytes:
+        pid = int(path.split("/")[2])
+        return b"NSpid:\t%d\t%d\n" % (pid, pid - 9)
+
+
+@pytest.mark.parametrize(
+    ("failures", "inner", "outer"),
+    [
+        ([], [2, 3], [11, 12]),
+        ([], [], []),
+        # It has ended.
+        ([], [3, 77], [12]),
+        ([FileNotFoundError()], [2], [11]),
+        ([OSError(errno.EMFILE, "")], [2], [11]),
+        # Nobody knows.
+        ([OSError(errno.EMFILE, "")] * 9, [2], [ENDED]),
+        ([PermissionError()] * 9, [1, 2], [ENDED]),
+    ],
+)
+def test_search_finds_processes_and_does_not_take_them_for_ended_if_it_fails(
+    monkeypatch: pytest.MonkeyPatch, failures: list[OSError], inner: list[int], outer: list[int]
+) -> None:
+    machine = Machine(*failures)
+    monkeypatch.setattr(pids, "children_of", machine.children_of)
+    monkeypatch.setattr(pids, "read_file", machine.read_file)
+    assert outer_pids(10, inner) == outer
+
+
+def test_search_ends_when_everything_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine()
+    monkeypatch.setattr(pids, "children_of", machine.children_of)
+    monkeypatch.setattr(pids, "read_file", machine.read_file)
+    assert outer_pids(10, [1]) == [10]
+    assert machine.looks == 1

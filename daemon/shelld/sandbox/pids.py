@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Final
@@ -24,8 +25,8 @@ from shelld.keeper.channel import (
 )
 from shelld.keeper.proc import children_of, read_file
 
-# The number for a process that has ended before its pid could be read. No process can have it: it
-# is above the highest possible pid (PID_MAX_LIMIT).
+# The number for a process whose pid could not be read, most often because it has ended. No process
+# can have it: it is above the highest possible pid (PID_MAX_LIMIT).
 ENDED: Final = 2**22 + 1
 
 # More pids than this are not looked up. Each takes some 20 µs.
@@ -47,23 +48,36 @@ def pid_of(handle: int) -> int:
 def outer_pids(first: int, inner: Iterable[int]) -> list[int]:
     """Return the outer pids of processes, sorted. Skip processes that have ended.
 
-    `first`: the outer pid of an ancestor of all of them.
+    `first`: the outer pid of an ancestor of all of them. If the search fails, ENDED stands for the
+    processes that it could not find, so that they do not seem to have ended.
     """
     wanted = set(inner)
     found: list[int] = []
-    waiting, seen = [first], 0
+    # The first search misses a process that gets another parent meanwhile.
+    _search(first, wanted, found)
+    has_failed = _search(first, wanted, found)
+    return sorted([*found, ENDED] if has_failed else found)
+
+
+def _search(first: int, wanted: set[int], found: list[int]) -> bool:
+    """Move inner pids from `wanted` to `found`, as outer pids. Return whether a look has failed."""
+    waiting, seen, has_failed = [first], 0, False
     while waiting and wanted and seen < _MAX_LOOKED_UP:
         seen += 1
         pid = waiting.pop()
-        # It may end between two steps.
-        with suppress(OSError, ValueError):
+        try:
             waiting += children_of(pid)
             names = _IN_NAMESPACES.search(read_file(f"/proc/{pid}/status"))
             pids = [] if names is None else names[1].split()
             if len(pids) > 1 and int(pids[1]) in wanted:
                 wanted.discard(int(pids[1]))
                 found.append(pid)
-    return sorted(found)
+        except (FileNotFoundError, ProcessLookupError):
+            # It has ended between two steps.
+            pass
+        except (OSError, ValueError):
+            has_failed = True
+    return has_failed
 
 
 class NamespacedChannel(Channel):
@@ -76,8 +90,14 @@ class NamespacedChannel(Channel):
     on_runner: Callable[[int, int], None]
     _is_known = False
 
+    def __init__(self, sock: socket.socket) -> None:
+        super().__init__(sock)
+        self._untranslated: list[tuple[Message, list[int]]] = []
+        self._translated_ones: list[tuple[Message, list[int]]] = []
+
     def receive(self) -> list[tuple[Message, list[int]]] | None:
         messages = super().receive()
+        self._untranslated += messages or ()
         if self.peer is not None and not self._is_known:
             # READY is the only message of its read, so its handle is still here.
             inner = self.peer.pid
@@ -85,13 +105,17 @@ class NamespacedChannel(Channel):
             self.peer = RunnerInfo(pid, *self.peer[1:])
             self._is_known = True
             self.on_runner(pid, inner)
-        if not messages:
+        if not self._untranslated:
             return messages
-        translated: list[tuple[Message, list[int]]] = []
-        for message, descriptors in messages:
-            translated.append((self._translated(message, descriptors), []))
+        # After a MemoryError, the next call goes on from here.
+        while self._untranslated:
+            message, descriptors = self._untranslated[0]
+            translated = self._translated(message, descriptors)
             self._close_handles(descriptors)
-        return translated
+            self._translated_ones.append((translated, []))
+            del self._untranslated[0]
+        translated_ones, self._translated_ones = self._translated_ones, []
+        return translated_ones
 
     def _close_handles(self, descriptors: list[int]) -> int:
         """Return the pid of the last handle."""
