@@ -12,7 +12,7 @@ from typing import Any
 
 from fault_injection.asking import MARK, Asker, ViolationError, is_excused
 from sandboxes import why_impossible
-from support import RawDaemon
+from support import Json, RawDaemon
 
 # A plain daemon: no fault is injected there.
 FAR = [sys.executable, "-m", "shelld"]
@@ -92,8 +92,7 @@ class Places(Asker):
     # -- the target -------------------------------------------------------------------------
 
     def use_target(self) -> None:
-        added = {"name": "box", "argv": FAR}
-        if self.ask("add_target", added, lambda result: result == {"name": "box"}) is None:
+        if not self._add({"name": "box", "argv": FAR}):
             return
         far = {"target": "box"}
         self.bash("echo far; cd /tmp", lambda result: result["stdout"] == "far\n", **far)
@@ -134,8 +133,7 @@ class Places(Asker):
     def bring_shelld(self) -> None:
         """Use a target to which shelld is sent."""
         argv = ["env", f"HOME={self._folder}", "sh"]
-        added = {"name": "bare", "argv": argv, "bootstrap": True}
-        if self.ask("add_target", added, lambda result: result == {"name": "bare"}) is not None:
+        if self._add({"name": "bare", "argv": argv, "bootstrap": True}):
             self.bash("echo far", lambda result: result["stdout"] == "far\n", target="bare")
             self._remove("bare")
 
@@ -150,6 +148,14 @@ class Places(Asker):
             if "result" in answer:
                 raise ViolationError(f"a lost target has answered: {str(answer)[:600]}")
             self._remove(name)
+
+    def _add(self, target: Json) -> bool:
+        """Add a target. If the fault hits the request, the target may be there nevertheless."""
+        name = target["name"]
+        if self.ask("add_target", target, lambda result: result == {"name": name}) is None:
+            self._remove(name)
+            return False
+        return True
 
     def _remove(self, name: str) -> None:
         """Remove a target. The fault may hit the first request, before or after it has worked."""
