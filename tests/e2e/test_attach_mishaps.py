@@ -19,7 +19,7 @@ from lasting import Lasting, daemon_pid, lasting_user, wait_for_end
 from shelld.lasting.handshake import HANDSHAKE, Hello, Reply, decode, receive, send
 from shelld.lasting.place import Place, PlaceError
 from shelld_protocol.about import PROTOCOL
-from support import RawDaemon, is_alive, wait_for
+from support import DAEMON_COMMAND, RawDaemon, is_alive, wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -120,6 +120,24 @@ def test_daemon_that_may_write_no_file_serves_its_client(user: Lasting) -> None:
         # What was not kept is counted.
         assert second.call("bash_output", {"bash_id": job})["stdoutRange"]["end"] == 1_000_004
         assert second.bash("echo again")["stdout"] == "again\n"
+
+
+def test_answers_that_cannot_be_written_are_told(user: Lasting) -> None:
+    request = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "ping"}) + "\n"
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run(
+            [*DAEMON_COMMAND, "attach"],
+            input=request,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=user.env,
+            timeout=60,
+            check=False,
+        )
+    assert (ended.returncode, ended.stderr) == (3, "shelld: cannot write to stdout\n")
+    with user.attach() as second:
+        assert second.call("ping") == {}
 
 
 # -- suspension -------------------------------------------------------------------------------

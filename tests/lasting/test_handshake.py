@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from shelld import app
 from shelld.lasting import handshake
 from shelld.lasting.handshake import (
     End,
@@ -95,6 +96,10 @@ def test_what_is_no_description_is_refused() -> None:
 
 def test_protocol_is_that_of_the_server() -> None:
     assert handshake.PROTOCOL == PROTOCOL
+
+
+def test_exit_code_is_that_of_the_daemon() -> None:
+    assert handshake.STDOUT_FAILED == app.STDOUT_FAILED
 
 
 def test_attach_loads_little() -> None:

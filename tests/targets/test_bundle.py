@@ -51,6 +51,13 @@ def test_link_to_a_file_stays_a_link(tmp_path: Path) -> None:
     assert sorted(tmp_path.iterdir()) == [path, link]
 
 
+def test_link_to_itself_is_replaced(tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to("link")
+    write_file(link, b"data", 0o755)
+    assert link.read_bytes() == b"data"
+
+
 RELATIVE = [
     {"HOME": "home", "XDG_CACHE_HOME": "cache"},
     # As for a user whom the system does not know, without HOME.

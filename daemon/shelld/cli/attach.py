@@ -8,6 +8,7 @@ Exit codes:
 
 * 0: the client has closed its stream, a signal has arrived, or the daemon was stopped
 * 2: arguments, files or streams cannot be used, or the daemon cannot start
+* 3: answers could not be written to stdout
 * 4: another client is attached, or has taken the daemon
 * 5: the daemon is of another version
 * 6: the daemon has died, or does not run and must not be started
@@ -42,6 +43,7 @@ from shelld.cli.show import note, refuse
 from shelld.lasting.handshake import (
     HANDSHAKE,
     PROTOCOL,
+    STDOUT_FAILED,
     End,
     HandshakeError,
     Hello,
@@ -190,4 +192,6 @@ def _wait(connection: socket.socket, name: str, parent_pid: int | None) -> int:
     if end.reason == "stolen":
         note(f"shelld: another client has taken the daemon {name}")
         return OCCUPIED
+    if end.exit_code == STDOUT_FAILED:
+        note("shelld: cannot write to stdout")
     return end.exit_code

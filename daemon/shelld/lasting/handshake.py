@@ -33,6 +33,8 @@ _DESCRIPTORS: Final = 2
 HANDSHAKE: Final = 1
 # That of `shelld_protocol.about`.
 PROTOCOL: Final = 1
+# That of `app`: answers could not be written to stdout, although the client may still be there.
+STDOUT_FAILED: Final = 3
 
 
 class Version(NamedTuple):

@@ -11,12 +11,12 @@ import os
 import select
 import socket
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Final, Literal
 
 import anyio
 
 from shelld.events.subscriptions import Subscriptions
-from shelld.lasting.handshake import End, send
+from shelld.lasting.handshake import STDOUT_FAILED, End, send
 from shelld.server.dispatch import Method
 from shelld.server.serve import Server
 from shelld.server.stdio import Output
@@ -101,9 +101,12 @@ class AttachedClient:
 
     def _say_goodbye(self) -> None:
         # Otherwise, the end of file means that it should try again.
+        if not self.is_welcome:
+            return
+        reason: Literal["stolen", "detached"] = "stolen" if self.is_stolen else "detached"
+        exit_code = 0 if self.output.failure is None else STDOUT_FAILED
         with contextlib.suppress(OSError):
-            if self.is_welcome:
-                send(self.connection, End("stolen") if self.is_stolen else End("detached"))
+            send(self.connection, End(reason, exit_code))
 
     @property
     def has_no_reader(self) -> bool:

@@ -103,7 +103,7 @@ def write_file(path: Path, data: bytes, mode: int = 0o700) -> None:
     if path.exists() and not path.is_file():
         path.write_bytes(data)
         return
-    path = path.resolve()
+    path = Path(os.path.realpath(path))
     descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
     try:
         with open(descriptor, "wb") as file:
