@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from lasting import Lasting
 from sandboxes import Workspace, configure, directory_for_workspaces, why_impossible
 from support import (
     DAEMON_COMMAND,
@@ -302,6 +303,34 @@ def test_a_socket_that_gets_another_name_stays_hidden(shared: Workspace, session
         result = daemon.bash(f'python3 -c "{code}"', session=session)
         assert (result["stdout"], result["exitCode"]) == ("", 1)
     (path / "shown").unlink()
+
+
+def test_a_lasting_daemon_cannot_be_reached(places: Path) -> None:
+    # It would run commands without any sandbox.
+    path = places / "lasting"
+    (path / "runtime").mkdir(mode=0o700, parents=True)
+    lasting = Lasting(path / "runtime")
+    code = (
+        "import socket; made = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)\n"
+        "made.connect('runtime/shelld/%s.sock'); print('connected')"
+    )
+    try:
+        with raw_daemon(cwd=path, env=lasting.env) as daemon, lasting.attach() as attached:
+            attached.call("ping")
+            configure(daemon, "main")
+            configure(attached, "own", write=[str(path)])
+            for each, session in ((daemon, "main"), (attached, "own")):
+                command = f"cd {path}; python3 -"
+                result = each.bash(command, stdin=code % "main", session=session)
+                assert (result["stdout"], result["exitCode"]) == ("", 1)
+            # The same for one that starts later.
+            with lasting.attach("--name", "later") as later:
+                later.call("ping")
+                result = daemon.bash("python3 -", stdin=code % "later")
+                assert (result["stdout"], result["exitCode"]) == ("", 1)
+        lasting.connect().close()
+    finally:
+        lasting.stop_all()
 
 
 @pytest.mark.parametrize("kind", ["replaced", "appeared"])

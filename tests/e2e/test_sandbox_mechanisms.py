@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import shutil
+import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -92,6 +93,21 @@ def test_a_bubblewrap_that_isolates_nothing(workspace: Path, unprivileged: dict[
         popen = {**unprivileged, "env": {**unprivileged["env"], "PATH": programs["PATH"]}}
         os.chown(workspace, unprivileged["user"], unprivileged["group"])
         assert_refused(workspace, "its keeper", {}, **{**popen, "cwd": workspace})
+
+
+def test_a_socket_that_goes_while_a_sandbox_starts(workspace: Path) -> None:
+    with directory_for_workspaces() as place:
+        path = place / "goes"
+        env = with_bwrap(place / "bin", f'rm -f {path}; exec $real "$@"')
+        with (
+            socket.socket(socket.AF_UNIX) as server,
+            raw_daemon("--sandbox", "workspace", cwd=workspace, env=env) as daemon,
+        ):
+            server.bind(str(path))
+            # bubblewrap can mount nothing on what is gone. The sandbox starts once more.
+            result = daemon.bash(f"touch made; test -e {path}")
+            assert (result["exitCode"], os.listdir(workspace)) == (1, ["made"])
+            assert result["sandbox"]["files"] == "workspace"
 
 
 def test_no_bubblewrap(workspace: Path, tmp_path: Path) -> None:

@@ -63,11 +63,17 @@ def peer_of(connection: socket.socket) -> tuple[int, int]:
     return pid, uid
 
 
-def _path() -> str:
+def possible_directories() -> list[str]:
+    """Return where this user's sockets may be: the programs of a user may have other variables."""
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    directories = [f"/tmp/shelld-{os.getuid()}"]
     if runtime.startswith("/") and _is_for_us(runtime):
-        return os.path.join(runtime, "shelld")
-    return f"/tmp/shelld-{os.getuid()}"
+        directories.insert(0, os.path.join(runtime, "shelld"))
+    return directories
+
+
+def _path() -> str:
+    return possible_directories()[0]
 
 
 def _is_for_us(directory: str) -> bool:

@@ -342,6 +342,12 @@ class Sandbox:
         return any(path not in view.sockets for path in found)
 
     @property
+    def was_too_late(self) -> bool:
+        """Whether it may have failed to start only because a socket of the machine was removed."""
+        view = self._view
+        return self.missing is engine.NO_MOUNT and view is not None and view.is_socket_gone
+
+    @property
     def is_idle(self) -> bool:
         """Whether no command runs in it, and no spare shell waits."""
         return self._guests.are_none and self.is_ready

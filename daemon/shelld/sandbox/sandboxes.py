@@ -21,6 +21,8 @@ from shelld_protocol.errors import resource_exhausted, shutting_down, unavailabl
 # A sandbox costs about 12 MiB of memory, and three processes.
 MAX_SANDBOXES: Final = 32
 IDLE_S: Final = 300.0
+# Sockets of the machine come and go while a sandbox starts.
+_STARTS: Final = 5
 
 
 class SandboxKey(NamedTuple):
@@ -60,11 +62,15 @@ class Sandboxes:
         then.
         """
         check_expressible(key.policy)
+        starts = 0
         while True:
             sandbox = self._current(key) or self._start(key)
             await sandbox.wait()
             if not sandbox.is_ready:
                 self._retire(key, sandbox)
+                starts += 1
+                if sandbox.was_too_late and starts < _STARTS:
+                    continue
                 missing = sandbox.missing or engine.NO_KEEPER
                 raise unavailable("sandbox", missing.what, missing.hint)
             if self._sandboxes.get(key) is sandbox:

@@ -19,6 +19,7 @@ from typing import Final, TypeAlias
 from msgspec import Struct
 
 from shelld.keeper.privileges import CAPABILITIES
+from shelld.lasting.place import possible_directories
 from shelld.sandbox.policy import TEMPORARY, ResolvedPolicy, is_within
 from shelld.sandbox.unix_sockets import sockets_in
 
@@ -73,6 +74,11 @@ class View(Struct, frozen=True):
             # Nobody can connect to a socket that is gone.
             or any(identity_of(path) not in (identity, None) for path, identity in self.masked)
         )
+
+    @property
+    def is_socket_gone(self) -> bool:
+        """Whether a hidden socket was removed or replaced. bubblewrap hides none that is gone."""
+        return any(identity_of(path) != identity for path, identity in self.masked)
 
 
 def identity_of(path: str) -> Identity | None:
@@ -215,9 +221,10 @@ def shown_sockets(
     """Yield the sockets of the machine that a sandbox would show, and that are not allowed.
 
     `shown`: the directories of the machine that it shows in private ones. `paths`: those that the
-    kernel lists. If one is gone, its socket may have another name in the same directory.
+    kernel lists. If one is gone, its socket may have another name in the same directory. Lasting
+    daemons bind their sockets by a descriptor, so the kernel does not list their real paths.
     """
-    directories: dict[str, None] = {}
+    directories = dict.fromkeys(possible_directories())
     for path in paths:
         if _shows_socket(policy, shown, path):
             yield path
