@@ -72,13 +72,15 @@ def test_bad_members_are_named(tmp_path: Path, member: str, given: dict[str, Any
 
 
 @pytest.mark.parametrize(
-    "given",
-    [{"engine": "landlock"}],
+    ("given", "hint"), [({"engine": "landlock"}, "cannot close the unix sockets of the machine")]
 )
-def test_what_no_engine_can_enforce_is_unavailable(tmp_path: Path, given: dict[str, Any]) -> None:
+def test_what_no_engine_can_enforce_is_unavailable(
+    tmp_path: Path, given: dict[str, Any], hint: str
+) -> None:
     with pytest.raises(RpcError) as caught:
         check_expressible(policy(tmp_path, **given))
     assert caught.value.kind is ErrorKind.UNAVAILABLE
+    assert hint in str(caught.value.data)
 
 
 def test_a_denied_link_that_commands_could_replace_is_unavailable(tmp_path: Path) -> None:

@@ -104,7 +104,11 @@ def is_within(path: str, directories: Iterable[str]) -> bool:
 def check_expressible(policy: ResolvedPolicy) -> None:
     """Raise `RpcError` (unavailable) if no engine can enforce a policy."""
     if policy.engine == "landlock":
-        raise inexpressible("engine landlock", "Use the engine bwrap.")
+        hint = (
+            "Use the engine bwrap. Landlock cannot close the unix sockets of the machine, and it "
+            "lets commands change the modes, owners and times of all files of the user."
+        )
+        raise inexpressible("engine landlock", hint)
     for name, paths in (("deny_write", policy.deny_write), ("deny_read", policy.deny_read)):
         for path in paths:
             if os.path.realpath(path) != path:
