@@ -315,11 +315,17 @@ def test_a_lasting_daemon_cannot_be_reached(places: Path) -> None:
         "made.connect('runtime/shelld/%s.sock'); print('connected')"
     )
     try:
-        with raw_daemon(cwd=path, env=lasting.env) as daemon, lasting.attach() as attached:
+        with (
+            raw_daemon(cwd=path, env=lasting.env) as daemon,
+            raw_daemon(cwd=path) as other,
+            lasting.attach() as attached,
+        ):
             attached.call("ping")
             configure(daemon, "main")
             configure(attached, "own", write=[str(path)])
-            for each, session in ((daemon, "main"), (attached, "own")):
+            # This one does not know the directory, and hides what the kernel lists.
+            configure(other, "main")
+            for each, session in ((daemon, "main"), (attached, "own"), (other, "main")):
                 command = f"cd {path}; python3 -"
                 result = each.bash(command, stdin=code % "main", session=session)
                 assert (result["stdout"], result["exitCode"]) == ("", 1)

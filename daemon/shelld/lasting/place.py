@@ -3,7 +3,8 @@
 Owns the rules for the directory, the sockets in it, and the lock. The directory is `shelld` in
 XDG_RUNTIME_DIR, or `/tmp/shelld-UID` where that variable names no directory for this user. It is
 opened once, and everything in it is reached through the descriptor, so it cannot be replaced
-meanwhile, and the length of its path does not matter.
+meanwhile, and the length of its path does not matter. A socket is bound to its whole path if that
+is short enough: the kernel lists this path, and sandboxes hide the sockets that the kernel lists.
 
 Never follows or removes anything that is not a socket of this user. Whoever binds or removes a
 socket holds the lock, which is a lock of the directory itself. So a lock leaves no file.
@@ -23,7 +24,8 @@ from collections.abc import Generator
 from typing import Final
 
 MAX_NAME_CHARACTERS: Final = 64
-# The address of a socket has at most 107 bytes, and `_reached` adds up to 27.
+_MAX_ADDRESS_BYTES: Final = 107
+# `_reached` adds up to 27.
 _MAX_NAME_BYTES: Final = 80
 _SUFFIX: Final = ".sock"
 # How long to wait for another process that starts or ends a daemon.
@@ -168,7 +170,10 @@ class Place:
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         before = os.umask(0o177)
         try:
-            listener.bind(self._reached(name))
+            listener.bind(self._address(name))
+            if self.identity(name) is None:
+                # Somebody has replaced the directory.
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
             listener.listen(_BACKLOG)
         except OSError as error:
             listener.close()
@@ -203,6 +208,11 @@ class Place:
     def is_removed(self) -> bool:
         """Whether somebody has removed the directory meanwhile."""
         return os.fstat(self._descriptor).st_nlink == 0
+
+    def _address(self, name: str) -> str:
+        """Return the address of a new socket."""
+        path = self.path_of(name)
+        return path if len(os.fsencode(path)) <= _MAX_ADDRESS_BYTES else self._reached(name)
 
     def _reached(self, name: str) -> str:
         return f"/proc/self/fd/{self._descriptor}/{name}{_SUFFIX}"
