@@ -415,6 +415,24 @@ def test_a_denied_path_in_a_private_tmp_shows_nothing_more(tmp_path: Path) -> No
         assert daemon.bash("cat kept/file", session="read-only")["stdout"] == "content"
 
 
+@pytest.mark.parametrize("member", ["deny_read", "deny_write"])
+@pytest.mark.parametrize("denied", ["/run", "/var", "/tmp", "/usr/share"])
+def test_directories_of_the_system_can_be_denied(
+    shared: Workspace, session: str, member: str, denied: str
+) -> None:
+    # Some of them have what shelld itself needs in a sandbox.
+    daemon, path = shared
+    configure(daemon, session, **{member: [denied]})
+    command = f"echo kept > {path}/kept; touch {denied}/new; ls {denied}; x=1"
+    result = daemon.bash(command, session=session)
+    assert (path / "kept").read_text() == "kept\n"
+    assert "cannot touch" in result["stderr"], result
+    if member == "deny_read":
+        # What is private has nothing of the machine but this.
+        assert result["stdout"] in ("", "shelld\n")
+    assert daemon.bash("echo $x", session=session)["stdout"] == "1\n"
+
+
 def test_a_directory_that_the_user_cannot_read_can_be_denied(
     places: Path, unprivileged: dict[str, Any]
 ) -> None:

@@ -56,7 +56,7 @@ def restrict(
 ) -> None:
     """Let this process and its descendants open no file for writing, except below some directories.
 
-    `writable`: their paths. One that does not exist is skipped. `descriptors`: more of them.
+    `writable`: their paths. One that cannot be reached is skipped. `descriptors`: more of them.
     `closes_sockets`: also close the abstract unix sockets of others.
 
     A system that is too old for the files leaves them open. Raises OSError if anything else fails.
@@ -74,7 +74,7 @@ def restrict(
             # What can be moved where is a matter of mounts.
             _allow_path(made, "/", _MOVE)
             for path in writable:
-                with suppress(FileNotFoundError):
+                with suppress(FileNotFoundError, PermissionError):
                     _allow_path(made, path, handled)
             for descriptor in descriptors:
                 _allow(made, descriptor, handled)

@@ -25,6 +25,7 @@ from shelld.sandbox.unix_sockets import sockets_in
 
 # The directory of a sandbox for the files of shelld itself.
 PRIVATE: Final = "/run/shelld"
+_PARENT_OF_PRIVATE: Final = os.path.dirname(PRIVATE)
 # The states of sessions are in it, each at most 4 MiB.
 _PRIVATE_BYTES: Final = 256 * 1024 * 1024
 
@@ -165,7 +166,10 @@ class _Builder:
     def _deny(self, path: str, *, is_readable: bool) -> None:
         is_open = is_within(path, self._writable)
         is_shown = not self._is_hidden(path) or is_within(path, self._shown)
-        if not is_shown and is_readable:
+        if path == _PARENT_OF_PRIVATE and not is_readable:
+            # It has nothing of the machine but what `_arguments` leaves out.
+            self._closed.append(path)
+        elif not is_shown and is_readable:
             # The machine has no file at this place. Mount what is shown below it, then close it.
             self._mounts.setdefault(path, ["--perms", "0555", "--tmpfs", path])
             self._closed.append(path)
