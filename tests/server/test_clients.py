@@ -32,6 +32,19 @@ async def greet(clients, connection):
     raise TypeError
 """
 
+_FORGETTING = """
+greet, is_kept, failures = Clients._greet, Clients._is_kept, iter([TypeError()])
+
+
+def fail_first(clients, connection):
+    for failure in failures:
+        raise failure
+    return is_kept(clients, connection)
+
+
+Clients._is_kept = fail_first
+"""
+
 # When the task of a connection begins, the time without a client is over, and the daemon has looked
 # several times whether to end.
 _LATE = """
@@ -93,6 +106,11 @@ def without_greeting(tmp_path: Path) -> Iterator[LastingDaemon]:
 
 
 @pytest.fixture
+def with_failing_end_of_greeting(tmp_path: Path) -> Iterator[LastingDaemon]:
+    yield from greeting(tmp_path, _FORGETTING)
+
+
+@pytest.fixture
 def with_late_greeting(tmp_path: Path) -> Iterator[LastingDaemon]:
     yield from greeting(tmp_path, _LATE)
 
@@ -100,6 +118,14 @@ def with_late_greeting(tmp_path: Path) -> Iterator[LastingDaemon]:
 def test_a_connection_that_cannot_be_greeted_is_closed(without_greeting: LastingDaemon) -> None:
     assert [without_greeting.attach() for _ in range(2)] == ["gone", "gone"]
     assert without_greeting.ask_about() == "gone"
+
+
+def test_daemon_continues_although_a_greeting_could_not_be_ended_at_first(
+    with_failing_end_of_greeting: LastingDaemon,
+) -> None:
+    assert with_failing_end_of_greeting.ask_about() == "info"
+    assert with_failing_end_of_greeting.attach() == "attached"
+    assert with_failing_end_of_greeting.call("ping") == {}
 
 
 def test_daemon_does_not_end_between_the_coming_of_a_client_and_its_greeting(

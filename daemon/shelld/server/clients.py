@@ -169,11 +169,19 @@ class Clients:
         """Do what a connection wants. Close it, unless that takes longer than this task."""
         # Whatever fails, the other side must not wait for an answer that never comes.
         try:
-            await faults.run_once(partial(self._greet, connection), "a new client")
-        finally:
-            self._greeted.discard(connection)
-            if not self._is_kept(connection):
-                connection.close()
+            try:
+                await faults.run_once(partial(self._greet, connection), "a new client")
+            finally:
+                self._let_go(connection)
+        except Exception:
+            faults.report("the end of a greeting")
+            self._let_go(connection)
+
+    def _let_go(self, connection: socket.socket) -> None:
+        """Close a connection that has been greeted, unless somebody keeps it."""
+        self._greeted.discard(connection)
+        if not self._is_kept(connection):
+            connection.close()
 
     def _is_kept(self, connection: socket.socket) -> bool:
         is_client = self._client is not None and self._client.connection is connection
