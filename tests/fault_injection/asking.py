@@ -6,6 +6,7 @@ depends on it is then not checked.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -13,6 +14,9 @@ from support import Json, RawDaemon
 
 # Marks the command line of each process that runs until something kills it.
 MARK = "3141.59"
+
+# The command line of a target: a plain daemon, in which no fault is injected.
+FAR = [sys.executable, "-m", "shelld"]
 
 # The guard's reason when its own code fails. It never refuses a command because of such a failure.
 GUARD_FAILED = "it cannot be followed"
@@ -106,6 +110,23 @@ class Asker:
                     raise ViolationError(f"wrong answer to close_session: {str(answer)[:600]}")
                 return
             self.note(answer, "close_session")
+
+    def add_target(self, target: Json) -> bool:
+        """Add a target. If the fault hits the request, the target may be there nevertheless."""
+        name = target["name"]
+        if self.ask("add_target", target, lambda result: result == {"name": name}) is None:
+            self.remove_target(name)
+            return False
+        return True
+
+    def remove_target(self, name: str) -> None:
+        """Remove a target. The fault may hit the first request, before or after it has worked."""
+        for _ in range(2):
+            request = self.daemon.request("remove_target", {"name": name})
+            answer = self.answer(request, "remove_target")
+            if "result" in answer:
+                return
+            self.note(answer, "remove_target")
 
     def bash(self, command: str, check: Callable[[Any], bool], **params: Any) -> Any:
         return self.ask("bash", {"command": command, **params}, check)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from fault_injection.asking import MARK, Asker, ViolationError
+from fault_injection.asking import FAR, MARK, Asker, ViolationError
 from lasting_daemon import LastingDaemon
 from support import Json
 
@@ -22,7 +22,7 @@ ATTEMPTS = 3
 class Clients(Asker):
     """One run of these clients."""
 
-    STEPS = ("come_and_go",)
+    STEPS = ("come_and_go", "watch_a_target")
 
     def __init__(self, daemon: LastingDaemon) -> None:
         super().__init__(daemon)
@@ -43,6 +43,22 @@ class Clients(Asker):
         self._guarded(self._leave)
         self.come()
         self._guarded(lambda: self._end(started))
+
+    def watch_a_target(self) -> None:
+        """Look at the shells of a target, and lose it with a shell that is followed."""
+        self.come(steal=True)
+        self._guarded(self._watch_a_target)
+
+    def _watch_a_target(self) -> None:
+        if not self.add_target({"name": "box", "argv": FAR}):
+            return
+        far = {"target": "box", "run_in_background": True, "notify": ["exit"]}
+        started = self.bash(f"sleep {MARK}", lambda result: "subscription" in result, **far)
+        if started is not None:
+            reply = self._lasting.watch()
+            if reply != "watching":
+                self.excused.append(f"not watching: {reply}")
+        self.remove_target("box")
 
     def come(self, *, steal: bool = False) -> None:
         """Attach. Only one attempt may fail."""

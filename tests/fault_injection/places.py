@@ -6,16 +6,12 @@ Each run starts a new sandbox and connects to a new target, so a fault can hit e
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
-from fault_injection.asking import MARK, Asker, ViolationError, is_excused
+from fault_injection.asking import FAR, MARK, Asker, ViolationError, is_excused
 from sandboxes import why_impossible
-from support import Json, RawDaemon
-
-# A plain daemon: no fault is injected there.
-FAR = [sys.executable, "-m", "shelld"]
+from support import RawDaemon
 
 
 class Places(Asker):
@@ -92,7 +88,7 @@ class Places(Asker):
     # -- the target -------------------------------------------------------------------------
 
     def use_target(self) -> None:
-        if not self._add({"name": "box", "argv": FAR}):
+        if not self.add_target({"name": "box", "argv": FAR}):
             return
         far = {"target": "box"}
         self.bash("echo far; cd /tmp", lambda result: result["stdout"] == "far\n", **far)
@@ -119,7 +115,7 @@ class Places(Asker):
         self._cancel(far)
         self.ask("list_targets", None, lambda result: len(result["targets"]) == 1)
         self.close_session("placed")
-        self._remove("box")
+        self.remove_target("box")
 
     def _cancel(self, far: dict[str, Any]) -> None:
         """Cancel a command at the target."""
@@ -133,9 +129,9 @@ class Places(Asker):
     def bring_shelld(self) -> None:
         """Use a target to which shelld is sent."""
         argv = ["env", f"HOME={self._folder}", "sh"]
-        if self._add({"name": "bare", "argv": argv, "bootstrap": True}):
+        if self.add_target({"name": "bare", "argv": argv, "bootstrap": True}):
             self.bash("echo far", lambda result: result["stdout"] == "far\n", target="bare")
-            self._remove("bare")
+            self.remove_target("bare")
 
     def lose_target(self) -> None:
         """Use targets that do not answer."""
@@ -147,21 +143,4 @@ class Places(Asker):
             # If the fault has kept the target away, the error says so.
             if "result" in answer:
                 raise ViolationError(f"a lost target has answered: {str(answer)[:600]}")
-            self._remove(name)
-
-    def _add(self, target: Json) -> bool:
-        """Add a target. If the fault hits the request, the target may be there nevertheless."""
-        name = target["name"]
-        if self.ask("add_target", target, lambda result: result == {"name": name}) is None:
-            self._remove(name)
-            return False
-        return True
-
-    def _remove(self, name: str) -> None:
-        """Remove a target. The fault may hit the first request, before or after it has worked."""
-        for _ in range(2):
-            request = self.daemon.request("remove_target", {"name": name})
-            answer = self.answer(request, "remove_target")
-            if "result" in answer:
-                return
-            self.note(answer, "remove_target")
+            self.remove_target(name)
