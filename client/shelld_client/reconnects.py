@@ -21,7 +21,9 @@ RECONNECT_S: Final = 30.0
 _FIRST_PAUSE_S: Final = 0.05
 _LONGEST_PAUSE_S: Final = 2.0
 
-# Exit codes of ``shelld attach``: another client is attached; the daemon has died.
+# Exit codes of ``shelld attach``: the daemon does not answer, or there is no room for another
+# process; another client is attached; the daemon has died.
+UNUSABLE: Final = 2
 OCCUPIED: Final = 4
 DIED: Final = 6
 
@@ -80,11 +82,11 @@ def is_connection_lost(failure: object) -> bool:
 
 def may_go_on(failure: object) -> bool:
     """Whether another attempt to attach may succeed after one that has failed."""
-    # The daemon may not have noticed yet that this client is gone.
-    is_occupied = isinstance(failure, DaemonExited) and failure.exit_code == OCCUPIED
-    # The machine may be busy, or short of memory or processes.
+    # The daemon may not have noticed yet that this client is gone. The machine may be busy, or
+    # short of memory or processes.
+    is_passing = isinstance(failure, DaemonExited) and failure.exit_code in (OCCUPIED, UNUSABLE)
     is_short = isinstance(failure, NoAnswer | SpawnFailed)
-    return is_occupied or is_short or is_connection_lost(failure)
+    return is_passing or is_short or is_connection_lost(failure)
 
 
 def is_repeatable(call: Call[Any]) -> bool:

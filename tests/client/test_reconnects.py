@@ -365,7 +365,7 @@ def go_through(shell: Shell, script: str) -> None:
     reconnect.command = ["/bin/sh", "-c", script, "sh", *reconnect.command]
 
 
-@pytest.mark.parametrize("mishap", ["kill -9 $$", "exec sleep 300"])
+@pytest.mark.parametrize("mishap", ["kill -9 $$", "exec sleep 300", "exit 2"])
 async def test_attempt_that_fails_is_made_again(
     attached: Attached, tmp_path: Path, mishap: str
 ) -> None:

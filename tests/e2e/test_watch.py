@@ -228,30 +228,48 @@ def test_shells_at_targets_are_shown(user: Lasting, tmp_path: Path) -> None:
     assert not (tmp_path / "connected").exists()
 
 
-# A target that greets, and then says nothing more.
-SILENT = """
+# A target that greets. It answers no other request, or each with the second argument.
+PEER = """
 import json, sys
-request = json.loads(sys.stdin.readline())
-about = {"version": "0", "protocol": PROTOCOL, "limits": {"maxMessageBytes": 1000000}}
-answer = {"jsonrpc": "2.0", "id": request["id"], "result": about}
-print(json.dumps(answer, separators=(",", ":")), flush=True)
-sys.stdin.read()
+
+def answer(result):
+    message = {"jsonrpc": "2.0", "id": request["id"], "result": result}
+    print(json.dumps(message, separators=(",", ":")), flush=True)
+
+for line in sys.stdin:
+    request = json.loads(line)
+    if request.get("method") == "server_info":
+        limits = {"maxMessageBytes": 1000000}
+        answer({"version": "0", "protocol": int(sys.argv[1]), "limits": limits})
+    elif "id" in request and sys.argv[2]:
+        answer(eval(sys.argv[2]))
 """
 
 
 @pytest.mark.slow
-def test_silent_target_keeps_nothing_from_a_watcher(user: Lasting) -> None:
-    target = shlex.join([sys.executable, "-c", SILENT.replace("PROTOCOL", str(PROTOCOL))])
-    with attached(user, "--", f"--target=box={target}") as client:
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "",
+        "[]",
+        "{'shells': [{}]}",
+        "{'shells': [dict(bash_id='x' * 100000, command='', status='', isRunning=True)]}",
+        "{'shells': 10000 * [dict(bash_id='x', command='', status='', isRunning=True)]}",
+    ],
+    ids=["silence", "array", "empty", "long", "many"],
+)
+def test_odd_target_keeps_nothing_from_a_watcher(user: Lasting, answer: str) -> None:
+    argv = [sys.executable, "-c", PEER, str(PROTOCOL), answer]
+    with attached(user, "--", f"--target=box={shlex.join(argv)}") as client:
         client.request("bash", {"command": "true", "target": "box"})
         wait_for(lambda: client.call("list_targets")["targets"][0]["state"] == "connected")
         with watcher(user, "work") as process:
             until(process, "work: pid")
-            for _ in range(2):
-                job = client.background("true")
-                until(process, f"{job}: exit code 0 after ")
+            job = client.background("echo on; sleep 300")
+            until(process, f"{job} | on\n")
             process.send_signal(signal.SIGINT)
             assert process.wait(60) == 0
+        client.call("kill_shell", {"shell_id": job})
 
 
 @pytest.mark.slow

@@ -23,6 +23,8 @@ from shelld_protocol.errors import RpcError
 
 # How long the first view waits for a target.
 FIRST_ANSWER_S: Final = 0.5
+# How much is shown of an id and other names, which a target may choose.
+_NAME_CHARACTERS: Final = 100
 
 
 class _Shell(msgspec.Struct, rename="camel"):
@@ -91,13 +93,13 @@ class FarShells:
 
     def _row(self, target: str, shell: _Shell) -> WatchedShell:
         return WatchedShell(
-            id=f"{target}:{shell.bash_id}",
-            session=shell.session,
+            id=f"{target}:{shell.bash_id[:_NAME_CHARACTERS]}",
+            session=shell.session and shell.session[:_NAME_CHARACTERS],
             command=beginning(shell.command)[: self._characters],
-            status=shell.status,
+            status=shell.status[:_NAME_CHARACTERS],
             is_running=shell.is_running,
             exit_code=shell.exit_code,
-            signal=shell.signal,
+            signal=shell.signal and shell.signal[:_NAME_CHARACTERS],
             elapsed_ms=shell.duration_ms,
             written=0,
             lines=[],
