@@ -18,6 +18,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Generator
+from functools import partial
 from pathlib import Path
 
 from measure import family_of, interleaved, milliseconds, proportional_mb, report
@@ -98,7 +99,7 @@ def beside_others(rounds: int, pause: float, runtime: Path | None) -> None:
         if runtime is not None:
             ways["sandbox_runtime"] = stack.enter_context(sandbox_runtime(runtime))
         for command in ("true", "sleep 0.1"):
-            calls = {name: lambda way=way: way(command) for name, way in ways.items()}  # noqa: B023
+            calls = {name: partial(way, command) for name, way in ways.items()}
             medians = interleaved(rounds, pause, **calls)
             ratios = {
                 name: median / medians["outside" if name == "inside" else "bash"]

@@ -34,7 +34,8 @@ def workspace() -> Iterator[Path]:
 
 def assert_refused(workspace: Path, missing: str, policy: Json, **popen: Any) -> None:
     """Check that with a policy nothing runs, in every way to ask for it."""
-    with raw_daemon(**{"cwd": workspace, **popen}) as daemon:
+    popen.setdefault("cwd", workspace)
+    with raw_daemon(**popen) as daemon:
         command = f"touch {workspace}/witness"
         configured: Json = {"session": "main", "sandbox": policy}
         for error in (

@@ -47,7 +47,8 @@ def isolate() -> None:
 
 
 def answer(question: bytes, asked: dict[str, int], log: int) -> bytes:
-    labels, at = [], 12
+    labels: list[str] = []
+    at = 12
     while question[at]:
         labels.append(question[at + 1 : at + 1 + question[at]].decode())
         at += 1 + question[at]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import struct
 import sys
 
 from shelld.sandbox import seccomp
@@ -20,6 +21,12 @@ _PRCTL = 157
 _EPERM = 1
 _ALLOW = 0x7FFF0000
 _ERRNO = 0x00050000
+# Instructions of classic BPF, and the offsets in struct seccomp_data.
+_LOAD = 0x20
+_JUMP_EQUAL = 0x15
+_RETURN = 0x06
+_NUMBER = 0
+_FIRST_ARGUMENT = 16
 
 
 class _Program(ctypes.Structure):
@@ -28,18 +35,18 @@ class _Program(ctypes.Structure):
 
 def _without_filters() -> bytes:
     """Return a filter that refuses seccomp(2) and prctl(PR_SET_SECCOMP). Only for x86-64."""
-    refuse = seccomp._step(0x06, _ERRNO | _EPERM)
-    allow = seccomp._step(0x06, _ALLOW)
-    load_first = seccomp._step(0x20, 16)
-    is_filter = seccomp._step(0x15, _SET_FILTER, 0, 1)
-    return b"".join(
-        [
-            seccomp._step(0x20, 0),
-            *seccomp._when(_SECCOMP, [refuse]),
-            *seccomp._when(_PRCTL, [load_first, is_filter, refuse, allow]),
-            allow,
-        ]
+    refuse, allow = (_RETURN, 0, 0, _ERRNO | _EPERM), (_RETURN, 0, 0, _ALLOW)
+    steps = (
+        (_LOAD, 0, 0, _NUMBER),
+        (_JUMP_EQUAL, 0, 1, _SECCOMP),
+        refuse,
+        (_JUMP_EQUAL, 0, 3, _PRCTL),
+        (_LOAD, 0, 0, _FIRST_ARGUMENT),
+        (_JUMP_EQUAL, 0, 1, _SET_FILTER),
+        refuse,
+        allow,
     )
+    return b"".join(struct.pack("=HBBI", *step) for step in steps)
 
 
 def main(what: str, *command: str) -> None:
