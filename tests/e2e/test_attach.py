@@ -41,7 +41,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Generator[Lasting]:
 
 
 def exits_of(client: RawDaemon, bash_id: str) -> list[Any]:
-    """Return the numbers of the events about the end of a shell that have arrived."""
+    """Return the numbers of the `exited` events that have arrived."""
     client.call("ping")
     return [
         event["params"]["seq"]
@@ -54,7 +54,9 @@ def exits_of(client: RawDaemon, bash_id: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("loss", ["end of file", "SIGKILL", "SIGTERM"])
-def test_everything_is_found_again(shared: Lasting, tmp_path: Path, loss: str) -> None:
+def test_next_client_finds_shells_output_and_events(
+    shared: Lasting, tmp_path: Path, loss: str
+) -> None:
     gate = Gate(tmp_path / "gate")
     with shared.attach() as first:
         pid = daemon_pid(first)
@@ -182,7 +184,7 @@ def test_framing_and_protocol_may_change_with_the_client(shared: Lasting) -> Non
         assert host.call("tools/call", arguments)["content"][0]["text"] == "tool\n"
         with shared.attach("--steal") as thief:
             assert thief.call("ping") == {}
-            # A host gets no notification that MCP does not have.
+            # An MCP host gets only notifications that MCP defines.
             assert host.rest() == b""
             assert host.wait() == 4
 
@@ -214,7 +216,7 @@ def test_second_client_is_refused_unless_it_steals(shared: Lasting) -> None:
             thief.call("kill_shell", {"shell_id": shell["bash_id"], "grace": 0})
 
 
-def test_streams_that_a_fork_holds_do_not_keep_the_next_client_out(shared: Lasting) -> None:
+def test_next_client_joins_although_a_fork_holds_the_streams(shared: Lasting) -> None:
     with shared.attach() as first:
         assert first.call("ping") == {}
         assert first.process.stdin is not None
@@ -229,7 +231,7 @@ def test_streams_that_a_fork_holds_do_not_keep_the_next_client_out(shared: Lasti
                 fork.kill()
 
 
-def test_attach_that_is_killed_before_it_has_joined_keeps_nobody_out(shared: Lasting) -> None:
+def test_attach_killed_before_joining_keeps_nobody_out(shared: Lasting) -> None:
     with shared.attach() as first:
         pid = daemon_pid(first)
     wait_for(lambda: shared.list()[0]["client"] is None)
@@ -247,7 +249,7 @@ def test_attach_that_is_killed_before_it_has_joined_keeps_nobody_out(shared: Las
     os.close(writer)
 
 
-def test_attach_that_is_killed_before_it_has_joined_takes_nothing(shared: Lasting) -> None:
+def test_client_keeps_its_daemon_if_a_thief_dies_before_joining(shared: Lasting) -> None:
     with shared.attach() as first:
         pid = daemon_pid(first)
         os.kill(pid, signal.SIGSTOP)
@@ -264,7 +266,7 @@ def test_attach_that_is_killed_before_it_has_joined_takes_nothing(shared: Lastin
     os.close(writer)
 
 
-def test_attach_leaves_with_a_process(shared: Lasting) -> None:
+def test_attach_ends_when_its_watched_process_ends(shared: Lasting) -> None:
     with (
         subprocess.Popen(["sleep", "300"]) as parent,
         shared.attach("--stdio", f"--clientProcessId={parent.pid}") as client,
@@ -289,7 +291,7 @@ def test_simultaneous_starters_get_one_daemon(user: Lasting) -> None:
             client.close()
 
 
-def test_daemon_that_starts_slowly_keeps_no_other_waiting(user: Lasting, tmp_path: Path) -> None:
+def test_slow_start_of_one_daemon_delays_no_other(user: Lasting, tmp_path: Path) -> None:
     gate, begun = tmp_path / "gate", tmp_path / "begun"
     (tmp_path / "sitecustomize.py").write_text(
         "import os, pathlib, sys, time\n"
@@ -311,7 +313,7 @@ def test_daemon_that_starts_slowly_keeps_no_other_waiting(user: Lasting, tmp_pat
         slow.close()
 
 
-def test_high_descriptors_are_no_problem(user: Lasting) -> None:
+def test_attach_works_with_high_descriptor_numbers(user: Lasting) -> None:
     with_many_files = (
         "import os, resource, sys\n"
         "hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]\n"
@@ -331,7 +333,7 @@ def test_high_descriptors_are_no_problem(user: Lasting) -> None:
     assert (ended.returncode, ended.stderr) == (0, b"")
 
 
-def test_list_names_nothing_that_is_no_name(user: Lasting) -> None:
+def test_list_skips_sockets_with_invalid_names(user: Lasting) -> None:
     user.directory.mkdir(mode=0o700)
     with contextlib.ExitStack() as stack:
         for name in (b"a\nb", b"\x1b[31m", b".hidden", b"\xff", b""):
@@ -346,7 +348,7 @@ def test_list_names_nothing_that_is_no_name(user: Lasting) -> None:
 # -- ends -------------------------------------------------------------------------------------
 
 
-def test_nothing_is_left_after_the_linger(user: Lasting) -> None:
+def test_daemon_leaves_nothing_after_its_linger(user: Lasting) -> None:
     with user.attach("--linger", "0") as client:
         pid = daemon_pid(client)
         shell = client.call("bash", {"command": "sleep 300", "run_in_background": True})
@@ -425,7 +427,7 @@ def test_longest_name_and_a_long_directory_work(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["file", "symlink", "directory"])
-def test_something_else_in_place_of_the_socket_is_left_alone(user: Lasting, kind: str) -> None:
+def test_foreign_file_in_place_of_the_socket_stays(user: Lasting, kind: str) -> None:
     user.directory.mkdir(mode=0o700)
     place = user.socket_of()
     target = user.runtime / "target"
@@ -497,7 +499,9 @@ def test_options_reach_the_daemon_that_they_start(user: Lasting) -> None:
 @pytest.mark.parametrize(
     ("command", "exit_code"), [(["attach"], 5), (["stop", "main"], 1), (["list"], 0)]
 )
-def test_another_version_is_named(user: Lasting, command: list[str], exit_code: int) -> None:
+def test_error_names_the_version_of_another_daemon(
+    user: Lasting, command: list[str], exit_code: int
+) -> None:
     user.directory.mkdir(mode=0o700)
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind(str(user.socket_of()))

@@ -1,4 +1,4 @@
-"""`shelld attach` where the machine does not play along: directories, disks, clocks, suspension."""
+"""`shelld attach` on a machine in trouble: directories, disks, clocks, suspension."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_daemon_that_may_write_no_file_serves_its_client(user: Lasting) -> None:
         params = {"bash_id": job, "wait": 20_000, "until": "exit"}
         read = second.call("bash_output", params)
         assert read["spoolError"] == "EFBIG"
-        # What was not kept is counted.
+        # The daemon counts the output that it could not keep.
         assert second.call("bash_output", {"bash_id": job})["stdoutRange"]["end"] == 1_000_004
         assert second.bash("echo again")["stdout"] == "again\n"
 
@@ -147,11 +147,11 @@ def has_connected(pid: int) -> bool:
     """Whether a process has a connected Unix socket."""
     links = list[str]()
     for each in Path(f"/proc/{pid}/fd").iterdir():
-        # It may be closed by now.
+        # The descriptor may be closed by now.
         with suppress(FileNotFoundError):
             links.append(os.readlink(each))
     lines = map(str.split, Path("/proc/net/unix").read_text().splitlines()[1:])
-    # The state 03 is that of a connection.
+    # The state 03 means connected.
     connected = {f"socket:[{line[6]}]" for line in lines if line[5] == "03"}
     return not connected.isdisjoint(links)
 
@@ -164,7 +164,7 @@ def test_client_that_comes_while_the_daemon_is_stopped_finds_its_shells(user: La
     with stopped(pid), user.attach("--no-start") as second:
         request = second.request("list_shells")
         wait_for(lambda: has_connected(second.process.pid), "the connection of the second client")
-        # Longer than the linger.
+        # The client waits longer than the linger.
         with pytest.raises(subprocess.TimeoutExpired):
             second.process.wait(3)
         os.kill(pid, signal.SIGCONT)
@@ -182,7 +182,7 @@ def test_stopped_attach_delays_no_call(user: Lasting) -> None:
         assert client.bash("echo again")["stdout"] == "again\n"
 
 
-def test_daemon_and_client_that_were_suspended_go_on(user: Lasting) -> None:
+def test_suspended_daemon_and_client_continue(user: Lasting) -> None:
     with user.attach() as client:
         pid = daemon_pid(client)
         job = client.background("sleep 300")
@@ -192,7 +192,7 @@ def test_daemon_and_client_that_were_suspended_go_on(user: Lasting) -> None:
         assert client.call("list_shells")["shells"][0]["bash_id"] == job
 
 
-# Once the file exists, the clock of the wall is ten years ahead, or behind.
+# Once the file `ahead` or `behind` exists, the wall clock is ten years ahead or behind.
 JUMPING_CLOCK = """
 import os, time
 real, jumps = time.time, {}
@@ -202,7 +202,7 @@ jumps[{behind!r}] = -20 * 365 * 86_400
 """
 
 
-def test_jumps_of_the_clock_end_nothing(user: Lasting, tmp_path: Path) -> None:
+def test_clock_jumps_end_no_daemon_and_no_shell(user: Lasting, tmp_path: Path) -> None:
     ahead, behind = tmp_path / "ahead", tmp_path / "behind"
     code = JUMPING_CLOCK.replace("{ahead!r}", repr(str(ahead)))
     code = code.replace("{behind!r}", repr(str(behind)))

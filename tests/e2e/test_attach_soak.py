@@ -82,11 +82,11 @@ def soak(user: Lasting, *, warm_up: int, rounds: int) -> None:
     assert not os.path.exists(user.socket_of("work"))
 
 
-def test_few_clients_leave_nothing(user: Lasting) -> None:
+def test_few_clients_leave_no_trace_in_the_daemon(user: Lasting) -> None:
     soak(user, warm_up=1, rounds=3)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(1_800)
-def test_2000_clients_leave_nothing(user: Lasting) -> None:
+def test_2000_clients_leave_no_trace_in_the_daemon(user: Lasting) -> None:
     soak(user, warm_up=50, rounds=2_000)

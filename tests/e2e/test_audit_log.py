@@ -1,4 +1,4 @@
-"""The audit log: one line for each command, and nothing beyond what it may record."""
+"""The audit log has a line for each command, and contains no output and no environment."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_rotation_keeps_three_old_logs(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_an_older_log_is_appended_to(tmp_path: Path) -> None:
+def test_daemon_appends_to_an_older_log(tmp_path: Path) -> None:
     log = tmp_path / "audit.jsonl"
     for text in ("one", "two"):
         with raw_daemon("--audit-log", str(log)) as daemon:

@@ -211,7 +211,7 @@ def test_filter_judges_pieces_of_overlong_line(daemon: RawDaemon) -> None:
 
     assert pieces("^begin", 60) == [line[:60], ""]
     assert pieces("^0", 60) == ["", line[60:]]
-    # With room for the whole line, the filter sees it as one.
+    # With room for the whole line, the filter judges it as one line.
     assert read(daemon, bash_id, filter="^begin0+$", max_bytes=101)["stdout"] == line
 
 
@@ -300,7 +300,7 @@ def test_cancelled_filtered_read_consumes_no_output(daemon: RawDaemon) -> None:
 
 
 @pytest.mark.slow
-def test_overtaken_filtered_read_restarts_after_the_other(daemon: RawDaemon) -> None:
+def test_filtered_read_restarts_when_another_read_overtakes_it(daemon: RawDaemon) -> None:
     bash_id = finished(daemon, "yes | head -c 300000; echo last")
     slow = daemon.request("bash_output", {"bash_id": bash_id, "filter": "y|last"})
     plain = read(daemon, bash_id, max_bytes=300_000)
@@ -412,7 +412,7 @@ def test_reading_an_unknown_shell_is_an_error(daemon: RawDaemon) -> None:
 
 
 @pytest.mark.long
-def test_many_large_reads_take_the_memory_of_few() -> None:
+def test_many_large_reads_take_no_more_memory_than_few() -> None:
     size, reads = 4 * 1024 * 1024, 20
     with raw_daemon() as daemon:
         # Each of these bytes takes six bytes in JSON.

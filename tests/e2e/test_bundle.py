@@ -1,4 +1,4 @@
-"""The bundle runs with Python alone, and targets to which it is sent need no more than that."""
+"""The bundle runs with Python alone, also on a target to which shelld sends it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def bare_environment(home: Path, path: str = "/usr/bin:/bin") -> list[str]:
 
 def run_bundle(bundle: Path, *env: str) -> subprocess.CompletedProcess[str]:
     request = '{"jsonrpc": "2.0", "id": 1, "method": "bash", "params": {"command": "echo hi"}}'
-    # Without site-packages.
+    # The option -S leaves out site-packages.
     command = ["env", "-i", "PATH=/usr/bin:/bin", *env, BARE, "-I", "-S", str(bundle)]
     return subprocess.run(command, input=request, capture_output=True, text=True, check=False)
 
@@ -59,7 +59,7 @@ def test_bundle_runs_with_python_alone(bundle: Path, tmp_path: Path) -> None:
         done = run_bundle(bundle, f"HOME={tmp_path}")
         assert '"stdout":"hi\\n"' in done.stdout, done.stderr
         unpacked += os.listdir(tmp_path / ".cache" / "shelld")
-    # The second run uses what the first one has unpacked.
+    # The second run uses the files that the first one has unpacked.
     assert len(unpacked) == 2
     assert len(set(unpacked)) == 1
     assert os.access(bundle, os.X_OK)
@@ -71,7 +71,7 @@ def test_bundle_without_a_home_unpacks_next_to_temporary_files(
     place = ("HOME=/dev/null", f"TMPDIR={tmp_path}")
     assert '"stdout":"hi\\n"' in run_bundle(bundle, *place).stdout
     (directory,) = tmp_path.glob("shelld-*")
-    # Somebody else might have written what it would run.
+    # Another user might have written the files that the bundle would run.
     directory.chmod(0o777)
     refused = run_bundle(bundle, *place)
     assert refused.returncode == 2
@@ -104,7 +104,7 @@ def test_bundle_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("is_pipe", [False, True])
 def test_bundle_goes_to_stdout_alone(bundle: Path, tmp_path: Path, is_pipe: bool) -> None:
-    # As /dev/stdout is.
+    # Like /dev/stdout, this link leads to the descriptor.
     link, file = tmp_path / "stdout", tmp_path / "file"
     link.symlink_to("/proc/self/fd/1")
     command = [sys.executable, "-m", "shelld", "bundle", "-o", str(link)]
@@ -134,11 +134,11 @@ def test_shelld_is_sent_to_a_bare_python(hub: RawDaemon, tmp_path: Path, end: li
         answer = bootstrapped(hub, [*bare_environment(tmp_path), *end])
         assert "error" not in answer, answer
         assert answer["result"]["stdout"] == f"{tmp_path}\n"
-        # The second time, it is there.
+        # The second time, the target already has the bundle.
         assert len(os.listdir(tmp_path / ".cache" / "shelld")) == 1
 
 
-def test_place_without_python_is_named(hub: RawDaemon, tmp_path: Path) -> None:
+def test_error_tells_which_python_the_target_has(hub: RawDaemon, tmp_path: Path) -> None:
     error = bootstrapped(hub, ["env", "-i", "PATH=/nowhere", "/bin/sh"])["error"]
     assert (error["code"], error["data"]["found"]) == (1010, "no Python")
     old = tmp_path / "python3"
@@ -149,13 +149,13 @@ def test_place_without_python_is_named(hub: RawDaemon, tmp_path: Path) -> None:
     assert error["data"]["missing"] == f"Python {sys.version_info[0]}.{sys.version_info[1]}"
 
 
-def test_place_where_nothing_can_be_stored_is_named(hub: RawDaemon) -> None:
+def test_error_names_a_target_that_can_store_nothing(hub: RawDaemon) -> None:
     argv = [*bare_environment(Path("/dev/null")), "TMPDIR=/dev/null", "sh"]
     error = bootstrapped(hub, argv)["error"]
     assert (error["code"], error["data"]["missing"]) == (1010, "a place for the bundle")
 
 
-def test_program_that_is_no_shell_is_quoted(hub: RawDaemon) -> None:
+def test_error_quotes_a_program_that_is_no_shell(hub: RawDaemon) -> None:
     error = bootstrapped(hub, ["sh", "-c", "echo denied >&2; exit 255", "sh"])["error"]
     assert (error["code"], error["data"]["text"]) == (1011, "denied")
 
@@ -168,7 +168,7 @@ def test_shelld_is_sent_over_ssh(hub: RawDaemon, tmp_path: Path) -> None:
         assert bootstrapped(hub, argv)["result"]["stdout"] == f"{home}\n"
 
 
-def test_option_sends_shelld(tmp_path: Path) -> None:
+def test_bootstrap_option_sends_shelld_to_a_target(tmp_path: Path) -> None:
     line = shlex.join(bare_environment(tmp_path))
     options = [f"--bootstrap=bare={line}", "--target=other=true"]
     with raw_daemon(*options, env={**os.environ, "XDG_CACHE_HOME": str(tmp_path)}) as daemon:
@@ -178,6 +178,6 @@ def test_option_sends_shelld(tmp_path: Path) -> None:
             ("bare", True),
         ]
         assert daemon.bash("echo hi", target="bare")["stdout"] == "hi\n"
-    # One name for two targets.
+    # Two targets cannot have the same name.
     with raw_daemon(f"--bootstrap=bare={line}", "--target=bare=true", stderr_is_silent=False) as x:
         assert x.wait() == 2

@@ -63,7 +63,7 @@ def test_unknown_command_is_refused_and_the_nearest_named(word: str, message: st
 
 
 @pytest.mark.slow
-def test_help_is_the_help_of_options_and_commands() -> None:
+def test_help_command_prints_what_the_help_option_prints() -> None:
     assert run_daemon("help").stdout == run_daemon("--help").stdout
     assert run_daemon("help", "run").stdout == run_daemon("run", "--help").stdout
     refused = run_daemon("help", "doctr")

@@ -15,7 +15,7 @@ from shelld.cli.completion import WORDS, completion
 from shelld.cli.mcp_config import HOSTS
 from shelld.cli.parser import option_parser
 
-# Completes the words that are its arguments, and shows the candidates.
+# This script completes the words in its arguments, and prints the candidates.
 COMPLETE_IN_BASH = """
 source "$1"; shift
 compopt() { :; }
@@ -25,7 +25,7 @@ _shelld shelld "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
 exit 0
 """
 
-# Words before the cursor, and candidates that must be there and that must not.
+# Words before the cursor, candidates that must be offered, and candidates that must not.
 CASES: list[tuple[list[str], list[str], list[str]]] = [
     (["--gu"], ["--guard", "--guard-rules"], ["--grace", "run"]),
     (["do"], ["doctor"], ["--guard"]),
@@ -66,7 +66,7 @@ def test_bash_completes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> No
     script = script_for("bash", tmp_path, capfd)
     for words, expected, others in CASES:
         check(complete_in_bash(script, *words), expected, others)
-    # As bash splits --guard=st and --guard=.
+    # Bash splits --guard=st and --guard= into these words.
     assert complete_in_bash(script, "--guard", "=", "st") == ["strict"]
     assert complete_in_bash(script, "--guard", "=") == ["block", "strict", "warn", "off"]
     # Behind --, the options are those of the daemon again.

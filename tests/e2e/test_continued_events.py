@@ -81,7 +81,7 @@ def test_subscription_of_an_expired_shell_is_gone() -> None:
     [(("--max-retained", "1"), 1_000), ((), 1)],
     ids=["shells", "subscriptions"],
 )
-def test_all_events_of_a_continued_subscription_come_whatever_ends_meanwhile(
+def test_continued_subscription_gets_all_events_whatever_ends_meanwhile(
     args: tuple[str, ...], max_over: int, tmp_path: Path
 ) -> None:
     constants = {
@@ -97,7 +97,7 @@ def test_all_events_of_a_continued_subscription_come_whatever_ends_meanwhile(
         done = [tmp_path / str(number) for number in range(5)]
         for file in done:
             daemon.request("bash", {"command": f"touch {file}", "notify": ["exit"]})
-        # The client reads nothing until these have ended.
+        # The client reads nothing until these commands have ended.
         wait_for(lambda: all(file.exists() for file in done))
         found: list[Json] = []
         while len(found) < count:
@@ -107,7 +107,7 @@ def test_all_events_of_a_continued_subscription_come_whatever_ends_meanwhile(
         assert len(text_of(found)) == 4_000_000
 
 
-def test_old_number_names_what_is_available(events: RawDaemon) -> None:
+def test_error_for_a_wrong_number_gives_the_available_range(events: RawDaemon) -> None:
     subscription = subscribe(events, "exit")
     events.bash("true")
     error = events.fail("subscribe", {"subscription": subscription, "from_seq": 2})

@@ -56,7 +56,7 @@ def test_full_disk_loses_output_only(small_disk: Path) -> None:
         assert 900_000 < kept < 1_200_000
 
 
-def test_disk_without_room_leaves_window_in_memory(small_disk: Path) -> None:
+def test_full_disk_leaves_the_window_in_memory(small_disk: Path) -> None:
     (small_disk / "hog").write_bytes(bytes((1 << 20) - used_bytes(small_disk) - 4096))
     total = 8_000_000
     with raw_daemon("--spool-dir", str(small_disk)) as daemon:

@@ -76,7 +76,7 @@ def test_doctor_reports_and_ends_survivors() -> None:
     }
 
 
-def test_doctor_reports_a_bash_that_is_not_bash(tmp_path: Path) -> None:
+def test_doctor_reports_a_bash_that_is_no_file(tmp_path: Path) -> None:
     code, found = examine("--bash", str(tmp_path))
     assert code == 1
     affected = {"bash", "sessions", "spare shells", "prompts", "containment"}
@@ -143,9 +143,9 @@ def test_doctor_needs_one_shell_at_a_time() -> None:
     assert problems(found) == set()
 
 
-def test_interrupted_doctor_says_nothing(request: pytest.FixtureRequest) -> None:
+def test_interrupted_doctor_prints_nothing(request: pytest.FixtureRequest) -> None:
     command = [sys.executable, "-W", "error", "-P", "-m", "shelld", "doctor"]
-    # A process that is started in the background of a script ignores it, and so do its children.
+    # A process that a script starts in the background ignores SIGINT, and so do its children.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as doctor:
@@ -186,7 +186,7 @@ def test_doctor_refuses_bad_arguments(arguments: list[str]) -> None:
 
 IN_SESSION = "0::/user.slice/user-1000.slice/session-3.scope\n"
 UNDER_MANAGER = f"0::/user.slice/user-1.slice/user@{os.getuid()}.service/app.slice/term.scope\n"
-# Whose processes are killed, in the words of logind. Root is spared unless a list says otherwise.
+# With these settings, logind kills everybody's processes. The empty list includes root.
 KILLED = "[Login]\nKillUserProcesses=yes\nKillExcludeUsers=\n"
 ETC, LIB = "etc/systemd/logind.conf", "usr/lib/systemd/logind.conf"
 
@@ -221,7 +221,7 @@ def lay_out(root: Path, group: str, files: dict[str, str]) -> None:
         (UNDER_MANAGER, {f"var/lib/systemd/linger/{USER}": ""}, ""),
     ],
 )
-def test_files_tell_why_a_logout_kills(
+def test_settings_tell_why_a_logout_kills_processes(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     group: str,
@@ -235,7 +235,7 @@ def test_files_tell_why_a_logout_kills(
     assert bool(found) == bool(reason)
 
 
-def test_doctor_warns_of_a_logout_that_kills(tmp_path: Path) -> None:
+def test_doctor_warns_if_a_logout_kills_processes(tmp_path: Path) -> None:
     lay_out(tmp_path, IN_SESSION, {ETC: KILLED})
     program = altered_daemon({"shelld.cli.logout.ROOT": f"{tmp_path}"})
     code, found = examine(more=["logout"], program=program)

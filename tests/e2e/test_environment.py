@@ -45,7 +45,9 @@ def configure(daemon: RawDaemon, session: str, **env: Any) -> Any:
     return daemon.call("configure_session", {"session": session, "env": env})
 
 
-def test_no_command_of_a_session_sees_what_was_removed(daemon: RawDaemon, session: str) -> None:
+def test_commands_of_a_session_do_not_see_removed_variables(
+    daemon: RawDaemon, session: str
+) -> None:
     answer = configure(daemon, session, remove=["*_TOKEN"])
     assert answer == {"session": session, "removed": ["GITHUB_TOKEN"]}
     # The commands come in a row, so that spare shells run some of them, and the state changes.
@@ -54,7 +56,7 @@ def test_no_command_of_a_session_sees_what_was_removed(daemon: RawDaemon, sessio
         result = daemon.bash(look, session=session)
         assert SECRET not in result["stdout"]
         assert "CI=true\n" in result["stdout"]
-        # Other sessions have it.
+        # Other sessions still have the variable.
         assert daemon.bash("printenv GITHUB_TOKEN")["stdout"] == f"{SECRET}\n"
     assert daemon.bash("printenv GITHUB_TOKEN", session=None)["stdout"] == f"{SECRET}\n"
     state = daemon.call("get_session", {"session": session})
@@ -69,7 +71,7 @@ def test_core_leaves_only_usual_variables(daemon: RawDaemon, session: str) -> No
     assert names == ["CI", "PATH", "PWD", "SHLVL", "_"]
 
 
-def test_session_can_set_what_was_removed(daemon: RawDaemon, session: str) -> None:
+def test_session_can_set_a_removed_variable(daemon: RawDaemon, session: str) -> None:
     configure(daemon, session, remove=["*_TOKEN"])
     given = {"env": {"GITHUB_TOKEN": "given"}, "session": session}
     assert daemon.bash("printenv GITHUB_TOKEN", **given)["stdout"] == "given\n"

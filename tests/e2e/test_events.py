@@ -75,7 +75,7 @@ def test_only_wanted_events_are_sent(events: RawDaemon) -> None:
 
 
 @pytest.mark.slow
-def test_nobody_else_hears_anything(events: RawDaemon) -> None:
+def test_client_without_a_subscription_gets_no_events(events: RawDaemon) -> None:
     events.bash("echo out")
     ended = {"bash_id": events.background("echo out"), "until": "exit", "wait": 60_000}
     events.call("bash_output", ended)
@@ -83,7 +83,7 @@ def test_nobody_else_hears_anything(events: RawDaemon) -> None:
 
 
 @pytest.mark.slow
-def test_events_of_one_shell(events: RawDaemon, tmp_path: Path) -> None:
+def test_subscription_to_a_shell_gets_only_its_events(events: RawDaemon, tmp_path: Path) -> None:
     gate = Gate(tmp_path / "gate")
     bash_id = events.background(f"echo early; {gate.wait}; echo late")
     subscribe(events, "output", "exit", bash_id=bash_id)
@@ -91,7 +91,7 @@ def test_events_of_one_shell(events: RawDaemon, tmp_path: Path) -> None:
     gate.open()
     found = events_to(events, "exited")
     assert {each["bash_id"] for each in found} == {bash_id}
-    # What nobody has read yet belongs to it.
+    # The events begin with the output that nobody has read yet.
     assert text_of(found) == "early\nlate\n"
 
 
@@ -117,7 +117,7 @@ def test_events_do_not_take_output_from_readers(events: RawDaemon) -> None:
     assert events.call("bash_output", {"bash_id": bash_id})["stdout"] == "out\n"
 
 
-def test_events_of_an_ended_shell(events: RawDaemon) -> None:
+def test_subscription_to_an_ended_shell_gets_its_end(events: RawDaemon) -> None:
     bash_id = events.background("echo out; exit 4")
     events.call("bash_output", {"bash_id": bash_id, "until": "exit", "wait": 60_000})
     subscribe(events, "output", "exit", bash_id=bash_id)
@@ -126,7 +126,9 @@ def test_events_of_an_ended_shell(events: RawDaemon) -> None:
     assert found[0]["exitCode"] == 4
 
 
-def test_events_of_a_session(events: RawDaemon, tmp_path: Path) -> None:
+def test_subscription_to_a_session_gets_events_of_all_its_shells(
+    events: RawDaemon, tmp_path: Path
+) -> None:
     gate = Gate(tmp_path / "gate")
     running = events.background(f"{gate.wait}; echo running", session="mine")
     subscribe(events, "output", "exit", session="mine")
@@ -158,7 +160,7 @@ def test_only_the_end_cuts_the_interval_short(rare: RawDaemon, tmp_path: Path) -
     read = {"bash_id": bash_id, "stdout_offset": 4, "wait": 60_000}
     assert rare.call("bash_output", read)["stdout"] == "two\n"
     second.open()
-    # The second line waited, and nothing waits longer than the command runs.
+    # The second line waited for the interval, but no longer than the command ran.
     output, end = events_to(rare, "exited")
     assert (output["text"], end["bash_id"]) == ("two\nthree\n", bash_id)
 
@@ -178,14 +180,14 @@ def test_full_chunk_does_not_wait_for_the_interval(rare: RawDaemon, tmp_path: Pa
 
 
 @pytest.mark.parametrize("strip", [True, False])
-def test_escape_sequences(events: RawDaemon, strip: bool) -> None:
+def test_escape_sequences_are_stripped_on_request(events: RawDaemon, strip: bool) -> None:
     subscribe(events, "output", "exit", strip_ansi=strip)
     events.bash("printf '\\e[31mred\\e[0m\\n'")
     shown = text_of(events_to(events, "exited"))
     assert shown == ("red\n" if strip else "\x1b[31mred\x1b[0m\n")
 
 
-def test_leftover_processes_are_told_until_the_last_has_ended(events: RawDaemon) -> None:
+def test_leftover_processes_are_reported_until_the_last_has_ended(events: RawDaemon) -> None:
     subscribe(events, "exit", "leftover")
     events.bash("setsid sleep 300 > /dev/null 2>&1 & echo $!")
     end = next_event(events, "exited")
@@ -245,7 +247,7 @@ for number in range(1000):
 
 
 @pytest.mark.slow
-def test_prompt_of_a_program_with_a_clock_is_told(events: RawDaemon) -> None:
+def test_prompt_of_a_program_with_a_timer_is_reported(events: RawDaemon) -> None:
     subscribe(events, "prompt")
     events.background(CLOCK, tty=True)
     prompt = next_event(events, "prompt")["prompt"]
@@ -254,7 +256,7 @@ def test_prompt_of_a_program_with_a_clock_is_told(events: RawDaemon) -> None:
 
 
 @pytest.mark.slow
-def test_second_question_without_an_answer_is_told(events: RawDaemon) -> None:
+def test_second_question_is_reported_although_the_first_is_open(events: RawDaemon) -> None:
     subscribe(events, "prompt")
     events.background(ASKS_TWICE, tty=True)
     first = next_event(events, "prompt")["prompt"]
@@ -276,7 +278,7 @@ def test_ports_follow_the_output_before_them(events: RawDaemon) -> None:
     assert text_of(found) == "one\ntwo\n"
 
 
-def test_port_of_a_server_that_goes_to_the_background_has_its_last_owner(
+def test_port_of_a_forking_server_names_its_last_owner(
     events: RawDaemon,
 ) -> None:
     subscribe(events, "listening")
@@ -292,7 +294,7 @@ def test_port_of_a_server_that_goes_to_the_background_has_its_last_owner(
 
 
 @pytest.mark.slow
-def test_ports_are_told_when_they_change(events: RawDaemon) -> None:
+def test_changes_of_listening_ports_are_reported(events: RawDaemon) -> None:
     subscribe(events, "listening", "exit")
     bash_id = events.background(f"( {SERVER} ); {SERVER}")
     first = next_event(events)
@@ -308,7 +310,7 @@ def test_ports_are_told_when_they_change(events: RawDaemon) -> None:
 
 
 @pytest.mark.slow
-def test_screen_is_told_with_its_changes(events: RawDaemon) -> None:
+def test_screen_event_has_the_changed_lines(events: RawDaemon) -> None:
     pytest.importorskip("avt")
     subscribe(events, "screen", "exit")
     bash_id = events.background("printf one; read x; printf two", tty=True, rows=4, cols=20)
@@ -357,11 +359,11 @@ def test_notify_of_a_foreground_command_comes_before_its_answer(
     assert events_to(events, "exited")[-1]["exitCode"] == 0
 
 
-def test_command_starts_whose_events_are_refused_while_it_starts(events: RawDaemon) -> None:
+def test_command_starts_although_its_events_end_meanwhile(events: RawDaemon) -> None:
     name = f"sub_{int(subscribe(events, 'exit').removeprefix('sub_')) + 1}"
     params = {"command": "true", "run_in_background": True, "notify": ["output", "exit"]}
     start = {"jsonrpc": "2.0", "id": "start", "method": "bash", "params": params}
-    # The next name is known in advance. Both requests come in one read.
+    # The name of the next subscription is predictable. The daemon reads both requests at once.
     end = {"method": "unsubscribe", "params": {"subscription": name}}
     lines = [json.dumps(each).encode() + b"\n" for each in (start, {"jsonrpc": "2.0", **end})]
     events.send_raw(b"".join(lines))
@@ -372,7 +374,7 @@ def test_command_starts_whose_events_are_refused_while_it_starts(events: RawDaem
 
 
 @pytest.mark.slow
-def test_notify_of_a_command_that_cannot_start_leaves_nothing(events: RawDaemon) -> None:
+def test_notify_of_a_command_that_cannot_start_leaves_no_subscription(events: RawDaemon) -> None:
     for _ in range(300):
         params = {"command": "true", "cwd": "/nonexistent", "notify": ["exit"]}
         assert events.fail("bash", params)["data"]["kind"] == "spawn_failed"
@@ -420,7 +422,7 @@ def test_bad_params_are_refused(
     assert (error["data"]["kind"], error["data"].get("parameter")) == (kind, parameter)
 
 
-def test_continued_subscription_cannot_become_another(events: RawDaemon) -> None:
+def test_continuing_a_subscription_cannot_change_it(events: RawDaemon) -> None:
     name = subscribe(events, "exit", "output", session="main")
     same = {"subscription": name, "events": ["output", "exit"], "session": "main"}
     assert events.call("subscribe", same)["subscription"] == name
@@ -449,7 +451,7 @@ def test_ended_subscriptions_do_not_count(events: RawDaemon) -> None:
 
 
 @pytest.mark.parametrize("limit", ["MAX_OVER", "MAX_OVER_EVENTS"])
-def test_only_the_last_subscriptions_that_are_over_are_kept(limit: str) -> None:
+def test_only_the_latest_ended_subscriptions_are_kept(limit: str) -> None:
     # Each has one event.
     constants = {f"shelld.events.subscriptions.{limit}": 3}
     with raw_daemon(command=altered_daemon(constants)) as daemon:
@@ -518,7 +520,7 @@ def run_many_commands(events: RawDaemon) -> None:
 
 
 @pytest.mark.slow
-def test_subscribing_ending_and_unsubscribing_at_once(events: RawDaemon) -> None:
+def test_each_subscription_reports_an_end_at_most_once(events: RawDaemon) -> None:
     subscribe(events, "exit")
     for _ in range(50):
         bash_id = events.background("echo out")

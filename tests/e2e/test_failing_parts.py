@@ -103,7 +103,7 @@ def test_sandbox_ends_although_one_step_of_its_end_fails(function: str, places: 
         bubblewraps = running_below(daemon.pid, "bwrap\0")
         descriptors = descriptors_of(daemon.pid)
         for text in ("two", "three"):
-            # This makes the sandbox outdated, and the next command gets another one.
+            # The replaced file makes the sandbox outdated, and the next command gets another one.
             new.write_text(text)
             os.replace(new, denied)
             daemon.request("bash", {"command": "true", **box})

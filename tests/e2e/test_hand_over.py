@@ -79,7 +79,7 @@ def test_tool_call_is_handed_over(daemon: RawDaemon) -> None:
     assert f"now in the background: {bash_id}" in result["output"]
 
 
-def test_session_stays_as_it_was(daemon: RawDaemon) -> None:
+def test_session_ignores_changes_of_a_handed_over_command(daemon: RawDaemon) -> None:
     call = daemon.request("bash", {"command": "cd /usr; sleep 1"})
     bash_id = daemon.call("background", {"request_id": call})["bash_id"]
     daemon.answer(call)
@@ -87,7 +87,7 @@ def test_session_stays_as_it_was(daemon: RawDaemon) -> None:
     assert daemon.bash("pwd")["stdout"] != "/usr\n"
 
 
-def test_what_is_not_in_the_foreground_is_refused(daemon: RawDaemon) -> None:
+def test_hand_over_needs_a_call_in_the_foreground(daemon: RawDaemon) -> None:
     running = daemon.background("sleep 300")
     ended = daemon.bash("true")["bash_id"]
     for params, code in (
@@ -163,7 +163,7 @@ def test_hand_overs_that_name_each_other_are_refused(daemon: RawDaemon) -> None:
 
 
 @pytest.mark.parametrize("is_tool", [False, True])
-def test_read_of_a_foreground_shell_is_no_call_of_it(daemon: RawDaemon, is_tool: bool) -> None:
+def test_read_of_a_foreground_shell_cannot_be_handed_over(daemon: RawDaemon, is_tool: bool) -> None:
     call = daemon.request("bash", {"command": "sleep 300"})
     shell = in_foreground(daemon)
     params: Json = {"bash_id": shell["bash_id"], "wait": 60_000}
@@ -247,9 +247,9 @@ def test_background_command_is_not_touched_at_its_prompt(daemon: RawDaemon) -> N
 @pytest.mark.parametrize(
     "command",
     [
-        # Looks like a prompt, but nobody reads.
+        # This output looks like a prompt, but the command reads nothing.
         "printf 'Password: '; sleep 1",
-        # Reads something else.
+        # This command reads a pipe instead of its terminal.
         "read x < <(sleep 1; echo y)",
     ],
 )
@@ -271,21 +271,21 @@ def test_command_without_input_needs_no_watch(daemon: RawDaemon) -> None:
     assert (result["status"], result["stdout"]) == ("completed", "end\n")
 
 
-def test_program_with_a_timer_is_killed_too(daemon: RawDaemon) -> None:
+def test_program_with_a_timer_is_killed_at_its_prompt(daemon: RawDaemon) -> None:
     result = daemon.call("bash", {"command": "read -t 300 x", "tty": True, "on_prompt": "kill"})
     assert (result["status"], result["reason"]) == ("killed", "prompt")
 
 
-def test_unknown_action_is_invalid(daemon: RawDaemon) -> None:
+def test_unknown_value_of_on_prompt_is_invalid(daemon: RawDaemon) -> None:
     error = daemon.fail("bash", {"command": "true", "on_prompt": "ask"})
     assert (error["code"], error["data"]["parameter"]) == (-32602, "on_prompt")
 
 
 @pytest.mark.slow
-def test_hand_over_ends_the_watch(daemon: RawDaemon) -> None:
+def test_hand_over_ends_the_watch_for_prompts(daemon: RawDaemon) -> None:
     command = "echo ready; read -r first; read -r name; echo end"
     params = {"command": command, "stdin": "", "tty": True, "on_prompt": "kill"}
-    # Until the first answer, another command of the terminal keeps it busy.
+    # Before the first prompt, another command with the same terminal keeps it busy.
     params["command"] = "read -rt 0.3 < <(sleep 300); " + command
     call = daemon.request("bash", params)
     shell = in_foreground(daemon)

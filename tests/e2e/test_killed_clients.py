@@ -132,7 +132,7 @@ class Kills:
         with self.user.attach("--name", "work", "--steal") as client:
             started = [int(line) for line in self.log.read_text().split()]
             assert len(started) == len(set(started)), "a command was started twice"
-            # Repeated calls find the shells, or start what no harness could.
+            # Repeated calls find the shells, or start commands that no harness could start.
             for key in range(self.next_key, max([self.next_key - 1, *started]) + 1):
                 self.check_shell(client, key)
                 self.next_key = key + 1

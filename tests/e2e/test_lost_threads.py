@@ -32,7 +32,7 @@ except ImportError:
 sys.exit(main())
 """
 
-# Judging it takes longer than the event loop has time for.
+# Judging this command takes too long for the event loop, so a thread does it.
 LONG = "echo '" + "x" * 200_000 + "'"
 
 

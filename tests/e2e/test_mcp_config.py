@@ -141,7 +141,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("host", HOSTS)
-def test_configuration_is_written_beside_what_is_there(
+def test_configuration_is_added_to_an_existing_file(
     host: str, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_here([host]) == 0
@@ -182,7 +182,7 @@ def test_configuration_is_written_beside_what_is_there(
         ("codex", "x = ", "already has such an entry, or is no valid TOML"),
     ],
 )
-def test_file_that_is_not_understood_stays_as_it_is(
+def test_file_that_is_not_understood_stays_unchanged(
     host: str, text: str, problem: str, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = Path(HOSTS[host].file).expanduser()
@@ -195,7 +195,7 @@ def test_file_that_is_not_understood_stays_as_it_is(
 
 
 @pytest.mark.parametrize(("kind", "problem"), [("fifo", "is no file"), ("mode", "is read-only")])
-def test_file_that_must_not_be_replaced_stays_as_it_is(
+def test_file_that_must_not_be_replaced_stays_unchanged(
     kind: str, problem: str, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = home / ".mcp.json"

@@ -1,4 +1,4 @@
-"""Tasks whose program waits for input: what the client is asked, and what becomes of its answer."""
+"""Tasks whose program waits for input: the questions to the client, and its answers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OVERWRITE = "read -p 'Overwrite? ' answer; echo You said $answer"
 @pytest.fixture(scope="module")
 def shared_interactive_daemon() -> Iterator[SharedDaemon]:
     shared = SharedDaemon("--interactive-tools")
-    # Before the first test notes what exists.
+    # Start the daemon before the first test records which processes exist.
     shared.get()
     yield shared
     shared.close()
@@ -63,7 +63,7 @@ def respond(host: TaskHost, task: str, key: str, response: object) -> None:
 
 @pytest.mark.slow
 def test_a_call_that_prompts_becomes_a_task_with_a_question(host: TaskHost) -> None:
-    # Long before the ten seconds have passed: the test would fail at its deadline.
+    # The task begins long before its ten seconds have passed. Otherwise, the test would time out.
     task = host.task(f"for i in 1 2; do {NAME}; done", tty=True)
     (asked,) = host.get(task)["inputRequests"].items()
     key, request = asked
@@ -157,7 +157,7 @@ def test_an_answer_counts_once(host: TaskHost) -> None:
 def test_an_answer_to_a_question_that_is_gone_is_ignored(host: TaskHost) -> None:
     task = host.task(f"{NAME}; {OVERWRITE}", tty=True)
     key, _ = question_of(host, task)
-    # A model answers it in another way.
+    # A model answers the question by writing to the shell.
     host.daemon.call("write_stdin", {"bash_id": task, "text": "World\n", "wait": 0})
     wait_for(lambda: "Overwrite" in host.get(task).get("statusMessage", ""))
     host.answer(task, key, "y")
@@ -172,7 +172,7 @@ def test_a_declined_question_leaves_the_program_waiting(host: TaskHost, action: 
     respond(host, task, key, {"action": action})
     state = message_of(host, task, "the client gave no answer")
     assert state["statusMessage"].startswith('bash waits for input: "Name?"; ')
-    # Only another way can answer it now.
+    # Now, only a write can answer the program.
     host.answer(task, key, "World")
     assert host.get(task)["status"] == "working"
     host.call("tools/call", name="BashInput", arguments={"bash_id": task, "text": "you\n"})
@@ -279,7 +279,7 @@ def test_a_listener_hears_that_a_person_must_type(host: TaskHost) -> None:
     assert [state["status"] for state in states][-1] == "cancelled"
 
 
-def test_keys_are_not_asked_for(host: TaskHost) -> None:
+def test_client_is_not_asked_for_single_keys(host: TaskHost) -> None:
     task = host.task("stty -echo -icanon; head -c1 > /dev/null", tty=True)
     message_of(host, task, "head waits for input")
 
@@ -292,7 +292,7 @@ def test_a_client_without_forms_is_asked_nothing(host: TaskHost, elicitation: Js
     without_forms = TaskHost(host.daemon, {**extensions, **elicitation})
     task = without_forms.task(NAME, tty=True)
     message_of(without_forms, task, "the client cannot show a form")
-    # A client that can is asked.
+    # A client that can show forms is asked.
     key, _ = question_of(host, task)
     host.answer(task, key, "World")
     assert "Hello World" in host.result_of(task)["content"][0]["text"]
@@ -309,7 +309,7 @@ def test_a_program_that_looks_like_a_prompt_is_not_asked_about(host: TaskHost) -
     assert message_of(host, task, "Name?")["statusMessage"] == "Name?"
 
 
-def test_two_answers_at_once_give_one(host: TaskHost) -> None:
+def test_of_two_answers_at_once_only_the_first_counts(host: TaskHost) -> None:
     task = host.task(f"{NAME}; {OVERWRITE}", tty=True)
     key, _ = question_of(host, task)
     responses = [

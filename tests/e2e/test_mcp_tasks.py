@@ -1,4 +1,4 @@
-"""MCP's tasks on the wire: calls that become tasks, and what clients do with these."""
+"""MCP's tasks on the wire: which calls become tasks, and how clients use tasks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ METHODS: dict[str, Json] = {
 def shared_eager_daemon() -> Iterator[SharedDaemon]:
     """A daemon that makes a task of every call that does not end at once."""
     shared = SharedDaemon("--task-after", "0")
-    # Before the first test notes what exists.
+    # Start the daemon before the first test records which processes exist.
     shared.get()
     yield shared
     shared.close()
@@ -98,7 +98,7 @@ def test_a_background_call_becomes_a_task_at_once(daemon: RawDaemon, gate: Gate)
     assert result["structuredContent"]["metadata"]["exit_code"] == 3
 
 
-def test_a_background_call_that_waits_gets_what_it_waits_for(daemon: RawDaemon) -> None:
+def test_a_background_call_returns_when_its_wait_is_met(daemon: RawDaemon) -> None:
     host = TaskHost(daemon)
     arguments = {"run_in_background": True, "until": "match", "pattern": "rea.y"}
     result = host.bash("echo ready; sleep 300", **arguments)
@@ -129,7 +129,7 @@ def test_a_call_that_cannot_start_is_no_task(eager: TaskHost) -> None:
 
 
 def without_chance(result: Json) -> Json:
-    """Return a result without what differs from run to run."""
+    """Return a result without the parts that differ from run to run."""
     metadata = result["structuredContent"]["metadata"]
     metadata |= {"bash_id": "", "command": "", "duration_ms": 0}
     return result
@@ -145,7 +145,7 @@ def without_chance(result: Json) -> Json:
         r"printf '\e[1mbold\e[0m\r\nprogress 1\rprogress 2\n'",
     ],
 )
-def test_the_result_of_a_task_is_that_of_the_call(
+def test_a_task_has_the_same_result_as_a_plain_call(
     eager: TaskHost, gate: Gate, command: str
 ) -> None:
     task = eager.task(f"{gate.wait}; {command}", session="tasks", description="about it")
@@ -184,7 +184,7 @@ def test_a_long_command_is_cut_in_the_first_result_too(
     assert eager.get(task)["result"] == first
 
 
-def test_what_is_left_running_does_not_change_the_result(
+def test_leftover_processes_do_not_change_the_result(
     eager: TaskHost, gate: Gate, tmp_path: Path
 ) -> None:
     first_gate = Gate(tmp_path / "first")
@@ -264,7 +264,7 @@ def test_progress_ends_when_the_call_becomes_a_task(gate: Gate) -> None:
         assert set(methods) == {"notifications/progress"}
         host = TaskHost(daemon)
         gate.open()
-        # `heard` accepts nothing but what belongs to the subscription.
+        # `heard` accepts only messages of the subscription.
         assert host.end_of(message["result"]["taskId"])["status"] == "completed"
 
 
@@ -276,13 +276,13 @@ def test_a_working_task_shows_its_last_line(eager: TaskHost) -> None:
     wait_for(lambda: eager.get(task).get("statusMessage") == "compiling")
 
 
-def test_times_and_lifetime_of_a_task(eager: TaskHost, gate: Gate) -> None:
+def test_a_task_has_its_times_and_is_kept_for_an_hour(eager: TaskHost, gate: Gate) -> None:
     created = eager.bash(gate.wait)
     gate.open()
     over = eager.end_of(created["taskId"])
     assert over["createdAt"] == created["createdAt"] == created["lastUpdatedAt"]
     assert over["lastUpdatedAt"] >= over["createdAt"]
-    # It is kept for an hour after its end.
+    # The task is kept for an hour after its end.
     assert over["ttlMs"] >= 3_600_000
     assert eager.get(created["taskId"])["ttlMs"] == over["ttlMs"]
 
@@ -293,7 +293,7 @@ def test_cancelling_a_task_kills_the_whole_tree(eager: TaskHost) -> None:
     eager.call("tasks/cancel", taskId=task)
     assert not running_below(eager.daemon.pid, "314")
     assert eager.get(task)["status"] == "cancelled"
-    # Again is no error.
+    # Cancelling again is no error.
     eager.call("tasks/cancel", taskId=task)
 
 
@@ -316,10 +316,10 @@ def test_a_task_killed_by_other_means_has_a_result(eager: TaskHost) -> None:
 
 
 @pytest.mark.parametrize("method", ["tasks/get", "tasks/update", "tasks/cancel"])
-def test_unknown_task(daemon: RawDaemon, method: str) -> None:
+def test_an_unknown_task_is_refused(daemon: RawDaemon, method: str) -> None:
     host = TaskHost(daemon)
     others: Json = {"inputResponses": {}} if method == "tasks/update" else {}
-    # A shell that was not started as a task is none.
+    # A shell that was not started as a task is no task.
     for task_id in ("shell_nope", "", daemon.background("sleep 300")):
         error = host.fail(method, taskId=task_id, **others)
         assert (error["code"], error["message"]) == (-32602, "Task not found")
@@ -328,7 +328,7 @@ def test_unknown_task(daemon: RawDaemon, method: str) -> None:
 
 
 @pytest.mark.slow
-def test_expired_task(gate: Gate) -> None:
+def test_an_expired_task_is_refused(gate: Gate) -> None:
     with raw_daemon("--task-after", "0", "--retain-seconds", "0") as daemon:
         host = TaskHost(daemon)
         task = host.task(gate.wait)
@@ -357,7 +357,7 @@ def test_expired_task(gate: Gate) -> None:
         {EXTENSION: {}},
     ],
 )
-def test_nothing_changes_for_others(eager: TaskHost, capabilities: Json) -> None:
+def test_clients_without_tasks_get_plain_results(eager: TaskHost, capabilities: Json) -> None:
     meta = {**META, CAPABILITIES_KEY: capabilities}
     params: Json = {"name": "Bash", "arguments": {"command": "sleep 0.1; echo hi"}}
     result = eager.daemon.call("tools/call", {**params, "_meta": meta})
@@ -373,7 +373,7 @@ def test_nothing_changes_for_others(eager: TaskHost, capabilities: Json) -> None
         assert error["data"] == {"kind": "missing_capability", "requiredCapabilities": required}
 
 
-def test_without_tasks_there_is_nothing_to_listen_to(daemon: RawDaemon) -> None:
+def test_clients_without_tasks_cannot_listen(daemon: RawDaemon) -> None:
     params: Json = {"notifications": {"toolsListChanged": True}, "_meta": META}
     assert daemon.fail("subscriptions/listen", params)["code"] == -32601
 
@@ -399,7 +399,7 @@ def test_revisions_with_handshake_have_no_tasks() -> None:
             assert daemon.fail(method, params)["code"] == -32601
 
 
-def test_wrong_revision_comes_first(daemon: RawDaemon) -> None:
+def test_wrong_revision_is_reported_before_an_unknown_task(daemon: RawDaemon) -> None:
     meta = {**META_WITH_TASKS, "io.modelcontextprotocol/protocolVersion": "2025-11-25"}
     assert daemon.fail("tasks/get", {"taskId": "x", "_meta": meta})["code"] == -32022
 
@@ -448,7 +448,7 @@ def test_one_listener_hears_of_many_tasks(eager: TaskHost, tmp_path: Path) -> No
     assert list(states) == []
 
 
-def test_a_cancelled_task_ends_the_listening(eager: TaskHost) -> None:
+def test_cancelling_a_task_ends_its_subscription(eager: TaskHost) -> None:
     task = eager.task("sleep 300")
     other = TaskHost(eager.daemon)
     states = eager.states(task)
@@ -477,7 +477,7 @@ def test_other_requests_do_not_wait_for_many_unknown_tasks(eager: TaskHost) -> N
 
 
 @pytest.mark.parametrize("names", [None, 5, {}, ["x", 1]])
-def test_invalid_subscription(eager: TaskHost, names: object) -> None:
+def test_an_invalid_subscription_is_refused(eager: TaskHost, names: object) -> None:
     if names is None:
         error = eager.fail("subscriptions/listen")
     else:
@@ -485,7 +485,7 @@ def test_invalid_subscription(eager: TaskHost, names: object) -> None:
     assert error["code"] == -32602
 
 
-def test_other_notifications_are_not_agreed_to(eager: TaskHost) -> None:
+def test_other_notifications_are_left_out_of_the_agreement(eager: TaskHost) -> None:
     wanted = {"toolsListChanged": True}
     request_id = eager.request("subscriptions/listen", notifications=wanted)
     acknowledged = eager.daemon.receive()
@@ -505,7 +505,7 @@ def test_a_cancelled_listener_hears_nothing_more(eager: TaskHost, gate: Gate, me
     eager.daemon.notify(method, {name: request_id})
     if method.startswith("$"):
         assert eager.daemon.answer(request_id)["error"]["code"] == -32800
-    # The task goes on, and another listener hears of it. `heard` accepts nothing else.
+    # The task goes on, and another listener gets its end. `heard` accepts no other message.
     states = eager.states(task)
     gate.open()
     assert [state["status"] for state in states] == ["completed"]

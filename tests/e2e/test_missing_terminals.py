@@ -15,7 +15,7 @@ from typing_session import Session
 
 DEVPTS = "mount -t devpts -o newinstance,ptmxmode=666{} devpts /dev/pts"
 TWO_PTYS = DEVPTS.format(",max=2")
-# Terminals without a name, as /dev/ptmx belongs to another devpts than /dev/pts.
+# Here, terminals have no name, because /dev/ptmx belongs to another devpts than /dev/pts.
 NAMELESS = f"{DEVPTS} && mount --bind /dev/pts/ptmx /dev/ptmx && {DEVPTS}".replace("{}", "")
 # Such a terminal, and one of the same number in /dev/pts, which descriptor 9 holds open. Nobody can
 # open the second one while it is locked.

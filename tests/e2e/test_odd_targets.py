@@ -83,7 +83,7 @@ def test_result_of_another_shape_is_an_error_of_the_target(hub: RawDaemon, liste
     assert "invalid result" in answer["error"]["message"]
 
 
-def test_ids_that_are_no_strings_stay_as_they_are(hub: RawDaemon) -> None:
+def test_ids_that_are_not_strings_stay_unchanged(hub: RawDaemon) -> None:
     answer = request(hub, "ids", """answer(i, b'{"shells":[1,null,"a"]}')""", "get_session")
     assert answer["result"] == {"shells": [1, None, "ids:a"]}
 
@@ -108,6 +108,6 @@ def test_some_text_between_messages_is_skipped(hub: RawDaemon) -> None:
     assert request(hub, "some", "b'{x\\n' * 1_000 + answer(i, b'{}')")["result"] == {}
 
 
-def test_error_names_a_signal_without_a_name(hub: RawDaemon) -> None:
+def test_error_gives_the_number_of_a_signal_without_a_name(hub: RawDaemon) -> None:
     answer = request(hub, "signal", "os.kill(os.getpid(), signal.SIGRTMIN + 3)")
     assert "ended by signal " in answer["error"]["message"]

@@ -8,7 +8,7 @@ import pytest
 
 from support import Json, RawDaemon, wait_for
 
-# Commands that read their terminal, and the program that does.
+# Commands that read their terminal, and the program that reads.
 WAITING = {
     "cat": "cat",
     "read x": "bash",
@@ -41,7 +41,7 @@ threading.Thread(target=os.read, args=(0, 1)).start()
 print("ready", flush=True)
 os.read(master, 1)
 '"""
-# Commands that do not read it, whatever they print. First, they write "ready".
+# Commands that do not read their terminal, whatever they print. First, they write "ready".
 BUSY = [
     "echo ready; sleep 300",
     "echo ready; printf 'Password: '; sleep 300",
@@ -78,21 +78,21 @@ def test_program_that_reads_its_terminal_is_proved(daemon: RawDaemon, command: s
     assert prompt["blocking"] is ("-t" not in command)
 
 
-def test_program_that_does_something_else_has_no_prompt(daemon: RawDaemon) -> None:
+def test_program_that_does_not_read_has_no_prompt(daemon: RawDaemon) -> None:
     waiting = daemon.background("printf 'Name? '; read -r x", tty=True)
     busy = {daemon.background(command, tty=True): command for command in BUSY}
     for bash_id in busy:
         ready = {"bash_id": bash_id, "wait": 20_000, "filter": "ready"}
         assert daemon.call("bash_output", ready)["stdout"]
     for _ in range(3):
-        # This takes a moment, in which the others begin what they do.
+        # This wait takes a moment, in which the busy commands go on.
         assert until_prompt(daemon, waiting)["prompt"] is not None
         shells = listed(daemon)
         found = {command: shells[bash_id]["prompt"] for bash_id, command in busy.items()}
         assert [command for command, prompt in found.items() if prompt is not None] == []
 
 
-def test_prompt_describes_what_is_asked(daemon: RawDaemon) -> None:
+def test_prompt_describes_the_question(daemon: RawDaemon) -> None:
     bash_id = daemon.background(r"printf 'one\n\e[1mYour name? \e[0m'; read -r name", tty=True)
     prompt = until_prompt(daemon, bash_id)["prompt"]
     assert prompt.pop("sinceMs") >= 0
@@ -107,7 +107,7 @@ def test_prompt_describes_what_is_asked(daemon: RawDaemon) -> None:
     }
 
 
-def test_text_of_a_prompt_is_the_end_of_a_long_line(daemon: RawDaemon) -> None:
+def test_prompt_has_the_end_of_a_long_line(daemon: RawDaemon) -> None:
     command = "printf 'first\n%0600d' 7; printf '%495s' 'Name? '; read -r name"
     prompt = until_prompt(daemon, daemon.background(command, tty=True))["prompt"]
     assert prompt["text"] == "000007" + " " * 489 + "Name?"
@@ -123,7 +123,7 @@ def test_prompt_for_a_secret_has_no_echo(daemon: RawDaemon) -> None:
 def test_read_with_a_time_limit_is_not_blocking(
     daemon: RawDaemon, least: int, blocking: bool
 ) -> None:
-    # If nothing is typed, dd ends after 25 s. With a least number of characters, it does not.
+    # With `min 0`, a read of dd ends after 25 s although nothing is typed. With `min 1`, it waits.
     command = f"stty -icanon -echo min {least} time 250; while :; do dd bs=1 count=1; done"
     prompt = until_prompt(daemon, daemon.background(command, tty=True))["prompt"]
     assert (prompt["certainty"], prompt["program"]) == ("proved", "dd")

@@ -1,7 +1,7 @@
-"""Hosts that ask for no events and declare no tasks get what they got before there were any.
+"""Hosts that ask for no events and no tasks get the same messages as before these existed.
 
 The recordings are of the official MCP SDK, the MCP inspector and three editors, with the last
-daemon that had neither. Only what differs from run to run is left out of the comparison.
+daemon that had neither. The comparison leaves out only what differs from run to run.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ DISCOVERED = ',"extensions":{"io.modelcontextprotocol/tasks":{}}'
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.stem)
-def test_host_that_never_asked_gets_not_one_byte_more(path: Path, tmp_path: Path) -> None:
+def test_host_that_asks_for_nothing_new_gets_the_recorded_bytes(path: Path, tmp_path: Path) -> None:
     (tmp_path / "script").write_text("echo first; echo second >&2; exit 3\n")
     with raw_daemon(cwd=tmp_path) as daemon:
         expected, answers = recordings.play(daemon, recordings.read(path))

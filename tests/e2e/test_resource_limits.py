@@ -80,7 +80,7 @@ def mechanism(request: pytest.FixtureRequest) -> str:
 def daemon(mechanism: str) -> Iterator[RawDaemon]:
     with raw_daemon(command=command_of(mechanism)) as running:
         yield running
-        # Nothing of the sessions that were closed is left.
+        # No cgroup of a closed session is left.
         wait_for(lambda: not cgroups_of(running.pid), "the removal of all cgroups")
 
 
@@ -128,7 +128,7 @@ def test_memory_of_a_session_counts_together(daemon: RawDaemon, session: str) ->
     )
     first = daemon.background(modest, session=session)
     daemon.call("bash_output", {"bash_id": first, "wait": 20_000})
-    # Alone, it would fit, too. The larger command is ended.
+    # The second command would fit alone, too. The larger of the two is ended.
     larger = modest.replace("40 <<", "80 <<")
     assert daemon.bash(larger, session=session)["reason"] == "memory"
     assert daemon.call("bash_output", {"bash_id": first})["isRunning"]
@@ -173,16 +173,16 @@ def test_processes_of_several_commands_count_together(daemon: RawDaemon, session
         return [daemon.call("bash_output", {"bash_id": shell}) for shell in shells]
 
     wait_for(lambda: sum(each["isRunning"] for each in read()) <= 2, "the end of the others")
-    # The oldest are left.
+    # The oldest processes are left.
     assert list(map(outcome, read())) == [("running", None)] * 2 + [("killed", "processes")] * 3
 
 
-def test_refused_fork_alone_is_no_end() -> None:
+def test_refused_fork_is_no_reason_unless_the_command_fails() -> None:
     with raw_daemon(command=command_of("cgroup")) as daemon:
         limit(daemon, "main", processes=10)
         result = daemon.bash(f"{CROWD} || exit 0")
         assert outcome(result) == ("completed", None)
-        # A failure for another reason.
+        # This command fails for another reason.
         daemon.call("kill_shell", {"shell_id": result["bash_id"], "signal": "KILL"})
         assert outcome(daemon.bash("exit 3")) == ("failed", None)
 
@@ -250,29 +250,29 @@ def test_file_cannot_become_too_large(
     result = daemon.bash(command.format(tmp_path / "file"), session=session)
     assert outcome(result) == (status, "file_size" if status == "failed" else None)
     assert (tmp_path / "file").stat().st_size <= 1_000
-    # Pipes are no files.
+    # The limit does not apply to pipes.
     assert daemon.bash("printf %2000d", session=session)["stdoutBytes"] == 2_000
 
 
-def test_same_exit_code_without_the_limit_has_no_reason(daemon: RawDaemon, session: str) -> None:
+def test_exit_code_of_a_limit_alone_is_no_reason(daemon: RawDaemon, session: str) -> None:
     limit(daemon, session, cpu_seconds=10)
     for command in ("exit 153", "kill -XFSZ $$", "exit 137", "kill -9 $$"):
         assert outcome(daemon.bash(command, session=session)) == ("failed", None)
 
 
 @pytest.mark.parametrize("file_bytes", [0, 1, 200])
-def test_state_that_does_not_fit_is_reported(
+def test_state_above_the_file_limit_is_reported_as_lost(
     daemon: RawDaemon, session: str, file_bytes: int
 ) -> None:
     limit(daemon, session, file_bytes=file_bytes)
     for number in range(4):
-        # A short report, and a whole one.
+        # The first command writes a short report of its state, and the second a whole one.
         for command in (f"x={number}", f"f() {{ echo {number}; }}; f"):
             result = daemon.bash(command, session=session)
             assert outcome(result) == ("completed", None)
             if "stateKept" in result:
                 assert result["stateReason"] in ("missing", "incomplete")
-            # The whole report is larger.
+            # The whole report is above the limit.
             assert command.startswith("x=") or result["stateKept"] is False
     assert daemon.bash("type f", session=session)["exitCode"] == 1
     long = "true " + "x" * 200_000
@@ -280,7 +280,7 @@ def test_state_that_does_not_fit_is_reported(
     assert daemon.bash("cat", session=session, stdin="given")["stdout"] == "given"
 
 
-def test_large_files_leave_the_state_alone(daemon: RawDaemon, session: str) -> None:
+def test_generous_file_limit_does_not_disturb_the_state(daemon: RawDaemon, session: str) -> None:
     limit(daemon, session, file_bytes=MIB, open_files=16)
     for command in ("x=1; f() { echo $x; }", "cd /; y=2", "f"):
         assert "stateKept" not in daemon.bash(command, session=session)
@@ -302,7 +302,7 @@ def test_limits_of_files_hold_from_the_start(
 # -- sessions ---------------------------------------------------------------------------------
 
 
-def test_limits_are_shown(daemon: RawDaemon, session: str, mechanism: str) -> None:
+def test_session_shows_its_limits(daemon: RawDaemon, session: str, mechanism: str) -> None:
     limits = {"memory_bytes": 64 * MIB, "open_files": 100}
     assert limit(daemon, session, **limits) == {"session": session, "limits": limits}
     assert daemon.call("get_session", {"session": session})["limits"] == limits
@@ -352,9 +352,9 @@ def test_wrong_limits_are_invalid_params(daemon: RawDaemon, limits: Any, paramet
     assert daemon.fail("get_session", {"session": "wrong"})["code"] == 1007
 
 
-def test_shell_that_is_above_a_limit_later_is_ended(daemon: RawDaemon, session: str) -> None:
+def test_leftover_that_exceeds_a_limit_later_is_ended(daemon: RawDaemon, session: str) -> None:
     limit(daemon, session, memory_bytes=64 * MIB)
-    # The hog and another process are what the command has left.
+    # The command leaves two processes: the hog and another one.
     result = daemon.bash(f"sleep 300 & {HOG} &", session=session)
     shown = {"bash_id": result["bash_id"]}
     wait_for(lambda: daemon.call("bash_output", shown).get("reason") == "memory", "the reason")
@@ -387,7 +387,7 @@ def test_session_can_only_lower_the_limits_of_the_option(limited: RawDaemon) -> 
         error = limited.fail("configure_session", {"session": "new", "limits": {name: value}})
         assert error["message"].startswith(f"Value for limits.{name} exceeds maximum: ")
         assert (error["code"], error["data"]["parameter"]) == (-32602, f"limits.{name}")
-    # The others stay.
+    # The other limits stay.
     answer = limit(limited, "new", open_files=32, cpu_seconds=100, memory_bytes=64 * MIB)
     expected = {"memory_bytes": 64 * MIB, "open_files": 32, "processes": 99, "cpu_seconds": 100}
     assert answer["limits"] == expected
@@ -491,7 +491,9 @@ def test_ordinary_user_is_watched(unprivileged: dict[str, Any]) -> None:
         assert daemon.bash("ulimit -Hn")["stdout"] == "20\n"
 
 
-def test_lost_runner_of_a_limited_command_is_no_problem(daemon: RawDaemon, session: str) -> None:
+def test_session_continues_after_a_limited_command_loses_its_runner(
+    daemon: RawDaemon, session: str
+) -> None:
     limit(daemon, session, memory_bytes=64 * MIB, cpu_seconds=100)
     assert daemon.bash("kill -9 $PPID; sleep 300", session=session)["reason"] == "lost"
     assert outcome(daemon.bash("true", session=session)) == ("completed", None)

@@ -21,7 +21,7 @@ from user_terminal import UserTerminal
 pytestmark = pytest.mark.slow
 
 PROGRAM = (sys.executable, "-W", "error", "-P", "-m", "shelld")
-# Shows progress after no silence at all, and renews it often.
+# This program shows progress at once, and renews it often.
 EAGER = altered_daemon({"shelld.cli.display._SILENT_S": 0.0, "shelld.cli.display._RENEWAL_MS": 20})
 ENVIRONMENT = {**os.environ, "TERM": "xterm-256color"}
 ENVIRONMENT.pop("NO_COLOR", None)
@@ -44,7 +44,7 @@ def run(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[byte
 def running(
     *arguments: str, program: Sequence[str] = PROGRAM
 ) -> Generator[subprocess.Popen[bytes]]:
-    """Run it for the block, with Ctrl-C as a terminal sends it."""
+    """Run shelld for the block, in a process that does not ignore SIGINT."""
     # A process that was started in the background may ignore SIGINT.
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
@@ -75,7 +75,7 @@ def first_line(process: subprocess.Popen[bytes]) -> str:
         *((59.94, "59.9 s"), (59.96, "1 min 0 s"), (125, "2 min 5 s"), (3_720, "1 h 2 min")),
     ],
 )
-def test_times_are_for_people(seconds: float, text: str) -> None:
+def test_times_are_printed_for_people(seconds: float, text: str) -> None:
     assert duration(seconds) == text
 
 
@@ -89,7 +89,7 @@ def test_times_are_for_people(seconds: float, text: str) -> None:
         (5 << 40, "5120.0 GiB"),
     ],
 )
-def test_sizes_are_for_people(count: int, text: str) -> None:
+def test_sizes_are_printed_for_people(count: int, text: str) -> None:
     assert size(count) == text
 
 
@@ -120,7 +120,7 @@ def test_several_words_are_a_program_with_arguments(tmp_path: Path) -> None:
     assert ended.stderr == b""
 
 
-def test_what_the_command_leaves_is_ended_and_named() -> None:
+def test_leftover_processes_are_ended_and_named() -> None:
     ended = run("--", "setsid sleep 300 & echo $!")
     pid = int(ended.stdout)
     assert not is_alive(pid)
@@ -129,7 +129,7 @@ def test_what_the_command_leaves_is_ended_and_named() -> None:
     assert left == f"shelld: ended what the command had left running: {pid} sleep"
 
 
-def test_command_that_ended_in_time_is_not_timed_out_by_a_slow_reader() -> None:
+def test_slow_reader_causes_no_timeout_of_an_ended_command() -> None:
     # A second timeout shows that the first, which began earlier, has passed.
     with running("--timeout", "1", "--", "seq 100000") as process:
         assert run("--timeout", "2", "--", "sleep 300").returncode == 124

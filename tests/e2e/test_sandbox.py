@@ -146,7 +146,7 @@ def test_an_allowed_socket_can_be_used(shared: Workspace, session: str) -> None:
         server.listen()
         configure(daemon, session, unix_sockets=["allowed"])
         assert daemon.bash(f'python3 -c "{code}"', session=session)["stdout"] == "connected\n"
-        # A call can take it away.
+        # A call can take the socket away.
         tighter: Json = {"session": session, "sandbox": {"unix_sockets": []}}
         assert daemon.bash(f'python3 -c "{code}"', **tighter)["exitCode"] == 1
 
@@ -220,19 +220,20 @@ def test_nothing_escapes(
             policy["hosts"] = ["localhost", "127.0.0.1:1", "192.0.2.1:1", "*.invalid"]
         configure(daemon, "main", **policy)
         port = tcp.getsockname()[1]
-        # A process outside that the attempts look for by its name.
+        # The attempts look for this process outside by its name.
         outside = daemon.background("exec -a 'a witness outside' sleep 300", session="outside")
         attempt = f"python3 escapes.py {path}/outside {daemon.pid} {port}"
         result = daemon.bash(attempt)
         daemon.call("kill_shell", {"shell_id": outside})
         *escaped, count = result["stdout"].splitlines()
-        # With the network of the machine, its loopback can be reached.
+        # A sandbox with the machine's network can reach the machine's loopback.
         allowed: set[str] = {"the loopback of the host"} if network == "full" else set()
         assert set(escaped) <= allowed, result
         assert int(count.split()[0]) >= 60
     assert (path / "outside/file").read_text() == "content"
     assert (path / "workspace/kept/file").read_text() == "content"
-    # On a busy machine, the stop cannot wait for the end of the sandbox. Then this stays empty.
+    # On a busy machine, the stop cannot wait for the end of the sandbox. Then the directory for the
+    # missing path stays, but is empty.
     assert not (path / "workspace/missing").exists() or not os.listdir(path / "workspace/missing")
 
 
@@ -251,8 +252,9 @@ def test_the_directory_for_a_missing_path_goes_with_the_sandbox(places: Path) ->
         assert daemon.bash("mkdir missing")["exitCode"] == 1
 
 
-def test_the_attempts_succeed_outside(places: Path, tmp_path: Path) -> None:
-    # Otherwise `test_nothing_escapes` would prove nothing. These do no harm outside.
+def test_the_attempts_to_escape_succeed_without_a_sandbox(places: Path, tmp_path: Path) -> None:
+    # Otherwise `test_nothing_escapes` would prove nothing. The attempts named here do no harm
+    # outside.
     path = places / "control"
     prepare(path)
     names = ["read a denied file", "change outside", "signal a process outside", "AF_PACKET"]
@@ -397,20 +399,20 @@ def test_a_private_tmp_does_not_hide_a_workspace_below_it(tmp_path: Path) -> Non
         assert result["stdout"] == "made\nworkspace\n1\n"
 
 
-def test_a_denied_path_in_a_private_tmp_shows_nothing_more(tmp_path: Path) -> None:
+def test_denying_writes_below_a_private_tmp_shows_no_other_files(tmp_path: Path) -> None:
     workspace = tmp_path / "workspace"
     (workspace / "kept").mkdir(parents=True)
     for path in (tmp_path / "beside", workspace / "kept/file"):
         path.write_text("content")
     with raw_daemon(cwd=workspace) as daemon:
-        # A directory that is private becomes read-only, and does not show that of the machine.
+        # A private directory becomes read-only, and does not show the machine's directory.
         configure(daemon, "whole", deny_write=["/tmp", str(tmp_path / "absent"), "kept"])
         result = daemon.bash("ls ..; cat kept/file; touch kept/new /tmp/new made", session="whole")
         assert result["stdout"] == "absent\nworkspace\ncontent"
-        # So does the workspace: what is denied is denied with everything below it.
+        # The workspace becomes read-only, too: denying a directory denies everything below it.
         assert result["stderr"].count("Read-only") == 3, result
         assert os.listdir(workspace) == ["kept"]
-        # In the mode read-only, what is protected can still be read.
+        # In the mode read-only, protected files can still be read.
         configure(daemon, "read-only", mode="read-only", deny_write=["kept", "kept/file"])
         assert daemon.bash("cat kept/file", session="read-only")["stdout"] == "content"
 
@@ -462,7 +464,7 @@ def test_a_call_tightens_its_session(shared: Workspace, session: str) -> None:
     result = daemon.bash("echo $x; x=call; echo new > tightened", **tight)
     assert result["stdout"] == "session\n"
     assert "Read-only" in result["stderr"]
-    # Otherwise, a later command would run what this one has defined, without its sandbox.
+    # Otherwise, a later command could run a function of this one with a looser sandbox.
     assert (result["stateKept"], result["stateReason"]) == (False, "sandbox")
     assert (result["sandbox"]["files"], result["sandbox"]["network"]) == ("read-only", "none")
     assert not (path / "tightened").exists()
@@ -488,7 +490,7 @@ def test_a_call_in_a_session_without_a_sandbox_gets_one(shared: Workspace, sessi
 # -- refusals ---------------------------------------------------------------------------------
 
 
-def test_a_policy_comes_before_the_first_command(shared: Workspace, session: str) -> None:
+def test_a_policy_is_refused_after_the_first_command(shared: Workspace, session: str) -> None:
     daemon, _ = shared
     daemon.bash("true", session=session)
     error = daemon.fail("configure_session", {"session": session, "sandbox": {}})
@@ -496,7 +498,9 @@ def test_a_policy_comes_before_the_first_command(shared: Workspace, session: str
 
 
 @pytest.mark.parametrize("policy", [{"engine": "landlock"}])
-def test_what_cannot_be_enforced_is_refused(shared: Workspace, session: str, policy: Json) -> None:
+def test_a_policy_that_cannot_be_enforced_is_refused(
+    shared: Workspace, session: str, policy: Json
+) -> None:
     daemon, path = shared
     params = {"session": session, "sandbox": policy}
     error = daemon.fail("configure_session", params)

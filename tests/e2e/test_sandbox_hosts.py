@@ -80,7 +80,7 @@ def test_only_listed_hosts_are_reached(
     assert result["stdout"] == "content\ncontent\nposted"
     assert result["sandbox"]["network"] == "hosts"
     assert "denied" not in result
-    # Of a URL with https, curl shows only the number of the answer.
+    # For a URL with https, curl shows only the status code of the refusal.
     refused = "curl -sS https://example.org https://pypi.org http://127.0.0.1:1; true"
     result = daemon.bash(f"{refused}; {refused}", session=session)
     assert result["stderr"].count("403") == 4
@@ -88,13 +88,13 @@ def test_only_listed_hosts_are_reached(
     assert result["denied"] == [
         *(denied("example.org", 443, 2), denied("pypi.org", 443, 2), denied("127.0.0.1", 1, 2))
     ]
-    # Without the proxy, there is nothing.
+    # Without the proxy, the command reaches no host.
     result = daemon.bash(f"{fetch} --noproxy '*'", session=session)
     assert "Could not connect" in result["stderr"] or "Failed to connect" in result["stderr"]
     assert "denied" not in result
 
 
-def test_long_bodies_arrive_as_they_are(
+def test_long_bodies_arrive_unchanged(
     shared: Workspace, session: str, registry: tuple[Path, int]
 ) -> None:
     daemon, _ = shared
@@ -107,7 +107,7 @@ def test_long_bodies_arrive_as_they_are(
     assert (result["stdout"], result["stderr"], result["exitCode"]) == ("", "", 0)
 
 
-def test_socks_works(shared: Workspace, session: str, registry: tuple[Path, int]) -> None:
+def test_proxy_speaks_socks(shared: Workspace, session: str, registry: tuple[Path, int]) -> None:
     daemon, _ = shared
     _, port = registry
     configure(daemon, session, network="hosts", hosts=[f"127.0.0.1:{port}", f"localhost:{port}"])
@@ -122,7 +122,7 @@ def test_socks_works(shared: Workspace, session: str, registry: tuple[Path, int]
     assert result["stdout"] == "content\n", result
 
 
-def test_a_listed_name_with_a_private_address_is_not_enough(
+def test_a_listed_name_does_not_open_a_private_address(
     shared: Workspace, session: str, registry: tuple[Path, int]
 ) -> None:
     daemon, _ = shared
@@ -219,7 +219,8 @@ def test_spare_shells_have_the_proxy(places: Path, registry: tuple[Path, int]) -
             result = daemon.bash(f"curl -sS http://127.0.0.1:{port}/file http://127.0.0.1:1")
             assert result["stdout"].startswith("content\n")
             assert result["denied"] == [denied("127.0.0.1", 1)]
-            # Nobody knows whose these are, but not those of the spare shell for the next command.
+            # The daemon cannot tell whose attempts these are, but they are not those of the next
+            # command.
             daemon.bash(
                 "for i in {1..20}; do printf 'CONNECT x.invalid:1 HTTP/1.1\r\n\r\n' "
                 "> /dev/tcp/127.0.0.1/3128; done; curl -s http://127.0.0.1:1"
@@ -233,7 +234,7 @@ def test_spare_shells_have_the_proxy(places: Path, registry: tuple[Path, int]) -
 # -- what is told -----------------------------------------------------------------------------
 
 
-def test_each_command_is_told_what_it_was_refused(shared: Workspace, session: str) -> None:
+def test_a_result_lists_the_hosts_refused_to_its_command(shared: Workspace, session: str) -> None:
     daemon, _ = shared
     configure(daemon, session, network="hosts", hosts=[])
 
@@ -246,7 +247,9 @@ def test_each_command_is_told_what_it_was_refused(shared: Workspace, session: st
         assert daemon.answer(number)["result"]["denied"] == [denied(host, 80, 3)]
 
 
-def test_a_running_command_is_told_as_well(shared: Workspace, session: str) -> None:
+def test_a_read_lists_the_refused_hosts_of_a_running_command(
+    shared: Workspace, session: str
+) -> None:
     daemon, _ = shared
     configure(daemon, session, network="hosts", hosts=[])
     command = "curl -s http://one.invalid/; (curl -s http://two.invalid/); exec sleep 300"
@@ -257,7 +260,7 @@ def test_a_running_command_is_told_as_well(shared: Workspace, session: str) -> N
     daemon.call("kill_shell", {"shell_id": shell})
 
 
-def test_a_timeout_tells_what_was_refused(shared: Workspace, session: str) -> None:
+def test_a_timeout_error_lists_the_refused_hosts(shared: Workspace, session: str) -> None:
     daemon, _ = shared
     configure(daemon, session, network="hosts", hosts=[])
     command = "curl -s http://one.invalid/; sleep 300"
@@ -265,7 +268,7 @@ def test_a_timeout_tells_what_was_refused(shared: Workspace, session: str) -> No
     assert error["data"]["denied"] == [denied("one.invalid", 80)]
 
 
-def test_a_model_is_told_as_well(shared: Workspace, session: str) -> None:
+def test_a_tool_result_lists_the_refused_hosts(shared: Workspace, session: str) -> None:
     daemon, _ = shared
     configure(daemon, session, network="hosts", hosts=[])
     line = (
@@ -284,7 +287,9 @@ def test_a_model_is_told_as_well(shared: Workspace, session: str) -> None:
     assert len(result["metadata"]["denied"]) == 2
 
 
-def test_many_hosts_are_counted_together(shared: Workspace, session: str) -> None:
+def test_refused_hosts_after_the_first_100_are_counted_together(
+    shared: Workspace, session: str
+) -> None:
     daemon, _ = shared
     configure(daemon, session, network="hosts", hosts=[])
     code = (
@@ -312,7 +317,7 @@ def test_a_call_tightens_the_hosts(
     configure(daemon, session, network="hosts", hosts=["127.0.0.1", "*.example.org"])
     for given in ([], ["a.example.org"]):
         result = daemon.bash(fetch, session=session, sandbox={"hosts": given})
-        # Not listed, 127.0.0.1 is the loopback of the sandbox.
+        # 127.0.0.1 is not listed, so it is the loopback of the sandbox.
         assert result["exitCode"] != 0
         assert result["sandbox"]["network"] == "hosts"
     policy = {"hosts": [f"127.0.0.1:{port}"]}
@@ -348,7 +353,7 @@ def test_a_call_in_a_session_without_a_sandbox_finds_the_proxy(
 # -- failures ---------------------------------------------------------------------------------
 
 
-def test_a_killed_proxy_is_replaced_and_never_missing_open(
+def test_a_killed_proxy_is_replaced_and_lets_nothing_through(
     places: Path, registry: tuple[Path, int]
 ) -> None:
     _, port = registry
@@ -386,7 +391,7 @@ def test_without_a_proxy_nothing_runs(places: Path) -> None:
         assert result["sandbox"]["network"] == "loopback"
 
 
-def test_a_sandbox_takes_its_proxy_with_it(places: Path) -> None:
+def test_a_proxy_ends_with_its_sandbox(places: Path) -> None:
     workspace = places / "ended"
     workspace.mkdir()
     with raw_daemon(cwd=workspace) as daemon:

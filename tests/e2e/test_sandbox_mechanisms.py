@@ -79,14 +79,16 @@ def with_bwrap(directory: Path, script: str) -> dict[str, str]:
         ('own="$1 $2 $3 $4"; shift 4; exec $real $own --cap-add CAP_CHOWN "$@"', "its keeper"),
     ],
 )
-def test_a_bubblewrap_that_fails(
+def test_nothing_runs_if_bubblewrap_fails(
     workspace: Path, tmp_path: Path, script: str, missing: str
 ) -> None:
     env = with_bwrap(tmp_path / "bin", script)
     assert_refused(workspace, missing, {"mode": "workspace"}, env=env)
 
 
-def test_a_bubblewrap_that_isolates_nothing(workspace: Path, unprivileged: dict[str, Any]) -> None:
+def test_nothing_runs_if_bubblewrap_isolates_nothing(
+    workspace: Path, unprivileged: dict[str, Any]
+) -> None:
     # As root, the keeper would notice its capabilities.
     script = 'while [ "$1" != -- ]; do shift; done; shift; exec "$@"'
     with directory_for_workspaces() as place:
@@ -96,7 +98,7 @@ def test_a_bubblewrap_that_isolates_nothing(workspace: Path, unprivileged: dict[
         assert_refused(workspace, "its keeper", {}, **{**popen, "cwd": workspace})
 
 
-def test_a_socket_that_goes_while_a_sandbox_starts(workspace: Path) -> None:
+def test_sandbox_starts_although_a_socket_goes(workspace: Path) -> None:
     with directory_for_workspaces() as place:
         path = place / "goes"
         env = with_bwrap(place / "bin", f'rm -f {path}; exec $real "$@"')
@@ -111,7 +113,7 @@ def test_a_socket_that_goes_while_a_sandbox_starts(workspace: Path) -> None:
             assert result["sandbox"]["files"] == "workspace"
 
 
-def test_no_bubblewrap(workspace: Path, tmp_path: Path) -> None:
+def test_nothing_runs_without_bubblewrap(workspace: Path, tmp_path: Path) -> None:
     programs = tmp_path / "bin"
     programs.mkdir()
     for name in ("env", "sh", "touch", "bash"):
@@ -122,7 +124,9 @@ def test_no_bubblewrap(workspace: Path, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="has the numbers of x86-64")
 @pytest.mark.parametrize(("what", "missing"), [("userns", "userns"), ("seccomp", "seccomp")])
-def test_a_container_that_refuses_it(workspace: Path, what: str, missing: str) -> None:
+def test_nothing_runs_if_a_container_refuses_the_mechanism(
+    workspace: Path, what: str, missing: str
+) -> None:
     prefix = [sys.executable, str(PEER), what]
     folders = [str(Path(__file__).parents[2] / name) for name in ("daemon", "protocol")]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(folders)}
@@ -140,7 +144,7 @@ def test_a_container_that_refuses_it(workspace: Path, what: str, missing: str) -
         ({}, {"deny_read": [sys.prefix, sys.base_prefix]}, "its keeper"),
     ],
 )
-def test_a_part_that_this_system_lacks(
+def test_nothing_runs_if_the_system_lacks_a_part(
     workspace: Path, constants: dict[str, Any], policy: Json, missing: str
 ) -> None:
     if "hosts" in policy.values():
@@ -149,7 +153,7 @@ def test_a_part_that_this_system_lacks(
     assert_refused(workspace, missing, policy, command=altered_daemon(constants))
 
 
-def test_no_list_of_sockets(workspace: Path) -> None:
-    # It would be unknown which sockets to hide.
+def test_nothing_runs_without_a_list_of_sockets(workspace: Path) -> None:
+    # Without the list, the daemon does not know which sockets to hide.
     prefix = run_after("mount -t proc -o subset=pid proc /proc")
     assert_refused(workspace, "its list of sockets", {}, prefix=prefix)

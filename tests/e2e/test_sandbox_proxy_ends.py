@@ -53,19 +53,19 @@ def test_a_name_that_changes_its_address_leads_nowhere(workspace: Path, tmp_path
         def fetch(name: str, **params: Any) -> Json:
             return daemon.bash(f"curl -sS -m 15 http://{name}:{PORT}/", **params)
 
-        # Judged as public, the address is the one that is connected to: the server has changed its
-        # answer meanwhile, but is not asked again.
+        # The proxy connects to the public address that it has judged. The name server has another
+        # answer by now, but the proxy does not ask again.
         changing = f"{PUBLIC}.{OWN}.rebinding.test"
         result = fetch(changing)
         assert "shelld cannot reach" in result["stdout"], result
         assert log.read_text() == f"asked {changing}\n"
-        # Now it has the private address, and is refused before any connection.
+        # Now the name has the private address, and the proxy refuses it before any connection.
         result = fetch(changing)
         assert result["denied"] == [denied(changing, PORT, "private_address")]
-        # So is a name that was private at first.
+        # The proxy also refuses a name whose first address is private.
         other = f"{OWN}.{OTHER}.rebinding.test"
         assert fetch(other)["denied"] == [denied(other, PORT, "private_address")]
-        # A name that is not listed is not even asked for.
+        # The proxy does not even look up a name that is not listed.
         result = daemon.bash(f"curl -sS http://secret.{OTHER}.example.test/")
         assert [each["reason"] for each in result["denied"]] == ["not_listed"]
         assert log.read_text().splitlines() == [

@@ -32,9 +32,9 @@ curses.wrapper(main)
 
 
 @pytest.mark.slow
-def test_screen_of_a_program_that_draws(daemon: RawDaemon) -> None:
+def test_screen_shows_what_a_program_draws(daemon: RawDaemon) -> None:
     screen = ScreenUser(daemon, f"python3 -c '{CURSES}'; echo done", rows=5, cols=40)
-    # It has drawn everything once it waits for a key.
+    # The program has drawn everything once it waits for a key.
     shown = screen.read(wait=600_000, until="prompt")
     assert (shown["rows"], shown["cols"], shown["lines"]) == (5, 40, ["5x40", "", "", "", ""])
     assert (shown["altScreen"], shown["isRunning"]) == (True, True)
@@ -97,7 +97,7 @@ def test_prompt_ends_the_wait(daemon: RawDaemon) -> None:
     assert shown["lines"][:2] == ["hello", "Name?"]
     prompt = shown["prompt"]
     assert (prompt["certainty"], prompt["program"], prompt["text"]) == ("proved", "bash", "Name?")
-    # A read that does not wait has it too, until the answer.
+    # A read that does not wait has the prompt, too, until the answer.
     assert screen.read()["prompt"]["pid"] == prompt["pid"]
     screen.type("me\n")
     wait_for(lambda: screen.read()["prompt"] is None, "the end of the prompt")

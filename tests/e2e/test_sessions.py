@@ -495,7 +495,7 @@ def test_allexport_exports_only_user_variables(daemon: RawDaemon) -> None:
 
 @pytest.mark.slow
 def test_function_in_daemon_environment_may_change_session() -> None:
-    # On systems that select programs with the `module` command, it works this way.
+    # The `module` command, which selects programs on some systems, is such a function.
     environment = {"PATH": os.environ["PATH"], "BASH_FUNC_module%%": "() { export LOADED=$1; }"}
     with raw_daemon(env=environment) as daemon:
         daemon.bash("module compiler")
@@ -567,7 +567,7 @@ def test_sessions_work_as_under_ssh(tmp_path: Path, name: str, spares: str) -> N
 
 @pytest.mark.slow
 @pytest.mark.parametrize("spares", ["0", "4"])
-def test_last_word_is_at_first_that_of_the_environment(spares: str) -> None:
+def test_underscore_variable_begins_as_in_the_environment(spares: str) -> None:
     environment = {**os.environ, "_": "/a 'word'"}
     with raw_daemon("--spare-shells", spares, env=environment) as daemon:
         for change in ("true", "x=1", "shopt -s extglob", "set -x -f", "set +x"):
@@ -587,20 +587,22 @@ def test_call_that_imitates_ssh_reads_no_file(daemon: RawDaemon, tmp_path: Path)
     assert out(daemon, "echo $x; echo $SSH_CLIENT") == "10.0.0.1 5000 22\n\n"
 
 
-def test_cd_sets_a_pwd_that_was_unset(daemon: RawDaemon) -> None:
+def test_cd_sets_an_unset_pwd(daemon: RawDaemon) -> None:
     daemon.bash("unset PWD")
     daemon.bash("cd /usr")
     assert out(daemon, "echo $PWD; printenv PWD") == "/usr\n"
 
 
 @pytest.mark.parametrize("attributes", ["-x", "-rx"])
-def test_variables_of_the_loader_are_for_programs(daemon: RawDaemon, attributes: str) -> None:
+def test_loader_variables_affect_only_programs_of_commands(
+    daemon: RawDaemon, attributes: str
+) -> None:
     daemon.bash(f"declare {attributes} LD_DEBUG=help")
     assert out(daemon, "x=1; echo $x $LD_DEBUG") == "1 help\n"
     assert "Valid options" in out(daemon, "true; cat /dev/null")
 
 
-def test_pwd_that_is_not_exported_stays_so(daemon: RawDaemon) -> None:
+def test_unexported_pwd_stays_unexported(daemon: RawDaemon) -> None:
     daemon.bash("export -n PWD")
     daemon.bash("cd /usr")
     assert out(daemon, "echo $PWD; printenv PWD") == "/usr\n"
@@ -608,7 +610,7 @@ def test_pwd_that_is_not_exported_stays_so(daemon: RawDaemon) -> None:
 
 def test_every_state_tells_the_options_to_later_commands(daemon: RawDaemon, tmp_path: Path) -> None:
     first, second = Gate(tmp_path / "first"), Gate(tmp_path / "second")
-    # Only assignments, so this dump tells no options.
+    # This command only assigns, so the dump of its state lists no options.
     one = daemon.request("bash", {"command": f"x=1; cat {tmp_path}/first"})
     wait_for(lambda: count_running(daemon) == 1, "the first command")
     daemon.bash("shopt -s nullglob")

@@ -51,7 +51,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_every_option_comes_from_variable_and_file(
+def test_every_option_can_come_from_a_variable_or_the_file(
     name: str, config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sample = SAMPLES[name]
@@ -82,7 +82,7 @@ def test_command_line_wins_over_variables_and_those_over_the_file(
     monkeypatch.setenv("SHELLD_GRACE", "2")
     monkeypatch.setenv("SHELLD_INTERACTIVE_TOOLS", "no")
     monkeypatch.setenv("SHELLD_LIMIT", "processes=12, cpu_seconds=5")
-    # Other programs may use such names, and an empty variable is none.
+    # Other programs may use such names, and an empty variable counts as unset.
     monkeypatch.setenv("SHELLD_UNKNOWN", "x")
     monkeypatch.setenv("SHELLD_MAX_RETAINED", "")
     assert parse_options(["--guard", "strict", "--limit", "cpu_seconds=6"]) == Options(
@@ -104,7 +104,9 @@ def test_paths_in_a_file_are_relative_to_it(
     assert options.bash == "/bin/bash"
 
 
-def test_targets_replace_each_other(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_targets_of_a_stronger_source_replace_the_others(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config.write_text('target = { a = "ssh a shelld", b = "ssh b shelld" }\n')
     monkeypatch.setenv("SHELLD_CONFIG", str(config))
     in_file = (("a", ("ssh", "a", "shelld")), ("b", ("ssh", "b", "shelld")))

@@ -123,7 +123,7 @@ def test_ctrl_c_ends_the_running_command_and_ctrl_d_leaves(tmp_path: Path) -> No
         terminal.write("\x03")
         terminal.until("~/place $ ")
         wait_for(lambda: not is_alive(pid))
-        # At the prompt, it drops the line.
+        # At the prompt, Ctrl-C drops the line.
         terminal.write("echo 'unfinished\n")
         terminal.until("> ")
         terminal.until_it_selects()

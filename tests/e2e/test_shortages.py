@@ -63,7 +63,7 @@ def test_soft_limit_of_processor_time_is_survived() -> None:
         assert daemon.call("ping") == {}
         os.kill(daemon.pid, signal.SIGXCPU)
         assert daemon.bash("echo on")["stdout"] == "on\n"
-        # Commands are not protected.
+        # Only the daemon ignores the signal; commands do not.
         assert daemon.bash("kill -XCPU $$")["signal"] == "SIGXCPU"
 
 

@@ -280,7 +280,7 @@ def test_shutdown_with_bad_params_changes_nothing() -> None:
         assert daemon.wait() == 1
 
 
-def test_shutdown_does_not_wait_for_its_turn() -> None:
+def test_shutdown_needs_no_free_place_in_flight() -> None:
     with raw_daemon("--max-in-flight", "1") as daemon:
         daemon.request("bash", {"command": "sleep 300"}, "endless")
         send_at_once(daemon, SHUTDOWN, TOO_LATE)
@@ -646,7 +646,7 @@ def test_command_gets_sigterm_once_unless_client_asks_again(
 ) -> None:
     ready, signals = tmp_path / "ready", tmp_path / "signals"
     os.mkfifo(tmp_path / "fifo")
-    # It stays until its SIGKILL, so that a second signal would be seen.
+    # The command runs until its SIGKILL, so the test would see a second signal.
     wait = f"while :; do read -t 60 <> {tmp_path}/fifo; done"
     program = f"trap 'echo TERM >> {signals}' TERM; touch {ready}; {wait}"
     with raw_daemon() as daemon:

@@ -46,7 +46,7 @@ def lose_output(events: RawDaemon, tmp_path: Path) -> None:
     assert sent + end["skipped"] == end["stdoutBytes"]
     assert end["skipped"] > 0
     assert [each["seq"] for each in found] == list(range(1, len(found) + 1))
-    # What was skipped can be read.
+    # The skipped output can be read.
     outputs = [each for each in found if each["method"] == "output"]
     start = next((each["start"] for each in outputs if each["skipped"]), end["stdoutBytes"])
     skipped = {"bash_id": end["bash_id"], "stdout_offset": start - 200, "max_bytes": 100}
@@ -61,7 +61,7 @@ def impatient() -> Generator[RawDaemon]:
 
 
 @pytest.mark.slow
-def test_output_goes_on_after_what_was_skipped(impatient: RawDaemon, tmp_path: Path) -> None:
+def test_output_events_go_on_after_skipped_output(impatient: RawDaemon, tmp_path: Path) -> None:
     subscribe(impatient, "output", "exit", interval_ms=0)
     done, first, second = tmp_path / "done", Gate(tmp_path / "1"), Gate(tmp_path / "2")
     lines = "yes 0123456789 | head -c 8000000"
@@ -83,7 +83,7 @@ def test_output_goes_on_after_what_was_skipped(impatient: RawDaemon, tmp_path: P
     skips = [each["skipped"] for each in found if each["method"] == "output"]
     assert sum(skips) == found[-1]["skipped"] > 0
     assert skips[-1] == 0
-    # It goes on at the beginning of a line.
+    # After skipped output, the events go on at the beginning of a line.
     assert all(
         each["start"] % 11 == 0 for each in found if each["method"] == "output" and each["skipped"]
     )
@@ -164,7 +164,7 @@ def test_slow_client_gets_the_whole_screen_again(impatient: RawDaemon, tmp_path:
     impatient.call("kill_shell", {"shell_id": bash_id})
 
 
-def test_journal_tells_what_is_no_longer_kept() -> None:
+def test_journal_reports_events_that_it_no_longer_keeps() -> None:
     with raw_daemon("--retain-bytes", "200000", "--retain-total-bytes", "10M") as daemon:
         name = subscribe(daemon, "output", "exit", max_bytes=8192)
         result = daemon.bash("seq 300000 | tr '\\n' ' '")
@@ -186,7 +186,7 @@ def test_slow_client_delays_no_other_command(events: RawDaemon, tmp_path: Path) 
     files = [tmp_path / str(number) for number in range(20)]
     for file in files:
         events.request("bash", {"command": f"echo out; touch {file}"})
-    # They end although nobody reads the events, or the answers.
+    # The commands end although nobody reads the events, or the answers.
     wait_for(lambda: all(file.exists() for file in files))
     events.request("kill_shell", {"shell_id": flood, "grace": 0})
     ends: set[str] = set()

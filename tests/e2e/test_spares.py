@@ -118,7 +118,7 @@ def test_long_command_gets_a_new_bash(daemon: RawDaemon, length: int, uses: int)
 
 def test_older_spare_shell_is_told_the_state(tmp_path: Path) -> None:
     gate = Gate(tmp_path / "gate")
-    # Of two spare shells, it could be either.
+    # With two spare shells, either could run the next command.
     with raw_daemon("--spare-shells", "1") as daemon:
         daemon.bash("x=1")
         slow = daemon.request("bash", {"command": f"{gate.wait}; x=2; cd {tmp_path}; set -u"})

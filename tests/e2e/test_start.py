@@ -336,7 +336,7 @@ def test_module_of_the_working_directory_is_not_imported(tmp_path: Path) -> None
     ("arguments", "code", "printed"),
     [([], 0, b'{"jsonrpc":"2.0","id":1,"result":{}}\n'), (["--max-shells", "0"], 2, b"")],
 )
-def test_interpreter_that_should_go_on_ends_with_the_program(
+def test_pythoninspect_does_not_keep_the_daemon_running(
     arguments: list[str], code: int, printed: bytes
 ) -> None:
     done = subprocess.run(

@@ -30,7 +30,7 @@ def daemon(
 
 
 @pytest.mark.parametrize("session", ["main", None])
-def test_options_of_the_starting_shell_are_left_out(session: str | None) -> None:
+def test_shell_options_in_the_environment_are_left_out(session: str | None) -> None:
     options = {"SHELLOPTS": "xtrace:verbose:errexit", "BASHOPTS": "dotglob"}
     with raw_daemon(env={**os.environ, **options}) as daemon:
         for _ in range(2):

@@ -136,7 +136,7 @@ def test_errors_come_as_the_target_sends_them(hub: RawDaemon) -> None:
     assert blocked["code"] == 1002
 
 
-def test_answers_come_as_calls_end(hub: RawDaemon, tmp_path: Path) -> None:
+def test_slow_call_delays_no_other_answer(hub: RawDaemon, tmp_path: Path) -> None:
     gate = Gate(tmp_path / "gate")
     slow = hub.request("bash", {"command": gate.wait, "target": "box", "session": None})
     assert hub.bash("echo 1", target="box")["stdout"] == "1\n"
@@ -218,7 +218,7 @@ def test_subscription_to_all_shells_of_a_target(hub: RawDaemon) -> None:
 # -- sessions -----------------------------------------------------------------------------------
 
 
-def test_session_is_where_it_was_configured(hub: RawDaemon) -> None:
+def test_session_belongs_to_the_target_that_configured_it(hub: RawDaemon) -> None:
     env = {"remove": ["HOME"]}
     hub.call("configure_session", {"session": "far", "env": env, "target": "box"})
     result = hub.bash("echo ${HOME-none}; x=1", session="far")
@@ -231,7 +231,7 @@ def test_session_is_where_it_was_configured(hub: RawDaemon) -> None:
     hub.call("close_session", {"session": "far"})
 
 
-def test_session_is_where_its_first_command_ran(hub: RawDaemon) -> None:
+def test_session_belongs_to_the_target_of_its_first_command(hub: RawDaemon) -> None:
     hub.bash("true", session="near")
     refused = hub.fail("bash", {"command": "true", "session": "near", "target": "box"})
     assert (refused["code"], refused["message"]) == (-32602, "Session near is here")
@@ -387,7 +387,7 @@ def test_calls_on_a_cut_link_fail_and_the_next_one_connects(hub: RawDaemon) -> N
         assert hub.fail("bash_output", {"bash_id": bash_id})["code"] == 1003
 
 
-def test_subscriptions_on_a_cut_link_are_told(hub: RawDaemon) -> None:
+def test_subscribers_learn_that_the_link_is_cut(hub: RawDaemon) -> None:
     with target(hub, "cut", *FAR, "--grace", "996"):
         over = hub.request("bash", {"command": "true", "target": "cut", "notify": ["exit"]})
         everything = hub.request("subscribe", {"events": ["prompt"], "target": "cut"})
@@ -408,7 +408,7 @@ def test_subscriptions_on_a_cut_link_are_told(hub: RawDaemon) -> None:
         for each in params:
             assert each["target"] == "cut"
             assert each["message"].startswith("The connection to target cut is gone: ")
-        # Nobody else is told, and nothing is told twice.
+        # Nobody else gets a notification, and no notification comes twice.
         ping = hub.request("ping")
         assert hub.receive()["id"] == ping
 
@@ -421,7 +421,9 @@ def test_subscriptions_on_a_cut_link_are_told(hub: RawDaemon) -> None:
         ("head -c 70000 /dev/zero | tr '\\0' x; cat", "it does not speak the protocol of shelld"),
     ],
 )
-def test_program_that_is_no_shelld_is_quoted(hub: RawDaemon, script: str, message: str) -> None:
+def test_error_quotes_a_program_that_is_not_shelld(
+    hub: RawDaemon, script: str, message: str
+) -> None:
     with target(hub, "bad", "sh", "-c", script):
         error = hub.fail("bash", {"command": "true", "target": "bad"})
     assert (error["code"], error["data"]["maybeStarted"]) == (1011, False)
@@ -465,7 +467,7 @@ def test_other_version_of_the_protocol_is_refused(hub: RawDaemon) -> None:
 def test_message_that_the_target_would_refuse_is_not_sent(hub: RawDaemon) -> None:
     with target(hub, "small", *FAR, "--max-message-bytes", "2000"):
         for _ in range(2):
-            # At first, the limit is not known.
+            # For the first request, the daemon does not know the limit yet.
             params = {"command": "true", "stdin": "x" * 3_000, "target": "small"}
             error = hub.fail("bash", params)
             assert (error["code"], error["data"]["max_message_bytes"]) == (-32600, 2_000)
@@ -475,7 +477,7 @@ def test_target_that_is_silent_counts_as_lost() -> None:
     constants = {"shelld.targets.link.PING_S": 0.5, "shelld.targets.link.SILENCE_S": 4.0}
     with raw_daemon(command=altered_daemon(constants)) as daemon:
         daemon.call("add_target", {"name": "box", "argv": [*FAR, "--grace", "997"]})
-        # It has nothing to say meanwhile, but answers when it is asked.
+        # The target sends nothing of its own meanwhile, but it answers pings.
         daemon.bash("sleep 6", target="box")
         far = daemon_of(daemon, "997")
         os.kill(far, signal.SIGSTOP)

@@ -171,7 +171,7 @@ def test_many_writes_keep_their_order(daemon: RawDaemon) -> None:
     assert typing.output == "".join(lines)
 
 
-def test_request_names_a_silent_command_in_the_foreground(daemon: RawDaemon) -> None:
+def test_request_id_reaches_a_silent_foreground_command(daemon: RawDaemon) -> None:
     wait = "until [[ $(stty size) == '30 100' ]]; do sleep 0.05; done"
     call = daemon.request("bash", {"command": f"{wait}; read -r x; echo got $x", "tty": True})
     resized = daemon.call("resize_shell", {"request_id": call, "rows": 30, "cols": 100})
@@ -208,7 +208,7 @@ def test_write_that_reads_from_an_offset_consumes_no_output(daemon: RawDaemon) -
     assert read["stdout"] == "first\nsecond\n"
 
 
-def test_notification_consumes_no_output(daemon: RawDaemon) -> None:
+def test_write_as_a_notification_consumes_no_output(daemon: RawDaemon) -> None:
     typing = Session(daemon, "echo first; cat", tty=False, open_stdin=True)
     daemon.notify("write_stdin", {"bash_id": typing.bash_id, "text": "second\n", "wait": 20_000})
     typing.until("first\nsecond\n")
@@ -432,7 +432,7 @@ def test_secret_may_follow_line_that_nobody_has_read(daemon: RawDaemon, tmp_path
     typing = Session(daemon, f"stty -echo; echo go; {reads}; {gate.wait}; {then}")
     typing.until("go\r\n")
     for _ in range(6):
-        # What has been read does not count.
+        # Lines that the program has read do not count.
         typing.write("x" * 1_000 + "\n")
         typing.until("got\r\n")
     typing.write("end\n")
@@ -503,7 +503,7 @@ def test_debug_log_hides_what_is_secret(tmp_path: Path) -> None:
         typing.write("true swordfish\n", **secret)
         typing.write(keys=list("swordfish"), **secret)
         typing.write(base64=encoded, **secret)
-        # While a command runs, what is typed is not judged.
+        # While a command runs, the guard does not judge what is typed.
         wait_for(is_at_prompt, "the shell's prompt")
         # Each of these is refused, for another reason.
         typing.refused("forbidden swordfish\n", **secret)

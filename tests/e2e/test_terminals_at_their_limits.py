@@ -1,4 +1,4 @@
-"""Terminals and open inputs with much of everything, and with programs that behave oddly."""
+"""Terminals and open inputs with very much data, and with programs that behave oddly."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_gigabyte_takes_no_memory() -> None:
 
 
 @pytest.mark.parametrize("half", ["\x1b", "\x1b[3", "\x1b]0;title", "\x1bP1"])
-def test_half_of_a_sequence_ends_the_output(daemon: RawDaemon, half: str) -> None:
+def test_output_may_end_within_an_escape_sequence(daemon: RawDaemon, half: str) -> None:
     typing = Session(daemon, f"stty -echo; printf %s {shlex.quote('text' + half)}; read; exit 3")
     typing.until("text")
     typing.write("\n")

@@ -63,7 +63,7 @@ def test_deadline_reaches_nothing(daemon: RawDaemon, until: str, wait: int) -> N
 def test_prompt_is_reached(daemon: RawDaemon) -> None:
     bash_id = daemon.background("read -p 'Name? ' x", tty=True)
     assert read(daemon, bash_id, until="prompt")["reached"] == "prompt"
-    # It waits already, so no time is needed.
+    # The program already waits, so this read needs no time.
     assert read(daemon, bash_id, until="prompt", wait=0)["reached"] == "prompt"
 
 
@@ -135,7 +135,7 @@ def test_match_sees_colours_only_if_asked(daemon: RawDaemon) -> None:
 
 
 @pytest.mark.parametrize("pattern", [r"(o)\1", "(?=ready)ready", "a" * 2_000 + "|ready"])
-def test_match_takes_what_a_filter_takes(daemon: RawDaemon, pattern: str) -> None:
+def test_match_accepts_the_patterns_of_a_filter(daemon: RawDaemon, pattern: str) -> None:
     bash_id = daemon.background("echo ready foo; sleep 300")
     result = read(daemon, bash_id, until="match", pattern=pattern)
     assert result["matched"]["line"] == "ready foo"
@@ -203,7 +203,7 @@ def test_quiet_waits_until_output_stops(daemon: RawDaemon) -> None:
 def test_quiet_counts_from_the_last_output(daemon: RawDaemon) -> None:
     bash_id = daemon.background("echo out; sleep 300")
     read(daemon, bash_id, until="quiet", quiet_ms=300)
-    # It has been quiet for that long already.
+    # The output has been quiet for that long already.
     assert read(daemon, bash_id, until="quiet", quiet_ms=300, wait=0)["reached"] == "quiet"
 
 

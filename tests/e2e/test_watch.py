@@ -65,7 +65,7 @@ def test_only_new_lines_are_printed(
     assert new_lines(before, now) == new
 
 
-def test_changes_are_told_once() -> None:
+def test_each_change_is_printed_once() -> None:
     changes = Changes("work")
     first = view(seen("one"), seen(id="shell_2", command="a\n b", status="failed", exit_code=3))
     assert changes.since(first, is_silent=False) == [
@@ -100,11 +100,11 @@ def test_changes_are_told_once() -> None:
         (7_500_000, "2 h 5 min"),
     ],
 )
-def test_durations_are_short(ms: int, text: str) -> None:
+def test_durations_are_printed_in_two_units_at_most(ms: int, text: str) -> None:
     assert duration(ms) == text
 
 
-def test_ends_are_told_apart() -> None:
+def test_lines_distinguish_the_ways_to_end() -> None:
     assert how_it_ended(seen(status="completed", exit_code=0)) == "exit code 0"
     assert how_it_ended(seen(status="failed", exit_code=1)) == "exit code 1"
     assert how_it_ended(seen(status="timeout", sig="SIGTERM")) == "timeout (SIGTERM)"
@@ -221,7 +221,7 @@ def test_shells_at_targets_are_shown(user: Lasting, tmp_path: Path) -> None:
             assert text.startswith("work: pid ")
             gate.open()
             until(process, f"{far}: exit code 3 after ")
-            # Gone with its target, but the daemon and the watcher go on.
+            # The shell is gone with its target, but the daemon and the watcher go on.
             client.call("remove_target", {"name": "box"})
             job = client.background("sleep 300")
             until(process, f"{job}: started: sleep 300\n")
@@ -308,7 +308,7 @@ def test_stopped_watcher_delays_nobody(user: Lasting) -> None:
 
 
 @pytest.mark.slow
-def test_what_cannot_be_watched_is_refused(user: Lasting) -> None:
+def test_bad_arguments_of_watch_are_refused(user: Lasting) -> None:
     for arguments, exit_code, sentence in (
         (["work"], 6, "the daemon work does not run"),
         (["a/b"], 2, "a name has no slash"),
@@ -342,7 +342,7 @@ def test_watchers_are_limited_and_leave_room_when_they_go(user: Lasting) -> None
         client.call("ping")
         stack.close()
         wait_for(joined)
-        # One that says nonsense only loses its own connection.
+        # A watcher that sends nonsense loses only its own connection.
         with user.connect("work") as connection:
             send(connection, hello)
             receive(connection)
@@ -412,7 +412,7 @@ def test_colours_can_be_turned_off(user: Lasting, env: dict[str, str], has_colou
 
 
 @pytest.mark.slow
-def test_terminal_that_can_do_nothing_gets_lines(user: Lasting) -> None:
+def test_terminal_without_capabilities_gets_lines(user: Lasting) -> None:
     with attached(user), on_terminal(user, "work", TERM="dumb") as terminal:
         text = terminal.until("work: pid")
         assert "\x1b" not in text

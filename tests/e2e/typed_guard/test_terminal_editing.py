@@ -57,7 +57,7 @@ def test_line_that_the_terminal_edits_is_continued(guarded: RawDaemon, writes: l
     assert_refused(at_prompt(guarded, DASH), writes)
 
 
-def test_line_that_the_terminal_edits_gives_a_later_one_its_meaning(guarded: RawDaemon) -> None:
+def test_edited_line_gives_a_later_line_its_meaning(guarded: RawDaemon) -> None:
     assert_refused(at_prompt(guarded, DASH), text("x=forbidden;x\x17\n$x\n"))
 
 

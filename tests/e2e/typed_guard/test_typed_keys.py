@@ -94,7 +94,7 @@ def test_forbidden_line_is_not_typed_into_a_shell(typing: Session, lines: list[s
         [*text("$(forbidden)"), keys("Escape", "C-e")],
         [*text("forbidden"), keys("C-x", "C-e")],
         [*text("#forbidden"), keys("M-1", "M-#")],
-        # An earlier line of the write gives a later one its meaning.
+        # An earlier line of the same write gives a later line its meaning.
         text("x=forbidden\n$x\n"),
         text("f() { forbidden; }\nf\n"),
     ],
@@ -116,7 +116,7 @@ def test_marks_that_keys_erase_do_not_hide_a_forbidden_line(typing: Session, lin
 
 
 @pytest.mark.parametrize("key", ["BSpace", "C-c", "Enter"])
-def test_key_that_c_q_quotes_does_not_hide_a_forbidden_line(guarded: RawDaemon, key: str) -> None:
+def test_key_quoted_by_ctrl_q_does_not_hide_a_forbidden_line(guarded: RawDaemon, key: str) -> None:
     typing = at_prompt(guarded, f"stty -ixon; {BASH}")
     # Bash erases the quoted key, and the character before it.
     assert_refused(typing, [*text("forbiddenx"), keys("C-q", key, "BSpace", "BSpace", "Enter")])
