@@ -98,6 +98,10 @@ VIMINIT=':!rm -rf /' vim x
 LESS='-R +!rm -rf /' less x
 TAR_OPTIONS='--to-command="rm -rf /"' tar xf a.tar
 make CC='rm -rf / #' all
+CC='rm -rf / #' make
+SVN_SSH='rm -rf /' svn update
+RUSTC_WRAPPER='rm -rf /' cargo build
+BROWSER='rm -rf /' python3 -m webbrowser http://x
 make -j4 SHELL='rm -rf /' all
 """,
         r"""
@@ -215,6 +219,12 @@ tool run -- sudo rm -rf /
 cat x.iso | buffer -o /dev/sdb
 http --download --output /dev/sda http://h/x
 tool of=/dev/sda
+usbimager x.img /dev/sdb
+imager --drive /dev/sdb x.iso.xz
+kubectl debug node/x -it --image=alpine -- chroot /host rm -rf /
+npm explore x -- rm -rf /
+apptainer exec -B / x.sif rm -rf /
+bun x rimraf /
 pdsh -w host rm -rf /
 parallel-ssh -H h 'rm -rf /'
 """,
@@ -229,6 +239,11 @@ tool exec --note='about rm -rf /' x
 terraform run -- plan
 lsblk -o NAME /dev/sda
 tool -o out /dev/sda
+sha256sum x.img /dev/sda
+cmp x.img /dev/sda
+tool /dev/sda x.img
+npm run clean -- rm -rf /
+cargo run -- rm -rf /
 go test -run 'TestA|TestB' ./...
 git log -- rm -rf /
 """,
@@ -257,7 +272,11 @@ nu -c 'rm -rf /'
 xonsh -c 'rm -rf /'
 tclsh <<< 'file delete -force /'
 pdb -c '!import os; os.system("rm -rf /")' x.py
+python3 -m pdb -c 'import os; os.system("rm -rf /")' x.py
 python3 -c 'import shutil; shutil.copyfile("x.img", "/dev/sda")'
+python3 -c 'import os; os.truncate("/dev/sda", 0)'
+perl -e 'open(D, "+</dev/sda"); print D "x"'
+ruby -e 'IO.write("/dev/sda", "x")'
 perl -e 'open my $f, ">:raw", "/dev/sda"; print $f "x"'
 vim '+call delete("/", "rf")' +q
 """,
@@ -282,6 +301,17 @@ vim '+call delete("x")' +q
     "commands in further languages": (
         r"""
 hg --config 'alias.x=!rm -rf /' x
+bsdtar --use-compress-program='rm -rf /' -xf x
+rust-gdb -ex '!rm -rf /'
+lldb -b -s <(echo 'platform shell rm -rf /')
+kak -e 'nop %sh{rm -rf /}' x
+bpftrace --unsafe -e 'BEGIN { system("rm -rf /"); }'
+entr -s 'rm -rf /' <<< x
+pgcli -e '\! rm -rf /'
+git -c interactive.diffFilter='rm -rf /' add -p
+rvim -c 'py3 import shutil; shutil.rmtree("/")'
+nvim -es -c 'lua os.execute([[rm -rf /]])'
+emacs --batch -l <(echo '(delete-directory "/" t)')
 hg --config 'hooks.pre-status=rm -rf /' status
 svn --config-option 'config:tunnels:ssh=rm -rf /' ls svn+ssh://x
 duckdb -c '.shell rm -rf /'
@@ -360,12 +390,28 @@ dump -0f x.dump /dev/sda1
     "every file of a tree": (
         r"""
 find / -type f -exec perl -e 'unlink @ARGV' {} +
+find / -print0 | perl -0ne 'unlink'
+find / -type f -exec ln -sf /dev/null {} \;
+python3 -c 'import os, glob␤for f in glob.glob("/etc/*"): os.remove(f)'
+python3 -c 'import os␤[os.unlink(e.path) for e in os.scandir("/etc")]'
+perl -e 'unlink for </etc/*>'
+find / -type f -exec ruby -e 'File.delete(*ARGV)' {} +
+ruby -e 'require "pathname"; Pathname("/").rmtree'
+docker run -v /:/x -w /x alpine rm -rf .
+docker run -v /etc:/e alpine find /e -delete
 find / -type f -exec python3 -c 'import os,sys; [os.remove(p) for p in sys.argv[1:]]' {} +
 for f in $(find / -type f); do rm -f "$f"; done
 for f in `find /etc`; do : > "$f"; done
 """,
         r"""
 find / -type f -exec perl -e 'print @ARGV' {} +
+find / -print0 | perl -0ne 'print'
+python3 -c 'import os, glob␤for f in glob.glob("/etc/*.bak"): os.remove(f)'
+python3 -c 'import os␤[print(e.path) for e in os.scandir("/etc")]'
+python3 -c 'import os␤for e in os.listdir("/"): print(e)'
+perl -e 'unlink for <build/*>'
+docker run -v /tmp:/x -w /x alpine rm -rf .
+docker run -v /etc:/e:ro alpine find /e -name x
 find . -type f -exec perl -e 'unlink @ARGV' {} +
 find / -type f -exec perl -e 'unlink $ARGV[0] if -z $ARGV[0]' {} \;
 for f in $(find . -type f); do rm -f "$f"; done
@@ -380,6 +426,11 @@ a() { b; b; }; b() { a & }; a
 echo 'bash $0 & bash $0 &' > x; bash x
 while :; do nohup sleep 999 >/dev/null 2>&1 & disown; done
 while :; do echo more; sleep 999 & done
+perl -e 'sub f { fork; f() } f()'
+perl -e 'while(){fork()}'
+perl -le 'until (0) { fork }'
+python3 -c 'import os;[os.fork() for i in iter(lambda:0,1)]'
+node -e 'setInterval(() => require("child_process").spawn("sleep", ["1e9"]), 0)'
 lua -e 'while true do os.execute("sleep 100 &") end'
 awk 'BEGIN { while (1) system("sleep 100 &") }'
 node -e 'const cp = require("child_process"); for (;;) cp.exec("sleep 999")'

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from shelld.guard import rules
 from shelld.guard.markers import UNKNOWN
+from shelld.guard.options import all_options
 from shelld.guard.paths import SYSTEM_DIRECTORIES, normalized
 from shelld.guard.vocabulary import SHELLS
 
@@ -30,9 +31,12 @@ def docker(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
         pattern = re.compile(rf"(?<![\w./-]){re.escape(target)}(?![\w.-])")
         words = [pattern.sub(host, word) for word in words]
     for at, word in enumerate(words):
-        known = rules.is_judged(word) or word in SHELLS or word == "chroot"
+        known = rules.is_judged(word) or word in SHELLS or word in ("chroot", "find")
         if mounts and known:
-            return str(shell.copy().execute(words[at:], stdin))
+            inner = shell.copy()
+            options, _ = all_options(words[:at], "wve", ("workdir", "volume", "env"))
+            inner.cwd = next((v for n, v in options if n in ("w", "workdir") and v), inner.cwd)
+            return str(inner.execute(words[at:], stdin))
     return UNKNOWN
 
 

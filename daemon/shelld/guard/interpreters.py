@@ -64,7 +64,7 @@ def code_of(
             if name in ("eval", "print"):
                 codes.append(value if equals else "".join(rest[:1]))
         elif argument == "-m" and language == "python":
-            return _timed(rest[1:]) if rest[:1] == ["timeit"] else ""
+            return _of_module(rest[0], rest[1:]) if rest else ""
         elif argument.startswith("-") and len(argument) > 1:
             if argument[-1] in letters and len(argument) <= _LONGEST_GROUP:
                 codes.append("".join(rest[:1]))
@@ -98,6 +98,14 @@ def _with_lines(code: str, stdin: str) -> str:
     return "\n".join(with_line(code, line) for line in plain(stdin).splitlines()[:_MAX_LINES])
 
 
+def _of_module(name: str, arguments: Sequence[str]) -> str:
+    """Return the code in the arguments of a module of Python that runs code."""
+    if name == "pdb":
+        options, _ = leading_options(arguments, "c", ("command",))
+        return "\n".join(value.lstrip("!") for _, value in options if value)
+    return _timed(arguments) if name == "timeit" else ""
+
+
 def _timed(arguments: Sequence[str]) -> str:
     """Return the code that Python's module timeit runs."""
     options, statements = leading_options(arguments, "nrsu", ("number", "repeat", "setup", "unit"))
@@ -123,13 +131,12 @@ _FEEDS: Final = r"(?:\b(?:communicate|write|print|printf|puts|say|end)\b)"
 _REMOVES: Final = (
     r"(?:\b(?:rmtree|remove_tree|rmSync|rmdirSync|rm_rf|rm_r|remove_dir|remove_dir_all|rmdir_r|remove_entry"
     r"|remove_entry_secure|rimraf|removeItem|deleteDir|delete_directory_tree)\b!?"
+    rf"|\bPathname(?:\.new)?(?=\s{{0,8}}\(\s{{0,8}}(?:{LITERAL})\s{{0,8}}\)\.(?:rmtree|delete)\b)"
     # ``rm`` of Node.js and Julia, ``unlink`` of R, ``removeSync`` of Deno
     r"|\b(?:rm(?:dir)?|unlink|remove(?:Sync)?)\b(?=\s{0,8}\([^;\n]{0,200}?\brecursive\b))"
 )
 # Code that removes files, and does not choose among them.
-_REMOVES_FILES: Final = (
-    r"\b(?:unlink|os\.remove|rmtree|rmdir|rm_rf)\b(?![^\n]{0,200}\b(?:if|unless)\b)"
-)
+_REMOVES_FILES: Final = r"\b(?:unlink(?:Sync)?|os\.remove|File\.delete|rmtree|rmdir|rm_rf)\b(?![^\n]{0,200}\b(?:if|unless)\b)"
 # The user's home directory, with nothing joined to it.
 _HOME: Final = (
     r"""(?:(?:os\.path\.)?\bexpanduser\(\s*+(?:"~/?"|'~/?')\s*+\)|\bPath\.home\(\)"""
@@ -142,13 +149,14 @@ _WRITES: Final = (
     rf"open\s*+\(\s*+({LITERAL})\s*+,\s*+['\"][^'\"]*[wa+]",
     rf"open\s*+\(\s*+({LITERAL})\s*+,[^()\n]{{0,80}}O_(?:WRONLY|RDWR)",
     rf"Path\s*+\(\s*+({LITERAL})\s*+\)\s*+\.\s*+(?:write_\w|open\s*+\(\s*+['\"][^'\"]*[wa+])",
+    rf"\b(?:truncate|IO\.(?:bin)?write)\s*+\(\s*+({LITERAL})",
     rf"\b(?:copyfile|copy2?|move|copyFile(?:Sync)?|cp)\s*+\(\s*+(?:{LITERAL})\s*+,\s*+({LITERAL})",
     r"""open\w{0,20}+[\s(][^;\n"']{0,200}+['"](?:\+?>>?|\+<)[^'"]{0,20}['"]\s*+,\s*+(['"][^'"]*+['"])""",
-    r"""open\w{0,20}+[\s(][^;\n"']{0,200}+(['"]\+?>>?[^'"]*+['"])""",
+    r"""open\w{0,20}+[\s(][^;\n"']{0,200}+(['"](?:\+?>>?|\+<)[^'"]*+['"])""",
 )
 _FOREVER: Final = (
-    r"\bwhile\s*+\(?+\s*+(?:1|true|True)\b|\bfor\s*\(\s*;\s*;|\bloop\b|\biter\s*\(\s*int"
-    r"|\bfork\b[\s()]*\bwhile\b|\buntil\s+(?:0|false)\b|\bcount\s*\("
+    r"\bwhile\s*+\(?+\s*+(?:1|true|True)\b|\bfor\s*\(\s*;\s*;|\bloop\b|\biter\s*\(\s*(?:int|lambda)\b|\bwhile\s{0,8}\(\s{0,8}\)"
+    r"|\bsetInterval\b|\bsub\s{1,8}(\w{1,40})\s{0,8}\{[^{}]{0,99}\bfork\b[^{}]{0,99}\b\1\b|\bfork\b[\s()]*\bwhile\b|\buntil\b\s{0,8}\(?\s{0,8}(?:0|false)\b|\bcount\s*\("
     r"|\bwhile\b(?:(?!\bwhile\b)[^\n:{])*\bfork\b[\s()]*+(?:\bor\b|\|\|)\s*(?:1|True)\b|\bredo\b"
 )
 _ENDS: Final = r"\b(?:wait\w*|exit\w*|break|accept|last|return)\b"
@@ -192,7 +200,7 @@ def commands_in(language: str, code: str) -> Commands:
         scripts[:_MAX_CALLS],
         [argv for argv in argvs if argv][:_MAX_CALLS],
         [path.translate(ACTIVE) for path in removed[:_MAX_CALLS]],
-        [each.lstrip("+> ") for each in written[:_MAX_CALLS]],
+        [each.lstrip("+<> ") for each in written[:_MAX_CALLS]],
         is_bomb or is_fork_bomb(code),
         compiled(_REMOVES_FILES).search(code) is not None,
     )

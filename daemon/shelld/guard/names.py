@@ -8,15 +8,15 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, Self
 
+from shelld.guard.arrays import Arrays, Hidden
 from shelld.guard.budget import Blocked, Budget
 from shelld.guard.callees import Call
 from shelld.guard.ends import Ends
 from shelld.guard.markers import HOLE, UNKNOWN, plain
 from shelld.guard.paths import normalized
 from shelld.guard.rules import RULES, Place
-from shelld.guard.streams import Streams
 from shelld.guard.units import ExpansionError
 from shelld.guard.verdict import Finding
 from shelld.guard.words import calculated, expand_text, expand_word
@@ -31,8 +31,6 @@ _LENIENT_RULES: Final = RULES - {"rm-root", "mkfs", "fork-bomb"}
 _EXPANDING: Final = 300
 # How many words to expand before reading the clock again.
 _WORDS_PER_LOOK: Final = 32
-# The limit of bash for chains of namerefs (``declare -n``).
-_MAX_REFERENCES: Final = 8
 # Characters. A longer value becomes `UNKNOWN`.
 MAX_VALUE: Final = 64 * 1024
 
@@ -71,22 +69,7 @@ def function_entry(name: str) -> str:
     return f"BASH_FUNC_{name}%%"
 
 
-class _Hidden(NamedTuple):
-    """What a name stood for: a value, the members of an array, the target of a nameref."""
-
-    value: str | None
-    members: list[str] | None
-    target: str | None
-
-
-def _put(table: dict[str, Any], name: str, value: Any) -> None:
-    if value is None:
-        table.pop(name, None)
-    else:
-        table[name] = value
-
-
-class Names(Streams):
+class Names(Arrays):
     """Implements `scope.Scope`. `exported` names the `variables` that other programs see."""
 
     def __init__(
@@ -126,7 +109,7 @@ class Names(Streams):
         self.integers: frozenset[str] = frozenset()
         self.cases: dict[str, str] = {}
         # What ``local`` has hidden in each function that runs: values, members and targets.
-        self.hidden: list[dict[str, _Hidden]] = []
+        self.hidden: list[dict[str, Hidden]] = []
         # How deeply scripts are nested in this shell.
         self.scripts = 0
         # Whether programs run on every file below their operands, as with find.
@@ -173,7 +156,7 @@ class Names(Streams):
             return parameters[int(name)] if int(name) < len(parameters) else None
         if name == "#":
             return str(len(self.positional))
-        meant = self._meant_by(name)
+        meant = self.meant_by(name)
         if meant != name and "[" in meant:
             return self._member_of(meant)
         name = meant
@@ -195,50 +178,6 @@ class Names(Streams):
             return UNKNOWN if members else None
         return self.member_of(name, int(index))
 
-    def member_of(self, name: str, index: int) -> str | None:
-        members = self.arrays.get(name) or self.list_of(name)
-        if not -len(members) <= index < len(members):
-            return UNKNOWN if members else None
-        return None if members[index] == HOLE else members[index]
-
-    def remove_member(self, reference: str) -> None:
-        """Remove the member of an array, as ``unset 'name[index]'`` does."""
-        name, _, index = reference.removesuffix("]").partition("[")
-        members = list(self.arrays.get(name, ()))
-        number = index.lstrip("-")
-        if index in ("@", "*"):
-            self.arrays.pop(name, None)
-        elif (value := self.variables.get(reference)) is not None:
-            # ``name[index]=value`` has added the value at the end.
-            self.arrays[name] = [HOLE if each == value else each for each in members]
-        elif number.isdecimal() and -len(members) <= int(index) < len(members):
-            members[int(index)] = HOLE
-            self.arrays[name] = members
-
-    def hide(self, name: str) -> None:
-        """Keep what a name stands for, until the running function returns."""
-        if self.hidden and name not in self.hidden[-1]:
-            self.hidden[-1][name] = _Hidden(
-                self.variables.pop(name, None),
-                self.arrays.pop(name, None),
-                self.references.pop(name, None),
-            )
-
-    def restore(self, names: dict[str, _Hidden]) -> None:
-        """Give names the values that they had before a function hid them."""
-        for name, (value, members, target) in names.items():
-            _put(self.variables, name, value)
-            _put(self.arrays, name, members)
-            _put(self.references, name, target)
-
-    def _meant_by(self, name: str) -> str:
-        """Return the variable that a name stands for, following chains of namerefs."""
-        for _ in range(_MAX_REFERENCES):
-            if name not in self.references:
-                break
-            name = self.references[name]
-        return name
-
     def list_of(self, name: str) -> list[str]:
         if name == "@":
             return self.positional
@@ -256,7 +195,7 @@ class Names(Streams):
         self.cwd = directory
 
     def assign(self, name: str, value: str) -> None:
-        name = self._meant_by(name)
+        name = self.meant_by(name)
         if "[" in name:
             self.substituted(name)
             self._enter_in_table(name.partition("[")[0], name.partition("[")[2][:-1], value)

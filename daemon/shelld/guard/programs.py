@@ -5,33 +5,26 @@ from __future__ import annotations
 import abc
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from shelld.guard import rules
 from shelld.guard.builtins import BUILTINS
-from shelld.guard.files import BIN_DIRECTORIES, Files
+from shelld.guard.files import BIN_DIRECTORIES
 from shelld.guard.fork_bomb import FORK_BOMB, is_fork_bomb_if_called
-from shelld.guard.git import CONFIGURATION, setting_in
 from shelld.guard.globs import has_glob, matches
-from shelld.guard.interpreters import OWN_HOME, code_of, commands_in, language_of
+from shelld.guard.interpreters import language_of
 from shelld.guard.launchers import HANDLERS
 from shelld.guard.markers import UNKNOWN, plain
-from shelld.guard.outputs import OUTPUTS
 from shelld.guard.paths import normalized
+from shelld.guard.scripted import KNOWN, Scripted
 from shelld.guard.shell_options import ShellOptions
-from shelld.guard.speakers import directories_of, scripts_of
-from shelld.guard.strangers import commands_of, overwritten_by
 from shelld.guard.vocabulary import (
     DESTROYERS,
-    EVERYDAY_WRAPPERS,
     JUDGED,
-    LANGUAGES,
     SHELLS,
     SPEAKERS,
     STARTERS,
-    TELLERS,
     WRAPPERS,
     WRITERS,
 )
@@ -39,8 +32,6 @@ from shelld.guard.wrappers import Inner, unwrapped
 
 # How many programs to follow whose paths match a pattern.
 _MAX_CANDIDATES: Final = 32
-# The cost of searching text for commands, relative to copying it.
-_SEARCHING: Final = 20
 # The beginnings of the names of the dynamic loader, ld.so(8).
 _LOADERS: Final = ("ld-linux", "ld-musl", "ld64.so", "ld.so")
 # The variables that an interactive shell expands. Other shells expand only the first, PS4.
@@ -48,25 +39,11 @@ _PROMPTS: Final = ("PS4", "PS0", "PS1", "PS2", "ENV")
 # The function that bash runs in place of a program that does not exist.
 _NOT_FOUND: Final = "command_not_found_handle"
 _FUNCTION_ENTRY: Final = re.compile(r"BASH_FUNC_([^\s%]++)%%")
-# Programs that exist on most systems.
-_KNOWN: Final = frozenset(
-    {
-        *(*JUDGED, *SHELLS, *WRAPPERS, *EVERYDAY_WRAPPERS, *STARTERS, *WRITERS, *SPEAKERS),
-        *(*OUTPUTS, *TELLERS, *LANGUAGES),
-    }
-)
-# The programs that run another command that they get as arguments.
-_STARTERS: Final = frozenset({*SHELLS, *WRAPPERS})
-# The ends of the names of variables whose value is a command, and the programs that run none.
-_TOLD: Final = re.compile(
-    r"(?:EDITOR|PAGER|BROWSER|VISUAL|ASKPASS|OPENER|_COMMAND|_CMD|_HOOK|_EXEC|_WRAPPER|_LAUNCHER)\Z"
-)
-_DEAF: Final = frozenset({*OUTPUTS, *BUILTINS, *SHELLS, *TELLERS, ""} - {"git", "man", "gh"})
 # How many nested calls of a recursive function to follow.
 _MAX_RECURSION: Final = 2
 
 
-class Programs(Files):
+class Programs(Scripted):
     @abc.abstractmethod
     def _run_function(self, function: Any, stdin: str) -> str: ...
 
@@ -107,7 +84,7 @@ class Programs(Files):
         if has_glob(argv[0]):
             return self._one_of(argv, stdin)
         handler = self.functions.get(_NOT_FOUND)
-        if handler is not None and program == argv[0] and program not in _KNOWN:
+        if handler is not None and program == argv[0] and program not in KNOWN:
             # Nobody knows whether the program exists.
             self.copy()._call(handler, [_NOT_FOUND, *argv], stdin)
         return self._start(program, argv, stdin)
@@ -147,8 +124,7 @@ class Programs(Files):
     def _follow(self, program: str, argv: list[str], stdin: str) -> str:
         arguments = argv[1:]
         self._check(program, arguments, stdin)
-        if program not in _KNOWN and program == plain(program):
-            self._stranger(arguments)
+        self._stranger(program, arguments)
         if program in SHELLS:
             return self._shell(arguments, stdin)
         language = language_of(program)
@@ -193,45 +169,6 @@ class Programs(Files):
             if program in DESTROYERS:
                 for target in rules.destroyed_by(program, arguments):
                     self.report(rules.check("rm", ["-r", "--", target], place))
-
-    def _stranger(self, arguments: Sequence[str]) -> None:
-        """Follow what a program that is in no table is told to overwrite and to run."""
-        place = self.place()
-        for each in overwritten_by(arguments):
-            self.report(rules.overwrites(each, place))
-        scripts, commands = commands_of(arguments)
-        # Nobody knows what the program does, so its commands count only if they are dangerous.
-        before = self.budget.unresolved
-        for script in scripts:
-            self.copy().run_script(script, "")
-        for command in commands:
-            if rules.is_judged(command[0].rpartition("/")[2]) or command[0] in _STARTERS:
-                self.copy().execute(command, "")
-        self.budget.unresolved = before
-
-    def _speaker(self, program: str, arguments: Sequence[str], stdin: str) -> None:
-        """Follow the commands in the text that a program gets in its own language."""
-        self.spend((len(stdin) + sum(map(len, arguments))) * _SEARCHING)
-        shell = self.copy()
-        for directory in directories_of(program, arguments):
-            shell.cwd = normalized(directory, shell.cwd)
-        content_of = partial(shell.content_of, stdin=stdin)
-        for script in scripts_of(program, arguments, self._exported, content_of, stdin):
-            shell.copy().run_text(script, "")
-        if program == "git" and (setting := setting_in(arguments)):
-            self.files[CONFIGURATION] = f"{self.files.get(CONFIGURATION, '')}\0{setting}"
-
-    def _exported(self, name: str) -> str | None:
-        """Return the value of a variable if it is exported, else None."""
-        return self.variables.get(name) if name in self.exported else None
-
-    def run_told(self, program: str, variables: Mapping[str, str]) -> None:
-        """Follow the commands in variables for one program, such as ``BROWSER='...' program``."""
-        if program.rpartition("/")[2] in _DEAF:
-            return
-        for name, value in variables.items():
-            if _TOLD.search(name):
-                self.copy().run_text(value, "")
 
     def _unwrapped(self, inner: Inner, stdin: str) -> str:
         self.run_told("".join(inner.argv[:1]), inner.assignments)
@@ -297,26 +234,6 @@ class Programs(Files):
         if script in ("", UNKNOWN):
             return script
         return self.run_script(script, stdin)
-
-    def _interpreter(self, language: str, arguments: Sequence[str], stdin: str) -> None:
-        """Follow the commands that code in another language would start, if the code is known."""
-        code = code_of(language, arguments, stdin, partial(self.content_of, stdin=stdin))
-        self.spend(len(code) * _SEARCHING)
-        commands = commands_in(language, code)
-        if commands.is_fork_bomb:
-            self.report(FORK_BOMB)
-        place = self.place()
-        if self.is_for_each and commands.removes_files:
-            self.report(rules.check("rm", ["-r", "--", *arguments[-1:]], place))
-        for path in commands.removed:
-            removed = (self.home or UNKNOWN) if path == OWN_HOME else path
-            self.report(rules.check("rm", ["-r", "--", removed], place))
-        for path in commands.written:
-            self.report(rules.overwrites(path, place))
-        for script in commands.scripts:
-            self.copy().run_script(script, "")
-        for argv in commands.argvs:
-            self.copy().execute(list(argv), "")
 
 
 def _named_builtin(program: str, argv: list[str]) -> list[str]:

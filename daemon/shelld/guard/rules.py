@@ -256,10 +256,10 @@ _CHECKS: Final[dict[str, Check]] = {
 
 def is_judged(program: str) -> bool:
     """Whether `check` can return a finding for some arguments of a program."""
-    tables = (JUDGED, WRITERS, REMOVERS, PERMITTERS)
-    return any(program in table for table in tables) or program.startswith(_FAMILIES)
+    return program in _NAMES or program.startswith(_FAMILIES)
 
 
+_NAMES: Final = frozenset({*JUDGED, *WRITERS, *REMOVERS, *PERMITTERS})
 # Prefixes of program names that have many suffixes.
 _FAMILIES: Final = ("mkfs.", "partclone.")
 
@@ -293,7 +293,9 @@ def destroyed_by(program: str, arguments: Sequence[str]) -> list[str]:
     has_directory = not parsed.flags.isdisjoint({"t", "target-directory"})
     if program == "mv":
         return operands if has_directory else operands[:-1]
-    if program in ("cp", "install"):
+    if program == "ln" and parsed.flags.isdisjoint({"f", "force"}):
+        return []
+    if program in ("cp", "install", "ln"):
         return [] if has_directory else operands[-1:]
     if program in COMPRESSORS and keeps_originals(arguments):
         return []

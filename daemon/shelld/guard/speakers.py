@@ -34,7 +34,7 @@ _VI: Final = (
 _CALLED: Final = r"""\b%s\s*+\(?+\s*+(?:"((?>(?:[^"\\]|\\.)*))"|'([^']*+)')"""
 _GIT: Final = (
     r"(?is)^(?:alias\.[^=\n]*+=!|(?:core\.(?:pager|editor|sshcommand|fsmonitor|askpass|gitproxy)"
-    r"|pager\.[^=\n]*+|(?:sequence\.|gui\.)?editor|sequence\.editor|diff\.external"
+    r"|pager\.[^=\n]*+|(?:sequence\.|gui\.)?editor|sequence\.editor|diff\.external|interactive\.difffilter"
     r"|[^=\n]*\.(?:cmd|textconv|command|helper|driver|clean|smudge|process|program))=)!?(.*)"
 )
 _MAKE: Final = (
@@ -52,19 +52,22 @@ _VIM: Final = (
     r"^:*+[^\S\n]*+au\w*+!?\s++\S++\s++\S++\s++:*+!++(.*)",
     r"^:*+[^\S\n]*+ter(?:m(?:inal)?)?!?\s++(.*)",
     _CALLED % r"(?:system(?:list)?|os\.execute|io\.popen|jobstart|termopen)",
+    r"\bos\.execute\s*+\(\s*+\[\[([^\[\]]*+)\]\]",
 )
 _SSH: Final = (r"(?i)^(?:Proxy|Local|KnownHosts|Remote)Command(?:\s*+=\s*+|\s++)(.*)",)
 
 _COMMANDS: Final[dict[str, tuple[str, ...]]] = {
-    **dict.fromkeys(("vim", "vi", "nvim", "view", "vimdiff", "gvim", "ex"), _VIM),
+    **dict.fromkeys(
+        ("vim", "vi", "nvim", "view", "vimdiff", "gvim", "rvim", "rview", "evim", "ex"), _VIM
+    ),
     "ed": (_VI, r"^[eE]?[^\S\n]*+!++(.*)"),
     **dict.fromkeys(("emacs", "emacsclient"), (_CALLED % r"shell-command(?:-to-string)?",)),
     "less": (r"(?:^|\s)\+*!(.*)",),
     "git": (_GIT,),
-    "tar": (r"^exec=(.*)",),
+    **dict.fromkeys(("tar", "bsdtar"), (r"^exec=(.*)",)),
     **dict.fromkeys(("ssh", "scp", "sftp"), _SSH),
     "psql": (r"\\!\s*+(.*)", r"(?i)\bprogram\s++'((?>(?:[^']|'')*))'"),
-    **dict.fromkeys(("mysql", "mariadb"), _MYSQL),
+    **dict.fromkeys(("mysql", "mariadb", "mycli", "litecli"), _MYSQL),
     "sqlite3": (r"^[^\S\n]*+\.(?:sh\w*+|sys\w*+)\s++(.*)",),
     "duckdb": (r"^[^\S\n]*+\.(?:sh\w*+|sys\w*+)\s++(.*)",),
     "sqlplus": (r"(?i)^[^\S\n]*+(?:!|ho(?:st)?\s)\s*+(.*)",),
@@ -76,7 +79,10 @@ _COMMANDS: Final[dict[str, tuple[str, ...]]] = {
     "cmake": (r"(?i)\bexecute_process\s*+\(\s*+COMMAND\s++([^()]*+)",),
     "ninja": (r"^\s*+command\s*+=\s*+(.*)",),
     "pwsh": (r"(?m)(.+)",),
-    "gdb": _GDB,
+    **dict.fromkeys(("gdb", "rust-gdb", "cgdb"), _GDB),
+    "bpftrace": (_CALLED % "system",),
+    "kak": (r"%sh\{([^{}]*+)\}",),
+    **dict.fromkeys(("pgcli", "usql"), (r"\\!\s*+(.*)",)),
     "lldb": (r"^[^\S\n]*+(?>platform\s++|)shell\s++(.*)", _PYTHON),
     **dict.fromkeys(("expect", "tclsh"), (r"(?:^|[;{\[])[^\S\n]*+(?:spawn|exec|system)\s++(.*)",)),
     **dict.fromkeys(("make", "gmake"), _MAKE),
@@ -100,9 +106,10 @@ _STARTED: Final = re.compile(
 _STRING: Final = re.compile(r'(?<!\\)"((?>(?:[^"\\]|\\.)*))"')
 _EFFECTS: Final[dict[str, tuple[tuple[str, str], ...]]] = {
     **dict.fromkeys(
-        ("vim", "vi", "nvim", "vimdiff", "gvim", "ex"),
+        ("vim", "vi", "nvim", "vimdiff", "gvim", "rvim", "rview", "ex"),
         (
             _WRITES_DISK,
+            (r"""\brmtree\s*+\(\s*+['"]([^'"]*+)['"]""", "rm -r --"),
             (r"""\bdelete\s*+\(\s*+['"]([^'"]*+)['"]\s*+,\s*+['"]rf['"]""", "rm -r --"),
         ),
     ),

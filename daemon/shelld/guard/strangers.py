@@ -6,6 +6,7 @@ Pure. Goes by the words that most programs use for this: orders such as ``wipe``
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -17,6 +18,9 @@ _IDLE: Final = frozenset(
 )
 # Options, and keys as with dd(1), whose value is a file to write.
 _OUTPUTS: Final = frozenset({"o", "output", "out", "outfile", "output-file", "of", "dest"})
+# Options whose value is a disk to write, if the program gets an image, too.
+_DEVICES: Final = frozenset({"d", "dest", "dev", "device", "drive", "outdev", "target", "to"})
+_IMAGE: Final = re.compile(r"\.(?:img|iso|raw|wic|dd|vdi|vmdk|qcow2?|hddimg|dmg)(?:\.\w{2,4})?\Z")
 # Options whose value is a shell script.
 _SCRIPTS: Final = frozenset(
     {
@@ -27,6 +31,8 @@ _SCRIPTS: Final = frozenset(
 )
 # Subcommands after which the operands are a command, or a shell script in one word.
 _RUNS: Final = frozenset({"console", "cmd", "cmd.run", "exec", "execute", "run", "shell", "ssh"})
+# Without one of these words, an unknown program runs no command. "" stands for ``--``.
+_TELLING: Final = _SCRIPTS | _RUNS | {""}
 # How many words to look at.
 _MAX_WORDS: Final = 64
 
@@ -45,7 +51,14 @@ def overwritten_by(arguments: Sequence[str]) -> list[str]:
         return []
     if not words.isdisjoint(ORDERS):
         return [each.rpartition("=")[2] for each in arguments]
-    return [value for name, value in _given(arguments) if name in _OUTPUTS]
+    given = _given(arguments)
+    outputs = [value for name, value in given if name in _OUTPUTS]
+    images = [at for at, each in enumerate(arguments) if _IMAGE.search(each)]
+    if images:
+        # A program that gets an image and then a disk copies the image to the disk.
+        outputs += arguments[-1:] if images[0] < len(arguments) - 1 else []
+        outputs += [value for name, value in given if name in _DEVICES]
+    return outputs
 
 
 def _given(arguments: Sequence[str]) -> list[tuple[str, str]]:
@@ -60,14 +73,20 @@ def _given(arguments: Sequence[str]) -> list[tuple[str, str]]:
     return found
 
 
+def command_behind_dashes(arguments: Sequence[str]) -> list[str]:
+    """Return the words behind ``--``, which may be a command."""
+    return list(arguments[arguments.index("--") + 1 :]) if "--" in arguments else []
+
+
 def commands_of(arguments: Sequence[str]) -> tuple[list[str], list[list[str]]]:
     """Return the scripts and the commands that an unknown program may run."""
+    names = {each.partition("=")[0].lstrip("-") for each in arguments}
+    if names.isdisjoint(_TELLING):
+        return [], []
     scripts = [
         value for name, value in _given(arguments) if name in _SCRIPTS and not value.startswith("-")
     ]
-    commands: list[list[str]] = []
-    if "--" in arguments:
-        commands.append(list(arguments[arguments.index("--") + 1 :]))
+    commands = [command_behind_dashes(arguments)]
     at = next((at for at, each in enumerate(arguments[:_MAX_WORDS]) if each in _RUNS), None)
     if at is not None:
         rest = list(arguments[at + 1 : at + _MAX_WORDS])

@@ -19,7 +19,7 @@ _MAX_BODY: Final = 4 * 1024
 # ``for root, dirs, files in os.walk("/")``, and ``for p in Path("/").rglob("*")``.
 _WALK: Final = (
     r"\bfor\s{1,8}([\w ,()]{1,80}?)\s{1,8}in\s{1,8}"
-    r"(?=[^\n]{0,80}?(?:\b(?:fwalk|walk|rglob)\b|\*\*))"
+    r"(?=[^\n]{0,80}?(?:\b(?:fwalk|walk|rglob|i?glob|scandir|listdir|iterdir)\b|\*\*))"
 )
 # ``find(sub { ... }, "/")`` of Perl, and ``Find.find("/") { |p| ... }`` of Ruby.
 _FIND: Final = r"\b(?:finddepth|find)\b\s{0,8}\((?=\s{0,8}(?:sub\b|\{|\\&|['\"]))"
@@ -47,7 +47,9 @@ _UNLINKED: Final = (
     r"(?:\bunlink\b\s{0,8}\(?\s{0,8}glob\b"
     r"|\barray_map\s{0,8}\(\s{0,8}['\"]unlink['\"]\s{0,8},\s{0,8}glob\b)"
 )
-_ANGLES: Final = r"\bunlink\b\s{0,8}\(?\s{0,8}<([^<>\n]{1,80})>"
+_ANGLES: Final = (
+    r"\bunlink\b\s{0,8}\(?(?:\s{0,8}\$_)?\s{0,8}(?:\bfor(?:each)?\b)?\s{0,8}<([^<>\n]{1,80})>"
+)
 
 
 def commands_on_trees(code: str) -> Iterator[list[str]]:
@@ -57,6 +59,10 @@ def commands_on_trees(code: str) -> Iterator[list[str]]:
         first, *others = [*values_in(code[match.end() : end]), ""]
         # ``glob("/**/*.o")`` has the tree and the pattern in one string.
         root, _, pattern = first.partition("**")
+        root = root.removesuffix("/*") or root[:1]
+        before = _element(code, match.start())
+        if before and root and not "".join([pattern, *others]).strip("*./"):
+            yield from _acts(root, before, set(_NAMES.findall(match[1])))
         if root and not "".join([pattern, *others]).strip("*./"):
             yield from _acts(root, code[end : end + _MAX_BODY], set(_NAMES.findall(match[1])))
     for match in islice(compiled(_FIND).finditer(code), _MAX_WALKS):
@@ -66,6 +72,16 @@ def commands_on_trees(code: str) -> Iterator[list[str]]:
         for act, pattern in _ACTS.items() if roots and not compiled(_CHOOSES).search(body) else ():
             if compiled(pattern).search(body):
                 yield [*_PROGRAMS[act], roots[-1]]
+
+
+def _element(code: str, position: int) -> str:
+    """Return the element of a comprehension whose ``for`` is at a position, "" if there is none."""
+    line = code[max(code.rfind("\n", 0, position) + 1, position - _MAX_ELEMENT) : position]
+    start = line.rfind("[") if "[" in line else line.find("(")
+    return line[start + 1 :] if line.strip() and start >= 0 else ""
+
+
+_MAX_ELEMENT: Final = 120
 
 
 def _end_of_header(code: str, position: int) -> int:

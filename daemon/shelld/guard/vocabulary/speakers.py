@@ -13,13 +13,21 @@ _MAKE: Final = (
 
 _VI: Final = "TuUwW says:c says:cmd says:+ tells:VIMINIT tells:EXINIT"
 
+_GDB: Final = "pdsc file:x file:command says:ex says:eval-command says:iex says:input"
+
+_TAR: Final = (
+    "bCfgHKLNTVX script:I script:use-compress-program script:to-command script:F "
+    "script:info-script script:new-volume-script script:rsh-command says:checkpoint-action "
+    "options:TAR_OPTIONS"
+)
+
 # Programs that run commands in their own language, from an argument, a variable or stdin.
 SPEAKERS: Final[dict[str, str]] = {
     "vim": f"{_VI} file:S",
-    **dict.fromkeys(("vi", "nvim", "view", "vimdiff", "gvim"), _VI),
+    **dict.fromkeys(("vi", "nvim", "view", "vimdiff", "gvim", "rvim", "rview", "evim"), _VI),
     "ex": f"{_VI} says:input",
     "ed": "p says:input",
-    "emacs": "lfL says:eval says:execute",
+    "emacs": "fL says:eval says:execute file:l file:load",
     "emacsclient": "asdfFu says:e says:eval",
     "less": "bhjkopPtTxyz says:+ env:LESSOPEN env:LESSCLOSE tells:LESS",
     "split": "abClnt script:filter",
@@ -32,14 +40,14 @@ SPEAKERS: Final[dict[str, str]] = {
     "visudo": "f env:SUDO_EDITOR env:VISUAL env:EDITOR",
     "sudoedit": "uCgp env:SUDO_EDITOR env:VISUAL env:EDITOR",
     "git": "- cd:C says:c config-env= appends script:x script:exec script:extcmd "
-    "script:sendmail-cmd script:tree-filter script:index-filter script:msg-filter "
+    "script:sendmail-cmd script:smtp-server script:tree-filter script:index-filter "
+    "script:msg-filter "
     "script:commit-filter script:env-filter "
     "script:upload-pack script:receive-pack env:GIT_PAGER env:PAGER env:GIT_EDITOR env:VISUAL "
     "env:EDITOR env:GIT_SEQUENCE_EDITOR env:GIT_SSH_COMMAND env:GIT_SSH env:GIT_EXTERNAL_DIFF "
     "env:GIT_ASKPASS env:GIT_PROXY_COMMAND env:GIT_CONFIG_VALUE_0 env:GIT_CONFIG_VALUE_1",
-    "tar": "bCfgHKLNTVX script:I script:use-compress-program script:to-command script:F "
-    "script:info-script script:new-volume-script script:rsh-command says:checkpoint-action "
-    "options:TAR_OPTIONS",
+    "tar": _TAR,
+    "bsdtar": _TAR,
     "zip": "bntx script:TT script:unzip-command",
     "rsync": OPTIONS["rsync"] + " script:e script:rsh script:rsync-path",
     "ssh": "bcDEeFIiJLlmOpQRSWw says:o",
@@ -47,6 +55,13 @@ SPEAKERS: Final[dict[str, str]] = {
     "sftp": "BbcDFiJlPRs says:o script:S",
     "psql": "dhpUvoFRT file:f file:file says:c says:command says:input env:PSQL_PAGER env:PAGER "
     "env:PSQL_EDITOR",
+    "mycli": "DhPSupR says:e says:execute says:input",
+    "litecli": "D says:e says:execute says:input",
+    "pgcli": "dhpU says:e says:input",
+    "usql": "f says:c says:command file:f says:input",
+    "bpftrace": "cep script:c says:e",
+    "entr": "- script:s",
+    "kak": "cdsE says:e says:E",
     "mysql": "DhPSupR says:e says:execute says:input",
     "mariadb": "DhPSupR says:e says:execute says:input",
     "sqlite3": "- says:cmd says:operands says:input",
@@ -59,8 +74,11 @@ SPEAKERS: Final[dict[str, str]] = {
     "cmake": "- file:P",
     "ninja": "CjkldtwN file:f default:build.ninja",
     "pwsh": "- says:c says:C says:Command says:command says:input",
-    "gdb": "pdsc file:x file:command says:ex says:eval-command says:iex says:input",
-    "lldb": "fncpwS says:o says:O says:one-line says:one-line-before-file says:input",
+    "gdb": _GDB,
+    "rust-gdb": _GDB,
+    "cgdb": _GDB,
+    "lldb": "fncpwS file:s file:source says:o says:O says:one-line says:one-line-before-file "
+    "says:input",
     "expect": "- file:f says:c says:input",
     "tclsh": "- says:input",
     "make": _MAKE,

@@ -119,6 +119,7 @@ WRAPPERS: Final[dict[str, str]] = {
     "oc": f"ncs context= kubeconfig= sub:exec {_CONTAINER}; n sub:rsh {_CONTAINER} shell",
     "crictl": f"r sub:exec {_CONTAINER}",
     "ctr": "an namespace= address= exec-id= user= sub:task sub:exec +1 away; "
+    "an namespace= address= exec-id= user= sub:t sub:exec +1 away; "
     "an namespace= address= exec-id= user= sub:tasks sub:exec +1 away",
     "machinectl": "- sub:shell +1 away shell",
     "lxc-attach": "nPf name= away shell",
@@ -178,10 +179,15 @@ EVERYDAY_WRAPPERS: Final[dict[str, str]] = {
     "uclampset": "mMp util-min= util-max= pid=",
     "with-contenv": "-",
     "xdg-terminal-exec": "-",
-    "npm": "wC sub:exec package= prefix= script:c script:call; wC sub:x script:c script:call",
+    "npm": "wC sub:exec package= prefix= script:c script:call; wC sub:x script:c script:call; "
+    "- prefix= sub:explore +1",
     "npx": "p package= script:c script:call +all",
     "pnpm": "F cd:C cd:dir sub:exec script:c; F cd:C cd:dir sub:dlx script:c",
-    "yarn": "- cwd= sub:exec joins",
+    "yarn": "- cwd= sub:exec joins; - cwd= sub:dlx script:c",
+    "bun": "- cwd= sub:x",
+    "uvx": "p from= with= python=",
+    "apptainer": "BwHS bind= pwd= home= sub:exec +1",
+    "singularity": "BwHS bind= pwd= home= sub:exec +1",
     "bundle": "- gemfile= sub:exec",
     "poetry": "C directory= project= sub:run",
     "uv": f"p sub:run {_RUNS} cd:directory",

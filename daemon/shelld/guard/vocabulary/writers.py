@@ -15,7 +15,7 @@ LINKERS: Final = frozenset(
 DESTROYERS: Final = frozenset(
     {
         *("shred", "truncate", "unlink", "cp", "mv", "install", "dd", "tee", "sponge"),
-        *("gzip", "pigz", "bzip2", "xz", "trash", "trash-put", "rimraf"),
+        *("gzip", "pigz", "bzip2", "xz", "trash", "trash-put", "rimraf", "ln"),
     }
 )
 
@@ -32,14 +32,30 @@ ORDERS: Final = frozenset(
     }
 )
 
-# Programs that only name or show what they get, whatever words it has.
+# Programs that only name or show what they get, whatever words it has, or pass it to the program of
+# a project.
 TELLERS: Final = frozenset(
     {
-        *("ack", "ag", "apropos", "cheat", "cowsay", "df", "diff", "du", "espeak", "expr", "file"),
-        *("figlet", "gh", "git", "hexdump", "history", "info", "less", "logger", "lsblk"),
-        *("man", "mesg", "more", "notify-send", "od", "rg", "say", "shellcheck", "stat", "strings"),
-        *("tldr", "toilet", "touch", "udevadm", "ugrep", "wall", "whatis", "whereis", "write"),
-        *("zgrep", "zenity", "dialog", "whiptail", "mail", "mutt", "telegram-send", "slack"),
+        *("cargo", "dotnet", "gradle", "mix", "mvn", "nox", "pytest", "tox"),
+        *("ack", "ag", "apropos", "b2sum", "binwalk", "cheat", "cksum", "cmp", "colordiff"),
+        *(
+            "cowsay",
+            "crc32",
+            "df",
+            "dialog",
+            "diff",
+            "du",
+            "efibootmgr",
+            "espeak",
+            "expr",
+            "figlet",
+            "file",
+        ),
+        *("gh", "git", "hexdump", "history", "info", "less", "logger", "lsblk", "mail", "man"),
+        *("md5sum", "mesg", "more", "mount", "mutt", "notify-send", "od", "rg", "rhash", "say"),
+        *("sha1sum", "sha224sum", "sha256sum", "sha384sum", "sha512sum", "shellcheck", "slack"),
+        *("stat", "strings", "sum", "telegram-send", "tldr", "toilet", "touch", "udevadm"),
+        *("ugrep", "wall", "whatis", "whereis", "whiptail", "write", "zenity", "zgrep"),
     }
 )
 
@@ -138,6 +154,7 @@ WRITERS: Final = {
         ("cc", "gcc", "g++", "c++", "clang", "clang++", "ld", "as", "nasm", "rustc", "go"), "- to:o"
     ),
     **dict.fromkeys(("genisoimage", "mkisofs", "xorrisofs"), "- to:o to:output"),
+    "xorriso": "- to:outdev to:dev",
     "ffmpeg": "if all",
     "valgrind": "- to:log-file to:xml-file",
     "patch": "BdDFgiprVxYz to:o to:output to:r to:reject-file",
