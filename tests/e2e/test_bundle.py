@@ -65,6 +65,16 @@ def test_bundle_runs_with_python_alone(bundle: Path, tmp_path: Path) -> None:
     assert os.access(bundle, os.X_OK)
 
 
+def test_bundle_is_unpacked_again_if_a_file_of_it_was_removed(bundle: Path, tmp_path: Path) -> None:
+    run_bundle(bundle, f"HOME={tmp_path}")
+    [directory] = (tmp_path / ".cache" / "shelld").iterdir()
+    for removed in ("shelld/app.py", "ABOUT"):
+        (directory / removed).unlink()
+        assert '"stdout":"hi\\n"' in run_bundle(bundle, f"HOME={tmp_path}").stdout
+        assert (directory / removed).exists()
+        assert [*directory.parent.iterdir()] == [directory]
+
+
 def test_bundle_without_a_home_unpacks_next_to_temporary_files(
     bundle: Path, tmp_path: Path
 ) -> None:

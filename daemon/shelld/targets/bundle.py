@@ -62,7 +62,8 @@ def make_bundle() -> Bundle:
         raise BundleError(f"a file cannot be read: {error.strerror}") from error
     digest.update(main)
     named = digest.hexdigest()[:32]
-    about = f"{named}\n{PLATFORM}\n".encode()
+    # With itself and the program, so many files.
+    about = f"{named}\n{PLATFORM}\n{len(content) + 2}\n".encode()
     buffer = io.BytesIO()
     buffer.write(_SHEBANG)
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:

@@ -57,6 +57,17 @@ def cache_directory() -> str:
     raise UnpackError("no directory for the bundle can be written")
 
 
+def is_complete(directory: str) -> bool:
+    """Return whether a bundle is unpacked there. Programs that clean /tmp remove single files."""
+    try:
+        with open(os.path.join(directory, "ABOUT"), encoding="utf-8") as about:
+            count = int(about.read().splitlines()[2])
+    except (OSError, ValueError, IndexError):
+        return False
+    found = [files for path, _, files in os.walk(directory) if not path.endswith("__pycache__")]
+    return sum(map(len, found)) == count
+
+
 def unpack(source: str | IO[bytes], target: str) -> None:
     """Unpack a bundle so that nobody sees a part of it. Raises UnpackError."""
     # Otherwise, a strict mask would keep this process out of the directories that it makes.
@@ -66,13 +77,17 @@ def unpack(source: str | IO[bytes], target: str) -> None:
         try:
             with zipfile.ZipFile(source) as archive:
                 archive.extractall(temporary)
+            if os.path.isdir(target) and not is_complete(target):
+                old = tempfile.mkdtemp(prefix=".removing-", dir=os.path.dirname(target))
+                os.rename(target, old)
+                shutil.rmtree(old, ignore_errors=True)
             os.rename(temporary, target)
         except BaseException:
             shutil.rmtree(temporary, ignore_errors=True)
             raise
     except (OSError, zipfile.BadZipFile) as error:
         # Another process may have unpacked it meanwhile.
-        if not os.path.isdir(target):
+        if not is_complete(target):
             reason = getattr(error, "strerror", None) or "it is damaged"
             raise UnpackError(f"the bundle cannot be unpacked: {reason}") from error
     finally:
@@ -91,11 +106,11 @@ def run_bundle() -> int:
     """Run shelld from the bundle that contains this program. Return 2 if that is not possible."""
     try:
         with zipfile.ZipFile(sys.path[0]) as archive:
-            name, fits = archive.read("ABOUT").decode().splitlines()
+            name, fits = archive.read("ABOUT").decode().splitlines()[:2]
         if fits != HERE:
             raise UnpackError(f"this bundle is for {fits}, and this is {HERE}")
         target = os.path.join(cache_directory(), name)
-        if not os.path.isdir(target):
+        if not is_complete(target):
             unpack(sys.path[0], target)
     except UnpackError as error:
         sys.stderr.write(f"shelld: {error}\n")
@@ -126,7 +141,7 @@ def bootstrap(marker: str, fits: str, name: str, size: int) -> NoReturn:
             say(marker, f"none Python {sys.version_info[0]}.{sys.version_info[1]} ({HERE})")
             os._exit(3)
         target = os.path.join(cache_directory(), name)
-        if not os.path.isdir(target):
+        if not is_complete(target):
             say(marker, "send")
             unpack(receive(size), target)
         say(marker, "ready")
