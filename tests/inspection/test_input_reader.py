@@ -17,6 +17,7 @@ import silent_server
 from hidden_processes import hide_process
 from mount_namespace import run_after
 from shelld.inspection import input_reader, kernel, member
+from shelld.inspection.delivery import Hop
 from shelld.inspection.input_reader import Found, InputState, look
 from shelld.inspection.kernel import name_of, process, waits
 from shelld.inspection.shell_reader import directories_of_readers
@@ -660,3 +661,22 @@ def test_look_does_not_load_memory_from_a_server(tmp_path: Path) -> None:
         wait_for(has_mapped, "the map of the file")
         assert find(pid, source, KEYS, LONG_S) is None
         assert silent_server.READ not in requests()
+
+
+@pytest.mark.parametrize("is_on_its_way", [False, True])
+def test_program_whose_input_is_on_its_way_through_a_relay_does_not_wait(
+    monkeypatch: pytest.MonkeyPatch, is_on_its_way: bool
+) -> None:
+    def answer(hops: list[Hop]) -> bool:
+        assert [name_of(each.member.pid) for each in hops] == ["script", "cat"]
+        return is_on_its_way
+
+    with on_terminal("script", "-qc", "exec cat", "/dev/null") as (pid, source):
+
+        def name() -> str | None:
+            found = find(pid, source, KEYS, SHORT_S)
+            return found and found.program
+
+        wait_for(lambda: name() == "cat", "cat to wait for input")
+        monkeypatch.setattr(input_reader, "is_on_its_way", answer)
+        assert name() == (None if is_on_its_way else "cat")

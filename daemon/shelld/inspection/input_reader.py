@@ -16,13 +16,13 @@ import time
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from shelld.inspection.kernel import Process, can_end, name_of, network_sockets
+from shelld.inspection.delivery import Hop, is_on_its_way, wait_on
+from shelld.inspection.kernel import Process, name_of, network_sockets
 from shelld.inspection.member import Member, look_at
 from shelld.inspection.members import members
 from shelld.inspection.relays import NOT_PASSED, passes_on
 from shelld.inspection.sockets import listening
 from shelld.inspection.stops import is_stopped
-from shelld.inspection.waiting_calls import Wait
 from shelld.terminals.pty import Modes
 from shelld.terminals.source import Source
 
@@ -145,12 +145,16 @@ def _reader(members: list[Member], target: InputState, budget: _Budget) -> Found
     wanted, seen = [target.source], {target.source}
     # Terminals that are not the only ones behind a relay: perhaps another one gets the input.
     beside = set[Source]()
+    # How the input has come to each source: the relays in front of it.
+    relays: dict[Source, list[Hop]] = {target.source: []}
     while wanted:
         source = wanted.pop()
         for member in members:
-            wait = _wait_for(member, source)
-            if wait is None or member.process is None:
+            waited = wait_on(member, source)
+            if waited is None or member.process is None:
                 continue
+            wait, _ = waited
+            hops = [*relays[source], Hop(member, source)]
             # If there are other threads, one of them may pass on what this thread reads.
             is_only_read = wait.is_read and member.process.threads == 1
             if budget.is_spent and not is_only_read:
@@ -161,9 +165,12 @@ def _reader(members: list[Member], target: InputState, budget: _Budget) -> Found
             else:
                 passed = passes_on(member, wait, members, seen, lambda: budget.is_spent)
             wanted += [each for each in passed.inner if each not in seen]
+            relays |= {each: hops for each in passed.inner if each not in relays}
             seen.update(passed.inner)
             beside.update(passed.inner if len(passed.inner) > 1 else ())
             if not passed.inner:
+                if len(hops) > 1 and is_on_its_way(hops):
+                    return None
                 program = name_of(member.pid)
                 is_timed = wait.is_read and target.read_has_limit and source == target.source
                 is_sure = not passed.is_uncertain and source not in beside
@@ -193,23 +200,6 @@ def _has_far_end(member: Member, budget: _Budget) -> bool:
         return not found <= {each.inode for each in listening(place)}
     except OSError:
         return True
-
-
-def _wait_for(member: Member, source: Source) -> Wait | None:
-    """Return how a process waits until it can read from a source; None if it does not."""
-    about = member.process
-    if about is None:
-        return None
-    if (about.terminal,) == source.file:
-        group = about.terminal_group if source.group is None else source.group
-        if about.group != group:
-            # The terminal would stop a process in the background.
-            return None
-    for wait, descriptor in (member.reads or {}).get(source.file, ()):
-        with contextlib.suppress(OSError):
-            if can_end(wait, descriptor):
-                return wait
-    return None
 
 
 def _hidden_reader(members: list[Member], source: Source) -> Found | None:

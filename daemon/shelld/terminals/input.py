@@ -331,10 +331,7 @@ class TerminalInput(Input):
         return Source(group, (self.device,), self._mount)
 
     def unread_bytes(self) -> int:
-        """Return the number of unread bytes, including the queued ones. Raises OSError.
-
-        Bytes that were written a moment ago may not be counted yet.
-        """
+        """Return the number of unread bytes, including the queued ones. Raises OSError."""
         return unread_bytes(self._open_descriptor()) + self.pending_bytes
 
     def modes(self) -> Modes:

@@ -232,6 +232,8 @@ def _modes(flags: int, local: int, characters: tuple[bytes | int, ...]) -> Modes
 def unread_bytes(master: int) -> int:
     """Return how many of the typed bytes a program could read now. Raises OSError."""
     with _opened_slave(master) as slave:
+        # This also passes on what is on its way.
+        _can_read(slave)
         return readable_bytes(slave)
 
 
@@ -240,13 +242,20 @@ def left_bytes(master: int) -> int | None:
     line that is being typed. Return None if the program could read something. Raises OSError.
 
     If the result is a number, all bytes written to the master have passed through the modes and the
-    line editor. Before the kernel reports that there is nothing to read, it passes on all bytes
-    that are on their way.
+    line editor.
     """
     with _opened_slave(master) as slave:
-        ready = select.poll()
-        ready.register(slave, select.POLLIN)
-        return None if ready.poll(0) else readable_bytes(slave)
+        return None if _can_read(slave) else readable_bytes(slave)
+
+
+def _can_read(slave: int) -> bool:
+    """Whether there is something to read.
+
+    Before the kernel reports that there is not, it passes on all bytes that are on their way.
+    """
+    ready = select.poll()
+    ready.register(slave, select.POLLIN)
+    return bool(ready.poll(0))
 
 
 @contextlib.contextmanager

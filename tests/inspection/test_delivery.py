@@ -1,0 +1,73 @@
+"""Input on its way to a program behind relays."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from shelld.inspection.delivery import Hop, is_on_its_way, wait_on
+from shelld.inspection.member import Member, look_at
+from shelld.terminals.pty import Size, open_pty
+from shelld.terminals.source import Source
+from support import wait_for
+
+
+def seen(pid: int) -> Member:
+    return look_at(pid, lambda: False, with_reads=True, known=None)
+
+
+@contextmanager
+def reader(command: str) -> Generator[tuple[int, Hop]]:
+    """Run a command that reads a line, and yield the master side of its terminal."""
+    pty = open_pty(Size(24, 80))
+    source = Source(None, (os.fstat(pty.slave).st_rdev,))
+    try:
+        with subprocess.Popen(
+            ["setsid", "-c", "bash", "-c", command],
+            stdin=pty.slave,
+            stdout=subprocess.DEVNULL,
+            stderr=pty.slave,
+        ) as child:
+            try:
+                wait_for(lambda: wait_on(seen(child.pid), source), "the read")
+                yield pty.master, Hop(seen(child.pid), source)
+            finally:
+                child.kill()
+    finally:
+        for descriptor in pty:
+            os.close(descriptor)
+
+
+def test_input_that_the_kernel_still_passes_on_is_on_its_way() -> None:
+    # Each program ends once it has read, so it never waits again. The kernel usually needs longer
+    # than the answer, so one of the attempts would show a program that seems to wait.
+    for _ in range(10):
+        with reader("read -r line") as (master, hop):
+            assert not is_on_its_way([hop, hop])
+            os.write(master, b"text\n")
+            assert is_on_its_way([hop, hop])
+
+
+def test_unfinished_line_is_not_on_its_way() -> None:
+    with reader("read -r line") as (master, hop):
+        os.write(master, b"text")
+        assert not is_on_its_way([hop, hop])
+
+
+def test_reader_of_dev_tty_is_asked_by_its_other_descriptors() -> None:
+    for _ in range(10):
+        with reader("read -r line < /dev/tty") as (master, hop):
+            assert not is_on_its_way([hop, hop])
+            os.write(master, b"text\n")
+            assert is_on_its_way([hop, hop])
+
+
+def test_relay_that_has_woken_up_may_have_input() -> None:
+    with reader("read -r line") as (master, hop):
+        relay = hop
+        with reader("read -r line") as (_, last):
+            assert not is_on_its_way([relay, last])
+            os.write(master, b"text\n")
+            wait_for(lambda: is_on_its_way([relay, last]), "the end of the relay")
