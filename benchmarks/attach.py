@@ -69,7 +69,7 @@ if __name__ == "__main__":
     parser.add_argument("--rounds", type=int, default=200)
     wanted = parser.parse_args().rounds
     with tempfile.TemporaryDirectory() as runtime:
-        # Sockets of its own, so that no daemon of the user is touched.
+        # The benchmark has its own directory of sockets, so it touches no daemon of the user.
         os.environ["XDG_RUNTIME_DIR"] = runtime
         try:
             starts(max(1, wanted // 10))

@@ -34,7 +34,7 @@ _IDLE_SHELLS = 255
 _PUSHED_BYTES = 100_000_000
 _PUSH = f"head -c {_PUSHED_BYTES} /dev/zero | tr '\\0' x"
 _NOW = "echo =$EPOCHREALTIME"
-# All output is kept, so that nothing is lost however busy the machine is.
+# Keep all output, so that a busy machine loses nothing.
 _KEEP_ALL = ("--retain-bytes", "256M", "--retain-total-bytes", "1G")
 
 
@@ -80,7 +80,7 @@ def order(count: int) -> tuple[int, int, int]:
     left, answered, expected = count - _IN_FLIGHT, 0, itertools.count(1)
     exits: dict[str, int] = {}
     early = wrong = 0
-    # A busy machine runs ten commands a second.
+    # Even a busy machine runs ten commands a second.
     for message in ours.messages(60 + count / 10):
         if "method" in message:
             event = message["params"]

@@ -31,16 +31,16 @@ from prompt_decoys import DECOYS
 from prompt_shells import batches, corpus_daemon, each_result, end, start, why_not
 from support import Json, RawDaemon, raw_daemon
 
-# When the usual guess takes silence for a prompt, in ms.
+# The idle timer, as other tools use it, takes this much silence (ms) for a prompt.
 _IDLE_MS = 2_000
-# How many programs start at once. They take each other's time.
+# How many programs start at once. More would slow each other down.
 _AT_ONCE = 3
-# Until a program has started, and until one that is not found counts as missed, in ms.
+# How long a program may take to start, and to be found before it counts as missed (ms).
 _PATIENCE_MS = 20_000
 # A clock for looks at the decoys: they last longer than the silence that a likely prompt needs.
 _CLOCK = "while sleep 0.5; do echo tick; done"
 _LOOKS = 8
-# Until the pauses between looks have become as long as they get.
+# After this time, the pauses between looks are as long as they get.
 _SETTLE_S = 8.0
 
 Patterns = dict[str, list[re.Pattern[str]]]

@@ -122,7 +122,7 @@ async def measure(rounds: int, count: int, commands: int, sizes: Sequence[int]) 
     await calls(rounds, count)
     rates = [await throughput(size, rounds, commands) for size in sizes]
     await swe_rex(min(commands, 50))
-    # The first is for one daemon: on one machine, more of them share its processors.
+    # The first figure is for one daemon. More daemons on one machine share its processors.
     rate, driver_s = rates[0]
     report(
         f"model: {MACHINES} machines, a daemon each",

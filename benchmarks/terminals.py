@@ -48,7 +48,7 @@ def answers(rounds: int) -> None:
 def throughput(megabytes: int) -> None:
     daemon = RawDaemon()
     count = megabytes * 1024 * 1024
-    # Load what any command needs.
+    # The first command loads what all commands need.
     daemon.request("bash", {"command": "true"})
     before = resident_mb(daemon.process.pid)
     began = time.monotonic()

@@ -123,7 +123,7 @@ def compare(name: str, roots: list[Path], pairs: int, rounds: int) -> None:
 def rounds_of(action: Callable[[Tree], object], trees: list[Tree], count: int) -> list[list[float]]:
     times: list[list[float]] = [[], []]
     for round_number in range(WARM_UP + count):
-        # The second daemon benefits from the caches that the first has left.
+        # The second daemon benefits from the caches that the first has filled.
         order = (0, 1) if round_number % 2 else (1, 0)
         for number in order:
             time.sleep(GAP_S)

@@ -156,7 +156,7 @@ def idle(waits: int, seconds: int) -> None:
             started = daemon.request("bash", {**command, "run_in_background": True})
             bash_id = json.loads(started)["result"]["bash_id"]
             daemon.send("bash_output", {"bash_id": bash_id, "wait": 600_000, "until": until})
-            # No answer comes but this one.
+            # Only this request is in flight.
             daemon.request("ping")
         shares: list[float] = []
         for _ in range(2):

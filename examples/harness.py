@@ -50,7 +50,7 @@ class ScriptedModel:
             ),
             self._use("tests", "Bash", command="sleep 1; exit 3", run_in_background=True),
         ]
-        # The answer came once the server was up, and has its id.
+        # The answer came when the server was ready, and contains the id of its shell.
         (server,) = re.findall(r"shell_\w+", self._answer("server"))
         question = "read -p 'Deploy? [y/N] ' answer; echo \"answered $answer\""
         yield [

@@ -92,7 +92,7 @@ class ShelldRuntime(AbstractRuntime):
     async def execute(self, command: Command) -> CommandResponse:
         given = command.command
         if command.shell:
-            # As `subprocess.run` does: further words are arguments of the shell.
+            # As with `subprocess.run`, further words are arguments of the shell.
             argv = ["/bin/sh", "-c", *([given] if isinstance(given, str) else given)]
         else:
             argv = [given] if isinstance(given, str) else given

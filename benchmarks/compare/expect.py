@@ -41,7 +41,7 @@ class PexpectWithoutPause(Pexpect):
 
 
 class PexpectTerminal(Terminal):
-    # Its package has no types.
+    # pexpect has no types.
     def __init__(self, process: Any, failures: tuple[type[Exception], ...]) -> None:
         self._process = process
         self._failures = failures

@@ -63,7 +63,7 @@ def imported_from_pypi(package: str) -> tuple[ModuleType, str]:
     """Install a package without a program; import it here. Return it and its version."""
     packages = "lib/python*/site-packages"
     folder = _environment(package, f"{packages}/{package}")
-    # Last, so that nothing else is taken from there.
+    # This directory comes last, so that only the missing package is taken from it.
     sys.path.append(str(next(folder.glob(packages))))
     return importlib.import_module(package), _version(folder, package)
 

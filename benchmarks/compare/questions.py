@@ -27,10 +27,10 @@ MEGABYTE = 1_000_000
 IN_A_ROW = 10
 GAP_S = 0.01
 LARGE_LIMIT_S = 60.0
-# The time limit for an answer that may wait for a leftover process.
+# The time limit for an answer that a leftover process may delay.
 SHORT_LIMIT_S = 5.0
 
-# The values that one question gives, by figure.
+# The values of one question, by figure.
 Samples = dict[str, list[float]]
 
 

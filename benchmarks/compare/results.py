@@ -28,7 +28,7 @@ class Column(msgspec.Struct):
     version: str
 
 
-# By contestant.
+# The keys are contestants.
 Row = dict[str, Cell]
 
 

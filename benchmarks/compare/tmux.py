@@ -13,7 +13,7 @@ from compare.installed import NotInstalled
 from compare.lines import LineServer
 from compare.terminal import COLS, ROWS, HasTerminals, Output, Terminal
 
-# A server of its own, which reads no settings.
+# The benchmark starts its own server, without the user's settings.
 SERVER = ("-L", "compare", "-f", "/dev/null")
 
 
@@ -104,7 +104,7 @@ class TmuxTerminal(Terminal):
         return output.count
 
     def screen(self, line: str, row: str) -> Sequence[str]:
-        # tmux has drawn everything that it has sent on.
+        # tmux has now drawn everything that it has sent to us.
         self.answer(line, row)
         rows = self._server.ask("capture-pane", "-p", "-t", self._pane)
         if row not in rows:

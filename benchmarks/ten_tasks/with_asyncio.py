@@ -49,7 +49,7 @@ async def serve(port: int, use: Callable[[], object]) -> None:
             await asyncio.sleep(0.05)
         use()
     finally:
-        # A process that has left the group goes on.
+        # This does not end a process that has left the group.
         os.killpg(child.pid, signal.SIGKILL)
         await child.wait()
 
@@ -84,7 +84,7 @@ async def cancel(is_told: Callable[[str], object]) -> str:
 
 
 async def page(show: Callable[[str], None]) -> None:
-    # In a file, the output waits for its reader without holding up the command.
+    # A command that writes to a file never waits for the reader.
     with tempfile.TemporaryFile() as file:
         child = await asyncio.create_subprocess_exec("bash", "-c", commands.LONG, stdout=file)
         await child.wait()
@@ -103,7 +103,7 @@ async def many() -> list[str]:
 
 
 async def restart(end: Callable[[int], object]) -> str:
-    # Each command is a bash of its own, which tells where it has been at its end.
+    # Each command runs in a new bash, which prints its last directory when it ends.
     async def run_one(command: str, directory: str) -> tuple[str, str]:
         told, tell = os.pipe()
         with os.fdopen(told) as file:

@@ -23,7 +23,7 @@ async def run() -> tuple[int | None, str]:
         metadata = result.structured_content["metadata"]
         [content] = result.content
         assert isinstance(content, TextContent)
-        # The text is for a model: a failure comes first.
+        # The text is for a model, so a failure comes first.
         lines = content.text.splitlines(keepends=True)
         return metadata["exit_code"], "".join(lines[result.is_error :])
 

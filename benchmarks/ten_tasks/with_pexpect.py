@@ -15,7 +15,7 @@ from typing import Any
 from ten_tasks import commands
 from ten_tasks.commands import Model
 
-# It has no types.
+# pexpect has no types.
 pexpect: Any = importlib.import_module("pexpect")
 replwrap: Any = importlib.import_module("pexpect.replwrap")
 
@@ -50,7 +50,7 @@ def serve(port: int, use: Callable[[], object]) -> None:
             time.sleep(0.05)
         use()
     finally:
-        # A process that has left the group goes on.
+        # This does not end a process that has left the group.
         os.killpg(child.pid, signal.SIGKILL)
         child.close()
 

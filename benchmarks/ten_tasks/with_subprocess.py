@@ -49,7 +49,7 @@ def serve(port: int, use: Callable[[], object]) -> None:
                 time.sleep(0.05)
             use()
         finally:
-            # A process that has left the group goes on.
+            # This does not end a process that has left the group.
             os.killpg(child.pid, signal.SIGKILL)
 
 
@@ -83,7 +83,7 @@ def cancel(is_told: Callable[[str], object]) -> str:
 
 
 def page(show: Callable[[str], None]) -> None:
-    # In a file, the output waits for its reader without holding up the command.
+    # A command that writes to a file never waits for the reader.
     with tempfile.TemporaryFile() as file:
         subprocess.run([*BASH, commands.LONG], stdout=file, check=False)
         file.seek(0)
@@ -102,7 +102,7 @@ def many() -> list[str]:
 
 
 def restart(end: Callable[[int], object]) -> str:
-    # Each command is a bash of its own, which tells where it has been at its end.
+    # Each command runs in a new bash, which prints its last directory when it ends.
     def run_one(command: str, directory: str) -> tuple[str, str]:
         told, tell = os.pipe()
         with os.fdopen(told) as file:
