@@ -27,7 +27,17 @@ NUMERIC_OPTIONS = {
 
 
 # Each subcommand, with arguments that make it write to stdout.
-SHOWING = [["explain", "ls"], ["mcp-config"], ["doctor"], ["doctor", "--json"]]
+SHOWING = [
+    ["--help"],
+    ["--version"],
+    ["help"],
+    ["help", "run"],
+    ["run", "--help"],
+    ["explain", "ls"],
+    ["mcp-config"],
+    ["doctor"],
+    ["doctor", "--json"],
+]
 
 
 def run_daemon(*arguments: str) -> subprocess.CompletedProcess[str]:

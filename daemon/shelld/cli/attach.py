@@ -29,6 +29,7 @@ from types import FrameType
 from typing import Final
 
 from shelld import __version__
+from shelld.cli.arguments import ArgumentParser
 from shelld.cli.commands import split_options
 from shelld.cli.join import (
     DEFAULT_LINGER_S,
@@ -113,7 +114,7 @@ def attach(arguments: Sequence[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         prog="shelld attach",
         usage="%(prog)s [-h] [--name NAME] [--linger SECONDS] [--steal] [--no-start] "
         "[-- OPTION ...]",

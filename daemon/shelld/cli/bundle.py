@@ -7,19 +7,19 @@ Exit codes: 0 if it was written, 2 for arguments that cannot be used, or if it c
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from shelld import __version__
+from shelld.cli.arguments import ArgumentParser
 from shelld.cli.show import refuse, show
 from shelld.targets.bundle import PLATFORM, BundleError, make_bundle, write_file
 
 
 def bundle(arguments: Sequence[str]) -> int:
     """Write the bundle; return the exit code."""
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         prog="shelld bundle",
         usage="%(prog)s [-h] [-o FILE]",
         description="Write shelld and the packages that it needs into one file. The file runs on "

@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import Final, Literal, NamedTuple
 
+from shelld.cli.arguments import ArgumentParser
 from shelld.cli.commands import SUBCOMMANDS
 from shelld.cli.mcp_config import HOSTS
 from shelld.cli.parser import option_parser
@@ -59,7 +60,7 @@ class _Option(NamedTuple):
 
 def completion(arguments: Sequence[str]) -> int:
     """Write the script for one shell to stdout; return the exit code."""
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         prog="shelld completion",
         usage="%(prog)s [-h] bash|zsh|fish",
         description="Print a script that completes the command line of shelld.",

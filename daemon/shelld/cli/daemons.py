@@ -9,13 +9,13 @@ Exit codes: 0; 1 if there is no daemon with that name, or it does not end or is 
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from typing import Final, Literal
 
 import msgspec
 
 from shelld import __version__
+from shelld.cli.arguments import ArgumentParser
 from shelld.cli.attach import add_name
 from shelld.cli.join import RefusedError, read_reply
 from shelld.cli.show import note, refuse, show
@@ -38,7 +38,7 @@ STOP_S: Final = 15.0
 
 def list_daemons(arguments: Sequence[str]) -> int:
     """Write a table of the daemons, or JSON; return the exit code."""
-    parser = argparse.ArgumentParser(prog="shelld list", description="Show the lasting daemons.")
+    parser = ArgumentParser(prog="shelld list", description="Show the lasting daemons.")
     parser.add_argument("--json", action="store_true", help="print one JSON value")
     as_json = parser.parse_args(arguments).json
     try:
@@ -68,7 +68,7 @@ def list_daemons(arguments: Sequence[str]) -> int:
 
 def stop(arguments: Sequence[str]) -> int:
     """End one daemon; return the exit code."""
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         prog="shelld stop", description="End a lasting daemon with all its shells."
     )
     add_name(parser, "name", help="the name of the daemon")

@@ -8,7 +8,6 @@ but breaks no promise.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import os
@@ -21,6 +20,7 @@ from typing import Final, Literal, NamedTuple
 
 import anyio
 
+from shelld.cli.arguments import ArgumentParser
 from shelld.cli.commands import split_options
 from shelld.cli.logout import why_a_logout_kills
 from shelld.cli.parser import parse_options
@@ -93,7 +93,7 @@ class LocalDaemon(NamedTuple):
 def doctor(arguments: Sequence[str]) -> int:
     """Write one line per check to stdout; return the exit code."""
     arguments, daemon_options = split_options(arguments)
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         prog="shelld doctor",
         usage="%(prog)s [-h] [--json] [-- OPTION ...]",
         description="Check what works on this machine, for a daemon with the given options.",

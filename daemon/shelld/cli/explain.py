@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from shelld.cli.arguments import ArgumentParser
 from shelld.cli.parser import parse_options
 from shelld.cli.show import refuse, show
 from shelld.guard import StartState
@@ -33,7 +34,7 @@ _EXIT_CODES: Final[dict[GuardVerdict, int]] = {"allow": 0, "block": 1, "unresolv
 
 def explain(arguments: Sequence[str]) -> int:
     """Write the verdict and the commands found to stdout; return the exit code."""
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         prog="shelld explain",
         usage="%(prog)s [-h] [--guard-rules FILE] COMMAND ...",
         description="Show the guard's verdict on a command, in this directory and environment.",

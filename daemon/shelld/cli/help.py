@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 
+from shelld.cli.arguments import ArgumentParser
 from shelld.cli.commands import no_such_command
 from shelld.cli.parser import option_parser
 from shelld.cli.show import show
@@ -12,7 +12,7 @@ from shelld.cli.show import show
 
 def show_help(arguments: Sequence[str]) -> int:
     """Show the help of shelld; return the exit code. `main` finds the help of subcommands."""
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         prog="shelld help",
         usage="%(prog)s [-h] [COMMAND]",
         description="Show the options and commands of shelld, or the help of a command.",

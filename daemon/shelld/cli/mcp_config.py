@@ -10,7 +10,6 @@ file cannot be written.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
@@ -18,6 +17,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from shelld.cli.arguments import ArgumentParser
 from shelld.cli.attach import add_name
 from shelld.cli.commands import split_options
 from shelld.cli.host_files import FileProblem, write_into
@@ -96,7 +96,7 @@ _ANY: Final = _Host("your host's configuration", _servers("mcpServers"))
 def mcp_config(arguments: Sequence[str]) -> int:
     """Write the configuration of one host; return the exit code."""
     arguments, options = split_options(arguments)
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         prog="shelld mcp-config",
         usage="%(prog)s [-h] [--write] [--attach NAME] [HOST] [-- OPTION ...]",
         description="Print the configuration with which an MCP host starts shelld. "

@@ -169,8 +169,9 @@ def option_parser() -> argparse.ArgumentParser:
     import argparse  # noqa: PLC0415
 
     from shelld import __version__  # noqa: PLC0415
+    from shelld.cli.arguments import ArgumentParser  # noqa: PLC0415
 
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         prog="shelld",
         usage="shelld [OPTION ...]"
         + "".join(f"\n       shelld {name} {takes}" for name, (takes, _) in SUBCOMMANDS.items()),

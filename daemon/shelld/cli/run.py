@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext
 from typing import Final
 
+from shelld.cli.arguments import ArgumentParser
 from shelld.cli.display import Display, OutputLost, Tone, duration, size
 from shelld.cli.exits import FAILED, REFUSED, TIMED_OUT, exit_code_of, name_of
 from shelld.cli.parser import parse_options
@@ -66,7 +67,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def run_parser() -> argparse.ArgumentParser:
     """Return the parser of our own options; all others are the daemon's."""
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         prog="shelld run",
         usage="%(prog)s [-h] [-q] [-t] [--cwd DIR] [--timeout S] [OPTION ...] -- COMMAND ...",
         description="Run a command, show its output as it comes, and end with its exit code. No "

@@ -10,7 +10,6 @@ Exit codes: that of the last command, as with bash; 125 if shelld has failed; 2 
 
 from __future__ import annotations
 
-import argparse
 import gc
 import os
 import re
@@ -20,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
+from shelld.cli.arguments import ArgumentParser
 from shelld.cli.display import Display, OutputLost, duration
 from shelld.cli.exits import FAILED, REFUSED, TIMED_OUT, exit_code_of, name_of
 from shelld.cli.lines import Lines
@@ -56,7 +56,7 @@ def shell(arguments: Sequence[str]) -> int:
     """Read and run commands until the end; return the exit code."""
     # `main` has switched it off for the start of the daemon.
     gc.enable()
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         prog="shelld shell",
         usage="%(prog)s [-h] [OPTION ...]",
         description="Type commands into one session of a daemon. Ctrl-C ends the running command, "

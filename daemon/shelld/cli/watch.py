@@ -27,6 +27,7 @@ from types import FrameType
 from typing import Final, Literal, Protocol, TypeAlias
 
 from shelld import __version__
+from shelld.cli.arguments import ArgumentParser
 from shelld.cli.attach import DEFAULT_NAME, add_name
 from shelld.cli.join import DIED, RefusedError, connect, read_reply
 from shelld.cli.numbers import integer_type
@@ -97,7 +98,7 @@ def watch(arguments: Sequence[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         prog="shelld watch",
         usage="%(prog)s [-h] [-n LINES] [NAME]",
         description="Show the shells of a lasting daemon, and the last lines of each, until "
