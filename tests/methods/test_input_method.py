@@ -28,7 +28,7 @@ from shelld.terminals.pty import Modes
 from shelld_protocol.errors import RpcError
 from shelld_protocol.input_methods import WriteStdinParams
 from shelld_protocol.shell_methods import BackgroundResult, BashParams
-from support import Gate
+from support import Gate, wait_for
 
 ANSWER = b"\x1b[?1;2c"
 
@@ -90,6 +90,24 @@ async def test_input_closed_during_preparation_is_refused(
         with pytest.raises(RpcError) as refused:
             await write_stdin(context, WriteStdinParams(shell.id, keys=["Enter"]))
         assert refused.value.data == {"kind": "stdin_closed", "reason": "ended"}
+
+
+async def test_data_for_a_program_is_not_split_into_lines(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def typed(_before: bytes, _data: bytes) -> None:
+        pytest.fail("no shell reads the lines")
+
+    async with Manager() as manager:
+        context = RequestContext(Daemon(Options(), manager))
+        shell, target = await started(context, "exec cat", open_stdin=True)
+        with anyio.fail_after(20):
+            await shell.wait_until(lambda: shell.pid is not None)
+        readers = RunningReaders(shell, target)
+        wait_for(lambda: not readers.directories(), "the program instead of bash")
+        monkeypatch.setattr("shelld.methods.judged_typing.typed", typed)
+        written = await write_stdin(context, WriteStdinParams(shell.id, text="y\n" * 1000 + "z"))
+        assert (written.written, target.typed.keys) == (2001, b"z")
 
 
 @pytest.mark.parametrize(

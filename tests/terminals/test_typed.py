@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shelld.terminals.line_editor import MAX_KEPT
-from shelld.terminals.typed import Dropped, Typed, readings, typed
+from shelld.terminals.typed import Dropped, Typed, last_line, readings, typed
 
 
 @pytest.mark.parametrize(
@@ -34,6 +34,28 @@ def test_line_ends_and_interrupts_are_followed(
 ) -> None:
     found = typed(before, data, interrupt=b"\x03", lnext=b"Q")
     assert found[:4] == Typed(lines, rest, is_passed_on=False, parts=[])[:4]
+
+
+@given(
+    st.lists(
+        st.sampled_from([b"a", b"\r", b"\n", b"\x1b[200~", b"\x1b", b"\x11", b"\x16", b"\x03"])
+    ),
+    st.integers(0, 8),
+    st.booleans(),
+)
+def test_last_line_is_the_rest_of_all_lines(keys: list[bytes], at: int, is_long: bool) -> None:
+    # What a write leaves unfinished comes before the next write.
+    before = typed(b"", b"".join(keys[:at])).rest
+    data = b"".join(keys[at:]) + b"\n" + b"".join(keys[:at]) + b"b" * (MAX_KEPT * is_long)
+    last = last_line(before, data)
+    if last is not None:
+        assert last == typed(before, data).rest
+
+
+def test_last_line_is_known_for_data() -> None:
+    assert last_line(b"a", b"b\r\nc\rd") == b"d"
+    assert last_line(b"a", b"b\n") == b""
+    assert last_line(b"", b"\n" + b"a" * (MAX_KEPT + 1)) == b"a" * MAX_KEPT
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from anyio.lowlevel import checkpoint
 from shelld.methods.typed_lines import Readers, TypedLines
 from shelld.terminals.line_editor import check_length, edit, received
 from shelld.terminals.pty import Modes
-from shelld.terminals.typed import Typed, TypedLine, typed
+from shelld.terminals.typed import Typed, TypedLine, last_line, typed
 
 _PIECE_BYTES: Final = 16 * 1024
 # The kernel turns an interrupt key into a signal within the first of these times. Within the second
@@ -33,6 +33,12 @@ class Typing(NamedTuple):
 async def judge_piped(before: TypedLine, data: bytes, lines: TypedLines, *, eof: bool) -> Typing:
     """Judge bytes for a pipe. Raises `RpcError`. `before`: the line that they continue."""
     rest, starts = before.keys, _starts(before, data)
+    if (b"\n" in data or b"\r" in data) and not lines.are_read():
+        # Other programs read data, which may have millions of lines.
+        last = last_line(rest, data)
+        if last is not None:
+            is_collected = not last or lines.readers.read_now()
+            return Typing(data, TypedLine(last, (), is_collected))
     for piece in _pieces(data):
         found = typed(rest, piece)
         await lines.judge(found.lines, found.lines)

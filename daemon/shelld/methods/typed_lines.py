@@ -152,6 +152,10 @@ class TypedLines:
         self._cost = 0
         self._turn_ends_at = _TURN_COST
 
+    def are_read(self) -> bool:
+        """Whether a shell may read the typed text now."""
+        return bool(self._directories())
+
     async def judge(
         self,
         lines: Sequence[bytes | None],

@@ -194,6 +194,17 @@ def typed(
     return Typed(lines, rest[-MAX_KEPT:], is_passed_on, parts, tuple(kept), dropped)
 
 
+def last_line(before: bytes, data: bytes) -> bytes | None:
+    """Return the `rest` of `typed(before, data)`, many times faster.
+
+    `data` has the end of a line. Returns None if the text has keys that need a closer look.
+    """
+    keys = (b"\x1b", *(quote.encode() for quote in QUOTES))
+    if before.endswith(b"\r") or any(key in text for key in keys for text in (before, data)):
+        return None
+    return data[1 + max(data.rfind(b"\n"), data.rfind(b"\r")) :][-MAX_KEPT:]
+
+
 def readings(line: bytes) -> Iterator[str]:
     """Yield what a shell may read if this line is typed, the likeliest reading first.
 
