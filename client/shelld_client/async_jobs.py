@@ -94,8 +94,8 @@ class AsyncJob(AsyncItems[Event]):
         return self.started.bash_id
 
     @property
-    def pid(self) -> int:
-        """The pid of its bash."""
+    def pid(self) -> int | None:
+        """The pid of its bash; None if nobody has learned it (see `BackgroundResult`)."""
         return self.started.pid
 
     async def __aenter__(self) -> Self:

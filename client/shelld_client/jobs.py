@@ -90,8 +90,8 @@ class Job(Items[Event]):
         return self.started.bash_id
 
     @property
-    def pid(self) -> int:
-        """The pid of its bash."""
+    def pid(self) -> int | None:
+        """The pid of its bash; None if nobody has learned it (see `BackgroundResult`)."""
         return self.started.pid
 
     def __enter__(self) -> Self:

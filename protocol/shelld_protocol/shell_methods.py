@@ -270,7 +270,13 @@ class BackgroundResult(Result):
     bash_id: ShellId
     command: Command
     status: Status
-    pid: Annotated[int, Meta(description="Pid of its bash, which leads its own POSIX session.")]
+    pid: Annotated[
+        int | None,
+        Meta(
+            description="Pid of its bash, which leads its own POSIX session. Null if the command "
+            "killed its runner before the daemon knew the pid."
+        ),
+    ]
     message: Annotated[str, Meta(description="A sentence for people and models.")]
     prompt: PromptNow
     description: Description = None

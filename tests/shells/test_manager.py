@@ -24,6 +24,9 @@ import pytest
 from shelld.keeper.channel import EMPTY, EXITED, LOST, READY, STARTED, Channel
 from shelld.keeper.idle_runners import SPARE
 from shelld.keeper.pool import RunnerPool
+from shelld.methods.bash import bash
+from shelld.methods.context import Daemon, RequestContext
+from shelld.process.options import Options
 from shelld.shells import orphans, runtime, supervisor
 from shelld.shells.course import Event
 from shelld.shells.deadlines import Deadlines
@@ -38,6 +41,7 @@ from shelld.shells.shell import Shell
 from shelld.shells.starting import wait_for_start
 from shelld.shells.supervisor import Supervisor
 from shelld_protocol.errors import ErrorKind, RpcError
+from shelld_protocol.shell_methods import BackgroundResult, BashParams
 from shells import start_shell
 from support import Gate, children, is_alive, parent_of, wait_for
 
@@ -370,17 +374,20 @@ async def test_start_killed_early_is_cancelled(
         assert error.data == {"kind": "spawn_failed", "errno": "ECANCELED"}
 
 
-async def test_start_whose_runner_is_lost_reports_echild(
+async def test_command_whose_runner_is_lost_early_counts_as_started(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with Manager() as manager:
+        context = RequestContext(Daemon(Options(), manager))
         with anyio.fail_after(20), next_runner(monkeypatch) as runner:
-            # The runner reports READY, then is lost.
+            # The command kills the runner before the runner has reported a pid.
             for message in ((READY, 0, True, False), (LOST,), (EMPTY,)):
                 runner.send(message)
-            with pytest.raises(RpcError) as caught:
-                await start_and_wait(manager, StartRequest("true"))
-        assert caught.value.data == {"kind": "spawn_failed", "errno": "ECHILD"}
+            answer = await bash(context, BashParams("true", run_in_background=True))
+        assert isinstance(answer, BackgroundResult)
+        assert (answer.status, answer.pid) == ("running", None)
+        shell = manager.get(answer.bash_id)
+        assert (shell.status, shell.signal, shell.reason) == (ShellStatus.KILLED, "SIGKILL", "lost")
 
 
 def report_timeouts(monkeypatch: pytest.MonkeyPatch) -> anyio.Event:

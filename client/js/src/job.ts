@@ -30,8 +30,8 @@ const SHOWN_BYTES = 64 * 1024;
 export class Job implements AsyncIterable<ShellEvent>, AsyncDisposable {
   /** The `bash_id` of its shell. */
   readonly id: string;
-  /** The pid of its bash. */
-  readonly pid: number;
+  /** The pid of its bash; null if nobody has learned it (see `BackgroundResult`). */
+  readonly pid: number | null;
   #connection: Connection;
   #options: Pick<BashOutputParams, "strip_ansi">;
   // Where the next `output` begins. Other readers of the shell do not move it.

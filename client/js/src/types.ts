@@ -166,8 +166,8 @@ export interface BackgroundResult {
   /** The command as given. */
   command: string;
   status: "completed" | "failed" | "killed" | "pending" | "running" | "timeout";
-  /** Pid of its bash, which leads its own POSIX session. */
-  pid: number;
+  /** Pid of its bash, which leads its own POSIX session. Null if the command killed its runner before the daemon knew the pid. */
+  pid: number | null;
   /** A sentence for people and models. */
   message: string;
   /** What the command waits for now; null if it does not wait for input. */

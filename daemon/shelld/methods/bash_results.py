@@ -14,7 +14,7 @@ from shelld.output.text import STEP_BYTES
 from shelld.sessions.text import shown
 from shelld.shells.lifecycle import ShellStatus
 from shelld.shells.shell import Shell
-from shelld.shells.starting import started_pid
+from shelld.shells.starting import check_started
 from shelld.waits.prompts import state_of
 from shelld_protocol.errors import RpcError, timed_out
 from shelld_protocol.shell_methods import BackgroundResult, BashParams, BashResult
@@ -101,11 +101,12 @@ async def _foreground_result(
 def _background_result(
     context: RequestContext, shell: Shell, params: BashParams
 ) -> BackgroundResult:
+    check_started(shell)
     return BackgroundResult(
         bash_id=shell.id,
         command=params.command,
         status="running",
-        pid=started_pid(shell),
+        pid=shell.pid,
         message=f"Started background shell {shell.id}",
         prompt=state_of(shell, shell.released_at).prompt,
         description=params.description,

@@ -19,15 +19,16 @@ async def wait_for_start(shell: Shell) -> None:
     """Wait until a command runs, or has run. Raises `RpcError` (spawn_failed)."""
     pending = ShellStatus.PENDING
     await shell.wait_until(lambda: shell.status is not pending or shell.failure is not None)
-    started_pid(shell)
+    check_started(shell)
 
 
-def started_pid(shell: Shell) -> int:
-    """Return the pid of a command that is not pending. Raises `RpcError` if it never had a pid."""
+def check_started(shell: Shell) -> None:
+    """Raise `RpcError` if a command that is not pending has not run.
+
+    A command whose runner was lost before it reported the pid may have run, so it counts as
+    started.
+    """
     raise_failure(shell)
-    if shell.pid is None:
-        # If `reason` is None, a kill came before the start. Otherwise the runner was lost, perhaps
-        # right after the start.
-        killed_before = shell.reason is None
-        raise spawn_failed(errno.ECANCELED if killed_before else errno.ECHILD, "exec")
-    return shell.pid
+    if shell.pid is None and shell.reason != "lost":
+        # A kill came before the start.
+        raise spawn_failed(errno.ECANCELED, "exec")
