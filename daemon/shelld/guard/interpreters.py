@@ -136,7 +136,10 @@ _REMOVES: Final = (
     r"|\b(?:rm(?:dir)?|unlink|remove(?:Sync)?)\b(?=\s{0,8}\([^;\n]{0,200}?\brecursive\b))"
 )
 # Code that removes files, and does not choose among them.
-_REMOVES_FILES: Final = r"\b(?:unlink(?:Sync)?|os\.remove|File\.delete|rmtree|rmdir|rm_rf)\b(?![^\n]{0,200}\b(?:if|unless)\b)"
+_REMOVES_FILES: Final = (
+    r"\b(?:unlink(?:Sync)?|os\.remove|File\.delete|rmtree|rmdir|rm_rf)\b"
+    r"(?![^\n]{0,200}\b(?:if|unless)\b)"
+)
 # The user's home directory, with nothing joined to it.
 _HOME: Final = (
     r"""(?:(?:os\.path\.)?\bexpanduser\(\s*+(?:"~/?"|'~/?')\s*+\)|\bPath\.home\(\)"""
