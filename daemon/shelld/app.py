@@ -24,6 +24,7 @@ from shelld import __version__
 from shelld.audit import AuditLog, AuditRecord
 from shelld.eventloop.loop import EventLoop
 from shelld.eventloop.memory import collect_rarely, give_back_regularly
+from shelld.eventloop.patience import wait_patiently
 from shelld.eventloop.signals import received
 from shelld.eventloop.threads import wait_for_work
 from shelld.guard.policy import Policy
@@ -53,11 +54,15 @@ STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 DRAIN_S: Final = 0.5
 # After that, the shells that still run get SIGTERM, and SIGKILL after this grace period.
 STOP_GRACE_MS: Final = 500
-# Time until all of these shells must be dead, including the grace period. Each shell extends it.
+# Time until all of these shells must be dead, including the grace period. Each shell extends it,
+# and so does time that the drain has left. It is counted in turns (see `patience`): a turn in which
+# a shell ends does not count. A busy machine may end shells late, and clients must learn of that.
 STOP_KILL_S: Final = 0.8
 STOP_KILL_PER_SHELL_S: Final = 0.003
 # Time for the client to read the last answers: the rest of STOP_S, but at least FLUSH_S. The whole
-# stop must take less than 2 s, because MCP hosts send SIGKILL after that time.
+# stop must take less than 2 s, because MCP hosts send SIGKILL after that time. A turn in which the
+# client reads does not count, for up to FLUSH_S more. At the beginning of the last FLUSH_S, long
+# output is skipped, so that the ends of all shells are still sent.
 FLUSH_S: Final = 0.3
 STOP_S: Final = 1.6
 # How much later than planned a busy machine may end the stages of the stop.
@@ -201,7 +206,10 @@ async def _run(
                 anyio.current_time() + _longest_stop_s(manager),
                 lambda: _end_although_tasks_run(manager, pool, _exit_code(server, output)),
             )
-            await _stop(server, daemon, output, second_signal, stop_at)
+            kill_until = last_resort.when() - 2 * FLUSH_S
+            await _stop(
+                server, daemon, output, second_signal, stop_at=stop_at, kill_until=kill_until
+            )
             last_resort.cancel()
             if output is not None:
                 output.close()
@@ -254,7 +262,9 @@ async def _stop(
     daemon: Daemon,
     output: Output | None,
     second_signal: anyio.Event,
+    *,
     stop_at: float,
+    kill_until: float,
 ) -> None:
     """`server` and `output` are those of the client that is left, or None."""
     manager = daemon.manager
@@ -267,14 +277,31 @@ async def _stop(
 
     async def kill_all() -> None:
         daemon.targets.hang_up()
-        with anyio.move_on_after(_kill_s(manager)):
-            await manager.kill_all(0 if second_signal.is_set() else STOP_GRACE_MS)
+        grace_ms = 0 if second_signal.is_set() else STOP_GRACE_MS
+        await wait_patiently(
+            lambda: manager.kill_all(grace_ms),
+            max(_kill_s(manager), stop_at - FLUSH_S - anyio.current_time()),
+            lambda: len(manager.list_running()),
+            until=kill_until,
+        )
+
+    async def send_all() -> None:
+        await daemon.subscriptions.settle()
+        if output is not None:
+            await output.wait_empty()
 
     async def flush() -> None:
-        with anyio.CancelScope(deadline=_flush_until(stop_at)):
-            await daemon.subscriptions.settle()
-            if output is not None:
-                await output.wait_empty()
+        until = _flush_until(stop_at)
+        hurry = asyncio.get_running_loop().call_at(until - FLUSH_S, daemon.subscriptions.hurry)
+        try:
+            await wait_patiently(
+                send_all,
+                until - anyio.current_time(),
+                lambda: 0 if output is None else output.backlog,
+                until=until + FLUSH_S,
+            )
+        finally:
+            hurry.cancel()
 
     for stage in (drain, kill_all, flush):
         try:

@@ -550,6 +550,17 @@ def test_shutdown_sends_the_end_of_each_shell(events: RawDaemon) -> None:
 
 
 @pytest.mark.slow
+def test_ends_that_come_late_in_the_stop_are_sent() -> None:
+    # As on a busy machine, killing the command takes longer than it should, but the stop has time.
+    slow_kill = {"shelld.app.STOP_GRACE_MS": 500, "shelld.app.STOP_KILL_S": 0}
+    with raw_daemon(command=altered_daemon({**slow_kill, "shelld.app.STOP_S": 60})) as events:
+        subscribe(events, "output", "exit")
+        events.background("trap '' TERM; echo set; while :; do sleep 0.05; done")
+        next_event(events, "output")
+        assert [each["method"] for each in drain(events)] == ["shell/exited"]
+
+
+@pytest.mark.slow
 def test_shutdown_shows_the_last_screen(events: RawDaemon) -> None:
     pytest.importorskip("avt")
     subscribe(events, "screen", "exit")

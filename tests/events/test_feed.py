@@ -53,6 +53,16 @@ class Client:
         assert self.backlog, "it has read everything"
 
 
+class SlowClient(Client):
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_waited_for = anyio.Event()
+
+    async def wait_until_read(self) -> None:
+        self.is_waited_for.set()
+        await anyio.sleep_forever()
+
+
 def feed_of(shell: Shell, client: Client) -> Feed:
     subscription = Subscription("sub_1", OPTIONS, client, 1, lambda _task: None)
     return Feed(shell, subscription, cast("Manager", FakeManager()))
@@ -138,6 +148,42 @@ async def test_half_a_unit_is_left_for_readers_while_a_process_may_write_the_res
     assert (output.text, output.end, output.dropped) == ("out", 3, 0)
     assert isinstance(last, ExitEvent)
     assert (last.stdout_bytes, last.skipped) == (3, 0)
+
+
+async def test_hurried_feed_skips_long_output_and_waits_for_nobody() -> None:
+    shell, client = running_shell(), SlowClient()
+    feed = feed_of(shell, client)
+    feed.add_follower(anyio.sleep_forever)
+    client.backlog = MAX_QUEUED_BYTES
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(feed.run)
+        write(shell, "x" * (OPTIONS.max_bytes + 1))
+        await client.is_waited_for.wait()
+        client.backlog = 0
+        feed.subscription.hurry()
+        write(shell, "more")
+        end(shell)
+        while not client.received:
+            await anyio.lowlevel.checkpoint()
+        feed.hurry()
+    output, last = client.received
+    assert isinstance(output, OutputEvent)
+    assert isinstance(last, ExitEvent)
+    assert output.text == "more"
+    assert output.skipped == last.skipped == OPTIONS.max_bytes + 1
+
+
+async def test_hurried_feed_sends_short_output() -> None:
+    shell, client = running_shell(), Client()
+    feed = feed_of(shell, client)
+    write(shell, "short")
+    feed.subscription.hurry()
+    end(shell)
+    await feed.run()
+    output, last = client.received
+    assert isinstance(output, OutputEvent)
+    assert isinstance(last, ExitEvent)
+    assert (output.text, last.skipped) == ("short", 0)
 
 
 async def test_skipped_output_ends_where_a_sequence_does() -> None:

@@ -70,6 +70,8 @@ class Feed:
         self.end_told = anyio.Event()
         self._is_closed = False
         self._scope: anyio.CancelScope | None = None
+        # The followers' last looks, after the end of the command.
+        self._last_looks: anyio.CancelScope | None = None
         self._followers: list[Callable[[], Awaitable[None]]] = []
 
     def add_follower(self, run: Callable[[], Awaitable[None]]) -> None:
@@ -91,7 +93,9 @@ class Feed:
                         tasks.start_soon(faults.keep_running, run, "a follower of a shell")
                     await self._follow_output()
                     # The followers see the end, too, and one of them may have a last event to send.
-                    tasks.cancel_scope.deadline = anyio.current_time() + LAST_LOOKS_S
+                    looks_s = 0 if self.subscription.is_hurried else LAST_LOOKS_S
+                    tasks.cancel_scope.deadline = anyio.current_time() + looks_s
+                    self._last_looks = tasks.cancel_scope
                 self._send_end()
             if not self._may_tell_leftover:
                 self._note_last_event()
@@ -100,6 +104,11 @@ class Feed:
             self._note_last_event()
             await self.subscription.flush()
         self.close()
+
+    def hurry(self) -> None:
+        """Send the event about the end as soon as possible. See `Subscription.hurry`."""
+        if self._last_looks is not None:
+            self._last_looks.cancel()
 
     def close(self) -> None:
         """Send nothing more."""
@@ -173,7 +182,8 @@ class Feed:
         """Send or skip the next part of a stream up to `stop`. Return whether it was sent."""
         store, start, strip = self._streams[name].store, self._positions[name], self._options.strip
         max_bytes = self._options.max_bytes
-        if not await self.subscription.wait_for_room():
+        has_room = await self.subscription.wait_for_room()
+        if not has_room or (self.subscription.is_hurried and stop - start > max_bytes):
             end = stop if is_last else _newest_line(store, start, stop)
             self._positions[name] = end
             self._skipped[name] += end - start

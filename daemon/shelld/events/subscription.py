@@ -122,6 +122,9 @@ class Subscription:
         self._replayed: anyio.Event | None = None
         self._is_slow = False
         self._is_closed = False
+        self.is_hurried = False
+        # The waits for the client to read.
+        self._patient: set[anyio.CancelScope] = set()
 
     @property
     def seq(self) -> int:
@@ -154,13 +157,24 @@ class Subscription:
             await self._replayed.wait()
 
     async def _wait_until_read(self) -> bool:
-        if self._recipient.backlog >= MAX_QUEUED_BYTES and not self._is_slow:
-            with anyio.move_on_after(PATIENCE_S):
-                await self._recipient.wait_until_read()
+        is_patient = not (self._is_slow or self.is_hurried)
+        if self._recipient.backlog >= MAX_QUEUED_BYTES and is_patient:
+            with anyio.move_on_after(PATIENCE_S) as wait:
+                self._patient.add(wait)
+                try:
+                    await self._recipient.wait_until_read()
+                finally:
+                    self._patient.discard(wait)
         # Until there is room again, later output is skipped without a wait. So the event about the
         # end of a shell is not delayed.
         self._is_slow = self._recipient.backlog >= MAX_QUEUED_BYTES
         return not self._is_slow
+
+    def hurry(self) -> None:
+        """Wait for the client no more."""
+        self.is_hurried = True
+        for wait in self._patient:
+            wait.cancel()
 
     # -- screens ----------------------------------------------------------------------------
 

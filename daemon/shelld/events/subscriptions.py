@@ -140,10 +140,20 @@ class Subscriptions:
             each.lose_client()
 
     async def settle(self) -> None:
-        """Wait until the events of all shells that have ended were sent."""
+        """Wait until all shells have ended, and their events up to the end were sent."""
         for feed in [each for feeds in self._feeds.values() for each in feeds]:
-            if feed.shell.has_ended:
-                await feed.end_told.wait()
+            await feed.end_told.wait()
+        for subscription in list(self._all.values()):
+            # A client may be getting earlier events again, and the ends come after them.
+            await subscription.flush()
+
+    def hurry(self) -> None:
+        """Skip long output from now on, and wait for no client, because the daemon ends soon."""
+        for each in self._all.values():
+            each.hurry()
+        for feeds in self._feeds.values():
+            for feed in feeds:
+                feed.hurry()
 
     # -- shells -----------------------------------------------------------------------------
 

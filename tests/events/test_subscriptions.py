@@ -1,0 +1,94 @@
+"""All subscriptions together, with a manager of the test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import contextmanager
+from typing import Any, cast
+
+import anyio
+import anyio.abc
+import anyio.lowlevel
+
+from shelld.events.subscription import MAX_QUEUED_BYTES, SubscriptionOptions
+from shelld.events.subscriptions import Subscriptions
+from shelld.shells.manager import Manager
+from shelld.shells.shell import Shell
+from shelld_protocol.event_methods import Event
+
+OPTIONS = SubscriptionOptions(None, None, frozenset({"exit"}), 0, 65_536, True)
+
+
+class FakeManager:
+    def __init__(self, tasks: anyio.abc.TaskGroup) -> None:
+        self._tasks = tasks
+        self.on_start: Callable[[Shell], None] | None = None
+        self.on_forget: list[Any] = []
+
+    def attend(self, task: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._tasks.start_soon(task)
+
+    @contextmanager
+    def reading(self, _shell: Shell) -> Generator[None]:
+        yield
+
+
+class Client:
+    def __init__(self) -> None:
+        self.backlog = 0
+        self.received: list[Event] = []
+        self.has_read = anyio.Event()
+        self.is_waited_for = anyio.Event()
+
+    def send(self, method: str, params: Event) -> None:
+        self.received.append(params)
+
+    async def wait_until_read(self) -> None:
+        self.is_waited_for.set()
+        await self.has_read.wait()
+
+
+async def test_events_are_settled_once_those_that_are_sent_again_have_come() -> None:
+    async with anyio.create_task_group() as tasks:
+        subscriptions = Subscriptions(cast("Manager", FakeManager(tasks)))
+        shell, client = Shell("x", is_empty=False), Client()
+        shell.started()
+        added = subscriptions.add(OPTIONS, client, 1, [shell])
+        shell.end(0, None)
+        client.backlog = MAX_QUEUED_BYTES
+        shell.notify()
+        while not client.received:
+            await anyio.lowlevel.checkpoint()
+        added.continue_after(0, client, 2)
+        await client.is_waited_for.wait()
+        is_settled = False
+
+        async def settle() -> None:
+            nonlocal is_settled
+            await subscriptions.settle()
+            is_settled = True
+
+        tasks.start_soon(settle)
+        await anyio.wait_all_tasks_blocked()
+        assert not is_settled
+        client.backlog = 0
+        client.has_read.set()
+    assert [each.seq for each in client.received] == [1, 1]
+
+
+async def test_events_are_settled_once_all_shells_have_ended() -> None:
+    async with anyio.create_task_group() as tasks:
+        subscriptions = Subscriptions(cast("Manager", FakeManager(tasks)))
+        shell, client = Shell("x", is_empty=False), Client()
+        shell.started()
+        subscriptions.add(OPTIONS, client, 1, [shell])
+
+        async def end() -> None:
+            await anyio.wait_all_tasks_blocked()
+            assert not client.received
+            shell.end(0, None)
+            shell.become_empty()
+
+        tasks.start_soon(end)
+        await subscriptions.settle()
+        assert len(client.received) == 1
