@@ -28,6 +28,7 @@ const lines = {
   outputWithoutText: [line({ method: "shell/output", params: { seq: 1, requestId: 2 } }), answer, exited],
   exitWithoutProcesses: [line({ method: "shell/exited", params: end }), answer, exited],
 };
+const oddResults = { null: null, number: 7, text: "odd", list: [], empty: {} };
 const outputOf = async (stream) => {
   const texts = [];
   for await (const { text } of stream) texts.push(text);
@@ -44,6 +45,23 @@ const inOrder = Object.entries(lines).map(async ([name, each]) => {
   found[name] = results;
 });
 await Promise.all(inOrder);
+
+// Results of another form: of a stream, of a start, and of a read of a job.
+found.oddResults = {};
+const inForms = Object.entries(oddResults).map(async ([name, result]) => {
+  const odd = { command: peer(`echo '${line({ id: 2, result })}'`) };
+  const started = line({ id: 2, result: { bash_id: "b", pid: 1 } });
+  const late = { command: peer(`echo '${started}'; read c; echo '${line({ id: 3, result })}'`) };
+  const [streaming, starting, reading] = [new Client(odd), new Client(odd), new Client(late)];
+  const kindOf = (promise) => promise.then(() => "none", (error) => error.name);
+  found.oddResults[name] = await Promise.all([
+    kindOf(outputOf(streaming.stream("true"))),
+    kindOf(starting.start("true")),
+    kindOf(reading.start("true").then((job) => job.output())),
+  ]);
+  await Promise.all([streaming.close(), starting.close(), reading.close()]);
+});
+await Promise.all(inForms);
 
 const unnamed = new Client({ command: peer(`echo '${answer}'`) });
 found.unnamed = await messageOf(unnamed.subscribe());

@@ -137,6 +137,9 @@ def test_no_message_of_a_peer_ends_the_program_or_is_waited_for_in_vain(package:
         "echo": ["the program echoes what it reads, so it is no shelld"] * 2,
         "outputWithoutText": [{}, []],
         "exitWithoutProcesses": [{}, []],
+        "oddResults": dict.fromkeys(
+            ["null", "number", "text", "list", "empty"], ["ShelldError"] * 3
+        ),
         "unnamed": "the answer names no subscription",
         "endless": "the daemon wrote a message of more than 268435456 bytes",
         "shortage": "cannot start sleep: spawn sleep EMFILE",

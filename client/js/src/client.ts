@@ -7,9 +7,9 @@ import type { DaemonExited } from "./errors.js";
 import { Events } from "./events.js";
 import { Job } from "./job.js";
 import { Memory } from "./memory.js";
+import { backgroundResult } from "./results.js";
 import { Stream } from "./stream.js";
 import type {
-  BackgroundResult,
   BashOutputResult,
   BashParams,
   BashResult,
@@ -92,7 +92,7 @@ export class Client implements AsyncDisposable {
   async start(command: string, options: BashOptions = {}): Promise<Job> {
     const connection = await this.#ready();
     const params = { ...options, command, run_in_background: true };
-    const started = (await connection.request("bash", params)) as BackgroundResult;
+    const started = backgroundResult(await connection.request("bash", params));
     const strip = options.strip_ansi === undefined ? {} : { strip_ansi: options.strip_ansi };
     return new Job(connection, started, strip);
   }

@@ -4,6 +4,7 @@ import type { Connection } from "./connection.js";
 import { JobEnded, WaitTimedOut } from "./errors.js";
 import { Events } from "./events.js";
 import { withoutGaps } from "./output.js";
+import { readResult } from "./results.js";
 import type {
   BackgroundResult,
   BashOutputParams,
@@ -162,9 +163,9 @@ export class Job implements AsyncIterable<ShellEvent>, AsyncDisposable {
     }
   }
 
-  #read(params: Omit<BashOutputParams, "bash_id">): Promise<BashOutputResult> {
+  async #read(params: Omit<BashOutputParams, "bash_id">): Promise<BashOutputResult> {
     const all = { bash_id: this.id, ...this.#options, ...params };
-    return this.#connection.request("bash_output", all);
+    return readResult(await this.#connection.request("bash_output", all));
   }
 }
 

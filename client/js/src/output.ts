@@ -7,6 +7,7 @@
 
 import { ShelldError } from "./errors.js";
 import type { Events } from "./events.js";
+import { readResult } from "./results.js";
 import type { BashOutputParams, BashOutputResult, OutputEvent, ShellEvent } from "./types.js";
 
 type Output = OutputEvent & { event: "shell/output" };
@@ -43,7 +44,7 @@ export async function* withoutGaps(
   async function part(id: string, stream: "stdout" | "stderr", start: number, size: number) {
     try {
       const place = { [`${stream}_offset`]: start, max_bytes: size };
-      const found = await read({ bash_id: id, ...options, ...place });
+      const found = readResult(await read({ bash_id: id, ...options, ...place }));
       return stream === "stdout"
         ? { text: found.stdout, range: found.stdoutRange }
         : { text: found.stderr, range: found.stderrRange };

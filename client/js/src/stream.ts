@@ -8,6 +8,7 @@ import type { Connection } from "./connection.js";
 import { ShelldError } from "./errors.js";
 import { Events } from "./events.js";
 import { withoutGaps } from "./output.js";
+import { commandResult } from "./results.js";
 import type { BackgroundResult, BashParams, BashResult, OutputEvent } from "./types.js";
 
 export class Stream implements AsyncIterableIterator<OutputEvent> {
@@ -68,7 +69,7 @@ export class Stream implements AsyncIterableIterator<OutputEvent> {
       const given = { signal: this.#abort.signal, events: this.#events };
       // It is no dry run.
       const answer = await connection.request("bash", params, given);
-      const result = answer as BashResult | BackgroundResult;
+      const result = commandResult(answer);
       if (!("exitCode" in result)) {
         // It runs in the background. If the iteration has ended before, so must the command.
         if (this.#abort.signal.aborted) {
