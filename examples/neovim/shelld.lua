@@ -251,8 +251,10 @@ local function kill_here()
   end
 end
 
+-- The rows and columns for text. The numbers of lines and the signs have columns of their own.
 local function size_of(window)
-  return vim.api.nvim_win_get_height(window), vim.api.nvim_win_get_width(window)
+  local info = vim.fn.getwininfo(window)[1]
+  return math.max(1, info.height), math.max(1, info.width - (info.textoff or 0))
 end
 
 -- Open a terminal for a command, and pass on what is typed there.
@@ -307,7 +309,7 @@ local function start(command, call)
   local task = open_terminal(command)
   call.command = command
   call.tty, call.strip_ansi = true, false
-  call.rows, call.cols = size_of(0)
+  call.rows, call.cols = size_of(vim.api.nvim_get_current_win())
   task.is_in_background = call.run_in_background
   local id
   id = request("bash", call, function(result)
@@ -336,7 +338,7 @@ local function rejoin_one(shell)
     finish(id, message)
   end)
   own(task, id)
-  local rows, cols = size_of(0)
+  local rows, cols = size_of(vim.api.nvim_get_current_win())
   -- It may have ended already.
   request_about(task, "resize_shell", { rows = rows, cols = cols }, function() end)
 end

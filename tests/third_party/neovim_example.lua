@@ -38,6 +38,14 @@ local report = {}
 report.first = shows(start("Shelld cd / && pwd; echo to stderr >&2; exit 3"), "exit code 3")
 report.second = shows(start("Shelld pwd"), "exit code 0")
 
+-- A command has as many columns as its window has beside the numbers of lines.
+vim.o.number = true
+local numbered = start("Shelld stty size")
+local info = vim.fn.getwininfo(vim.fn.bufwinid(numbered))[1]
+local room = info.height .. " " .. info.width - info.textoff
+report.fits = shows(numbered, "after N s"):match("%d+ %d+") == room
+vim.o.number = false
+
 -- Both write while both run, and each waits for its gate between two lines.
 local script = "ShelldFollow sh $FOLDER/steps "
 local left, right = start(script .. "left"), start(script .. "right")

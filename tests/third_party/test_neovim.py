@@ -66,5 +66,6 @@ def test_the_example_runs_several_tasks(tmp_path: Path) -> None:
     assert report_of(tmp_path, EXAMPLE, HERE / "neovim_example.lua") == {
         "first": "/\nto stderr\n[exit code 3 after N s]",
         "second": "/\n[exit code 0 after N s]",
+        "fits": True,
         **example_tasks.EXPECTED,
     }
