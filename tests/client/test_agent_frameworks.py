@@ -35,7 +35,7 @@ def test_agent_calls_the_tools(name: str) -> None:
     answers = ended.stdout.split("---\n")
     assert answers[0] == "Bash BashOutput KillShell\n"
     for answer in answers[1:3]:
-        # The directory comes from the context; the failures are texts for the model.
+        # The directory comes from the context, and a failure is a text for the model.
         assert answer.splitlines()[0] == "/usr"
         assert "Error: Command failed with exit code 3" in answer
         assert "Error: Missing required parameter: command" in answer

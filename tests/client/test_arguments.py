@@ -114,7 +114,7 @@ async def test_deep_arguments_fail_only_their_call(
     assert outputs == ["made it\n"]
 
 
-async def test_bytes_are_no_text(shell: Shell) -> None:
+async def test_bytes_as_text_are_refused(shell: Shell) -> None:
     for option in ("cwd", "description"):
         with pytest.raises(InvalidParams, match=f"Invalid type for {option}: bytes are no text"):
             await shell.bash("cat", **{option: b"text"})
@@ -160,7 +160,7 @@ async def test_error_names_argument_that_must_be_mapping(shell: Shell, value: An
     await shell.ping()
 
 
-async def test_a_path_is_taken_as_its_text(spawn: Spawn, tmp_path: Path) -> None:
+async def test_a_path_is_accepted_in_place_of_text(spawn: Spawn, tmp_path: Path) -> None:
     async with spawn(cwd=tmp_path) as shell:
         assert (await shell.bash("pwd")).stdout == f"{tmp_path}\n"
         assert (await shell.bash("pwd", cwd=Path("/"))).stdout == "/\n"

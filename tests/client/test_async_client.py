@@ -105,7 +105,7 @@ class Way(enum.Enum):
     BACKGROUND = "background"
 
 
-async def test_every_option_of_bash_arrives(shell: AsyncClient, tmp_path: Path) -> None:
+async def test_every_option_of_bash_reaches_the_daemon(shell: AsyncClient, tmp_path: Path) -> None:
     result = await shell.bash(
         r"cat; printf '\e[1m%s' $A; pwd",
         timeout=5_000,
@@ -145,7 +145,7 @@ async def test_each_error_code_has_an_exception(shell: AsyncClient) -> None:
     await shell.ping()
 
 
-async def test_options_of_the_daemon_are_passed_on() -> None:
+async def test_client_passes_options_to_the_daemon() -> None:
     async with AsyncClient.spawn(args=["--max-shells", "1"]) as shell:
         await shell.bash("sleep 300", run_in_background=True)
         with pytest.raises(ResourceExhausted) as exhausted:

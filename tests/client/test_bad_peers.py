@@ -98,13 +98,13 @@ async def test_last_answer_of_a_dead_daemon_arrives_whole(
     anyio_backend: str, tmp_path: Path
 ) -> None:
     gate = Gate(tmp_path / "gate")
-    # As much as the pipe holds, while a child keeps the pipe open.
+    # The answer fills the pipe, and a child keeps the pipe open.
     answer = f'printf \'{{"jsonrpc":"2.0","id":2,"result":{{"more":"%0{PIPE_BYTES - 100}d"}}}}\\n\''
     script = f"({gate.wait}) & read -r; {answer}"
     async with AsyncClient.spawn(peer(script)) as client, anyio.create_task_group() as tasks:
         tasks.start_soon(client.ping)
         await anyio.wait_all_tasks_blocked()
-        # The event loop does not run meanwhile.
+        # The event loop does not run during this wait.
         wait_for(lambda: not is_alive(client.pid), "the end of the peer")
     gate.open()
 
@@ -260,7 +260,7 @@ async def test_large_answer_without_id_ends_all_calls(
 ) -> None:
     monkeypatch.setattr("shelld_client.connection.MAX_ANSWER_BYTES", 100_000)
     # The client does not read the whole answer. The rest fits into the pipe, so the peer does not
-    # block, and can end on request.
+    # block, and can end when it is told to.
     script = f"read -r; printf %s '{start}'; head -c 120000 /dev/zero | tr '\\0' x; cat > /dev/null"
     async with spawn(peer(script)) as shell:
         for _ in range(2):

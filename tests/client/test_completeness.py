@@ -14,7 +14,7 @@ from shelld_protocol.methods import METHODS
 from shelld_protocol.tool_methods import ListToolsResult
 from shelld_protocol.tools import ToolResult
 
-# Methods that have another name in the clients.
+# Methods of the protocol that have another name in the clients.
 NAMES = {
     "list_tools": "tool_schemas",
     "rpc.discover": "discover",
@@ -24,7 +24,7 @@ NAMES = {
     "shutdown": "spawn",
     "exit": "spawn",
 }
-# What a tool returns, and what describes tools and methods, can be any JSON.
+# Results of tools, and descriptions of tools and methods, can be any JSON.
 ANY_JSON = {ListToolsResult, ToolResult}
 
 
@@ -65,12 +65,12 @@ def _has_any(annotation: Any) -> bool:
     return annotation is Any or any(_has_any(each) for each in get_args(annotation))
 
 
-def test_results_that_the_daemon_sends_have_been_found() -> None:
+def test_the_search_for_result_types_finds_some() -> None:
     names = {each.__name__ for each in RESULTS}
     assert {"BashResult", "OutputRange", "Prompt", "ServerInfoResult", "ShellInfo"} <= names
 
 
-def test_document_of_the_methods_can_be_had() -> None:
+def test_client_returns_the_openrpc_document() -> None:
     with Client.spawn() as shell:
         document = shell.discover()
     assert {each["name"] for each in document["methods"]} >= METHODS.keys()

@@ -46,7 +46,7 @@ def test_answers_reach_their_calls_in_any_order() -> None:
     assert connection.take_pending() == []
 
 
-def test_request_is_a_line_with_unique_id() -> None:
+def test_requests_are_lines_with_unique_ids() -> None:
     connection: Connection[None] = Connection()
     first = connection.call(connection.new_id(), "bash", {"command": "ä\n"}, None)
     second = connection.call(connection.new_id(), "bash", {}, None)
@@ -257,7 +257,7 @@ def test_answers_before_garbage_are_handed_out() -> None:
     assert connection.take_pending() == ["third"]
 
 
-def test_a_peer_that_echoes_is_noticed() -> None:
+def test_a_peer_that_echoes_requests_is_an_error() -> None:
     connection: Connection[str] = Connection()
     request = connection.call(connection.new_id(), "ping", {}, "call")
     with pytest.raises(ProtocolError, match="echoes"):

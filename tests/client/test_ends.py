@@ -267,7 +267,7 @@ async def test_client_outlives_the_scope_of_entering(anyio_backend: str) -> None
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
-async def test_a_client_that_fails_inside_fails_its_calls(
+async def test_a_client_whose_task_fails_fails_its_calls(
     anyio_backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
@@ -281,7 +281,7 @@ async def test_a_client_that_fails_inside_fails_its_calls(
     assert not is_alive(client.pid)
 
 
-# Cancels all tasks but its own, as programs do when told to end.
+# This function cancels all tasks but its own, as programs do when told to end.
 CANCELLING = """
 import asyncio
 from shelld_client import AsyncClient, DaemonExited

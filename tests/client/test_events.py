@@ -26,7 +26,7 @@ from shelld_client import (
 from support import Gate
 
 
-async def test_events_of_all_shells(spawn: Spawn) -> None:
+async def test_subscription_without_a_shell_gets_all_events(spawn: Spawn) -> None:
     async with spawn() as shell, shell.events() as events:
         assert (events.subscription, events.seq) == ("sub_1", 0)
         result = await shell.bash("echo out; echo err >&2; exit 3")
@@ -43,7 +43,7 @@ async def test_events_of_all_shells(spawn: Spawn) -> None:
         assert events.seq == len(found)
 
 
-async def test_events_of_one_shell_end_with_it(spawn: Spawn) -> None:
+async def test_iteration_over_one_shells_events_ends_with_the_shell(spawn: Spawn) -> None:
     async with spawn() as shell:
         job = await shell.bash(
             "echo out; setsid sleep 300 > /dev/null 2>&1 &", run_in_background=True
@@ -74,7 +74,7 @@ async def test_two_readers_miss_nothing(spawn: Spawn) -> None:
             assert text_of(found) == "out\n"
 
 
-async def test_subscription_is_continued(spawn: Spawn) -> None:
+async def test_continued_subscription_repeats_its_events(spawn: Spawn) -> None:
     async with spawn() as shell:
         job = await shell.bash("echo out; sleep 300", run_in_background=True)
         async with shell.events(bash_id=job.bash_id) as events:
@@ -86,7 +86,9 @@ async def test_subscription_is_continued(spawn: Spawn) -> None:
         assert (repeated.text, repeated.seq) == (first.text, first.seq)
 
 
-async def test_continued_events_of_one_shell_end_with_it(spawn: Spawn, tmp_path: Path) -> None:
+async def test_continued_events_of_one_shell_end_with_the_shell(
+    spawn: Spawn, tmp_path: Path
+) -> None:
     gate = Gate(tmp_path / "gate")
     async with spawn() as shell:
         job = await shell.bash(f"echo out; {gate.wait}", run_in_background=True)
@@ -103,7 +105,7 @@ async def test_continued_events_of_one_shell_end_with_it(spawn: Spawn, tmp_path:
         assert found[0].text == first.text
 
 
-async def test_continued_events_can_be_chosen(spawn: Spawn) -> None:
+async def test_continued_subscription_can_name_its_events_again(spawn: Spawn) -> None:
     async with spawn() as shell:
         job = await shell.bash("echo out", run_in_background=True)
         async with shell.events(bash_id=job.bash_id, events=["output"]) as events:
@@ -114,7 +116,7 @@ async def test_continued_events_can_be_chosen(spawn: Spawn) -> None:
 
 
 @ASYNC_ONLY
-async def test_cancelled_entry_that_continues_leaves_nobody_waiting() -> None:
+async def test_cancelled_continuation_leaves_no_reader_waiting() -> None:
     async with AsyncClient.spawn() as shell:
         job = await shell.bash("echo out; sleep 300", run_in_background=True)
         async with shell.events(bash_id=job.bash_id) as events:
@@ -145,13 +147,15 @@ async def test_events_can_be_continued_while_their_reader_leaves(tmp_path: Path)
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(enter)
                 await begins.wait()
-                # Its request is sent, but not answered.
+                # The request of the continuation is sent, but not answered.
                 first.end()
             gate.open()
             assert [type(each) async for each in again] == [OutputEvent, ExitEvent]
 
 
-async def test_last_of_many_readers_gets_the_events(spawn: Spawn, tmp_path: Path) -> None:
+async def test_only_the_last_of_several_readers_gets_the_events(
+    spawn: Spawn, tmp_path: Path
+) -> None:
     gate = Gate(tmp_path / "gate")
     async with spawn() as shell:
         job = await shell.bash(f"{gate.wait}; echo out", run_in_background=True)
@@ -174,12 +178,12 @@ async def test_last_of_many_readers_gets_the_events(spawn: Spawn, tmp_path: Path
         assert found == [[OutputEvent, ExitEvent]]
 
 
-async def test_ended_events_have_an_end_wherever_they_begin(spawn: Spawn) -> None:
+async def test_continued_events_of_an_ended_shell_always_end(spawn: Spawn) -> None:
     async with spawn() as shell:
         job = await shell.bash("echo out", run_in_background=True)
         async with shell.events(bash_id=job.bash_id) as events:
             seqs = [each.seq async for each in events]
-            # One that is dropped would end the subscription.
+            # Keep all readers: the finaliser of a dropped reader would end the subscription.
             readers: list[Any] = []
             for from_seq, expected in ((None, []), (0, seqs), (1, seqs[1:]), (seqs[-1], [])):
                 options = {"subscription": events.subscription, "from_seq": from_seq}
@@ -188,7 +192,7 @@ async def test_ended_events_have_an_end_wherever_they_begin(spawn: Spawn) -> Non
                 assert [each.seq async for each in readers[-1]] == expected
 
 
-async def test_everyone_who_waits_learns_of_the_end(spawn: Spawn) -> None:
+async def test_end_of_a_subscription_wakes_all_its_readers(spawn: Spawn) -> None:
     async with spawn() as shell:
         ends: list[object] = []
 
@@ -211,7 +215,7 @@ async def test_everyone_who_waits_learns_of_the_end(spawn: Spawn) -> None:
         assert ends[2:] == [DaemonExited, DaemonExited]
 
 
-async def test_everyone_who_iterates_learns_of_the_last_event(spawn: Spawn, tmp_path: Path) -> None:
+async def test_last_event_ends_the_iteration_of_all_readers(spawn: Spawn, tmp_path: Path) -> None:
     async with spawn() as shell:
 
         async def kinds_read_by_three(events: Any, gate: Gate) -> list[list[type]]:
@@ -224,7 +228,7 @@ async def test_everyone_who_iterates_learns_of_the_last_event(spawn: Spawn, tmp_
                 async with anyio.create_task_group() as tasks:
                     for _ in range(3):
                         tasks.start_soon(read)
-                    # By the time of the answer, all wait.
+                    # When the answer arrives, all readers wait.
                     await shell.ping()
                     gate.open()
             return sorted(found, key=len)
@@ -243,7 +247,7 @@ async def test_everyone_who_iterates_learns_of_the_last_event(spawn: Spawn, tmp_
 
 
 @pytest.mark.slow
-async def test_left_events_end_in_the_daemon(spawn: Spawn) -> None:
+async def test_leaving_events_ends_the_subscription_in_the_daemon(spawn: Spawn) -> None:
     async with spawn() as shell:
         for _ in range(300):
             async with shell.events():
@@ -268,7 +272,7 @@ async def test_cancelled_entries_leave_no_subscription() -> None:
                     scope.deadline = anyio.current_time()
                 async with shell.events(events=["exit"]):
                     await anyio.sleep_forever()
-            # The answers come, and what follows on them.
+            # Wait for the answers, and for the requests that follow them.
             await shell.ping()
             await shell.ping()
         async with shell.events() as events:
@@ -320,7 +324,7 @@ async def test_iterating_on_another_event_loop_is_refused(what: str) -> None:
                 tasks.cancel_scope.cancel()
 
 
-async def test_end_of_the_daemon_ends_the_events(spawn: Spawn) -> None:
+async def test_end_of_the_daemon_ends_iterations_over_events(spawn: Spawn) -> None:
     async with spawn() as shell, shell.events() as events:
         os.kill(shell.pid, signal.SIGKILL)
         with pytest.raises(DaemonExited):

@@ -60,7 +60,7 @@ async def test_pipe_takes_bytes_and_its_end(spawn: Spawn) -> None:
 async def test_refused_input_is_an_exception(spawn: Spawn) -> None:
     async with spawn() as shell:
         job = await shell.bash("exec bash --norc -i", tty=True, run_in_background=True)
-        # While it starts, other programs may be in the foreground.
+        # While the command starts, other programs may be in the foreground.
         await shell.bash_output(job.bash_id, wait=60_000, until="prompt")
         with pytest.raises(InvalidParams):
             await shell.write_stdin(job.bash_id, keys=["Retrun"])

@@ -281,7 +281,7 @@ def is_interrupted(client: Client, what: str, step: int, *, is_left: bool) -> bo
 @pytest.mark.slow
 @pytest.mark.parametrize("is_left", [False, True])
 @pytest.mark.parametrize("what", ["events", "start", "stream"])
-def test_interrupted_blocks_leave_nothing(what: str, is_left: bool) -> None:
+def test_interrupted_blocks_leave_no_command_or_subscription(what: str, is_left: bool) -> None:
     with Client.spawn() as client:
         step = 1
         while is_interrupted(client, what, step, is_left=is_left):

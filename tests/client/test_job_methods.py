@@ -30,7 +30,7 @@ from support import Gate
 pytestmark = pytest.mark.slow
 
 
-async def test_output_of_a_job_is_what_came_since_the_last_output(
+async def test_output_of_a_job_continues_after_the_last_output(
     spawn: Spawn, tmp_path: Path
 ) -> None:
     gate = Gate(tmp_path / "gate")
@@ -40,7 +40,7 @@ async def test_output_of_a_job_is_what_came_since_the_last_output(
         gate.open()
         ended = await job.wait()
         assert (ended.stdout, ended.stderr, ended.exit_code) == ("", "two\n", 3)
-        # `wait` takes nothing.
+        # `wait` consumes no output.
         assert (await job.output()).stderr == "two\n"
         assert (await job.output()).stderr == ""
 
@@ -55,7 +55,7 @@ async def test_readers_of_one_shell_take_nothing_from_each_other(spawn: Spawn) -
         *output, end = [event async for event in job]
         assert text_of(output) == written
         assert isinstance(end, ExitEvent)
-        # The plain reader got everything before, so nothing is left for it.
+        # `bash_output` has returned everything before, so nothing is left for it.
         assert (await shell.bash_output(job.id)).stdout == ""
 
 
@@ -70,7 +70,7 @@ async def test_wait_for_finds_text_patterns_and_ports(spawn: Spawn) -> None:
         assert await job.wait_for(port=0, timeout=60) == listener
 
 
-async def test_each_match_is_searched_after_the_last_one(spawn: Spawn) -> None:
+async def test_each_search_starts_after_the_last_match(spawn: Spawn) -> None:
     async with spawn() as shell, shell.start("echo ok 1; echo ok 2; echo ok 3 >&2") as job:
         await job.wait()
         found = [await job.wait_for("ok"), await job.wait_for(pattern=r"ok \d$")]
@@ -90,7 +90,7 @@ async def test_each_line_matches_once_even_if_it_is_empty(spawn: Spawn, *, tty: 
             await job.wait_for(pattern=".*", timeout=0)
 
 
-async def test_text_of_a_wait_is_no_pattern(spawn: Spawn) -> None:
+async def test_text_to_wait_for_is_no_pattern(spawn: Spawn) -> None:
     text = r"""(a|b) .*[^x]$ \d{2}+? "'#&~-é€ \Q\E %"""
     async with spawn() as shell, shell.start("cat", stdin=f"abc\n{text}\n") as job:
         assert (await job.wait_for(text)).line == text
@@ -98,7 +98,7 @@ async def test_text_of_a_wait_is_no_pattern(spawn: Spawn) -> None:
             await job.wait_for("two\nlines")
 
 
-async def test_wait_for_what_never_comes_raises(spawn: Spawn) -> None:
+async def test_wait_for_text_that_never_comes_raises(spawn: Spawn) -> None:
     async with spawn() as shell:
         async with shell.start("echo building; sleep 300") as job:
             with pytest.raises(WaitTimedOut, match=r"did not write 'done' within 0\.2 s") as late:
@@ -124,7 +124,9 @@ async def test_wait_for_what_never_comes_raises(spawn: Spawn) -> None:
             await job.wait_for("a", port=0)
 
 
-async def test_long_wait_is_continued(spawn: Spawn, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_long_wait_takes_several_requests(
+    spawn: Spawn, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for module in ("async_jobs", "jobs"):
         monkeypatch.setattr(f"shelld_client.{module}.MAX_WAIT_MS", 20)
     async with spawn() as shell, shell.start("sleep 0.2; echo done; sleep 0.2") as job:
@@ -132,14 +134,14 @@ async def test_long_wait_is_continued(spawn: Spawn, monkeypatch: pytest.MonkeyPa
         assert (await job.wait()).exit_code == 0
 
 
-async def test_job_is_written_to_resized_and_killed(spawn: Spawn) -> None:
+async def test_job_has_methods_to_write_resize_and_kill(spawn: Spawn) -> None:
     command = "read -rp 'Name? ' name; echo; echo \"<$name>\"; stty size; sleep 300"
     async with spawn() as shell, shell.start(command, tty=True) as job:
         await job.wait_for("Name?")
         await job.resize(11, 22)
         await job.write("me\n")
         await job.wait_for("11 22")
-        # Writing has taken nothing from any reader.
+        # Writing has consumed no output.
         assert (await shell.bash_output(job.id)).stdout.startswith("Name? ")
         assert (await job.output()).stdout.startswith("Name? ")
         screen = await job.screen()

@@ -31,7 +31,7 @@ async def test_job_ends_with_its_block(spawn: Spawn) -> None:
         assert (info.is_running, info.leftover) == (False, [])
 
 
-async def test_job_tells_of_prompts_and_of_its_end(spawn: Spawn) -> None:
+async def test_iteration_over_a_job_has_prompts_and_the_end(spawn: Spawn) -> None:
     async with spawn() as shell, shell.start("read -p 'Name? ' x; exit 4", tty=True) as job:
         found: list[Any] = []
         async for event in job:
@@ -52,7 +52,7 @@ async def test_job_that_cannot_start_raises(spawn: Spawn) -> None:
 
 
 @ASYNC_ONLY
-async def test_cancelled_job_of_a_silent_daemon_is_left(
+async def test_job_of_a_silent_daemon_can_be_cancelled(
     anyio_backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("shelld_client.client.FINISH_TIMEOUT_S", 0.1)

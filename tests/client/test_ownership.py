@@ -25,7 +25,7 @@ NAME = "sub_1"
     )
 )
 def test_subscription_ends_once_when_nobody_needs_it(steps: list[tuple[str, int]]) -> None:
-    """In one thread: it is ended exactly when the last owner or heir leaves."""
+    """In one thread, the subscription ends exactly when the last owner or heir leaves."""
     ownership = Ownership()
     ownership.claim(NAME, 1)
     owner: int | None = 1
@@ -74,7 +74,7 @@ def test_subscription_that_is_given_back_survives_a_request_that_fails() -> None
     assert ownership.leave(NAME, 1)
 
 
-def test_subscription_that_is_given_back_to_a_reader_that_has_left_ends() -> None:
+def test_subscription_ends_if_given_back_to_a_reader_that_has_left() -> None:
     ownership = Ownership()
     ownership.claim(NAME, 1)
     assert ownership.claim(NAME, 2) == 1
@@ -83,7 +83,7 @@ def test_subscription_that_is_given_back_to_a_reader_that_has_left_ends() -> Non
     assert ownership.leave(NAME, 2)
 
 
-def test_end_that_was_not_sent_is_asked_for_again() -> None:
+def test_failed_request_for_the_end_is_repeated() -> None:
     ownership = Ownership()
     ownership.claim(NAME, 1)
     assert ownership.leave(NAME, 1)
@@ -99,7 +99,7 @@ def test_subscription_that_is_being_ended_cannot_be_continued() -> None:
     with pytest.raises(ShellError, match="was ended"):
         ownership.expect(NAME, 2)
     ownership.ended(NAME)
-    # Now the daemon answers that there is none.
+    # Now the daemon answers that the subscription does not exist.
     ownership.expect(NAME, 3)
 
 
@@ -111,7 +111,7 @@ def test_request_that_may_never_be_answered_keeps_no_subscription() -> None:
     assert ownership.leave(NAME, 1)
 
 
-def test_request_that_is_answered_all_the_same_gives_the_subscription_back() -> None:
+def test_answered_request_can_give_the_subscription_back_although_renounced() -> None:
     ownership = Ownership()
     ownership.claim(NAME, 1)
     ownership.expect(NAME, 2)
@@ -153,7 +153,7 @@ def test_interrupted_continuation_is_undone_once_and_leaves_nothing() -> None:
     answer = b'{"jsonrpc":"2.0","id":2,"result":{"subscription":"%s"}}\n' % NAME.encode()
     for mailbox, result in connection.receive(answer):
         mailbox.put(result)
-    # Its block ends it, and so does its finaliser.
+    # The block abandons the request, and so does the finaliser.
     ongoing.abandon()
     ongoing.abandon()
     assert len(undone) == 1

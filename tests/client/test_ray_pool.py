@@ -56,20 +56,20 @@ def run_on_ray(name: str, marks: str, home: Path) -> None:
 
 @needs_ray
 @pytest.mark.slow
-def test_pool_on_a_local_ray(tmp_path: Path) -> None:
+def test_pool_works_on_a_local_ray(tmp_path: Path) -> None:
     run_on_ray("pool_on_ray.py", "not long", tmp_path)
 
 
 @needs_ray
 @pytest.mark.long
-def test_pool_on_a_local_ray_in_detail(tmp_path: Path) -> None:
+def test_pool_passes_all_tests_on_a_local_ray(tmp_path: Path) -> None:
     run_on_ray("pool_on_ray.py", "long", tmp_path)
 
 
 @needs_ray
 @pytest.mark.long
 @pytest.mark.timeout(1800)
-def test_pool_on_three_nodes(tmp_path: Path) -> None:
+def test_pool_works_on_three_nodes(tmp_path: Path) -> None:
     run_on_ray("pool_on_ray_nodes.py", "long", tmp_path)
 
 

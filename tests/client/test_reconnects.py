@@ -32,7 +32,7 @@ from support import Gate, is_alive, wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(method="thread")]
 
-# `AsyncClient` is the same on both event loops but where it waits.
+# `AsyncClient` differs between the event loops only where it waits.
 ON_ALL_LOOPS = pytest.mark.parametrize("kind", ["sync", "asyncio", "trio"])
 
 OPEN_INPUT: Final = {"run_in_background": True, "open_stdin": True}
@@ -144,7 +144,7 @@ async def test_call_with_a_key_is_repeated_and_starts_nothing_twice(
         assert log.read_text() == "started\n"
 
 
-async def test_other_calls_may_have_started(attached: Attached) -> None:
+async def test_lost_call_without_a_key_is_reported_as_possibly_started(attached: Attached) -> None:
     async with attached() as shell:
         error = await lose_under_way(shell, "bash", "sleep 300")
         assert isinstance(error, TargetLost)
@@ -309,12 +309,14 @@ async def test_daemon_that_died_is_not_replaced(attached: Attached) -> None:
         wait_for(lambda: not is_alive(pid))
 
 
-async def test_another_daemon_of_the_name_is_left_alone(attached: Attached, user: Lasting) -> None:
+async def test_client_does_not_join_a_new_daemon_of_the_same_name(
+    attached: Attached, user: Lasting
+) -> None:
     async with attached() as shell:
         lose_connection(shell)
         await has_lost_connection(shell)
         assert user.run("stop", "work").returncode == 0
-        # The next client starts another daemon, and leaves it.
+        # Another client starts a new daemon, and leaves it.
         with user.attach("--name", "work") as other:
             other.call("ping")
         wait_for(lambda: user.list()[0]["client"] is None)
@@ -323,7 +325,7 @@ async def test_another_daemon_of_the_name_is_left_alone(attached: Attached, user
         assert raised.value.exit_code == 6
 
 
-async def test_stolen_daemon_is_left_to_the_other_client(attached: Attached, user: Lasting) -> None:
+async def test_client_does_not_take_a_stolen_daemon_back(attached: Attached, user: Lasting) -> None:
     async with attached() as shell:
         with user.attach("--name", "work", "--steal") as thief:
             thief.call("ping")
@@ -334,7 +336,7 @@ async def test_stolen_daemon_is_left_to_the_other_client(attached: Attached, use
             thief.call("ping")
 
 
-async def test_cancelled_attempt_is_made_again_by_the_next_call(attached: Attached) -> None:
+async def test_next_call_repeats_a_cancelled_attempt_to_attach(attached: Attached) -> None:
     async with attached() as shell:
         pid = (await shell.server_info()).pid
         lose_connection(shell)
@@ -366,12 +368,12 @@ def go_through(shell: Shell, script: str) -> None:
 
 
 @pytest.mark.parametrize("mishap", ["kill -9 $$", "exec sleep 300", "exit 2"])
-async def test_attempt_that_fails_is_made_again(
+async def test_failed_attempt_to_attach_is_repeated(
     attached: Attached, tmp_path: Path, mishap: str
 ) -> None:
     was_here = tmp_path / "was_here"
     async with attached() as shell:
-        # A shorter limit for one attempt. A busy machine may need several within the 30 seconds.
+        # Shorten the limit for one attempt: a busy machine may need several within the 30 seconds.
         vars(client_of(shell))["_start_timeout"] = 8.0
         go_through(shell, f'[ -e {was_here} ] || {{ : > {was_here}; {mishap}; }}; exec "$@"')
         lose_connection(shell)
@@ -382,7 +384,9 @@ async def test_attempt_that_fails_is_made_again(
         assert await generation_of(shell) == 2
 
 
-async def test_client_is_left_while_it_attaches_again(attached: Attached, tmp_path: Path) -> None:
+async def test_client_can_be_left_while_it_attaches_again(
+    attached: Attached, tmp_path: Path
+) -> None:
     log = tmp_path / "log"
     failures: list[ShellError] = []
 
@@ -469,7 +473,7 @@ def test_signal_handler_does_not_wait_for_the_thread_that_attaches(user: Lasting
     assert said == ["the daemon was killed by SIGKILL"]
 
 
-async def test_call_that_waited_for_an_attempt_is_lost_like_any_other(user: Lasting) -> None:
+async def test_call_that_waits_during_a_second_loss_is_reported_lost(user: Lasting) -> None:
     async with AsyncClient.attach("work", env=user.env, reconnect=True) as shell:
         found: list[ShellError] = []
 
@@ -482,7 +486,7 @@ async def test_call_that_waited_for_an_attempt_is_lost_like_any_other(user: Last
             tasks.start_soon(call)
             while not [each for each in await shell.list_shells() if each.pid]:
                 await anyio.sleep(0.01)
-            # Each task that has waited holds this for a moment, when the attempt is over.
+            # Each waiting task holds this lock for a moment when the attempt is over.
             async with vars(shell)["_replacing"]:
                 os.kill(shell.pid, signal.SIGKILL)
                 while not found:

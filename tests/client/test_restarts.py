@@ -202,7 +202,9 @@ SILENT: Sequence[str] = ["/bin/bash", "-c", "sleep 300"]
 
 
 @pytest.mark.parametrize("way", ["cancel", "leave"])
-async def test_start_that_hangs_can_be_left(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_client_can_be_left_during_a_start_that_hangs(
+    way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("shelld_client.child.TERMINATE_TIMEOUT_S", 0.1)
     client = AsyncClient.spawn(restart=True, start_timeout=None)
     ends: list[str] = []

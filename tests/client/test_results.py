@@ -192,7 +192,7 @@ FOREIGN = ("langchain_tools", "openai_agents_tools", "pydantic_ai_tools")
 
 
 @pytest.mark.parametrize("client", [Client, AsyncClient])
-def test_every_type_of_a_method_is_exported(client: type) -> None:
+def test_every_type_in_a_signature_is_exported(client: type) -> None:
     named: set[type] = set()
     for name, method in inspect.getmembers(client, inspect.isfunction):
         if not name.startswith("_") and name not in FOREIGN:
@@ -249,5 +249,5 @@ def test_output_is_decoded_in_one_step() -> None:
         b'{"jsonrpc": "2.0", "method": "shell/output", "params": ' + PARAMS + b"}",
     ],
 )
-def test_any_other_message_is_no_output(message: bytes) -> None:
+def test_other_messages_are_left_to_the_full_decoder(message: bytes) -> None:
     assert decode_output(message) is None

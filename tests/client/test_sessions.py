@@ -62,7 +62,7 @@ async def test_session_is_put_into_a_sandbox_before_its_first_command(
         try:
             configured = await shell.configure_session("mine", sandbox=policy)
         except Unavailable:
-            # This machine has none, so nothing runs.
+            # This machine has no sandboxes, so nothing runs.
             with pytest.raises(Unavailable):
                 await shell.bash("true", session="mine")
             return

@@ -210,8 +210,8 @@ def test_a_program_that_starts_too_late_is_ended(monkeypatch: pytest.MonkeyPatch
     popen = subprocess.Popen
 
     def start_late(*args: Any, **options: Any) -> Any:
-        # `Popen` waits like this while the other end of its pipe is open in another child, which
-        # was forked at the same moment.
+        # `Popen` waits like this if another child, which was forked at the same moment, holds the
+        # other end of its pipe.
         assert may_start.wait(20)
         process = popen(*args, **options)
         pids.append(process.pid)

@@ -144,14 +144,14 @@ async def test_stream_left_before_its_last_item_leaves_nothing(spawn: Spawn) -> 
         for has_answer in (True, False):
             async with shell.stream("echo a; sleep 300", session=None) as stream:
                 bash_id = (await anext(stream)).bash_id
-                # The command goes on in the background, but nobody has taken the stream's result.
+                # The command goes on in the background, but nobody has read the stream's result.
                 await shell.background(bash_id)
                 if has_answer:
                     await shell.ping()
             await is_over(shell, "echo a; sleep 300")
 
 
-def test_client_that_fails_as_events_begin_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stream_raises_if_the_daemon_ends_as_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
     with Client.spawn() as shell:
 
         def end_first() -> Mailbox:
@@ -174,7 +174,9 @@ def can_ping(shell: Client) -> bool:
 
 
 @pytest.mark.slow
-async def test_stream_fills_what_was_skipped(spawn: Spawn, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_stream_reads_the_skipped_output_again(
+    spawn: Spawn, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("shelld_client.mailbox.MAX_HELD_CHARACTERS", 100_000)
     async with spawn() as shell:
         stream = shell.stream("seq 200000; printf end")
@@ -226,7 +228,7 @@ async def test_last_item_of_a_stream_ends_all_its_readers(spawn: Spawn, tmp_path
             async with anyio.create_task_group() as tasks:
                 for _ in range(3):
                     tasks.start_soon(read)
-                # By the time of the answer, all wait.
+                # When the answer arrives, all readers wait.
                 await shell.ping()
                 gate.open()
         assert sorted(type(each).__name__ for each in found) == ["BashResult", *2 * ["NoneType"]]
@@ -252,7 +254,7 @@ async def test_stream_counts_what_is_lost_once(
     assert len(text_of(items)) + dropped == result.stdout_bytes
 
 
-async def test_half_a_character_is_no_part_of_a_stream(spawn: Spawn, tmp_path: Path) -> None:
+async def test_stream_never_splits_a_character(spawn: Spawn, tmp_path: Path) -> None:
     gate = Gate(tmp_path / "gate")
     async with spawn() as shell:
         command = rf"({gate.wait}; printf '\251') & printf 'end\303'"
@@ -280,12 +282,12 @@ def skipped_to_the_end(take_event: Callable[[Any, Event], None]) -> Callable[[An
 async def test_stream_counts_a_skipped_part_of_a_character(
     spawn: Spawn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # All output is skipped, and read again.
+    # The events skip all output, so the stream reads it again.
     monkeypatch.setattr("shelld_client.mailbox.MAX_HELD_CHARACTERS", -1)
     for kind in (Mailbox, AsyncMailbox):
         monkeypatch.setattr(kind, "take_event", skipped_to_the_end(kind.take_event))
     async with spawn() as shell:
-        # A process is left, so more may be written.
+        # A process is left running, so more output may follow.
         items = [item async for item in shell.stream(r"setsid sleep 300 & printf 'end\303'")]
         *output, result = items
         assert [(each.text, each.start, each.end, each.dropped) for each in output] == [

@@ -20,7 +20,7 @@ async def test_calls_go_to_a_target(spawn: Spawn) -> None:
         await shell.add_target("box", DAEMON_COMMAND)
         result = await shell.bash("x=1; echo out", target="box", session="far")
         assert (result.stdout, result.bash_id[:4]) == ("out\n", "box:")
-        # Events of a target reach the call that they belong to.
+        # The target's events reach the call that started the command.
         pieces = [each async for each in shell.stream("echo $x", session="far")]
         assert isinstance(pieces[0], OutputEvent)
         assert (pieces[0].text, pieces[0].target) == ("1\n", "box")
@@ -71,7 +71,7 @@ async def test_lost_target_ends_the_iterations(spawn: Spawn, tmp_path: Path) -> 
                 os.kill(int(pid.read_text()), signal.SIGKILL)
 
 
-async def test_target_may_need_a_bootstrap(spawn: Spawn) -> None:
+async def test_added_target_may_ask_for_a_bootstrap(spawn: Spawn) -> None:
     async with spawn() as shell:
         await shell.add_target("bare", ["ssh", "box"], bootstrap=True)
         (info,) = await shell.list_targets()

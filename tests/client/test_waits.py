@@ -20,7 +20,7 @@ async def foreground(shell: Shell) -> Any:
                     return each
 
 
-async def test_each_wait_says_what_it_has_reached(spawn: Spawn) -> None:
+async def test_each_wait_reports_what_ended_it(spawn: Spawn) -> None:
     async with spawn() as shell:
         job = await shell.bash("echo ready; read -r name", tty=True, run_in_background=True)
         found = await shell.bash_output(job.bash_id, wait=20_000, until="match", pattern="^r")

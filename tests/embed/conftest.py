@@ -1,4 +1,4 @@
-"""What the tests of the single manager share."""
+"""Fixtures for the tests of the single manager."""
 
 from __future__ import annotations
 

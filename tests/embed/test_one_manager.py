@@ -122,7 +122,7 @@ async def test_doubly_cancelled_scope_leaves_no_task(anyio_backend_name: str) ->
                 await asyncio.sleep(0.005)
 
 
-async def test_new_keeper_keeps_directory_of_manager(
+async def test_new_keeper_starts_in_the_managers_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

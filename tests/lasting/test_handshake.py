@@ -78,18 +78,18 @@ def test_message_of_another_version_has_its_version() -> None:
         b'{"wants": "attach", "version": null}',
     ],
 )
-def test_what_is_no_message_is_refused(data: bytes) -> None:
+def test_invalid_message_is_refused(data: bytes) -> None:
     with pytest.raises(HandshakeError):
         decode(data, Hello)
 
 
 @pytest.mark.parametrize("data", [b"", b"\xff", b"{}", b'{"shells": 1, "lines": "x"}'])
-def test_what_is_no_look_is_refused(data: bytes) -> None:
+def test_invalid_look_is_refused(data: bytes) -> None:
     with pytest.raises(HandshakeError):
         decoded(data, Look)
 
 
-def test_what_is_no_description_is_refused() -> None:
+def test_invalid_description_of_a_daemon_is_refused() -> None:
     with pytest.raises(HandshakeError):
         info_of({"name": "work", "pid": "1"})
 
@@ -102,11 +102,11 @@ def test_exit_code_is_that_of_the_daemon() -> None:
     assert handshake.STDOUT_FAILED == app.STDOUT_FAILED
 
 
-def test_attach_loads_little() -> None:
+def test_attach_imports_no_slow_module() -> None:
     code = "import sys, shelld.__main__, shelld.cli.attach; print(*sys.modules)"
     run = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
     )
     loaded = {name.partition(".")[0] for name in run.stdout.split()}
-    # A client waits, and each of these takes longer than all the rest.
+    # The client waits during the imports, and each of these modules takes longer than all others.
     assert not loaded & {"anyio", "asyncio", "inspect", "msgspec", "shelld_protocol"}

@@ -69,7 +69,7 @@ async def ask() -> AsyncIterator[Ask]:
             yield start
 
 
-async def test_looks_are_taken_in_turn(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_looks_at_questions_take_turns(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = await ask(NAME)
     await asked.question()
     looks: list[Prompt | None] = []

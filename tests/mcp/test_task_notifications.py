@@ -26,7 +26,7 @@ async def test_a_client_that_reads_late_is_told_that_its_subscription_began(
     assert listening.client.told[0]["notifications"] == {"taskIds": ["shell_1"]}
 
 
-async def test_a_client_that_reads_late_is_asked(listen: Listen) -> None:
+async def test_a_client_that_reads_late_gets_the_question(listen: Listen) -> None:
     listening = await listen(NAME)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(listening.follow)
@@ -52,14 +52,14 @@ async def test_a_declined_question_wakes_the_listener(
     client.read()
 
     def pause(_pauses: Pauses, _shell: Shell) -> float:
-        # It would never look again by itself.
+        # The listener would never look again by itself.
         return math.inf if client.told else POLL_S
 
     monkeypatch.setattr(Pauses, "next", pause)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(listening.follow)
         (key,) = (await client.hear(1))["inputRequests"]
-        # The listener waits.
+        # Let the listener begin to wait.
         await anyio.wait_all_tasks_blocked()
         answers = {key: {"action": "decline"}}
         await listening.task.questions.answer(listening.context, listening.shell, answers)

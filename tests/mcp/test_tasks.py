@@ -1,4 +1,4 @@
-"""What a task says of itself."""
+"""The state that a task reports about itself."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ POLL_S = 0.02
 
 
 async def last_updated_at(listening: Listening, *, forms_allowed: bool = True) -> str:
-    """Return what a client is told that asks some time from now."""
+    """Return the `lastUpdatedAt` that a client gets some time from now."""
     now = timestamp(time.time())
     while timestamp(time.time()) == now:
         await anyio.sleep(POLL_S)

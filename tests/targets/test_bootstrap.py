@@ -56,7 +56,7 @@ def sent(step: bytes | Over) -> bytes:
     return step
 
 
-def test_bundle_that_is_there_is_not_sent() -> None:
+def test_bundle_that_the_target_has_is_not_sent() -> None:
     bootstrap, marker = begun()
     assert bootstrap.receive(b"\n%b ready\r\n" % marker) == Over(b"")
 
@@ -69,7 +69,7 @@ def test_bundle_that_is_there_is_not_sent() -> None:
         (b"failed the disk is full", "a place for the bundle", "There, the disk is full."),
     ],
 )
-def test_refusal_says_what_was_found(answer: bytes, missing: str, hint: str) -> None:
+def test_error_of_a_refusal_names_what_is_missing(answer: bytes, missing: str, hint: str) -> None:
     bootstrap, marker = begun()
     with pytest.raises(RpcError) as refusal:
         bootstrap.receive(b"%b %b\n" % (marker, answer))

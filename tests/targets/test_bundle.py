@@ -1,4 +1,4 @@
-"""Where a bundle is written to, and where it is unpacked."""
+"""The files to which a bundle is written, and the directories in which it is unpacked."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from shelld.targets.bundle import Bundle, cached_bundle, write_file
 from shelld.targets.bundle_main import UnpackError, cache_directory, unpack
 
 
-def test_file_is_replaced(tmp_path: Path) -> None:
+def test_written_bundle_replaces_a_file(tmp_path: Path) -> None:
     path = tmp_path / "bundle"
     path.write_text("earlier")
     write_file(path, b"data", 0o755)
@@ -60,7 +60,7 @@ def test_link_to_itself_is_replaced(tmp_path: Path) -> None:
 
 RELATIVE = [
     {"HOME": "home", "XDG_CACHE_HOME": "cache"},
-    # As for a user whom the system does not know, without HOME.
+    # `expanduser` returns `~` for a user whom the system does not know, without HOME.
     {"HOME": "~", "XDG_CACHE_HOME": ""},
 ]
 
@@ -79,7 +79,7 @@ def test_cache_is_never_in_the_working_directory(
     assert [*tmp_path.iterdir()] == []
 
 
-def test_mask_does_not_keep_a_bundle_from_being_unpacked(tmp_path: Path) -> None:
+def test_bundle_can_be_unpacked_under_any_umask(tmp_path: Path) -> None:
     source, target = tmp_path / "bundle", tmp_path / "target"
     with zipfile.ZipFile(source, "w") as archive:
         archive.writestr("package/module.py", "")

@@ -26,7 +26,7 @@ def pool() -> Iterator[RunnerPool]:
     pool.close()
 
 
-async def test_call_ends_although_its_error_could_not_be_made_at_first(
+async def test_call_ends_although_making_its_error_fails_once(
     pool: RunnerPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failures = iter([RuntimeError()])
@@ -58,7 +58,7 @@ async def test_link_that_cannot_run_is_not_used_again(pool: RunnerPool) -> None:
     assert target.info.state == "unused"
 
 
-async def test_process_is_closed_although_the_link_could_not_be_made(
+async def test_process_ends_although_making_its_link_fails(
     pool: RunnerPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(_connection: object) -> None:
@@ -73,7 +73,7 @@ async def test_process_is_closed_although_the_link_could_not_be_made(
     assert descriptors_beyond(os.getpid(), before) == []
 
 
-async def test_event_loop_forgets_a_link_although_it_could_not_at_first(
+async def test_event_loop_forgets_a_link_although_removal_fails_once(
     pool: RunnerPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loop = asyncio.get_running_loop()
@@ -95,5 +95,5 @@ async def test_event_loop_forgets_a_link_although_it_could_not_at_first(
             await faults.keep_running(link.run, "a link")
     finally:
         loop.set_exception_handler(handler)
-    # It returns whether the descriptor was still watched.
+    # `forget` returns whether the event loop still watched the descriptor.
     assert not forget(descriptor)

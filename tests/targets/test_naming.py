@@ -51,7 +51,9 @@ def renamed(method: str, result: object) -> object:
         ("explain_command", None, None),
     ],
 )
-def test_result_gets_names(method: str, result: object, expected: object) -> None:
+def test_ids_in_a_result_get_the_name_of_the_target(
+    method: str, result: object, expected: object
+) -> None:
     assert renamed(method, result) == expected
 
 
@@ -70,7 +72,7 @@ def test_error_keeps_its_code_and_members() -> None:
     assert error.kind is ErrorKind.INTERNAL_ERROR
 
 
-def test_error_of_an_inner_target_names_the_whole_way() -> None:
+def test_error_of_an_inner_target_names_all_targets_on_the_way() -> None:
     sent = {"code": 1011, "message": "gone", "data": {"kind": "target_lost", "target": "in"}}
     error = named_error("box", json.dumps(sent).encode())
     assert error.kind is ErrorKind.TARGET_LOST
@@ -96,14 +98,14 @@ def test_notification_without_a_subscription_is_no_event() -> None:
 
 
 @given(st.none() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text())
-def test_request_id_is_found_again(request_id: object) -> None:
+def test_request_id_survives_its_conversion_for_the_target(request_id: object) -> None:
     raw = json.dumps(request_id).encode()
     far = request_id_for(12, raw)
     assert isinstance(json.loads(far), str)
     assert request_id_in(far) == raw
 
 
-def test_notification_has_no_request_id() -> None:
+def test_request_id_of_a_notification_is_null() -> None:
     assert request_id_in(request_id_for(3, None)) == b"null"
 
 

@@ -50,7 +50,7 @@ def test_another_protocol_is_refused() -> None:
     assert refusal.value.kind is ErrorKind.UNAVAILABLE
 
 
-def test_greeting_without_its_members_is_none() -> None:
+def test_greeting_without_its_members_is_refused() -> None:
     opening = Opening("box", None)
     with pytest.raises(NoGreetingError):
         opening.receive(answer_to(opening.first).replace(b"protocol", b"other"))

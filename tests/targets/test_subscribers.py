@@ -66,7 +66,7 @@ def test_the_number_of_subscriptions_is_limited() -> None:
     assert len(lost(subscribers)) == MAX_KEPT
 
 
-def test_result_without_a_subscription_is_none() -> None:
+def test_result_without_a_subscription_is_not_noted() -> None:
     subscribers = Subscribers()
     subscribers.note(b'{"exitCode": 0}', b"1")
     subscribers.note(b'{"subscription": null}', b"1")

@@ -1,4 +1,4 @@
-// What an MCP host would do with long commands, with the official client of the Tasks extension.
+// Runs long commands as an MCP host would, with the official client of the Tasks extension.
 // It checks each message that it gets. Reports on stdout, as JSON.
 // Usage: node mcp_tasks.mjs COMMAND [ARGUMENT ...]
 
@@ -87,7 +87,7 @@ async function textOf(execution) {
   return [execution.kind, outcome.result.content[0].text, outcome.result.isError];
 }
 
-// A busy machine makes a task even of this.
+// On a busy machine, even this call becomes a task.
 report.short = (await textOf(await call("echo hi"))).slice(1);
 report.background = await textOf(await call("echo hi; exit 3", { run_in_background: true }));
 report.background[1] = report.background[1].split("Duration")[0];

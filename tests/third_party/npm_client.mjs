@@ -50,7 +50,7 @@ for await (const event of events) {
 found.subscribed = started.map((each) => each.id).sort().join() === exits.sort().join();
 
 const left = await shell.start("sleep 300");
-// It ends with the job or, if that comes first, with the daemon.
+// The iteration ends with the job, or with the daemon if the daemon ends first.
 const over = failure((async () => { for await (const _ of left); })());
 const pending = failure(shell.bash("sleep 300", { session: null }));
 await shell.call("ping", {});
@@ -60,7 +60,8 @@ found.closed = [await pending, await failure(shell.bash("true"))].map(
   (each) => each instanceof ShelldError || each,
 );
 
-// A reader that takes nothing at first: what the queue drops is read again, by its offset.
+// A reader that takes nothing at first: the output that the queue drops is read again, by its
+// offset.
 const { Events } = await import(new URL("events.js", pathToFileURL(program)));
 const { withoutGaps } = await import(new URL("output.js", pathToFileURL(program)));
 const queue = new Events(() => {});
@@ -86,7 +87,7 @@ for (let seq = 1; seq <= 300_000; seq++) many.put({ event: "shell/prompt", seq }
 found.many = 0;
 for (let seq = 1; seq <= 300_000; seq++) found.many += (await many.next()).value.seq === seq;
 
-// Of two reads at the same time, the first is answered last.
+// Two reads run at the same time, and the first is answered last.
 const { Job } = await import(new URL("job.js", pathToFileURL(program)));
 const asked = [];
 const request = (_, params) => new Promise((answer) => asked.push({ ...params, answer }));
@@ -177,7 +178,7 @@ const strange = async (words, startTimeout) => {
   await client.close();
   return message;
 };
-// Answers the client's own first request, and then does something else.
+// This peer answers the client's own first request, and then runs `rest`.
 const peer = (rest) => ["sh", "-c", `read a; echo '{"jsonrpc":"2.0","id":1,"result":{}}'; read b; ${rest}`];
 const nameless = '{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}';
 found.strange = await Promise.all([
@@ -191,7 +192,7 @@ found.strange = await Promise.all([
 const deaf = new Client({ command: peer("exec sleep 300 <&-"), startTimeout: 20_000 });
 failure(deaf.call("ping", {})).then(({ message }) => (found.deaf = message));
 while (found.deaf === undefined) {
-  // A write finds out.
+  // The client learns of the closed input when it writes.
   deaf.call("ping", {}).catch(() => {});
   await new Promise((resolve) => setTimeout(resolve, 20));
 }

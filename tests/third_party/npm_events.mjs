@@ -57,7 +57,7 @@ found.second.push((await other.next()).value.text);
 await shell.call("subscribe", { subscription: name });
 found.unlistened = await messageOf(other.next());
 
-// Its reader leaves while another one is about to continue it.
+// The reader of a subscription leaves while another reader is about to continue it.
 const [, second, leaver] = await begun();
 const heir = shell.subscribe({ subscription: second, from_seq: 0 });
 await Promise.resolve();

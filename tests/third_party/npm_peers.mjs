@@ -7,7 +7,7 @@ const { Client } = await import(pathToFileURL(process.argv[2]).href);
 const found = {};
 const messageOf = (promise) => promise.catch((error) => error.message);
 
-// Answers the client's own first request, and does `rest` after the second.
+// This peer answers the client's own first request, and runs `rest` after the second.
 const peer = (rest) => ["sh", "-c", `read a; echo '{"jsonrpc":"2.0","id":1,"result":{}}'; read b; ${rest}; exec sleep 300`];
 const line = (members) => JSON.stringify({ jsonrpc: "2.0", ...members });
 const answer = line({ id: 2, result: { exitCode: 0 } });
@@ -74,7 +74,7 @@ const files = [];
 try {
   for (;;) files.push(fs.openSync("/dev/null"));
 } catch {
-  // There are no more descriptors.
+  // The process has no more descriptors.
 }
 const unstarted = new Client({ command: ["sleep", "300"] });
 const failed = messageOf(unstarted.call("ping", {}));

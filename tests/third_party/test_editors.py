@@ -40,7 +40,8 @@ echo resized
 # Runs until somebody writes to the pipe `gate`.
 WAITING = "exec 3<>gate; echo first; touch begun; read -r line <&3; echo $line"
 
-# Writes nothing until its terminal has another size and a line. It does not wait by reading.
+# This script writes nothing until its terminal has another size and a line of input. It polls for
+# the line, and reads only then.
 SILENT = """
 stty -echo
 columns=$(tput cols)
@@ -92,7 +93,7 @@ def daemon_of(folder: Path) -> list[str]:
 
 
 class Editor(Protocol):
-    """Returns the command that starts the editor in a folder, and what runs scripts there."""
+    """Returns the command that starts the editor in a folder, and the keys that run scripts."""
 
     def __call__(self, folder: Path, how: How, *scripts: str) -> tuple[str, str]: ...
 
@@ -119,7 +120,7 @@ def emacs(folder: Path, how: How, *scripts: str) -> tuple[str, str]:
         "background": "shelld-follow",
     }
     start = "".join(f"\x1bx{names[how]}\nbash {script}\n" for script in scripts)
-    # Only a terminal is selected when it is shown.
+    # Emacs selects the window of a terminal, but not of other output.
     return f"{program('emacs')} -nw -Q {options}", start + ("" if how == "terminal" else "\x18o")
 
 
@@ -139,7 +140,7 @@ def use(daemon: RawDaemon, folder: Path, editor: Editor, how: How, *scripts: str
     place: Json = {"cwd": str(folder), "env": env, "session": None}
     screen = ScreenUser(daemon, command, rows=24, cols=80, **place)
     if start:
-        # Until then, the system would take control characters as orders to edit the line.
+        # Before the editor runs, the terminal would edit its line by control characters.
         wait_for(lambda: screen.read(wait=100)["altScreen"], "the editor")
         screen.type(start)
     return screen
@@ -276,7 +277,8 @@ def test_two_tasks_ask_one_after_the_other(
         wait_for(lambda said=said: said.exists() and said.read_text(), "what it says")  # type: ignore[misc]
         assert said.read_text() == f"{name} says word for {name}\n"
         if editor is neovim:
-            # It is shown while the user is asked the second question. Emacs shows one of them.
+            # The output is shown while the user is asked the second question. Emacs shows one of
+            # the two.
             screen.until_text(f"{name} says word for {name}")
     screen.until_text("exit code 0 after")
     questions = ("Word of left:", "Word of right:")
@@ -302,7 +304,7 @@ def test_secret_is_shown_nowhere(daemon: RawDaemon, tmp_path: Path, editor: Edit
     screen.until_text("exit code 0 after")
     assert "quix" not in raw_output(screen)
     if editor is emacs:
-        # How many buffers contain it. Those with logs count, too.
+        # Count the buffers that contain the secret, including those with logs.
         screen.type(f"\x1b:(seq-count {BUFFER_HAS_SECRET} (buffer-list))\n")
         screen.until_line(r"0 (#o0, #x0, ?\C-@)")
     records = [json.loads(line) for line in (tmp_path / "audit").read_text().splitlines()]
@@ -314,7 +316,7 @@ def test_secret_is_shown_nowhere(daemon: RawDaemon, tmp_path: Path, editor: Edit
 @pytest.mark.parametrize(
     ("editor", "start", "end"), [(neovim, "gg", "G"), (emacs, "\x1b<", "\x1b>")]
 )
-def test_window_follows_the_end_in_colour_unless_its_user_is_elsewhere(
+def test_window_follows_coloured_output_unless_its_user_has_scrolled(
     daemon: RawDaemon, tmp_path: Path, editor: Editor, start: str, end: str
 ) -> None:
     os.mkfifo(tmp_path / "gate")
@@ -331,12 +333,12 @@ def test_window_follows_the_end_in_colour_unless_its_user_is_elsewhere(
     screen.type(end)
     screen.until_line("line 80")
     screen.until_text("exit code 0 after")
-    # 31, 38;5;1, or the nearest of 256 colours.
+    # The colour is 31, 38;5;1, or the nearest of 256 colours.
     assert re.search(r"\x1b\[[0-9;]*3[18][0-9;]*mcarmine", raw_output(screen))
 
 
 def attached_neovim(folder: Path, script: str) -> tuple[str, str, str]:
-    """Return the commands of two Neovims, one after the other, and what starts the script."""
+    """Return the commands of two successive Neovims, and the keys that run the script."""
     command, start = neovim(folder, "background", script)
     first = f"{command} --cmd 'let g:shelld_attach = \"work\"'"
     return first, f"{first} -c ShelldRejoin", start

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.slow
 
 
 class Step(NamedTuple):
-    """What the screen shows, and what is typed then: a text, or keys as a list."""
+    """A text to wait for on the screen, and the input to type then: a text, or keys as a list."""
 
     shows: str
     types: str | list[str]

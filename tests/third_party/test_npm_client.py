@@ -122,7 +122,7 @@ def test_compiled_client_drives_a_daemon(package: Path) -> None:
 
 
 @pytest.mark.slow
-def test_no_message_of_a_peer_ends_the_program_or_is_waited_for_in_vain(package: Path) -> None:
+def test_no_message_of_a_peer_ends_or_blocks_the_program(package: Path) -> None:
     assert _found_by(PEERS_SCRIPT, package) == {
         "nullError": [{}, []],
         "textError": [NO_MESSAGE, NO_MESSAGE],
@@ -147,7 +147,7 @@ def test_no_message_of_a_peer_ends_the_program_or_is_waited_for_in_vain(package:
 
 
 @pytest.mark.slow
-def test_events_have_an_end_and_one_reader(package: Path) -> None:
+def test_subscriptions_have_an_end_and_one_reader(package: Path) -> None:
     assert _found_by(EVENTS_SCRIPT, package, *DAEMON_COMMAND) == {
         "oneShell": ["shell/output", "shell/exited"],
         "chosen": ["out\n"],

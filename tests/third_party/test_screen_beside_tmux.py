@@ -48,7 +48,7 @@ curses.wrapper(main)
 
 
 class Step(NamedTuple):
-    """Keys by tmux's names, and a text that is on the screen once they have had their effect."""
+    """Keys by tmux's names, and a text that the screen shows once the program has handled them."""
 
     shows: str
     keys: tuple[str, ...] = ()

@@ -71,7 +71,7 @@ async def test_session_keeps_its_state(runtime: AbstractRuntime, tmp_path: Path)
         await runtime.close_session(CloseBashSessionRequest())
 
 
-async def test_failure_of_a_command(runtime: AbstractRuntime) -> None:
+async def test_failed_command_reports_its_exit_code(runtime: AbstractRuntime) -> None:
     await runtime.create_session(CreateBashSessionRequest())
     with pytest.raises(NonZeroExitCodeError, match="it broke"):
         await runtime.run_in_session(BashAction(command="(exit 3)", error_msg="it broke"))
@@ -88,7 +88,7 @@ async def test_failure_of_a_command(runtime: AbstractRuntime) -> None:
     assert after.output.strip() == "after"
 
 
-async def test_execution_outside_sessions(runtime: AbstractRuntime, tmp_path: Path) -> None:
+async def test_command_runs_outside_sessions(runtime: AbstractRuntime, tmp_path: Path) -> None:
     found = await runtime.execute(Command(command=["printf", "%s|", "a b", "$HOME"]))
     assert (found.stdout, found.stderr, found.exit_code) == ("a b|$HOME|", "", 0)
     found = await runtime.execute(
@@ -105,7 +105,9 @@ async def test_execution_outside_sessions(runtime: AbstractRuntime, tmp_path: Pa
         await runtime.execute(Command(command=["sleep", "300"], timeout=1))
 
 
-async def test_files(runtime: AbstractRuntime, tmp_path: Path) -> None:
+async def test_runtime_reads_writes_and_uploads_files(
+    runtime: AbstractRuntime, tmp_path: Path
+) -> None:
     path = tmp_path / "new" / "file with a space"
     content = "one\ntwo\u00e4\nno end"
     await runtime.write_file(WriteFileRequest(path=str(path), content=content))

@@ -45,7 +45,7 @@ function isAlive(pid) {
   }
 }
 
-// Both write while both run, and each waits for its gate between two lines.
+// Both commands run at the same time. Each writes two lines, and waits for its gate between them.
 const left = new Terminal("sh steps left");
 const right = new Terminal("sh steps right");
 await left.shows(/left 1/);
@@ -63,14 +63,14 @@ await parent.task.close();
 report.killed = (await parent.end())[0].replace(/pid \d+/, "pid PID");
 while (isAlive(pid)) await new Promise(setImmediate);
 
-// Node does nothing else until the command has written everything, twice.
+// Node blocks until the command has written everything. This happens twice.
 function blockUntilExists(name) {
   while (!existsSync(name)) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 5);
 }
 const flood = new Terminal("sh flood");
 await flood.shows(/y/);
 blockUntilExists("flooded");
-// Once this has ended, everything is read.
+// Once this command has ended, the client has read all output of the flood.
 await new Terminal("true").closed;
 openGate("more");
 await flood.shows(/next/);
@@ -115,7 +115,7 @@ const asking = new Terminal("read -rsp 'Password: ' a; read -rp 'Name: ' b; echo
 [report.asked] = await asking.end();
 report.questions = questions;
 
-// The first question is answered by keys, so what the user answers later is for nobody.
+// Keys answer the first question, so the user's later answer is dropped.
 const answers = [];
 const twice = new Terminal("read -rp 'First: ' a; read -rp 'Second: ' b; echo \"<$a> <$b>\"", {
   ask: () =>

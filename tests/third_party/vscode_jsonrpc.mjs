@@ -1,5 +1,5 @@
-// What a VS Code extension would do, with the library that such extensions use. Reports on stdout,
-// as JSON. Usage: node vscode_jsonrpc.mjs COMMAND [ARGUMENT ...]
+// Talks to a daemon as a VS Code extension would, with the same library. Reports on stdout, as
+// JSON. Usage: node vscode_jsonrpc.mjs COMMAND [ARGUMENT ...]
 
 import { spawn } from "node:child_process";
 import rpc from "vscode-jsonrpc/node";

@@ -123,7 +123,7 @@ async def test_execution_without_timeout_is_unlimited() -> None:
     assert (await Sample().execute(ExecutionContext("/", timeout=math.inf), message="x")).success
 
 
-async def test_cancelled_execution_has_no_result() -> None:
+async def test_cancelled_execution_raises_the_cancellation() -> None:
     async def slow(_context: ExecutionContext, message: str) -> ToolResult:
         await anyio.sleep(300)
         return ToolResult.ok(message)
@@ -285,7 +285,7 @@ async def test_timeout_may_be_of_any_length(timeout: float) -> None:
     assert result.output == "hi"
 
 
-async def test_changed_default_ends_with_its_call() -> None:
+async def test_tool_that_changes_a_default_affects_only_its_call() -> None:
     async def change(_context: ExecutionContext, names: list[Any], table: dict[str, Any]) -> Any:
         seen = (len(names), len(table["inner"]))
         names.append("changed")

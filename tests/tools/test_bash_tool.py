@@ -286,7 +286,7 @@ async def test_a_dangerous_command_is_blocked(call: Tools, command: str, rule: s
     assert command.startswith(result.metadata["segment"])
 
 
-async def test_commands_of_session_share_their_state(call: Tools) -> None:
+async def test_commands_of_a_session_share_its_state(call: Tools) -> None:
     ok(await call("Bash", command="cd /usr; export A=b; f() { echo $A; }"))
     assert ok(await call("Bash", command="pwd; f")) == "/usr\nb\n"
     assert ok(await call("Bash", command="echo ${A-unset}", session="other")) == "unset\n"

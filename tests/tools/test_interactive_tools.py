@@ -26,7 +26,7 @@ async def start(call: Tools, command: str) -> str:
 
 
 async def read_until(call: Tools, bash_id: str, output: str, text: str) -> str:
-    """Read on until the output contains a text. Return `output` and what was read after it."""
+    """Read on until the output contains a text. Return `output` with the new output after it."""
     while text not in output:
         result = await call("BashOutput", bash_id=bash_id, wait=20_000)
         output += ok(result)
@@ -102,7 +102,7 @@ async def test_model_sees_what_a_program_draws(call: Tools) -> None:
     assert "[Status: completed, exit code 0." in ok(shown)
 
 
-async def test_screen_without_text_says_so(call: Tools) -> None:
+async def test_screen_without_text_is_reported_as_empty(call: Tools) -> None:
     bash_id = await start(call, r"printf 'ready\n\033[2J\033[H'; stty -echo; read")
     shown = await screen_with(call, bash_id, "(blank screen)")
     assert shown.metadata["rows"] == 30
@@ -150,7 +150,7 @@ async def test_bad_input_is_refused(call: Tools, params: Any, error: str) -> Non
     assert failed(await call("BashInput", bash_id=bash_id, **params)) == error
 
 
-async def test_input_that_waits_is_reported(call: Tools) -> None:
+async def test_unread_input_is_reported(call: Tools) -> None:
     bash_id = await start(call, "stty raw -echo; echo ready; sleep 300")
     full = await call("BashInput", bash_id=bash_id, text="x" * 100_000, wait=0)
     pending = full.metadata["pending_bytes"]

@@ -167,7 +167,7 @@ def test_all_tools_need_less_than_4_kb_of_json(form: ToolFormat) -> None:
     assert len(json.dumps(tools, separators=(",", ":"))) < 4_000
 
 
-def test_what_a_model_reads_of_mcp_tools_needs_less_than_4_kb_of_json() -> None:
+def test_mcp_descriptions_for_a_model_need_less_than_4_kb_of_json() -> None:
     # The output schemas and annotations, which MCP wants, are for the host.
     tools = [tool().to_schema("mcp") for tool in (BashTool, BashOutputTool, KillShellTool)]
     read = [{name: tool[name] for name in ("name", "description", "inputSchema")} for tool in tools]

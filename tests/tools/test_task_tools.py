@@ -7,7 +7,7 @@ from shelld.tools import BashOutputTool, BashTool, InteractiveBashTool
 
 
 class OwnBash(BashTool):
-    """What a plug-in may offer. Its result can be another one."""
+    """A tool that a plug-in may offer. Its result can differ from the result of a task."""
 
 
 def test_only_the_daemons_own_bash_answers_with_a_task() -> None:

@@ -47,18 +47,18 @@ async def test_start_without_a_wait_returns_at_once(call: Tools) -> None:
         ),
     ],
 )
-async def test_wait_that_cannot_be_starts_nothing(
+async def test_impossible_wait_starts_no_command(
     call: Tools, params: dict[str, Any], sentence: str
 ) -> None:
     before = failed(await call("BashOutput", bash_id="shell_1"))
     assert failed(await call("Bash", command="sleep 300", **params)) == sentence
-    # The advice names the same shells, or none.
+    # The error advises the same shells as before, or none: no shell was added.
     assert failed(await call("BashOutput", bash_id="shell_1")) == before
 
 
 @pytest.mark.slow
 async def test_failed_wait_does_not_lose_the_shell(call: Tools) -> None:
-    # The pattern takes far longer than a search may.
+    # A search for this pattern takes far longer than its limit.
     wait = {"until": "match", "pattern": r"^(a+)+\1c$"}
     command = f"echo {'a' * 60}; sleep 300"
     result = await call("Bash", command=command, run_in_background=True, **wait)
@@ -76,14 +76,14 @@ async def test_failed_wait_does_not_lose_the_shell(call: Tools) -> None:
         ({"until": "prompt"}, "[It takes no input, so it will never wait for any]"),
     ],
 )
-async def test_wait_that_was_not_met_says_so(
+async def test_result_reports_a_wait_that_was_not_met(
     call: Tools, params: dict[str, Any], line: str
 ) -> None:
     bash_id = await background(call, "sleep 300")
     assert line in ok(await call("BashOutput", bash_id=bash_id, wait=50, **params))
 
 
-async def test_prompt_that_does_not_come_is_said(call: Tools) -> None:
+async def test_result_reports_that_no_prompt_came(call: Tools) -> None:
     bash_id = await background(call, "sleep 300", tty=True)
     text = ok(await call("BashOutput", bash_id=bash_id, wait=50, until="prompt"))
     assert "[It did not wait for input within 50ms]" in text
