@@ -260,7 +260,7 @@ async def test_large_answer_without_id_ends_all_calls(
 ) -> None:
     monkeypatch.setattr("shelld_client.connection.MAX_ANSWER_BYTES", 100_000)
     # The client does not read the whole answer. The rest fits into the pipe, so the peer does not
-    # block, and can end when it is told to.
+    # block, and can end when the client asks for it.
     script = f"read -r; printf %s '{start}'; head -c 120000 /dev/zero | tr '\\0' x; cat > /dev/null"
     async with spawn(peer(script)) as shell:
         for _ in range(2):

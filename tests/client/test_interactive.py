@@ -26,7 +26,7 @@ async def test_command_in_the_foreground_has_a_terminal(spawn: Spawn) -> None:
         assert (result.stdout, result.exit_code) == ("5 7\r\n", 0)
 
 
-async def test_program_that_asks_is_answered(spawn: Spawn) -> None:
+async def test_client_answers_a_program_that_asks(spawn: Spawn) -> None:
     async with spawn() as shell:
         command = "read -rp 'Name? ' name; clear; echo Hello $name; cat"
         job = await shell.bash(command, tty=True, rows=5, cols=30, run_in_background=True)
@@ -46,7 +46,7 @@ async def test_program_that_asks_is_answered(spawn: Spawn) -> None:
         assert (last.is_running, last.exit_code) == (False, 0)
 
 
-async def test_pipe_takes_bytes_and_its_end(spawn: Spawn) -> None:
+async def test_open_input_accepts_bytes_and_its_end(spawn: Spawn) -> None:
     async with spawn() as shell:
         job = await shell.bash("cat", open_stdin=True, stdin="first ", run_in_background=True)
         await shell.write_stdin(job.bash_id, "then ", base64="bGFzdA==")

@@ -45,7 +45,7 @@ async def test_session_is_limited_before_its_first_command(spawn: Spawn) -> None
             await shell.configure_session("other", limits=ResourceLimits(open_files=129))
 
 
-async def test_repeated_call_starts_nothing(spawn: Spawn) -> None:
+async def test_repeated_call_with_a_key_starts_nothing(spawn: Spawn) -> None:
     async with spawn() as shell:
         first = await shell.bash("date +%N", idempotency_key="once")
         again = await shell.bash("date +%N", idempotency_key="once")

@@ -19,8 +19,7 @@ from shelld_client.link import Link
 from shelld_client.pump import Pump
 from support import is_alive, wait_for
 
-# How many seconds a client waits for a peer. That is enough for the start of its process, even on a
-# busy machine.
+# A client waits this many seconds for a peer, which can start in that time even on a busy machine.
 PATIENCE_S = 2
 
 
@@ -152,7 +151,9 @@ async def test_a_start_timeout_can_be_without_limit(spawn: Spawn, seconds: float
         pass
 
 
-def test_an_end_before_the_first_call_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_client_notices_a_peer_that_ends_before_the_first_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     ended = threading.Event()
 
     class Slow(Pump):

@@ -49,7 +49,7 @@ async def test_stream_has_the_output_as_it_comes_and_then_the_result(
         assert stream.result == items[-1]
 
 
-async def test_left_stream_kills_its_command(spawn: Spawn) -> None:
+async def test_leaving_a_stream_kills_its_command(spawn: Spawn) -> None:
     async with spawn() as shell:
         for leave in ("break", "cancel", "drop"):
             command = f"echo {leave}; sleep 300"
@@ -121,7 +121,7 @@ async def test_stream_of_a_refused_command_raises(spawn: Spawn) -> None:
             await anext(shell.stream("mkfs.ext4 /dev/none"))
 
 
-async def test_dry_run_cannot_be_followed(spawn: Spawn) -> None:
+async def test_streams_and_jobs_refuse_a_dry_run(spawn: Spawn) -> None:
     options: dict[str, Any] = {"dry_run": True}
     async with spawn() as shell:
         for follow in (shell.stream, shell.start):
@@ -234,7 +234,7 @@ async def test_last_item_of_a_stream_ends_all_its_readers(spawn: Spawn, tmp_path
         assert sorted(type(each).__name__ for each in found) == ["BashResult", *2 * ["NoneType"]]
 
 
-async def test_stream_counts_what_is_lost_once(
+async def test_stream_counts_lost_output_once(
     spawn: Spawn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("shelld_client.mailbox.MAX_HELD_CHARACTERS", 100_000)

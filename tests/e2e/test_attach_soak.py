@@ -27,7 +27,7 @@ def user(tmp_path: Path) -> Generator[Lasting]:
 
 
 class Size(NamedTuple):
-    """What a daemon uses that could grow."""
+    """The resources of a daemon that could grow."""
 
     threads: int
     processes: int

@@ -67,7 +67,7 @@ def test_merged_streams_of_a_background_shell_are_its_stdout(
     wait_for(lambda: has("a\nb\nc\n"), "the last line")
 
 
-def test_merged_command_changes_its_session(daemon: RawDaemon) -> None:
+def test_merged_command_can_change_its_session(daemon: RawDaemon) -> None:
     bash(daemon, "value=kept; cd /", merge=True, session="merged")
     daemon.wait_for_spare()
     result = bash(daemon, "echo $value $PWD >&2", merge=True, session="merged")

@@ -109,7 +109,9 @@ def test_env_of_call_ends_with_its_command(daemon: RawDaemon, session: str, call
     ],
     ids=repr,
 )
-def test_changes_to_env_of_call_are_kept(daemon: RawDaemon, session: str, call: Call) -> None:
+def test_changes_that_a_command_makes_to_its_call_env_are_kept(
+    daemon: RawDaemon, session: str, call: Call
+) -> None:
     daemon.bash(call.before, session=session)
     daemon.bash(call.command, session=session, env=call.env)
     assert daemon.bash("declare -p V", session=session)["stdout"] == call.shown

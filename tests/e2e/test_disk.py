@@ -1,4 +1,4 @@
-"""Where output goes when the disk is full, limited or gone, and whether others can see it there."""
+"""Output when the disk is full, limited or gone, and the protection of output from other users."""
 
 from __future__ import annotations
 

@@ -224,7 +224,7 @@ def test_the_session_keeps_the_state_that_a_task_leaves(eager: TaskHost, gate: G
 
 
 def test_the_session_keeps_a_large_state_that_a_task_leaves(eager: TaskHost, gate: Gate) -> None:
-    # So large that a thread reads it.
+    # The state is so large that a thread reads it.
     task = eager.task(f"{gate.wait}; printf -v large '%1000000s' end; last=set")
     gate.open()
     eager.result_of(task)

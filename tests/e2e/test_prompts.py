@@ -161,12 +161,12 @@ def test_each_answer_leads_to_the_next_prompt(daemon: RawDaemon) -> None:
 
 
 @pytest.mark.parametrize("command", ["true", "exit 3"])
-def test_end_ends_the_wait_for_a_prompt(daemon: RawDaemon, command: str) -> None:
+def test_end_of_the_command_ends_the_wait_for_a_prompt(daemon: RawDaemon, command: str) -> None:
     result = until_prompt(daemon, daemon.background(command, tty=True))
     assert (result["isRunning"], result["prompt"]) == (False, None)
 
 
-def test_shell_without_input_is_not_waited_for(daemon: RawDaemon) -> None:
+def test_wait_for_a_prompt_returns_at_once_without_input(daemon: RawDaemon) -> None:
     result = until_prompt(daemon, daemon.background("sleep 300"))
     assert (result["isRunning"], result["prompt"]) == (True, None)
 

@@ -1,4 +1,4 @@
-"""``shelld run``: the command's output and exit code, and nothing else of it, are left."""
+"""``shelld run``: it passes on the command's output and exit code, and leaves no process behind."""
 
 from __future__ import annotations
 
@@ -284,7 +284,7 @@ def test_progress_is_shown_and_erased_on_a_terminal(tmp_path: Path) -> None:
     assert re.search(r"\x1b\[32mshelld: exit code 0 after .*\x1b\[0m\r\n$", shown)
 
 
-def test_no_color_is_respected_and_a_line_is_not_overwritten() -> None:
+def test_no_color_is_respected_and_the_report_begins_a_new_line() -> None:
     command = [*EAGER, "run", "--", "printf 'no newline'; sleep 0.2; exit 1"]
     environment = {**ENVIRONMENT, "NO_COLOR": "1"}
     with UserTerminal(command, env=environment) as terminal:

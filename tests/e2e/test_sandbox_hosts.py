@@ -231,7 +231,7 @@ def test_spare_shells_have_the_proxy(places: Path, registry: tuple[Path, int]) -
         wait_for(spare_is_used, "spare shells")
 
 
-# -- what is told -----------------------------------------------------------------------------
+# -- reports of refusals ---------------------------------------------------------------------
 
 
 def test_a_result_lists_the_hosts_refused_to_its_command(shared: Workspace, session: str) -> None:

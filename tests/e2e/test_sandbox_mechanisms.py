@@ -1,4 +1,4 @@
-"""What a sandbox needs, taken away: the command is refused, and nothing of it runs."""
+"""Sandboxes without a mechanism that they need: the command is refused, and nothing of it runs."""
 
 from __future__ import annotations
 

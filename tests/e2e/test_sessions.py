@@ -580,7 +580,7 @@ def test_underscore_variable_begins_as_in_the_environment(spares: str) -> None:
                 assert daemon.bash(command, env={"_": None})["stdout"] == "bash\n"
 
 
-def test_call_that_imitates_ssh_reads_no_file(daemon: RawDaemon, tmp_path: Path) -> None:
+def test_call_that_imitates_ssh_runs_no_startup_file(daemon: RawDaemon, tmp_path: Path) -> None:
     (tmp_path / ".bashrc").write_text("echo unwanted\n")
     env = {"SSH_CLIENT": "10.0.0.1 5000 22", "SHLVL": None, "HOME": str(tmp_path)}
     assert out(daemon, "x=$SSH_CLIENT; echo $x", env=env) == "10.0.0.1 5000 22\n"

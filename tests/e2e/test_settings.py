@@ -144,7 +144,7 @@ def test_error_in_a_file_names_file_and_line(
     assert refused(capsys, "--config", str(config)).startswith(f"{config}:{line}: {problem}")
 
 
-def test_nested_file_is_refused(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_deeply_nested_file_is_refused(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config.write_text("x = " + "[" * 100_000)
     assert refused(capsys, "--config", str(config)) == f"{config}:1: too deeply nested"
 

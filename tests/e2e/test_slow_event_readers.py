@@ -1,4 +1,4 @@
-"""What a client that reads its events slowly gets."""
+"""Clients that read their events slowly lose output, but no ends."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ def test_long_command_gets_a_new_bash(daemon: RawDaemon, length: int, uses: int)
     assert used(daemon) == uses
 
 
-def test_older_spare_shell_is_told_the_state(tmp_path: Path) -> None:
+def test_older_spare_shell_gets_the_newer_state(tmp_path: Path) -> None:
     gate = Gate(tmp_path / "gate")
     # With two spare shells, either could run the next command.
     with raw_daemon("--spare-shells", "1") as daemon:

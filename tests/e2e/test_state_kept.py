@@ -408,7 +408,7 @@ UNSET = (
 )
 
 
-def test_physical_keeps_the_logical_directory(
+def test_option_physical_keeps_the_logical_directory(
     daemon: RawDaemon, session: str, tmp_path: Path
 ) -> None:
     (tmp_path / "there").mkdir()

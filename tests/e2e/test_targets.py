@@ -96,7 +96,7 @@ def test_every_method_takes_the_id_of_a_target(hub: RawDaemon) -> None:
 
 
 def test_id_of_a_request_may_have_any_number_of_digits(hub: RawDaemon) -> None:
-    # As text: Python cannot convert such a number.
+    # The number is sent as text, because Python cannot convert so many digits.
     hub.send_raw(
         b'{"jsonrpc":"2.0","id":"digits","method":"background","params":{"request_id":%b}}\n'
         % (b"1" * 5_000)
@@ -252,7 +252,7 @@ def test_session_that_could_not_start_at_a_target_is_free(hub: RawDaemon) -> Non
 # -- targets of targets -------------------------------------------------------------------------
 
 
-def test_target_has_targets(hub: RawDaemon) -> None:
+def test_target_can_have_targets_of_its_own(hub: RawDaemon) -> None:
     hub.call("add_target", {"name": "box:inner", "argv": FAR})
     bash_id = hub.background("sleep 300", target="box:inner", notify=["exit"])
     assert bash_id.startswith("box:inner:shell_")
@@ -341,7 +341,7 @@ def test_removed_target_ends_with_its_shells(hub: RawDaemon) -> None:
     wait_for(lambda: not any(map(is_alive, family)))
     assert "extra" not in [each["name"] for each in hub.call("list_targets")["targets"]]
     assert hub.fail("kill_shell", {"bash_id": bash_id})["code"] == 1003
-    # Its sessions are forgotten, too.
+    # The daemon has forgotten the sessions of the target, too.
     assert hub.bash("echo here", session="s")["stdout"] == "here\n"
     hub.call("close_session", {"session": "s"})
 

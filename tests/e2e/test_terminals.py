@@ -79,7 +79,7 @@ def test_start_needs_a_free_terminal_in_no_session(daemon: RawDaemon) -> None:
 
 
 @pytest.mark.parametrize("grace", [0, 500])
-def test_killed_terminal_leaves_nothing(daemon: RawDaemon, grace: int) -> None:
+def test_killing_a_shell_with_terminal_leaves_no_process(daemon: RawDaemon, grace: int) -> None:
     hidden = "trap '' HUP TERM; setsid sh -c 'trap \"\" HUP TERM; sleep 300' & sleep 300"
     typing = Session(daemon, f"{hidden} & echo ready; wait")
     typing.until("ready")

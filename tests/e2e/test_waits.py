@@ -35,14 +35,14 @@ def server(*arguments: str) -> str:
 
 
 @pytest.mark.slow
-def test_output_is_reached(daemon: RawDaemon) -> None:
+def test_wait_reports_that_it_reached_output(daemon: RawDaemon) -> None:
     bash_id = daemon.background("echo out; sleep 300")
     result = read(daemon, bash_id)
     assert (result["stdout"], result["reached"]) == ("out\n", "output")
 
 
 @pytest.mark.parametrize("until", ["output", "exit", "prompt", "match", "quiet", "listening"])
-def test_end_ends_every_wait(daemon: RawDaemon, until: str) -> None:
+def test_end_of_the_command_ends_every_wait(daemon: RawDaemon, until: str) -> None:
     bash_id = daemon.background("sleep 0.2", tty=True)
     pattern = {"pattern": "x"} if until == "match" else {}
     result = read(daemon, bash_id, until=until, quiet_ms=60_000, **pattern)
@@ -51,7 +51,9 @@ def test_end_ends_every_wait(daemon: RawDaemon, until: str) -> None:
 
 @pytest.mark.parametrize("until", ["output", "exit", "prompt", "match", "quiet", "listening"])
 @pytest.mark.parametrize("wait", [0, 100])
-def test_deadline_reaches_nothing(daemon: RawDaemon, until: str, wait: int) -> None:
+def test_wait_that_passes_its_deadline_reaches_nothing(
+    daemon: RawDaemon, until: str, wait: int
+) -> None:
     bash_id = daemon.background("sleep 300", tty=True)
     pattern = {"pattern": "x"} if until == "match" else {}
     result = read(daemon, bash_id, until=until, wait=wait, quiet_ms=60_000, **pattern)
@@ -60,7 +62,7 @@ def test_deadline_reaches_nothing(daemon: RawDaemon, until: str, wait: int) -> N
     assert "listening" not in result
 
 
-def test_prompt_is_reached(daemon: RawDaemon) -> None:
+def test_wait_reports_that_it_reached_a_prompt(daemon: RawDaemon) -> None:
     bash_id = daemon.background("read -p 'Name? ' x", tty=True)
     assert read(daemon, bash_id, until="prompt")["reached"] == "prompt"
     # The program already waits, so this read needs no time.
@@ -277,7 +279,7 @@ def test_children_that_share_a_socket_count_once(daemon: RawDaemon) -> None:
 # -- both at once -----------------------------------------------------------------------------
 
 
-def test_waits_run_beside_each_other(daemon: RawDaemon) -> None:
+def test_waits_for_one_shell_run_at_the_same_time(daemon: RawDaemon) -> None:
     bash_id = daemon.background("cat", open_stdin=True)
     waits = [
         daemon.request("bash_output", {"bash_id": bash_id, "until": "match", **FOREVER, **more})
@@ -289,7 +291,7 @@ def test_waits_run_beside_each_other(daemon: RawDaemon) -> None:
     assert daemon.answer(waits[0])["result"]["matched"]["line"] == "1"
 
 
-def test_cancelled_wait_takes_no_output(daemon: RawDaemon) -> None:
+def test_cancelled_wait_consumes_no_output(daemon: RawDaemon) -> None:
     bash_id = daemon.background("echo kept; sleep 300")
     params = {"bash_id": bash_id, "until": "match", "pattern": "never", **FOREVER}
     request = daemon.request("bash_output", params)
@@ -298,7 +300,7 @@ def test_cancelled_wait_takes_no_output(daemon: RawDaemon) -> None:
     assert read(daemon, bash_id)["stdout"] == "kept\n"
 
 
-def test_tools_wait_as_well(daemon: RawDaemon) -> None:
+def test_tools_have_the_same_waits(daemon: RawDaemon) -> None:
     arguments = {
         "command": server("127.0.0.1"),
         "run_in_background": True,

@@ -132,7 +132,7 @@ def test_picture_fits_the_terminal() -> None:
             assert lines[-1] == f"and {13 - shown} more"
 
 
-def test_silence_of_the_daemon_is_shown() -> None:
+def test_picture_shows_how_long_the_daemon_is_silent() -> None:
     [title] = picture("work", view(), 6.0, 20)
     assert isinstance(title, Text)
     assert title.plain.endswith("has not answered for 6.0 s")
@@ -287,7 +287,7 @@ def test_watcher_keeps_no_daemon_alive(user: Lasting) -> None:
 
 
 @pytest.mark.slow
-def test_death_of_the_daemon_is_told(user: Lasting) -> None:
+def test_watcher_reports_the_death_of_the_daemon(user: Lasting) -> None:
     with attached(user) as client, watcher(user, "work") as process:
         until(process, "work: pid")
         os.kill(daemon_pid(client), signal.SIGKILL)

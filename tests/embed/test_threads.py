@@ -78,7 +78,7 @@ def test_a_cancelled_start_in_another_thread_leaves_nothing() -> None:
 @pytest.mark.parametrize(
     "kind", [SystemExit, KeyboardInterrupt, GeneratorExit, asyncio.CancelledError]
 )
-def test_an_exit_in_a_condition_ends_only_its_caller(kind: type[BaseException]) -> None:
+def test_exit_raised_by_a_condition_ends_only_its_waiter(kind: type[BaseException]) -> None:
     def leave() -> bool:
         raise kind
 

@@ -1,4 +1,4 @@
-"""What a client is told of its tasks, and when."""
+"""The notifications that a client gets about its tasks, and their moments."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ POLL_S = 0.02
 NAME = "read -p 'Name? ' name"
 
 
-async def test_a_client_that_reads_late_is_told_that_its_subscription_began(
+async def test_a_client_that_reads_late_gets_the_start_of_its_subscription(
     listen: Listen,
 ) -> None:
     listening = await listen("sleep 300")

@@ -28,7 +28,9 @@ BUNDLE = Bundle(b"the bundle", "c0ffee")
         (["ssh", "pythonbox"], ["sh"]),
     ],
 )
-def test_command_line_gets_a_shell(argv: list[str], appended: list[str]) -> None:
+def test_command_line_gets_the_missing_shell_or_options(
+    argv: list[str], appended: list[str]
+) -> None:
     assert command_for(argv) == [*argv, *appended]
 
 

@@ -33,7 +33,7 @@ def test_incomplete_message_waits_for_its_rest() -> None:
 @pytest.mark.parametrize(
     "message", [b'{"jsonrpc":"2.0","id":', b'{"jsonrpc":"2.0","id":"1","result":"\xff"}']
 )
-def test_invalid_message_is_no_noise(message: bytes) -> None:
+def test_invalid_message_is_an_error_and_not_skipped(message: bytes) -> None:
     incoming = Incoming("box")
     incoming.receive_data(message + b"\n")
     with pytest.raises(IncomingError, match="an invalid message"):

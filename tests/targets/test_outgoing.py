@@ -87,7 +87,7 @@ async def test_a_target_sees_the_end_of_its_input_after_a_failed_send(
     outgoing = outgoing_to(ours, errno.EPIPE)
     outgoing.put(b"one")
     assert await read(theirs) == b""
-    # What the target has sent before can still be read.
+    # The daemon can still read the messages that the target sent before.
     theirs.send(b"answer")
     assert ours.recv(100) == b"answer"
     assert outgoing.backlog == 0

@@ -1,4 +1,4 @@
-"""The subscriptions at a target that are told when the connection is gone."""
+"""The subscriptions at a target whose owners learn that the connection is gone."""
 
 from __future__ import annotations
 

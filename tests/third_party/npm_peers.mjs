@@ -1,4 +1,4 @@
-// What the npm client does with peers that send odd messages, and without descriptors. Argument: the
+// Runs the npm client with peers that send odd messages, and without descriptors. Argument: the
 // compiled client. Prints what happened as JSON.
 import fs from "node:fs";
 import { pathToFileURL } from "node:url";

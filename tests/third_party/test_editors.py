@@ -368,7 +368,8 @@ def test_command_goes_on_while_its_editor_is_replaced(
 ) -> None:
     os.mkfifo(tmp_path / "gate")
     (tmp_path / "in_steps").write_text(IN_STEPS)
-    # Not the terminal, which may still have answers for the first editor.
+    # The first editor ends, but its terminal stays, because it may still have answers for that
+    # editor.
     gone = Gate(tmp_path / "gone")
     runtime = tmp_path / "runtime"
     runtime.mkdir()

@@ -70,7 +70,7 @@ def url() -> Iterator[str]:
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(("suite", "scenario", "expected_failures"), SCENARIOS)
-def test_the_scenario_passes(
+def test_conformance_scenario_passes(
     url: str, suite: str, scenario: str, expected_failures: set[str]
 ) -> None:
     options = ["server", "--url", url, "--scenario", scenario]

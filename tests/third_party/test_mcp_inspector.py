@@ -39,7 +39,7 @@ def test_inspector_finds_no_fault_in_descriptions(era: str) -> None:
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
-def test_a_tool_can_be_called(era: str) -> None:
+def test_inspector_calls_a_tool(era: str) -> None:
     arguments = json.dumps({"command": "echo hi; exit 3"})
     ended = inspect(
         *("--protocol-era", era, "--format", "json", "-q"),

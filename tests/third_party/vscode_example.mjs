@@ -63,7 +63,7 @@ await parent.task.close();
 report.killed = (await parent.end())[0].replace(/pid \d+/, "pid PID");
 while (isAlive(pid)) await new Promise(setImmediate);
 
-// Node blocks until the command has written everything. This happens twice.
+// Node blocks until the command has written everything, and later blocks once more.
 function blockUntilExists(name) {
   while (!existsSync(name)) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 5);
 }

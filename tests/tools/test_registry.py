@@ -46,7 +46,7 @@ def test_register_many_registers_all_or_none(registry: ToolRegistry) -> None:
     assert registry.list_names() == ["Read"]
 
 
-def test_unknown_tool_is_none_or_an_error(registry: ToolRegistry) -> None:
+def test_lookup_of_an_unknown_tool_fails(registry: ToolRegistry) -> None:
     assert registry.get("Unknown") is None
     assert registry.exists("Unknown") is False
     with pytest.raises(ToolError, match="not found") as caught:

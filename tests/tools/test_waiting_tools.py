@@ -1,4 +1,4 @@
-"""What a model gets when it waits: in `BashOutput`, and in a call of `Bash` that starts a shell."""
+"""Results for a model that waits: in `BashOutput`, or in a call of `Bash` that starts a shell."""
 
 from __future__ import annotations
 

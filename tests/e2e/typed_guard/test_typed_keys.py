@@ -205,12 +205,12 @@ def test_line_after_a_key_for_another_program_is_judged(guarded: RawDaemon, comm
         text(*"echo forbidden", "\n"),
     ],
 )
-def test_word_of_a_harmless_line_is_typed(typing: Session, writes: list[Json]) -> None:
+def test_harmless_line_may_contain_the_forbidden_word(typing: Session, writes: list[Json]) -> None:
     for write in writes:
         typing.write(**write)
 
 
-def test_line_after_a_byte_for_read_is_judged(guarded: RawDaemon) -> None:
+def test_line_after_a_byte_for_the_builtin_read_is_judged(guarded: RawDaemon) -> None:
     typing = Session(guarded, "read -rn1 x; echo taken; bash", tty=False, open_stdin=True)
     typing.write("q")
     typing.until("taken\n")
