@@ -419,6 +419,19 @@ def test_path_of_startup_file_is_expanded_as_bash_does(
             assert (result["stdout"], result["stderr"]) == (f"{told}\n", "")
 
 
+@pytest.mark.parametrize("value", ["sub", "./sub", "$PWD/sub"])
+def test_startup_file_that_is_a_directory_is_refused_as_bash_does(
+    tmp_path: Path, value: str
+) -> None:
+    (tmp_path / "sub").mkdir()
+    with raw_daemon(env={"PATH": os.environ["PATH"], "BASH_ENV": value}, cwd=tmp_path) as daemon:
+        plain = daemon.bash("echo out; x=1", session=None)
+        assert "sub: is a directory" in plain["stderr"]
+        for _ in range(2):
+            result = daemon.bash("echo out; x=1")
+            assert (result["stdout"], result["stderr"]) == (plain["stdout"], plain["stderr"])
+
+
 def test_session_goes_on_after_an_invalid_path_of_a_startup_file() -> None:
     with raw_daemon(env={"PATH": os.environ["PATH"], "BASH_ENV": "${"}) as daemon:
         daemon.bash("x=1; f() { echo $x; }")

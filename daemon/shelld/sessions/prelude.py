@@ -49,7 +49,8 @@ _EXPANDED: Final = re.compile(rb"[$`\\]|^~")
 _RUN_EXPANDED: Final = rb"""\builtin : "$(\builtin printf %s "${_@P}")"
 if [[ $_ == "~" || $_ == "~/"* ]]; then \builtin : "${HOME-}${_#"~"}"; fi
 if [[ $_ && $_ != */* ]]; then \builtin : "./$_"; fi
-if [[ -e $_ ]]; then \builtin . "$_"; fi
+if [[ -d $_ ]]; then \builtin printf "bash: %s: is a directory\n" "$_" >&2
+elif [[ -e $_ ]]; then \builtin . "$_"; fi
 """
 # Switches off what a startup file may have switched on, and what would change the lines after it or
 # show them. The options of the session are set last.
@@ -199,7 +200,10 @@ def _run_startup_file(value: bytes) -> bytes:
     """
     if not _EXPANDED.search(value):
         path = quote(value if b"/" in value else b"./" + value)
-        return b"if [[ -e %s ]]; then \\builtin . %s; fi\n" % (path, path)
+        # Bash says this without the name and the line of the prelude.
+        refusal = rb'\builtin printf "bash: %s: is a directory\n" ' + quote(value) + b" >&2"
+        tests = b"if [[ -d %s ]]; then %s\nelif [[ -e %s ]]; then \\builtin . %s; fi\n"
+        return tests % (path, refusal, path, path)
     # `@P` treats backslashes as in a prompt, where two stand for one.
     return b"\\builtin : %s\n%s" % (quote(value.replace(b"\\", rb"\\")), _RUN_EXPANDED)
 
