@@ -122,7 +122,7 @@ def test_daemon_that_may_write_no_file_serves_its_client(user: Lasting) -> None:
         assert second.bash("echo again")["stdout"] == "again\n"
 
 
-def test_answers_that_cannot_be_written_are_told(user: Lasting) -> None:
+def test_unwritable_answers_are_reported(user: Lasting) -> None:
     request = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "ping"}) + "\n"
     with open("/dev/full", "w") as full:
         ended = subprocess.run(

@@ -307,8 +307,8 @@ def test_a_socket_that_gets_another_name_stays_hidden(shared: Workspace, session
     (path / "shown").unlink()
 
 
-def test_a_lasting_daemon_cannot_be_reached(places: Path) -> None:
-    # It would run commands without any sandbox.
+def test_a_sandbox_cannot_reach_a_lasting_daemon(places: Path) -> None:
+    # A lasting daemon would run commands without any sandbox.
     path = places / "lasting"
     (path / "runtime").mkdir(mode=0o700, parents=True)
     lasting = Lasting(path / "runtime")
@@ -325,13 +325,14 @@ def test_a_lasting_daemon_cannot_be_reached(places: Path) -> None:
             attached.call("ping")
             configure(daemon, "main")
             configure(attached, "own", write=[str(path)])
-            # This one does not know the directory, and hides what the kernel lists.
+            # The other daemon does not know the directory, and hides the sockets that the kernel
+            # lists.
             configure(other, "main")
             for each, session in ((daemon, "main"), (attached, "own"), (other, "main")):
                 command = f"cd {path}; python3 -"
                 result = each.bash(command, stdin=code % "main", session=session)
                 assert (result["stdout"], result["exitCode"]) == ("", 1)
-            # The same for one that starts later.
+            # A lasting daemon that starts later is hidden, too.
             with lasting.attach("--name", "later") as later:
                 later.call("ping")
                 result = daemon.bash("python3 -", stdin=code % "later")
@@ -422,7 +423,7 @@ def test_denying_writes_below_a_private_tmp_shows_no_other_files(tmp_path: Path)
 def test_directories_of_the_system_can_be_denied(
     shared: Workspace, session: str, member: str, denied: str
 ) -> None:
-    # Some of them have what shelld itself needs in a sandbox.
+    # Some of these directories contain files that shelld itself needs in a sandbox.
     daemon, path = shared
     configure(daemon, session, **{member: [denied]})
     command = f"echo kept > {path}/kept; touch {denied}/new; ls {denied}; x=1"
@@ -430,7 +431,7 @@ def test_directories_of_the_system_can_be_denied(
     assert (path / "kept").read_text() == "kept\n"
     assert "cannot touch" in result["stderr"], result
     if member == "deny_read":
-        # What is private has nothing of the machine but this.
+        # A private directory shows no file of the machine but these.
         assert result["stdout"] in ("", "shelld\n")
     assert daemon.bash("echo $x", session=session)["stdout"] == "1\n"
 

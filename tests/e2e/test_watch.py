@@ -228,7 +228,7 @@ def test_shells_at_targets_are_shown(user: Lasting, tmp_path: Path) -> None:
     assert not (tmp_path / "connected").exists()
 
 
-# A target that greets. It answers no other request, or each with the second argument.
+# A target that greets. It answers other requests with its second argument, or not if that is empty.
 PEER = """
 import json, sys
 
@@ -258,7 +258,7 @@ for line in sys.stdin:
     ],
     ids=["silence", "array", "empty", "long", "many"],
 )
-def test_odd_target_keeps_nothing_from_a_watcher(user: Lasting, answer: str) -> None:
+def test_watcher_sees_new_output_beside_an_odd_target(user: Lasting, answer: str) -> None:
     argv = [sys.executable, "-c", PEER, str(PROTOCOL), answer]
     with attached(user, "--", f"--target=box={shlex.join(argv)}") as client:
         client.request("bash", {"command": "true", "target": "box"})

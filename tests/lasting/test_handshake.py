@@ -98,7 +98,7 @@ def test_protocol_is_that_of_the_server() -> None:
     assert handshake.PROTOCOL == PROTOCOL
 
 
-def test_exit_code_is_that_of_the_daemon() -> None:
+def test_attach_and_daemon_have_the_same_exit_code_for_stdout() -> None:
     assert handshake.STDOUT_FAILED == app.STDOUT_FAILED
 
 

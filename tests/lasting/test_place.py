@@ -40,7 +40,7 @@ def socket_path_as_nobody(runtime: str) -> str:
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root")
 @pytest.mark.parametrize("mode", [0o700, 0o755])
 def test_roots_directory_is_used_only_with_access(mode: int) -> None:
-    # Nobody cannot enter the directories above `tmp_path`.
+    # The user nobody cannot enter the directories above `tmp_path`.
     with tempfile.TemporaryDirectory(dir="/tmp") as runtime:
         os.chmod(runtime, mode)
         assert socket_path_as_nobody(runtime) == f"/tmp/shelld-{NOBODY}/work.sock"
