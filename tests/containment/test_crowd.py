@@ -19,7 +19,7 @@ PIDS = Path("/sys/fs/cgroup/pids")
 MOST = 100
 SHELLS = 50
 
-# Forks as fast as it can, but only inside a cgroup with a limit.
+# This program forks as fast as it can, but only inside a cgroup with a limit.
 BOMB = f"""
 echo $$ > {{cgroup}}/cgroup.procs || exit 1
 exec {sys.executable} -S -c '

@@ -84,7 +84,7 @@ def use_everything(daemon: RawDaemon, directory: Path) -> None:
         killed = daemon.call("kill_shell", {"shell_id": shell["bash_id"], "grace": 0})
         assert (killed["status"], killed["survivors"]) == ("killed", [])
     if shell := started(daemon, "sleep 300"):
-        # Kill its runner, unless that is gone already.
+        # Kill the runner of the command, unless the runner is already gone.
         for pid in descendants(daemon.pid):
             if shell["pid"] in children(pid):
                 with contextlib.suppress(ProcessLookupError):
@@ -112,7 +112,7 @@ class Failing:
 
 @pytest.fixture(scope="module")
 def failing_processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Failing]]:
-    """One daemon for each kind of process. Pytest would end a parametrized one after each test."""
+    """One daemon per kind of process, as pytest ends a parametrized fixture after each test."""
     found = {kind: Failing(kind, tmp_path_factory.mktemp(kind)) for kind in ("keeper", "runner")}
     for failing in found.values():
         failing.shared.get()

@@ -33,7 +33,7 @@ from support import (
 
 pytestmark = pytest.mark.slow
 
-# A word of the command line of everything that shelld itself runs in a sandbox.
+# Every process that shelld itself starts in a sandbox has this word in its command line.
 INSIDE = "shelld.keeper.inside"
 
 
@@ -124,7 +124,7 @@ SAMPLE = 7
 
 def is_sampled(shape: int, end: int, mechanism: str) -> bool:
     if mechanism == "terminal":
-        # Each ending with one shape.
+        # Try each ending with one shape.
         return shape == 5 * end % len(SHAPES)
     if mechanism == "cgroup" and list(SHAPES)[shape] not in SHAPES_FOR_CGROUPS:
         return False
@@ -296,7 +296,7 @@ def test_nothing_is_left_of_a_command(scene: Scene, end: Callable[[Scene], None]
 
 
 def helpers_of(bash: int) -> list[int]:
-    """Return what is above a bash in a sandbox: runner, keeper, bubblewrap, runner outside."""
+    """Return the processes above a bash in a sandbox: runner, keeper, bubblewrap, outer runner."""
     found = [parent_of(bash)]
     for _ in range(3):
         found.append(parent_of(found[-1]))

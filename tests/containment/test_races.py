@@ -12,7 +12,7 @@ from leaks import descriptors_beyond, descriptors_of, targets_of
 from shelld.keeper.idle_runners import MAX_IDLE
 from support import Json, RawDaemon, children, descendants, raw_daemon, wait_for
 
-# What the command does during the race. Bash takes a millisecond or two to start.
+# One of these commands runs during the race. Bash takes a millisecond or two to start.
 COMMANDS = [
     ":",
     "exit 3",
@@ -30,7 +30,7 @@ keeper=$(cut -d' ' -f4 /proc/$PPID/stat)
 grep -qx shelld-keeper /proc/$keeper/comm && kill -9 $keeper
 kill -9 $PPID; sleep 300
 """
-# Rounds that run at the same time.
+# This many rounds run at the same time.
 AT_ONCE = 20
 ENDED = {"completed", "failed", "killed", "timeout"}
 

@@ -201,9 +201,10 @@ def command_of(pid: int) -> str:
     return Path(f"/proc/{pid}/comm").read_text().strip()
 
 
-# Limits how many processes and threads the user of these tests may have.
+# This prefix limits how many processes and threads the user of these tests may have.
 LIMITED = ["prlimit", "--nproc=60"]
-# Forks until the limit is reached, and again whenever a process or thread of the user has ended.
+# This program forks until it meets the limit, and again whenever a process or thread of the user
+# ends.
 FILL = """
 import os, time
 is_full = False

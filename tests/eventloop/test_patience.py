@@ -17,7 +17,7 @@ def nothing() -> int:
     return 0
 
 
-async def test_work_that_ends_ends_the_wait() -> None:
+async def test_wait_ends_when_its_work_ends() -> None:
     done = anyio.Event()
 
     async def work() -> None:
@@ -40,7 +40,7 @@ async def test_work_that_progresses_may_take_longer() -> None:
             await anyio.sleep(TURN_S)
             count += 1
 
-    # Each look finds another value.
+    # Each look finds another value, which counts as progress.
     looks = itertools.count()
     await wait_patiently(work, TURN_S, lambda: next(looks), until=math.inf)
     assert count == 10
@@ -53,7 +53,7 @@ async def test_progress_ends_with_the_deadline() -> None:
     assert anyio.current_time() >= until
 
 
-async def test_time_in_which_the_process_did_not_run_is_one_turn() -> None:
+async def test_time_without_running_counts_as_one_turn() -> None:
     done = anyio.Event()
 
     async def work() -> None:

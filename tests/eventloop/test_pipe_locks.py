@@ -23,7 +23,8 @@ pytestmark = pytest.mark.skipif(
     not Path("/proc/self/syscall").exists(), reason="the system does not tell system calls"
 )
 
-# Moves from a socket to stdout for ever. Writes before, so that there is something to read.
+# This program moves data from a socket to stdout. It writes first, so that there is something to
+# read.
 FROM_SOCKET = """
 import os, socket, sys, threading
 ours, theirs = socket.socketpair()
@@ -38,13 +39,13 @@ os.write(1, b"begin;")
 while os.splice(ours.fileno(), 1, 65536):
     pass
 """
-# Moves from a socket to stdout, but nothing comes.
+# This program also moves data from a socket to stdout, but no data arrives.
 SILENT = """
 import os, socket
 ours, theirs = socket.socketpair()
 os.splice(ours.fileno(), 1, 65536)
 """
-# Moves from stdin to a socket, which is full until the gate opens.
+# This program moves data from stdin to a socket, which is full until the gate opens.
 TO_SOCKET = """
 import os, socket, sys, threading
 ours, theirs = socket.socketpair()
@@ -70,7 +71,7 @@ while True:
 """
 
 
-# The same, in a thread whose process has no other thread any more.
+# This program runs `FROM_SOCKET` in a thread, and its main thread has ended.
 LEADERLESS = f"""
 import ctypes, threading
 def move():
@@ -80,7 +81,7 @@ ctypes.CDLL(None).pthread_exit(None)
 """
 
 
-# Reads a held pipe in the watched thread, with no free descriptor.
+# This program reads a held pipe in the watched thread, while no descriptor is free.
 SHORT_OF_FILES = """
 import os, resource, socket, time
 from shelld.eventloop.pipe_locks import PipeWatch
@@ -115,7 +116,7 @@ def daemon() -> Iterator[RawDaemon]:
 
 @pytest.fixture
 def gates(tmp_path: Path) -> list[Gate]:
-    """What the programs wait for, one after the other."""
+    """Gates that the programs wait for, one after the other."""
     return [Gate(tmp_path / f"gate{number}") for number in range(3)]
 
 
@@ -191,7 +192,7 @@ def test_stdin_spliced_into_a_full_socket_stops_no_daemon(
 
 @pytest.mark.slow
 def test_held_stdin_can_be_closed(daemon: RawDaemon, tmp_path: Path, gates: list[Gate]) -> None:
-    # Closing it is the first call on it since the program holds it.
+    # While the program holds the pipe, the daemon's first call on its write end is this close.
     bash_id = start(daemon, TO_SOCKET, tmp_path, open_stdin=True, stdin="first;")
     assert daemon.call("write_stdin", {"bash_id": bash_id, "eof": True})["isRunning"]
     assert daemon.bash("echo meanwhile")["stdout"] == "meanwhile\n"
@@ -249,7 +250,7 @@ def test_watch_needs_no_free_descriptor() -> None:
             assert ready
             assert stdout.readline() == b"read\n"
         finally:
-            # The process that holds the pipe, too. Otherwise the program could not end.
+            # Also kill the process that holds the pipe. Otherwise the program could not end.
             os.killpg(program.pid, signal.SIGKILL)
             program.wait()
 
@@ -258,7 +259,8 @@ def test_watch_needs_no_free_descriptor() -> None:
 def test_thread_that_outlives_its_leader_stops_no_daemon(
     daemon: RawDaemon, tmp_path: Path, gates: list[Gate]
 ) -> None:
-    # Then /proc/PID/fd is empty, and only its threads show the files of the process.
+    # When the leader has ended, /proc/PID/fd is empty. Only the threads show the files of the
+    # process.
     bash_id = start(daemon, LEADERLESS, tmp_path)
     assert read_until(daemon, bash_id, "begin;") == "begin;"
     assert daemon.bash("echo meanwhile")["stdout"] == "meanwhile\n"
@@ -312,13 +314,13 @@ def process_state(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
 
 
-def test_process_goes_on_when_the_last_thread_lets_it() -> None:
+def test_process_continues_when_its_last_stopper_lets_go() -> None:
     with subprocess.Popen(["sleep", "300"]) as sleep:
         started = vars(pipe_locks)["_stat"](sleep.pid).started
         process = vars(pipe_locks)["_Process"](sleep.pid, started)
         try:
             process.stop()
-            # Somebody else continues it.
+            # Another process continues the stopped process.
             sleep.send_signal(signal.SIGCONT)
             process.stop()
             assert process_state(sleep.pid) == "T"

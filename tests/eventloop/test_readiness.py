@@ -116,7 +116,7 @@ async def test_a_wait_can_be_cancelled_and_begun_again(pipe: tuple[int, int]) ->
         await Watch(pipe[0]).wait(lambda: True)
 
 
-async def test_a_wait_ends_when_its_time_has_come(pipe: tuple[int, int]) -> None:
+async def test_a_wait_ends_at_its_deadline(pipe: tuple[int, int]) -> None:
     clock = anyio.current_time
     watch = Watch(pipe[0])
     with anyio.fail_after(10):

@@ -40,7 +40,7 @@ class LostThreads:
         return 0
 
     def begin(self) -> None:
-        """Let them run after all, each in a thread. Wait until they have ended."""
+        """Let the lost threads run after all, each in a new thread. Wait until they have ended."""
         for function in self.lost:
             over = _thread.allocate_lock()
             over.acquire()
@@ -115,13 +115,13 @@ async def test_a_thread_that_never_begins_blocks_nothing(lost_threads: LostThrea
     assert shortage is not None
     assert shortage.data["limit"] == "threads"
     assert turns > MAX_LOOKS
-    # Even if the thread only was slow, it is too late now.
+    # A thread that was only slow must not call the function after the error.
     lost_threads.begin()
     assert called == []
     assert wait_for_work(0)
 
 
-async def test_everybody_learns_of_a_thread_that_never_begins(lost_threads: LostThreads) -> None:
+async def test_every_waiter_learns_of_thread_that_never_begins(lost_threads: LostThreads) -> None:
     thread = Thread(int)
     thread.start()
     errors: list[RuntimeError] = []
@@ -236,7 +236,7 @@ def test_thread_that_fails_anywhere_has_a_result(
     if place in ("end", "_on_end"):
         assert thread.result() == 0
     else:
-        # Whatever kept the function from running, the request can be sent again.
+        # The function did not run, so the client can send the request again.
         with pytest.raises(error if place == "_function" else MemoryError):
             thread.result()
 

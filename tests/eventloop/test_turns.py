@@ -40,7 +40,7 @@ async def test_next_turn_waits_for_the_rest(monkeypatch: pytest.MonkeyPatch) -> 
     assert moments[0] > before + 20
 
 
-async def test_short_turns_have_one_rest_together(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_short_turns_share_one_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     turns, now, sleeps = Turns(), 0.0, list[float]()
 
     async def sleep_until(moment: float) -> None:
@@ -71,7 +71,7 @@ async def test_failed_or_cancelled_owner_ends_its_turn() -> None:
         pass
 
 
-async def test_hurried_work_leaves_a_round_to_others_after_each() -> None:
+async def test_other_tasks_run_between_pieces_of_hurried_work() -> None:
     turns, events = Turns(), list[str]()
 
     async def work(name: str) -> None:

@@ -1,4 +1,4 @@
-"""What a journal keeps of output: a range, whose text is read again when it is sent again."""
+"""A journal keeps the range of an output, and reads the text again to send the event again."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SIZE = 3_000
     dropped=st.integers(0, SIZE),
     ends=st.tuples(st.integers(0, SIZE), st.integers(0, SIZE)),
 )
-def test_output_that_was_lost_since_is_counted(
+def test_output_lost_after_its_event_is_counted(
     head: int, dropped: int, ends: tuple[int, int]
 ) -> None:
     start, end = sorted(ends)
@@ -86,7 +86,7 @@ def test_output_before_a_loss_has_no_overwritten_state() -> None:
     piece = read_text(store, 0, 7, 8, strip=True, final=False)
     assert (piece.text, piece.end) == ("\ufffd", 5)
     entry = OutputEntry("x", None, "stdout", store, 0, piece.end, 0, True, 7, 8, False)
-    # Now a read from 0 on ends elsewhere.
+    # After this loss, a read from 0 on ends elsewhere.
     store.drop(1)
     event = entry.event(HEADER)
     assert isinstance(event, OutputEvent)

@@ -1,4 +1,4 @@
-"""A feed follows one shell: output, end, and whatever else looks at the shell."""
+"""A feed follows one shell: its output, its end, and the followers that look at it."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ async def test_hurried_feed_sends_short_output() -> None:
     assert (output.text, last.skipped) == ("short", 0)
 
 
-async def test_skipped_output_ends_where_a_sequence_does() -> None:
+async def test_skipped_output_ends_after_a_whole_sequence() -> None:
     shell, client = running_shell(), Client()
     feed = feed_of(shell, client)
     client.backlog = MAX_QUEUED_BYTES
@@ -201,7 +201,7 @@ async def test_skipped_output_ends_where_a_sequence_does() -> None:
     assert (output.start, output.skipped, output.text) == (8, 8, "text\n")
 
 
-async def test_skipped_output_does_not_end_in_a_string_that_began_long_before() -> None:
+async def test_skipped_output_ends_outside_a_long_control_string() -> None:
     shell, client = running_shell(), Client()
     feed = feed_of(shell, client)
     client.backlog = MAX_QUEUED_BYTES
@@ -237,7 +237,7 @@ async def test_subscription_is_over_before_its_last_event_is_sent() -> None:
     assert isinstance(client.received[-1], ExitEvent)
 
 
-async def test_end_of_leftover_processes_is_told_if_it_comes_before_the_end_is_sent() -> None:
+async def test_leftovers_that_end_before_the_exit_event_is_sent_are_reported() -> None:
     shell, client = running_shell(), Client()
     options = structs.replace(
         OPTIONS, bash_id="x", events=frozenset({"output", "exit", "leftover"})

@@ -1,4 +1,4 @@
-"""When a follower looks at the processes of a command, and what it tells."""
+"""When a follower looks at the processes of a command, and which events it sends."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FIRST, SECOND = Socket(1, 80, "::1"), Socket(2, 81, "::1")
 
 
 @pytest.mark.parametrize(("anyway_s", "expected"), [(60.0, [0, 2, 4]), (-1.0, [0, 1, 2, 3, 4])])
-async def test_ports_are_looked_for_when_sockets_change(
+async def test_follower_looks_for_ports_when_sockets_change(
     monkeypatch: pytest.MonkeyPatch, anyway_s: float, expected: list[int]
 ) -> None:
     lists = [[FIRST], [FIRST], [FIRST, SECOND], [SECOND, FIRST], [SECOND]]
@@ -73,7 +73,7 @@ async def test_new_socket_ends_a_long_pause(monkeypatch: pytest.MonkeyPatch) -> 
         return [Listener(each.port, each.address, 1, "server") for each in listening]
 
     def next_pause(_pauses: Pauses, _shell: Shell) -> float:
-        # The follower pauses now. The socket is news.
+        # The follower pauses here. The new socket must end its pause.
         listening[:] = [FIRST]
         return 3_600.0
 
@@ -128,7 +128,7 @@ async def test_prompt_of_a_program_with_a_clock_is_not_withdrawn(
     assert told == [asked, None]
 
 
-async def test_prompt_ends_if_the_input_is_closed_while_it_is_told(
+async def test_prompt_ends_if_input_closes_while_the_event_is_sent(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = Prompt("proved", True, None, None, os.getpid(), "bash", 0, "Name?")

@@ -23,7 +23,7 @@ FACTS = {"rows": 2, "cols": 80, "cursor": CURSOR, "alt_screen": False, "title": 
 
 
 class Client:
-    """Takes events. `fail` lets that many more attempts to send fail."""
+    """Takes events, but fails at the first `failures` attempts to send."""
 
     def __init__(self) -> None:
         self.backlog = 0
@@ -106,7 +106,7 @@ async def test_closed_subscription_sends_nothing_after_its_wait(
     assert client.numbers == [1, 2, 3]
 
 
-async def test_replay_that_is_continued_at_the_newest_event_ends(
+async def test_replay_ends_if_client_continues_at_newest_event(
     subscription: Subscription, client: Client, tasks: Tasks
 ) -> None:
     publish(subscription, 3)

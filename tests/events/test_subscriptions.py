@@ -48,7 +48,7 @@ class Client:
         await self.has_read.wait()
 
 
-async def test_events_are_settled_once_those_that_are_sent_again_have_come() -> None:
+async def test_events_are_settled_once_the_replay_has_arrived() -> None:
     async with anyio.create_task_group() as tasks:
         subscriptions = Subscriptions(cast("Manager", FakeManager(tasks)))
         shell, client = Shell("x", is_empty=False), Client()

@@ -1,4 +1,4 @@
-"""What is written to a terminal while its program runs, with a real terminal."""
+"""What the daemon writes to a real terminal while its program runs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def pty() -> Iterator[Pty]:
 
 
 def ask(target: TerminalInput, count: int) -> None:
-    """Ask the terminal so many questions, as a program does that never reads the answers."""
+    """Send `count` questions to the terminal, like a program that never reads the answers."""
     for _ in range(count):
         target.see(memoryview(ASK))
 
@@ -71,8 +71,8 @@ def test_line_that_is_being_typed_counts_as_untaken(pty: Pty) -> None:
     assert target.untaken_bytes(NEW_MODES) == 2 * len(ANSWER)
 
 
-def test_all_that_was_written_is_counted_at_once(pty: Pty) -> None:
-    # The kernel counts what was written only after a moment.
+def test_written_bytes_count_as_untaken_at_once(pty: Pty) -> None:
+    # The kernel itself counts written bytes only after a moment.
     tty.setraw(pty.slave)
     target = TerminalInput(pty.master, Size(24, 80))
     now = target.modes()
@@ -108,5 +108,5 @@ def test_sizes_without_output_between_them_count_as_one(pty: Pty) -> None:
         (7, Size(10, 20)),
         (9, Size(10, 1_000)),
     ]
-    # Each size has its own number, so that a screen that shows an earlier one takes the last one.
+    # Numbers go on for replaced sizes, so a screen with an earlier number takes the last size.
     assert [each.number for each in target.sizes] == [1, 2, 1_002]

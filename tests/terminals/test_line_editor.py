@@ -31,7 +31,7 @@ RAW = NEW_MODES._replace(line_mode=False, icrnl=False)
         (b"rm\x1als\n", [b"ls"], b""),
         (b"l\x13s\x11\n", [b"ls"], b""),
         (b"l\x12s\n", [b"ls"], b""),
-        # Quoted keys.
+        # A quoting key makes the next key text.
         (b"a\x16\x15b\n", [b"a\x15b"], b""),
         (b"a\x16\nb\n", [b"a\nb"], b""),
         (b"a\x16\x16\x15b\n", [b"b"], b""),
@@ -69,7 +69,7 @@ def test_input_modes_change_bytes(mode: Any, data: bytes, expected: bytes) -> No
     [
         (b"b" * 95, False, b"a" * 4_000 + b"b" * 95),
         (b"b" * 96, True, b"a" * 4_000 + b"b" * 95),
-        # An erasure comes too late.
+        # An erasure does not bring back the keys that the kernel has already cut.
         (b"b" * 96 + b"\x15e", True, b"e"),
         (b"b" * 96 + b"\x7f", True, b"a" * 4_000 + b"b" * 94),
         (b"\x15" + b"b" * 4_095, False, b"b" * 4_095),
@@ -106,12 +106,12 @@ def test_ignored_interrupt_drops_kernel_line() -> None:
 KEYS = [b"a", b" ", b"b_", b"-", b"\n", b"\r", b"\x7f", b"\x15", b"\x17", b"\x16", b"\x04", b"\x80"]
 SIGNALS = [b"\x03", b"\x1c", b"\x1a"]
 FLOW = [b"\x11", b"\x13", b"\x12"]
-# Text that nearly fills a line.
+# This text nearly fills a line.
 LONG = b"a" * 4_093
 CHARACTERS = ["\u00e9".encode(), "\u05e9".encode()]
 
 
-# A terminal takes all of this without a reader.
+# A terminal takes all these keys without a reader.
 typing = st.lists(
     st.lists(st.sampled_from(KEYS + SIGNALS + FLOW + CHARACTERS), max_size=10).map(b"".join),
     max_size=3,

@@ -91,7 +91,7 @@ def test_slave_of_another_terminal_is_refused(
     assert termios.tcgetattr(others[0]) == attributes
     for descriptor in (*ours, *others):
         os.close(descriptor)
-    # Nothing else was left open.
+    # The refused call has closed both descriptors that it got.
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(pair[0])
     with pytest.raises(OSError, match="Bad file descriptor"):
@@ -111,7 +111,7 @@ def test_other_shortage_stays_an_os_error(monkeypatch: pytest.MonkeyPatch) -> No
     ("is_in_line_mode", "least", "has_limit"),
     [(True, 0, False), (False, 0, True), (False, 1, False)],
 )
-def test_read_that_need_not_return_a_byte_has_a_time_limit(
+def test_read_has_a_limit_if_it_may_return_no_byte(
     pty: Pty, is_in_line_mode: bool, least: int, has_limit: bool
 ) -> None:
     attributes = termios.tcgetattr(pty.slave)

@@ -108,7 +108,7 @@ KEYS = [
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.sampled_from(KEYS), max_size=12).map("".join))
 def test_bash_agrees(bash: Pty, typed: str) -> None:
-    # Bash remembers what was cut from earlier lines.
+    # Bash would paste text that was cut from an earlier line, so begin each line with the same cut.
     typed = "k\x15" + typed
     os.write(bash.master, typed.encode() + b"\n")
     shown = read_to(bash.master, b">go?").rpartition(b"<")[2]

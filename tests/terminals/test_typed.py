@@ -23,7 +23,7 @@ from shelld.terminals.typed import Dropped, Typed, last_line, readings, typed
         # The kernel drops its line at these keys, but a shell may keep the line.
         (b"a", b"\x15b\x1cc\n", [b"a\x15b\x1cc"], b""),
         (b"a", b"b\x03c\n", [None, b"c"], b""),
-        # Quoted.
+        # Quoted interrupts are text.
         (b"a", b"b\x16\x03c\n", [b"ab\x16\x03c"], b""),
         (b"a", b"b\x11\x03c\n", [b"ab\x11\x03c"], b""),
         (b"a", b"bQ\x03c\n", [b"abQ\x03c"], b""),
@@ -44,7 +44,7 @@ def test_line_ends_and_interrupts_are_followed(
     st.booleans(),
 )
 def test_last_line_is_the_rest_of_all_lines(keys: list[bytes], at: int, is_long: bool) -> None:
-    # What a write leaves unfinished comes before the next write.
+    # An unfinished line stays in front of the next write.
     before = typed(b"", b"".join(keys[:at])).rest
     data = b"".join(keys[at:]) + b"\n" + b"".join(keys[:at]) + b"b" * (MAX_KEPT * is_long)
     last = last_line(before, data)
@@ -72,7 +72,7 @@ def test_last_line_is_known_for_data() -> None:
         (b"<a\n\x1b[201", b"~\n", [b"<a\n>"], b"", []),
         # An interrupt ends a paste.
         (b"", b"<a\n\x03b\n", [None, b"b"], b"", [b"<a"]),
-        # Quoted.
+        # Quoted newlines are text.
         (b"", b"a\x16\nb", [], b"a\x16\nb", [b"a\x16", b"a\x16\n"]),
         (b"", b"a\x11\nb", [], b"a\x11\nb", [b"a\x11", b"a\x11\n"]),
         (b"aQ", b"\nb\n", [b"aQ\nb"], b"", [b"aQ"]),

@@ -1,4 +1,4 @@
-"""How waits share the looks at processes, and that none of them waits for its turn for ever."""
+"""Waits share the looks at processes, and no wait waits for its turn for ever."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def shell() -> Shell:
 
 @pytest.fixture
 def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The steps of looks that have been taken. Each is a slice; the last one finds a port."""
+    """The steps that looks have taken. Each look has `STEPS` slices, then it finds a port."""
     taken = list[int]()
 
     def find(*_: object) -> Iterator[Listening | None]:
@@ -61,7 +61,7 @@ async def hold_turn(looks: Turns, *, task_status: anyio.abc.TaskStatus[None]) ->
 
 @asynccontextmanager
 async def looks_of_others() -> AsyncGenerator[Turns]:
-    """Turns that another task uses all the time."""
+    """Turns that another task holds all the time."""
     looks = Turns()
     async with anyio.create_task_group() as tasks:
         await tasks.start(hold_turn, looks)
@@ -140,13 +140,13 @@ class _Machine:
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let no wait look again for want of news."""
+    """Make the pauses so long that only news causes another look."""
     monkeypatch.setattr(listening, "_FIRST_PAUSE_S", 3_600.0)
     monkeypatch.setattr(listening, "_LAST_PAUSE_S", 3_600.0)
 
 
 @pytest.mark.usefixtures("patient")
-async def test_command_is_looked_at_only_when_a_socket_begins_to_listen(
+async def test_wait_looks_at_command_only_when_a_socket_begins_to_listen(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine = _Machine(monkeypatch, shell)
@@ -159,7 +159,7 @@ async def test_command_is_looked_at_only_when_a_socket_begins_to_listen(
         tasks.start_soon(wait)
         for number in range(1, 4):
             await _until(partial(machine.has_looked, number))
-            # Nothing happens, although the sockets are listed several times.
+            # The sockets are listed several times, but no wait looks at the command.
             await anyio.sleep(0.2)
             assert (machine.looks, found) == (number, [])
             other = Socket(number, 8_000 + number, "::")
@@ -195,7 +195,7 @@ async def test_pauses_grow_while_others_begin_to_listen(
 async def test_news_of_another_namespace_ends_the_pause(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # A look tells which namespaces the command has. This one is gone, which is news.
+    # A look tells which namespaces the command has. The one below has ended, which is news.
     machine = _Machine(monkeypatch, shell)
     machine.elsewhere = {1: "/proc/0"}
     async with anyio.create_task_group() as tasks:
@@ -204,10 +204,10 @@ async def test_news_of_another_namespace_ends_the_pause(
         tasks.cancel_scope.cancel()
 
 
-async def test_command_is_looked_at_again_without_news(
+async def test_wait_looks_at_command_again_without_news(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Another process may pass a socket to it.
+    # Another process may pass a listening socket to the command, which is no news.
     monkeypatch.setattr(listening, "_FIRST_PAUSE_S", 0.01)
     machine = _Machine(monkeypatch, shell)
     async with anyio.create_task_group() as tasks:

@@ -178,7 +178,7 @@ async def test_line_that_never_ends_is_found() -> None:
     write(shell, b"ready> ")
 
     async def write_on(done: Callable[[], bool]) -> None:
-        # Not even a line that grows all the time has to end.
+        # A line that grows all the time is searched although it never ends.
         while not done():
             write(shell, b".", "stderr")
             await anyio.sleep(0.01)
@@ -252,7 +252,7 @@ class FeedingFilter:
     async def lines(self, text: str) -> str:
         self.asked += 1
         self._shell.stdout.store.append(b"x\n" * len(text))
-        # Otherwise nothing could end a search that goes on for ever.
+        # Without this limit, a search that never ends would hang the test.
         assert self.asked < 1_000
         return ""
 

@@ -1,4 +1,4 @@
-"""What is taken for a prompt, and how often a shell is looked at."""
+"""Which reads count as a prompt, and how often the daemon looks at a shell."""
 
 from __future__ import annotations
 
@@ -57,7 +57,9 @@ def started_ago(seconds: float, shell: Shell, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(shell, "_began", time.monotonic() - seconds)
 
 
-def test_input_makes_a_silent_shell_unquiet(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_input_ends_the_quiet_of_a_silent_shell(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
     started_ago(100, shell, monkeypatch)
     assert shell.silent_s == pytest.approx(100, abs=20)
     assert shell.quiet_s == pytest.approx(100, abs=20)
@@ -128,7 +130,7 @@ def test_cheap_look_serves_one_result(looks: list[State], monkeypatch: pytest.Mo
     assert [state_of(shell), state_of(shell)] == looks
 
 
-def test_waits_look_for_themselves(looks: list[State]) -> None:
+def test_wait_does_not_reuse_the_look_of_a_result(looks: list[State]) -> None:
     shell = Shell("shell_a")
     shell.started()
     state_of(shell)
@@ -145,14 +147,14 @@ def test_waits_look_for_themselves(looks: list[State]) -> None:
         (2, "Delete all?", False),
     ],
 )
-def test_prompt_is_a_new_one_if_its_program_has_written_a_new_text(
+def test_prompt_is_new_if_its_program_has_written_new_text(
     wrote: int, text: str, is_same: bool
 ) -> None:
     first = PromptIdentity(1, "proved", True, True, 0.0, 1, "Name?")
     assert first._replace(wrote=wrote, text=text).is_same(first) == is_same
 
 
-def test_question_that_arrives_after_its_bytes_were_counted_is_a_new_one() -> None:
+def test_question_is_new_although_its_bytes_were_counted_earlier() -> None:
     first = PromptIdentity(1, "proved", True, True, 0.0, 1, "Name?")
     counted = first._replace(wrote=2)
     assert counted.is_same(first)
@@ -167,6 +169,6 @@ def test_lines_of_other_processes_do_not_hide_a_question() -> None:
     assert not first._replace(wrote=2).is_same(line.since(first))
 
 
-def test_text_tells_prompts_apart_where_writes_are_hidden() -> None:
+def test_new_text_makes_a_new_prompt_if_writes_cannot_be_counted() -> None:
     first = PromptIdentity(1, "likely", True, True, 0.0, -1, "Name?")
     assert not first._replace(text="Delete all?").is_same(first)

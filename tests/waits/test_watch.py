@@ -29,7 +29,7 @@ def prompt(*, proved: bool = True, blocking: bool = True, since_ms: int = 60_000
         (prompt(blocking=False, since_ms=1_000), 0),
     ],
 )
-def test_time_left_depends_on_what_else_it_waits_for(found: Prompt, seconds: float) -> None:
+def test_prompt_of_polling_program_must_last_longer(found: Prompt, seconds: float) -> None:
     assert watch.time_left(found) == pytest.approx(seconds)
 
 

@@ -41,7 +41,7 @@ def tools() -> list[BaseTool]:
     return [
         Fixed("test_simple_text", text),
         Fixed("test_error_handling", error),
-        # The suite requires that these neither log nor send a request to the client.
+        # The suite requires that these tools neither log nor send a request to the client.
         Fixed("test_logging_tool", text),
         Fixed("test_streaming_elicitation", text),
     ]
