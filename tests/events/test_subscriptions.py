@@ -49,9 +49,10 @@ class Client:
 
 
 async def test_events_are_settled_once_the_replay_has_arrived() -> None:
+    client = Client()
     async with anyio.create_task_group() as tasks:
         subscriptions = Subscriptions(cast("Manager", FakeManager(tasks)))
-        shell, client = Shell("x", is_empty=False), Client()
+        shell = Shell("x", is_empty=False)
         shell.started()
         added = subscriptions.add(OPTIONS, client, 1, [shell])
         shell.end(0, None)
