@@ -7,6 +7,7 @@ does not count at all.
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -27,18 +28,23 @@ async def wait_patiently(
 
     The work has progressed whenever the value of `progress` is another than before.
     """
-    with anyio.CancelScope(deadline=until):
-        async with anyio.create_task_group() as tasks:
+    loop = asyncio.get_running_loop()
+    left, seen = math.ceil(seconds / TURN_S), progress()
 
-            async def give_up() -> None:
-                left, seen = math.ceil(seconds / TURN_S), progress()
-                while left > 0:
-                    await anyio.sleep(TURN_S)
-                    if (now := progress()) == seen:
-                        left -= 1
-                    seen = now
-                tasks.cancel_scope.cancel()
+    def look() -> None:
+        nonlocal left, seen, timer
+        if (now := progress()) == seen:
+            left -= 1
+        seen = now
+        if left > 0:
+            timer = loop.call_later(TURN_S, look)
+        else:
+            scope.cancel()
 
-            tasks.start_soon(give_up)
+    # Work that ends must need no cancellation: memory may be too short for one.
+    with anyio.CancelScope(deadline=until) as scope:
+        timer = loop.call_later(TURN_S, look)
+        try:
             await work()
-            tasks.cancel_scope.cancel()
+        finally:
+            timer.cancel()
