@@ -30,6 +30,7 @@ async def wait_patiently(
     """
     loop = asyncio.get_running_loop()
     left, seen = math.ceil(seconds / TURN_S), progress()
+    timer: asyncio.TimerHandle
 
     def look() -> None:
         nonlocal left, seen, timer
