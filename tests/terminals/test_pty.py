@@ -10,7 +10,16 @@ from typing import Any
 
 import pytest
 
-from shelld.terminals.pty import NEW_MODES, Pty, Size, foreground_group, modes, open_pty, resize
+from shelld.terminals.pty import (
+    NEW_MODES,
+    Pty,
+    Size,
+    foreground_group,
+    modes,
+    open_pty,
+    resize,
+    unread_bytes,
+)
 from shelld_protocol.errors import ErrorKind, RpcError
 
 
@@ -120,3 +129,10 @@ def test_read_has_a_limit_if_it_may_return_no_byte(
     attributes[6][termios.VMIN] = least
     termios.tcsetattr(pty.slave, termios.TCSANOW, attributes)
     assert modes(pty.master).read_has_limit is has_limit
+
+
+def test_bytes_on_their_way_count_as_unread(pty: Pty) -> None:
+    for _ in range(50):
+        os.write(pty.master, b"x\n")
+        assert unread_bytes(pty.master) == 2
+        assert os.read(pty.slave, 10) == b"x\n"
