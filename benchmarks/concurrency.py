@@ -123,7 +123,7 @@ async def compare(shell: AsyncClient, only: str, rounds: int, commands: int) -> 
 
 
 async def memory() -> None:
-    """Report what a thousand sessions with a small state take."""
+    """Report how much memory a thousand sessions with a small state take."""
     async with AsyncClient.spawn() as shell:
 
         async def run(number: int) -> object:

@@ -40,7 +40,7 @@ _PATIENCE_MS = 20_000
 # A clock for looks at the decoys: they last longer than the silence that a likely prompt needs.
 _CLOCK = "while sleep 0.5; do echo tick; done"
 _LOOKS = 8
-# After this time, the pauses between looks are as long as they get.
+# By this time, the pauses between looks no longer grow.
 _SETTLE_S = 8.0
 
 Patterns = dict[str, list[re.Pattern[str]]]
@@ -66,7 +66,7 @@ def _last_line(daemon: RawDaemon, shell: str) -> str:
 def _guesses(
     daemon: RawDaemon, shells: Sequence[str], patterns: Patterns
 ) -> list[dict[str, float | None]]:
-    """Return what silence and patterns say of running shells."""
+    """Return which running shells silence and patterns take for waiting."""
     wait = {"wait": 2 * _IDLE_MS, "until": "quiet", "quiet_ms": _IDLE_MS}
     results = each_result(daemon, "bash_output", [{"bash_id": each, **wait} for each in shells])
     found = list[dict[str, float | None]]()

@@ -39,7 +39,7 @@ MACHINES: Final = 100
 
 
 class OwnActor:
-    """What a program without the pool would write."""
+    """The actor that a program without the pool would write."""
 
     async def start(self) -> None:
         self._client = await AsyncClient.spawn().__aenter__()

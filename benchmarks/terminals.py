@@ -69,7 +69,7 @@ def throughput(megabytes: int) -> None:
     daemon.close()
 
 
-# Writes the time again and again, 25 MB in a second.
+# This program writes the time again and again, 25 MB in a second.
 _CLOCK = """
 import sys, time
 due = time.monotonic()

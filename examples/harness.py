@@ -65,7 +65,7 @@ class ScriptedModel:
         ]
         (deploy,) = re.findall(r"shell_\w+", self._answer("deploy"))
         yield [self._use("answer", "BashInput", bash_id=deploy, text="y\n")]
-        # No call: the harness goes on when something happens.
+        # Without a call in its turn, the model waits: the harness goes on when something happens.
         yield [{"type": "text", "text": "I wait for the tests."}]
         assert "exit code 3" in str(self._messages[-1]["content"])
         yield [self._use("stop", "KillShell", shell_id=server)]

@@ -92,7 +92,7 @@ class ShelldRuntime(AbstractRuntime):
     async def execute(self, command: Command) -> CommandResponse:
         given = command.command
         if command.shell:
-            # As with `subprocess.run`, further words are arguments of the shell.
+            # Further words are arguments of the shell, as with `subprocess.run`.
             argv = ["/bin/sh", "-c", *([given] if isinstance(given, str) else given)]
         else:
             argv = [given] if isinstance(given, str) else given
@@ -156,7 +156,7 @@ class ShelldRuntime(AbstractRuntime):
         cwd: str | None = None,
         merge: bool = True,
     ) -> BashResult:
-        # Milliseconds, within the limits of the daemon. None: the daemon's default.
+        # The daemon takes milliseconds and limits them. None means the daemon's default.
         limit = None if timeout is None else int(min(max(timeout, 1), 600) * 1000)
         try:
             return await self._shell.bash(

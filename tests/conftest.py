@@ -46,7 +46,7 @@ def own_temporary_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterato
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TMPDIR", directory)
         patch.setattr(tempfile, "tempdir", None)
-        # Otherwise npm leaves one there.
+        # npm would leave a cache of compiled code in the directory.
         patch.setenv("NODE_DISABLE_COMPILE_CACHE", "1")
         yield
 
@@ -78,7 +78,7 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what a sample leaves out, before the tests are selected by their marks."""
+    """Mark the tests that a sample leaves out, before the marks select the tests."""
     counts: Counter[object] = Counter()
     for item in items:
         if (sampled := item.get_closest_marker("sampled")) is not None:

@@ -113,7 +113,7 @@ def test_the_keeper_needs_nothing_but_the_standard_library(path: Path) -> None:
 
 
 def test_the_daemon_never_loads_the_client() -> None:
-    # The daemon does not load what only the subcommands need either: its start would take longer.
+    # Modules for subcommands would make the daemon start slower, so the daemon loads none.
     code = "import sys, shelld.app, shelld.start, shelld.__main__; print(*sys.modules)"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(ended.stdout.split())
@@ -157,9 +157,9 @@ def is_catch_all(handler: ast.AST) -> bool:
     return handler.type is None or not {"Exception", "BaseException"}.isdisjoint(caught)
 
 
-def test_no_pattern_repeats_a_group_possessively() -> None:
-    # Before 3.11.5, Python matches such a group wrongly. `(?>(?:...)*)` does the same, rightly.
-    # Single characters are not concerned.
+def test_no_regex_repeats_a_group_possessively() -> None:
+    # Before 3.11.5, Python matches such a group wrongly. `(?>(?:...)*)` matches the same text
+    # correctly. Repeated single characters are safe.
     possessive = re.compile(r"(?<!\\)\)(?:[*+?]|\{[\d,]+\})\+")
     found = [
         f"{path.relative_to(ROOT)}:{node.lineno}"

@@ -141,7 +141,7 @@ def form(value: Any) -> Any:
             for name, inner in cast("dict[str, Any]", value).items()
         }
     if isinstance(value, list):
-        # Only one of the two type checkers knows the type of the list's items.
+        # One of the two type checkers does not know the type of the list's items.
         values = cast("list[Any]", cast("object", value))
         return [form(inner) for inner in values]
     return 0 if isinstance(value, int) else value

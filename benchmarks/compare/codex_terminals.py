@@ -22,15 +22,15 @@ class CodexTerminals(CodexContestant, HasTerminals):
 
     @abstractmethod
     def write(self, process_id: str, data: bytes) -> None:
-        """Send what writes to a process, and do not wait for the answer."""
+        """Send a request to write to the process, and do not wait for the answer."""
 
     @abstractmethod
     def end(self, process_id: str) -> None:
-        """Send what ends a process, and do not wait for the answer."""
+        """Send a request to end the process, and do not wait for the answer."""
 
     @abstractmethod
     def output_of(self, message: dict[str, Any]) -> tuple[str, bytes] | None:
-        """Return a process and its output, if that is what the message has."""
+        """Return the id and the output of a process, if the message has output."""
 
     def receive(self, process_id: str, output: Output) -> None:
         for message in self._server.messages(LIMIT_S):

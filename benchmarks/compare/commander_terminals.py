@@ -17,7 +17,7 @@ ALL = 100_000_000
 
 class DesktopCommanderTerminals(DesktopCommander, HasTerminals):
     def environment(self) -> Mapping[str, str]:
-        # `script` needs it.
+        # `script` starts the shell that this variable names.
         return {**super().environment(), "SHELL": "/bin/bash"}
 
     def text_of_call(self, name: str, **arguments: object) -> str:

@@ -72,7 +72,7 @@ class LineServer:
                 yield message
 
     def lines(self, limit_s: float = LIMIT_S) -> Iterator[bytes]:
-        """As `messages`, but yield lines as they are."""
+        """Yield lines without decoding them. Raise `NoAnswer` as `messages` does."""
         deadline = time.monotonic() + limit_s
         while True:
             while self._lines:

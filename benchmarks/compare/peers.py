@@ -26,7 +26,7 @@ DESKTOP_COMMANDER = (
     "@wonderwhy-er/desktop-commander/dist/index.js",
 )
 
-# Each may raise `NotInstalled`.
+# A maker may raise `NotInstalled`.
 Maker = Callable[[], P]
 
 BASELINES: dict[str, Maker[Contestant]] = {

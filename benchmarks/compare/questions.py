@@ -38,7 +38,7 @@ P = TypeVar("P", bound=Participant)
 
 
 class Question(NamedTuple, Generic[P]):
-    """With `fresh`, `ask` itself opens the contestant, anew each time."""
+    """A question to each contestant. With `fresh`, `ask` itself opens the contestant each time."""
 
     figures: tuple[str, ...]
     rounds: int
@@ -54,7 +54,7 @@ def _start(contestant: Contestant) -> Samples:
     pids = contestant.server_pids()
     if not pids:
         raise NotOffered("nothing is started")
-    # What the contestant prepares after its first answer counts, too.
+    # Also count what the contestant prepares after its first answer.
     time.sleep(0.5)
     # Pss counts shared memory in proportion.
     memory = sum(memory_mb(pid, "smaps_rollup", "Pss") for pid in contestant.server_pids())

@@ -24,7 +24,7 @@ def as_cell(cell: Cell, unit: str, *, spread: bool = False) -> str:
 
 
 def as_text(results: Results) -> str:
-    """Return one block per figure: the names of ten contestants do not fit side by side."""
+    """Return one block per figure, because the names of ten contestants do not fit side by side."""
     width = max(len(column.name) for column in results.columns)
     lines = [results.machine, "medians (and quartiles); less is better", ""]
     for figure, row in results.rows.items():

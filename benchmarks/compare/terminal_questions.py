@@ -23,7 +23,7 @@ WRITE = (
     f"stty -echo -opost; echo '{READY}'; read -r; "
     f"yes some line of a log | head -c {OUTPUT_BYTES}; echo 'end>'; read -r"
 )
-# Draws all rows anew, each with the line that it has read.
+# This program draws all rows anew, each with the line that it has read.
 DRAW = (
     f"stty -echo; rows=$(printf 'row %s of WORD\\n' {{2..{ROWS}}}); echo '{READY}'; "
     r"while read -r word; do "

@@ -77,7 +77,7 @@ class Tmux(HasTerminals):
         raise AssertionError
 
     def receive(self, pane: str, output: Output) -> None:
-        """Take output until its end has come. Answers before that are dropped."""
+        """Take output until its end has come. Drop the answers in between."""
         start = f"%output {pane} ".encode()
         for line in self._client.lines(LIMIT_S):
             if line.startswith(start):

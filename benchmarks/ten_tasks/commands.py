@@ -6,9 +6,9 @@ import sys
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-# The name of a tool and its arguments, as a model gives them.
+# A model gives the name of a tool and its arguments.
 ToolCall: TypeAlias = tuple[str, dict[str, Any]]
-# A model: it gets the definitions of the tools and what the last call returned.
+# A model gets the definitions of the tools and the result of the last call.
 Model: TypeAlias = Callable[[list[dict[str, Any]], str | None], ToolCall | None]
 
 RUN = "echo hello; exit 3"

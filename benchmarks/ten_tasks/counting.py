@@ -7,7 +7,7 @@ import inspect
 import textwrap
 from collections.abc import Callable
 
-# In the order of the table: the name of a function, and what it does.
+# Each task has the name of its function and what it does, in the order of the table.
 TASKS = {
     "run": "run a command: its exit code and output",
     "follow": "show output as it comes",

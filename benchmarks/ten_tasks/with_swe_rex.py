@@ -55,7 +55,7 @@ async def serve(port: int, use: Callable[[], object]) -> None:
                 await asyncio.sleep(0.05)
             use()
         finally:
-            # This does not end its children.
+            # This command does not end the children of the process.
             kill = f"kill -9 {pid.split()[-1]}"
             await deployment.runtime.run_in_session(BashAction(command=kill))
     finally:

@@ -1,4 +1,4 @@
-"""What the server keeps for a client that reads slowly is limited."""
+"""The server limits what it keeps for a client that reads slowly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The clients of a lasting daemon, when something of the daemon fails for one of them."""
+"""The clients of a lasting daemon, when a part of the daemon fails for one of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from lasting_daemon import LastingDaemon
 from support import altered_daemon
 
-# A daemon in which `greet` stands for `Clients._greet`.
+# This program is a daemon in which `greet` replaces `Clients._greet`.
 _GREETING = """
 import sys
 
@@ -45,8 +45,8 @@ def fail_first(clients, connection):
 Clients._is_kept = fail_first
 """
 
-# When the task of a connection begins, the time without a client is over, and the daemon has looked
-# several times whether to end.
+# This greeting begins after the time without a client is over, when the daemon has looked several
+# times whether to end.
 _LATE = """
 looks = 0
 in_time = Clients._greet
@@ -120,7 +120,7 @@ def test_a_connection_that_cannot_be_greeted_is_closed(without_greeting: Lasting
     assert without_greeting.ask_about() == "gone"
 
 
-def test_daemon_continues_although_a_greeting_could_not_be_ended_at_first(
+def test_daemon_continues_although_the_end_of_a_greeting_fails_once(
     with_failing_end_of_greeting: LastingDaemon,
 ) -> None:
     assert with_failing_end_of_greeting.ask_about() == "info"
@@ -128,19 +128,19 @@ def test_daemon_continues_although_a_greeting_could_not_be_ended_at_first(
     assert with_failing_end_of_greeting.call("ping") == {}
 
 
-def test_daemon_does_not_end_between_the_coming_of_a_client_and_its_greeting(
+def test_daemon_does_not_end_before_it_greets_a_new_client(
     with_late_greeting: LastingDaemon,
 ) -> None:
     assert with_late_greeting.attach() == "attached"
     assert with_late_greeting.call("ping") == {}
 
 
-def test_a_client_that_cannot_be_welcomed_is_lost(without_welcome: LastingDaemon) -> None:
-    # The end of file tells each of them at once.
+def test_failed_welcome_closes_the_connection(without_welcome: LastingDaemon) -> None:
+    # Each client sees the end of the file at once.
     assert [without_welcome.attach() for _ in range(2)] == ["gone", "gone"]
 
 
-def test_a_client_can_come_although_the_one_before_could_not_be_told_of_its_end(
+def test_next_client_attaches_although_the_goodbye_to_the_last_failed(
     without_goodbye: LastingDaemon,
 ) -> None:
     assert without_goodbye.attach() == "attached"

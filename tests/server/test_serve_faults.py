@@ -67,7 +67,7 @@ async def test_requests_in_flight_are_answered_when_the_stream_is_given_up(
         assert (refused["id"], refused["error"]["code"]) == (1, 1006)
 
 
-async def test_a_shortage_is_no_fault_and_each_attempt_takes_its_time(
+async def test_reader_pauses_after_each_shortage_and_counts_no_fault(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     pauses: list[float] = []

@@ -134,7 +134,7 @@ async def test_shrunk_pipe_never_blocks() -> None:
     os.close(write)
 
 
-async def test_unjoinable_answers_are_written_one_by_one(
+async def test_answers_are_written_one_by_one_if_joining_fails(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     failures = 0

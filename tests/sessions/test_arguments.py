@@ -1,4 +1,4 @@
-"""How much of a state travels in the environment."""
+"""How much of a session's state the environment of a bash can hold."""
 
 from __future__ import annotations
 
@@ -25,6 +25,6 @@ KIB = 1024
 def test_variables_functions_and_command_fit(stack_limit: int, space: int) -> None:
     assert space_for(stack_limit) == space
     taken = 2 * share_of_variables(space) + share_of_command(space)
-    # Nearly all is used.
+    # The shares use nearly the whole space.
     assert space - 40 * KIB < taken < space - 30 * KIB
     assert 0 < share_of_command(space) < 128 * KIB

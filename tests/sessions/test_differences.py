@@ -1,4 +1,4 @@
-"""A bash that is told what differs has the same state as a new one."""
+"""A bash that gets only the differences of a state has the same state as a new bash."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_new_session_can_be_told_an_odd_oldpwd(command: str) -> None:
     assert state_if_told(BASE, now) == after(":", now)
 
 
-def test_only_the_path_of_the_daemons_directory_may_be_told() -> None:
+def test_daemons_own_directory_cannot_be_told_by_its_path() -> None:
     own = replace(BASE, inherits_cwd=True)
     elsewhere = after("cd /usr")
     assert lines_between(own, elsewhere)
@@ -153,7 +153,7 @@ def test_large_states_are_not_compared() -> None:
 
 
 @pytest.mark.parametrize("name", ["declare", "unset"])
-def test_words_of_the_lines_may_not_be_shadowed(name: str) -> None:
+def test_state_with_shadowed_builtins_cannot_be_told(name: str) -> None:
     before = after(f"{name}() {{ :; }}")
     assert lines_between(before, after("x=1", before)) is None
 

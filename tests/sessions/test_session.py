@@ -100,7 +100,7 @@ def test_text_before_the_dump_is_ignored(printed: bytes) -> None:
 
 
 @pytest.mark.parametrize("cwd", [b"", b".", b"/", b"//", b"gone", b"/nowhere/at/all"])
-def test_a_directory_is_found_for_every_state(cwd: bytes) -> None:
+def test_every_state_leads_to_a_directory(cwd: bytes) -> None:
     session = new_session(ShellState(cwd, {}, inherits_cwd=True))
     assert session.resolve(None) == cwd.decode()
     session = new_session(BASE)
@@ -273,14 +273,14 @@ SHORT_DUMP = b'\0declare -- x="1"\n\0/usr\n\0'
     [(DUMPED, None), (SHORT_DUMP, Start(BASE, frozenset({b"x"})))],
     ids=["whole", "short"],
 )
-def test_state_of_another_command_is_not_kept(dump: bytes, start: Start | None) -> None:
+def test_recorder_keeps_no_state_of_another_command(dump: bytes, start: Start | None) -> None:
     session = new_session(BASE)
     first = Recorder(session, None, None)
     path = Path(first.path)
     first.close()
     path.write_bytes(dump + first.mark)
     second = Recorder(session, None, None)
-    # The file starts empty.
+    # The second recorder uses the same file, and has emptied it.
     assert (second.path, path.read_bytes()) == (str(path), b"")
     second.start = start
     for mark, reason, cwd in ((first.mark, Unkept.INCOMPLETE, "/"), (second.mark, None, "/usr")):

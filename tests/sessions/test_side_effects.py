@@ -104,7 +104,7 @@ def test_command_changing_nothing_keeps_the_state(command: str) -> None:
         assert parse_dump(dump) == after(":")
 
 
-# A session that has been used.
+# The state of a session in which commands have run.
 USED = after(
     "f() { :; }; umask 027; set -f; shopt -s nullglob; n=5; declare -i i=3; export e=8 s=abc;"
     " readonly r=1; declare -n ref=s; a=(1 2); declare -u up=X; cd /usr; pushd -n /tmp >/dev/null"
@@ -208,7 +208,7 @@ let x=1
 
 @pytest.mark.parametrize("command", VARIABLES)
 @pytest.mark.parametrize("state", [BASE, USED], ids=["new", "used"])
-def test_short_dump_leads_to_the_state_of_a_whole_dump(command: str, state: ShellState) -> None:
+def test_short_dump_gives_the_same_state_as_whole_dump(command: str, state: ShellState) -> None:
     changes = changes_of(command, state)
     assert changes
     quiet = f"{{ {command}; }} >/dev/null 2>&1"
@@ -220,17 +220,17 @@ def test_short_dump_leads_to_the_state_of_a_whole_dump(command: str, state: Shel
 
 
 @pytest.mark.parametrize("command", ANYTHING)
-def test_more_than_assignments_is_never_missed(command: str) -> None:
+def test_command_that_changes_more_than_variables_gets_a_whole_dump(command: str) -> None:
     assert changes_of(command, USED) is None
 
 
-def test_variables_that_every_bash_sets_may_be_words() -> None:
+def test_only_known_variables_may_stand_in_an_arithmetic_expression() -> None:
     assert changes_of("x=$((HOSTTYPE))", BASE) is None
     assert changes_of("x=$((y))", BASE) is not None
 
 
 @pytest.mark.parametrize("before", ["alias a=b", "set -o posix", "export POSIXLY_CORRECT=1"])
-def test_text_that_may_mean_something_else_is_not_trusted(before: str) -> None:
+def test_assignment_is_not_trusted_if_aliases_or_posix_mode_may_change_it(before: str) -> None:
     state = after(before)
     assert changes_of("x=1", state) is None
     assert changes_of("ls", state) == NOTHING
@@ -251,7 +251,7 @@ def test_short_dump_is_read() -> None:
 
 
 @pytest.mark.parametrize("cut", range(len(WHOLE)))
-def test_part_of_a_short_dump_is_refused(cut: int) -> None:
+def test_incomplete_short_dump_is_refused(cut: int) -> None:
     assert not is_whole(WHOLE[:cut], is_short=True)
     assert parse_short_dump(WHOLE[:cut], USED, NAMES) is None
 
@@ -265,7 +265,7 @@ def test_part_of_a_short_dump_is_refused(cut: int) -> None:
         b'\0\0declare -- x="1"\n\0/usr\n\0',
     ],
 )
-def test_short_dump_of_another_form_is_refused(dump: bytes) -> None:
+def test_malformed_short_dump_is_refused(dump: bytes) -> None:
     assert parse_short_dump(dump, USED, NAMES) is None
 
 

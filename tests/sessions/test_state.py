@@ -188,7 +188,7 @@ def test_long_command_is_assumed_to_set_traps() -> None:
     assert not may_trap(b"echo " + b"a " * 100_000, BASE)
 
 
-def test_options_are_listed_once() -> None:
+def test_dump_without_option_names_needs_earlier_names() -> None:
     listed = dump_of("shopt -s dotglob nullglob; set -f -o posix")
     short = dump_of("shopt -s dotglob nullglob; set -f -o posix", lists_options=False)
     assert len(short) < len(listed) - 1_000

@@ -1,4 +1,4 @@
-"""Commands that cannot enter the cgroup of their session, and limits of a program's manager."""
+"""Commands that cannot enter the cgroup of their session, and limits of an embedded manager."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def run(manager: Manager, command: str, session: str | None = "main") -> S
     return shell
 
 
-async def test_command_that_cannot_enter_its_cgroup_is_watched(
+async def test_daemon_watches_a_command_that_cannot_enter_its_cgroup(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if "pids" not in Cgroups().places:

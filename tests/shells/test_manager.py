@@ -436,7 +436,7 @@ async def test_unread_exit_message_prevents_timeout(monkeypatch: pytest.MonkeyPa
             life.deadlines.set(Event.TIMEOUT_DUE, 0)
             vars(Supervisor)["_meet_deadlines"](Supervisor(life, manager.runtime.pool))
             assert not shell.released
-            # The message has been read here, so the waiting task sees none. Wake that task.
+            # The line above has read the message, so the waiting task sees none. Wake that task.
             life.links.wake_at(0)
             await shell.wait_until(lambda: shell.is_empty)
         assert shell.status is ShellStatus.COMPLETED
@@ -445,7 +445,7 @@ async def test_unread_exit_message_prevents_timeout(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("name", "seconds"), [(Event.START_DUE, 15), (Event.KILL_DUE, 1.5), (Event.KEEPER_DUE, 1.5)]
 )
-async def test_others_get_their_whole_time_again_after_a_suspension(
+async def test_other_deadlines_start_again_after_a_suspension(
     monkeypatch: pytest.MonkeyPatch, name: Event, seconds: float
 ) -> None:
     async with Manager(ManagerOptions(spare_shells=0)) as manager:
@@ -485,7 +485,7 @@ async def test_command_is_handed_over_again_if_no_runner_comes(
     taken: list[Channel] = []
 
     def lose(pool: RunnerPool) -> Channel:
-        """Return a channel whose other end is closed, as often as that may happen."""
+        """Return a channel whose other end is closed; after `lost` channels, return a real one."""
         if len(taken) == lost:
             return acquire(pool)
         channel, theirs = Channel.pair()

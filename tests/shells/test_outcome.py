@@ -1,4 +1,4 @@
-"""How a shell ends, as its outcome settles it."""
+"""How the outcome of a shell sets its status, exit code and reason."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def running() -> tuple[Shell, Outcome]:
 
 
 @pytest.mark.parametrize("reason", ["memory", "processes", "cpu"])
-def test_limit_of_a_leftover_is_the_reason(reason: LimitReason) -> None:
+def test_limit_exceeded_by_a_leftover_is_the_reason(reason: LimitReason) -> None:
     shell, outcome = running()
     outcome.bash_exited(shell, EXIT_3, was_signalled=False)
     outcome.exceeds(shell, reason)
@@ -31,7 +31,7 @@ def test_limit_of_a_leftover_is_the_reason(reason: LimitReason) -> None:
     assert (shell.status, shell.exit_code, shell.reason) == ("failed", 3, reason)
 
 
-def test_limit_replaces_the_reason_for_a_move() -> None:
+def test_limit_replaces_the_reason_for_the_background() -> None:
     shell, outcome = running()
     # Silence has moved the command to the background.
     shell.reason = "idle"
@@ -42,7 +42,7 @@ def test_limit_replaces_the_reason_for_a_move() -> None:
     assert (shell.status, shell.reason) == ("killed", "memory")
 
 
-def test_kill_for_a_limit_that_came_too_late_is_no_reason() -> None:
+def test_limit_is_no_reason_if_the_command_exits_before_the_kill() -> None:
     shell, outcome = running()
     outcome.exceeds(shell, "cpu")
     outcome.kill_reason = ShellEvent.KILLED
@@ -52,7 +52,7 @@ def test_kill_for_a_limit_that_came_too_late_is_no_reason() -> None:
 
 
 @pytest.mark.parametrize("event", [ShellEvent.KILLED, ShellEvent.TIMED_OUT])
-def test_limit_met_in_the_grace_is_the_reason(event: ShellEvent) -> None:
+def test_limit_exceeded_during_the_grace_is_the_reason(event: ShellEvent) -> None:
     shell, outcome = running()
     outcome.kill_reason = event
     outcome.exceeds(shell, "cpu")

@@ -51,7 +51,7 @@ async def wait_for_waiting(count: int) -> None:
 
 
 def report_no_start(_launch: SpareLaunch, _pid: int) -> None:
-    """Take the place of `SpareLaunch.bash_runs`."""
+    """Replaces `SpareLaunch.bash_runs`, and reports no start."""
 
 
 def stat(arguments: int, end: int) -> bytes:
@@ -206,7 +206,7 @@ async def test_replaced_directory_does_not_disable_spare_shells(tmp_path: Path) 
     async with Manager() as manager:
         policy = manager.runtime.spares.policy
         policy.starts_between = 0
-        # The function keeps the spare shells of other sessions from serving this one.
+        # Because of the function, spare shells of other sessions cannot serve this session.
         await run(manager, f"f() {{ :; }}; cd {directory}")
         await wait_for_waiting(1)
         for _ in range(2 * policy.max_failures):
@@ -324,7 +324,9 @@ async def test_no_spare_shell_starts_while_many_commands_run() -> None:
         assert manager.runtime.spares.count == 1
 
 
-async def test_options_of_bash_are_listed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_only_first_dump_of_session_lists_options(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     listed: list[bool] = []
     keep = Session.keep
 
@@ -355,7 +357,7 @@ async def test_command_begins_when_its_spare_shell_gets_it(
         monkeypatch.setattr(Shell, "begin", note)
         shell = await run(manager, "true")
         assert manager.spares_used == 1
-        # Its elapsed time does not include the wait of the spare shell.
+        # The elapsed time of the command leaves out the wait of its spare shell.
         assert shell in begun
 
 
