@@ -89,7 +89,7 @@ class AsyncOngoing:
 
     @property
     def subscription(self) -> str:
-        """The name of the subscription that it owns; "" for none."""
+        """The name of the subscription that this request owns; "" for none."""
         return self._subscription
 
     def can_be_continued(self, error: object) -> bool:

@@ -392,7 +392,7 @@ class AsyncClient(SpawnedClient, AsyncMethods):
         return self._transport
 
     async def _finish(self, call: Call[T]) -> T:
-        # After a restart, what is to be finished has died with its daemon.
+        # Never start a new daemon for this call: its shell has died with the old one.
         send = self._exchange if self._reconnect is None else self._request
         with anyio.move_on_after(FINISH_TIMEOUT_S, shield=True):
             return await send(call)
@@ -400,7 +400,7 @@ class AsyncClient(SpawnedClient, AsyncMethods):
 
     async def _begin(self, call: Call[Any], undo: Undo) -> AsyncOngoing:
         await self._ensure_daemon()
-        # Nothing is awaited from here on, so the caller owns what is sent.
+        # Nothing is awaited from here on, so no cancellation can lose a request that was sent.
         transport = self._usable_transport()
         return AsyncOngoing(
             self._connection,
@@ -419,7 +419,7 @@ class AsyncClient(SpawnedClient, AsyncMethods):
         self._send_unsent()
 
     def _send_unsent(self) -> None:
-        """Send what lost connections have not answered, if the present one can be used."""
+        """Send again the calls that lost connections have not answered, if calls are possible."""
         reconnect, transport, connection = self._reconnect, self._transport, self._connection
         if reconnect is None or transport is None or self._failure or self._is_attaching:
             return

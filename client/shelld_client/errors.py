@@ -101,7 +101,7 @@ class _WaitFailed(ShellError):
 
 
 class WaitTimedOut(_WaitFailed, TimeoutError):
-    """A job did not come to what its caller waited for. It goes on.
+    """The condition of a wait for a job was not met in time. The job goes on.
 
     `result` has the state of the command, and its output that the wait looked at, up to 64 KiB per
     stream.
@@ -109,7 +109,7 @@ class WaitTimedOut(_WaitFailed, TimeoutError):
 
 
 class JobEnded(_WaitFailed):
-    """The command of a job ended before it came to what its caller waited for.
+    """The command of a job ended before the condition of a wait was met.
 
     `result` has its `exit_code` or `signal`, and its output that the wait looked at, up to 64 KiB
     per stream.

@@ -29,7 +29,8 @@ from shelld_protocol.structs import MAX_WAIT_MS, Listener, Matched
 
 _EVENTS: Final[tuple[EventName, ...]] = ("output", "prompt", "exit")
 
-# How much output of each stream the answer to a wait has, for the exception if the wait fails.
+# The answer to a wait has at most this much output of each stream. The exception of a failed wait
+# shows it.
 _SHOWN_BYTES: Final = 64 * 1024
 
 

@@ -33,7 +33,7 @@ class Memory:
     """The targets and the rules of sessions, and the directories that results have told."""
 
     def __init__(self) -> None:
-        # By method and name. Targets come before the sessions that are there.
+        # By method and name. A target comes before the sessions at this target.
         self._configured: dict[tuple[str, str], Call[Any]] = {}
         self._directories: dict[str, str] = {}
 
@@ -52,7 +52,7 @@ class Memory:
             self._configured.pop(("session", result.session), None)
             self._directories.pop(result.session, None)
         elif isinstance(result, BashResult) and result.session_cwd and ":" not in result.bash_id:
-            # The ids of targets have a colon: such a session has its directory there.
+            # An id with a colon names a shell at a target. The directory is then at the target, too.
             session: str = params.get("session", DEFAULT_SESSION)
             self._directories[session] = result.session_cwd
 

@@ -126,7 +126,7 @@ class EventStream(_Iteration[Event]):
         self._wanted: Sequence[EventName] | None = options.get("events")
         self._params = params = dict(options)
         if options.get("subscription") is not None:
-            # The subscription has its own events, perhaps more than the wanted ones.
+            # A continued subscription keeps its own kinds of events, even unwanted ones.
             params.pop("events", None)
         elif self._wanted is None:
             params["events"] = ["exit", "output"]

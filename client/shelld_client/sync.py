@@ -61,7 +61,7 @@ class Client(SpawnedClient, Methods):
         )
         # The link that calls use, even after it has failed.
         self._link: Link | None = None
-        # The link that was made last. No call may use it before it is known where it leads.
+        # The link that was made last. No call may use it before its daemon is identified.
         self._newest: Link | None = None
         # Held by the thread that attaches again. Reentrant: see `AsyncItems`.
         self._attaching = threading.RLock()
@@ -190,7 +190,7 @@ class Client(SpawnedClient, Methods):
         """Replace the link that has failed, unless another thread has done so."""
         with self._attaching:
             if self._is_attaching:
-                # A finaliser or signal handler has interrupted this thread right here.
+                # This is a finaliser or signal handler, which has interrupted the attempt.
                 raise copy.copy(cause)
             assert self._link is not None
             if self._link.failure is None or self._failure is not None:
@@ -210,7 +210,7 @@ class Client(SpawnedClient, Methods):
         self._send_unsent()
 
     def _send_unsent(self) -> None:
-        """Send what lost connections have not answered, if the present one can be used."""
+        """Send again the calls that lost connections have not answered, if calls are possible."""
         reconnect, link = self._reconnect, self._link
         if reconnect is None or link is None or self._failure or link.failure:
             return

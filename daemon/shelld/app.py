@@ -266,7 +266,7 @@ async def _stop(
     stop_at: float,
     kill_until: float,
 ) -> None:
-    """`server` and `output` are those of the client that is left, or None."""
+    """Stop step by step. `server` and `output` serve the attached client; None without one."""
     manager = daemon.manager
 
     async def drain() -> None:

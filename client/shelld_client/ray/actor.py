@@ -24,7 +24,7 @@ from shelld_client.command_lines import daemon_command
 from shelld_client.errors import ShellError
 from shelld_client.transport import Transport
 
-# The most that one call takes. A larger answer comes in several parts.
+# The most bytes that one call takes. A larger answer comes in several parts.
 MAX_TAKEN_BYTES = 4 * 1024 * 1024
 
 

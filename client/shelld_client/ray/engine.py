@@ -79,7 +79,7 @@ class Actor:
 
     def kill(self) -> None:
         """End the actor. The daemon notices the end of its input, and ends, too."""
-        # Ray may have been shut down, and have ended it.
+        # Ray may have been shut down, and has then ended the actor.
         with suppress(Exception):
             _ray.kill(self._handle, no_restart=True)
 

@@ -110,13 +110,16 @@ class Link:
         except BaseException:
             if cancellation := self._connection.cancel(request_id):
                 self._send(cancellation)
-            # Nobody else will look at it.
+            # Nobody else will look at the answer.
             pending.answer.cancel()
             raise
         return call.decode(answer)
 
     async def finish(self, call: Call[T], session: str | None) -> T:
-        """Do the same, even if this is cancelled. Raises TimeoutError after `FINISH_TIMEOUT_S`."""
+        """Do what `request` does, even if this is cancelled.
+
+        Raises TimeoutError after `FINISH_TIMEOUT_S`.
+        """
         with anyio.move_on_after(FINISH_TIMEOUT_S, shield=True):
             return await self.request(call, session)
         raise TimeoutError
@@ -190,7 +193,7 @@ class Link:
             async with asyncio.timeout(CLOSE_TIMEOUT_S):
                 await self._actor.close()
         except (TimeoutError, ActorGone):
-            # It is gone, or the kill ends it.
+            # The actor is gone, or `kill` ends it.
             pass
         finally:
             self.kill()

@@ -96,7 +96,8 @@ class _Window:
         self._tasks = collections.deque[asyncio.Task[BashResult]]()
         self._running = 0
         self._is_exhausted = False
-        # Of the iterable of the caller. It comes after the results of the commands before it.
+        # The exception that the caller's iterable has raised. It comes after the results of the
+        # commands before it.
         self._error: Exception | None = None
 
     async def next(self) -> asyncio.Task[BashResult] | None:

@@ -71,7 +71,7 @@ class Member:
             if isinstance(error, ActorGone):
                 raise SpawnFailed(f"Ray cannot start the actor: {error}") from error
             if isinstance(error, SessionLost):
-                # No session was there yet.
+                # The daemon had no session yet, so none is lost.
                 raise DaemonExited(error.reason) from None
             raise
 
@@ -143,5 +143,5 @@ def closed(_session: str | None) -> ShellError:
 
 
 def lost(reason: str) -> Failure:
-    """Return what makes the error for the calls of a daemon that is gone because of `reason`."""
+    """Return a function that makes the error for calls of a lost daemon."""
     return lambda session: SessionLost(session, reason)

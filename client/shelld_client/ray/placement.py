@@ -45,7 +45,7 @@ class Placement:
         self._wake()
 
     def remove(self, member: Member) -> None:
-        """Let a daemon take no more new sessions. Those that it has stay."""
+        """Let a daemon take no more new sessions. Its present sessions stay."""
         if member in self.members:
             self.members.remove(member)
 

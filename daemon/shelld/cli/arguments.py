@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 class ArgumentParser(argparse.ArgumentParser):
     """Exits with 2 and a sentence if the help or the version cannot be written to stdout.
 
-    The parser of the library ignores that, and exits with 0.
+    `argparse` ignores such a failure, and exits with 0.
     """
 
     def _print_message(self, message: str, file: SupportsWrite[str] | None = None) -> None:
         if file is not sys.stdout:
-            # This is the usage, for stderr.
+            # The message is the usage, which goes to stderr.
             super()._print_message(message, file)
         elif exit_code := show(message.rstrip("\n"), 0):
             sys.exit(exit_code)

@@ -79,8 +79,8 @@ def attach(arguments: Sequence[str]) -> int:
     arguments, options = split_options(arguments)
     given = _parser().parse_args(arguments)
     if options or any(name.startswith("SHELLD_") for name in os.environ):
-        # Find mistakes now, rather than in a daemon that nobody sees. But without options, do not
-        # load what knows them: a client waits.
+        # Find mistakes now, rather than in a daemon that nobody sees. But a client waits, so
+        # do not load the parser of options if there are none.
         from shelld.cli.parser import parse_options  # noqa: PLC0415
 
         if parse_options(options).parent_pid is not None:

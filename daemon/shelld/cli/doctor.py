@@ -61,7 +61,7 @@ _PROCESSES_PER_SHELL: Final = 3
 # Time for a spare shell to start.
 _PATIENCE_S: Final = 5.0
 _LOOK_S: Final = 0.02
-# Limits that are never met.
+# Limits that no command of the doctor reaches.
 _LIMITS: Final = ResourceLimits(memory_bytes=2**30, processes=1_000)
 # Time to find out that a program waits for input.
 _MAX_PROMPT_MS: Final = 5_000
@@ -342,7 +342,7 @@ async def _limits(daemon: LocalDaemon) -> Diagnosis:
 
 
 async def _sandbox(daemon: LocalDaemon) -> Diagnosis:
-    # With the policy of the daemon, or with one that needs the whole mechanism.
+    # Try the daemon's policy. If it has none, try one that needs the whole mechanism.
     is_wanted = daemon.options.sandbox is not None
     policy = daemon.options.sandbox or SandboxPolicy("read-only", network="hosts", hosts=[])
     try:

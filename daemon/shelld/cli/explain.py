@@ -58,7 +58,7 @@ def explain(arguments: Sequence[str]) -> int:
         parser.error("--guard-rules comes before COMMAND")
     command = words[0] if len(words) == 1 else shlex.join(words)
     policy = DEFAULT_POLICY
-    # As the daemon would find them: in a variable, or in the file that SHELLD_CONFIG names.
+    # The daemon would find its rules in a variable, or in the file that SHELLD_CONFIG names.
     rules = options.guard_rules or parse_options([]).guard_rules
     if rules is not None:
         try:

@@ -44,7 +44,7 @@ def _read(path: Path) -> str:
     # Reading a FIFO or a device may never end.
     if not stat.S_ISREG(mode):
         raise FileProblem(f"{path} is no file")
-    # To replace a file needs no right to write it. But its owner wants it to stay as it is.
+    # A read-only file could be replaced, too. But its owner wants it to stay as it is.
     if not (mode & 0o222 and os.access(path, os.W_OK)):
         raise FileProblem(f"{path} is read-only")
     return path.read_text(encoding="utf-8")
@@ -57,7 +57,7 @@ def _merged_json(path: Path, text: str, snippet: str) -> str:
         ((key, servers),) = json.loads(snippet).items()
         members = _object(path, content)
         members[key] = {**_object(path, members.get(key, {})), **servers}
-        # Not a number of a file that becomes infinite.
+        # Refuse a number in the file that is so large that it was read as infinity.
         return json.dumps(content, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
     except (ValueError, RecursionError):
         raise FileProblem(f"{path} is no plain JSON; add the configuration by hand") from None

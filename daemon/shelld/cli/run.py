@@ -39,7 +39,7 @@ _MAX_TIMEOUT_S: Final = 10**9
 
 def run(arguments: Sequence[str]) -> int:
     """Run the command; return the exit code."""
-    # `main` has switched it off for the start of the daemon.
+    # `main` has disabled garbage collection for the start of the daemon.
     gc.enable()
     parser = run_parser()
     arguments, words = _split(arguments, parser)

@@ -54,7 +54,7 @@ Ctrl-C ends the running command. A command that needs a terminal: shelld run -t 
 
 def shell(arguments: Sequence[str]) -> int:
     """Read and run commands until the end; return the exit code."""
-    # `main` has switched it off for the start of the daemon.
+    # `main` has disabled garbage collection for the start of the daemon.
     gc.enable()
     parser = ArgumentParser(
         prog="shelld shell",

@@ -87,7 +87,7 @@ def watch(arguments: Sequence[str]) -> int:
             outcome = _follow(connection, sight)
     except KeyboardInterrupt:
         return 0
-    # Only now, when the picture is gone.
+    # The picture is gone now, so messages stay visible.
     if outcome == "unwritable":
         return USAGE_ERROR
     if outcome == "ended":
@@ -118,7 +118,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _leave(number: int, _frame: FrameType | None) -> None:
-    # An exception, so that the terminal is restored.
+    # Raise an exception, so that the terminal is restored.
     raise SystemExit(128 + number)
 
 
@@ -148,7 +148,7 @@ def _joined(name: str) -> socket.socket:
 
 
 def _sight(name: str, lines: int) -> AbstractContextManager[Sight]:
-    """Return what fits stdout."""
+    """Return a picture for a terminal, or lines for any other stdout."""
     if os.isatty(1) and os.environ.get("TERM", "dumb") != "dumb":
         try:
             from shelld.cli.watch_screen import on_screen  # noqa: PLC0415

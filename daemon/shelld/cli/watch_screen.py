@@ -19,7 +19,7 @@ from rich.text import Text
 from shelld.cli.watch_lines import client_of, duration, how_it_ended, one_line, printable
 from shelld.lasting.views import Look, View, WatchedShell
 
-# The longest time without an answer that is not worth mentioning.
+# The picture mentions that the daemon is silent only after this time.
 _SILENT_S = 5.0
 
 

@@ -107,7 +107,7 @@ class Workers(Generic[J]):
             try:
                 await self._do_jobs(worker)
             except Exception as error:
-                # Of our own code. A job that has not begun has failed, too.
+                # This is an error of our own code. If the job has not begun, it counts as failed.
                 self._fail(worker, error)
 
     async def _do_jobs(self, worker: Worker[J]) -> None:

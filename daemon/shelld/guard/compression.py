@@ -61,7 +61,7 @@ def _compressed(data: bytes) -> bytes:
 
 
 def _packer(*, decompresses: bool = False) -> Output:
-    """Return the output of a program that compresses, or with `decompresses`, the other way.
+    """Return a function that computes what a program that compresses (or `decompresses`) writes.
 
     Whatever the program, compressed data has the format of gzip(1): only other programs of this
     module read it.

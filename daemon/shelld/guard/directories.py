@@ -99,6 +99,6 @@ def _found(shell: Shell, operand: str) -> str:
             if path in SYSTEM_DIRECTORIES or path == shell.home:
                 return path
         if "cdable_vars" in shell.options and (value := shell.value_of(operand)):
-            # Nobody enters the directory of this name with this option.
+            # With this option, a variable of this name is most likely meant, not a directory.
             return normalized(value, shell.cwd)
     return normalized(operand, shell.cwd) or shell.cwd

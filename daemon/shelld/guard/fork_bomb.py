@@ -10,7 +10,7 @@ from shelld.guard.verdict import Finding
 
 FORK_BOMB: Final = Finding("fork-bomb", "it starts itself again and again, without end")
 
-# What a function calls itself, besides its name.
+# The ways in which a function can call itself without its name.
 _OWN_NAME: Final = ("$FUNCNAME", "${FUNCNAME}", "${FUNCNAME[0]}")
 
 

@@ -37,7 +37,7 @@ def settings_of(
 ) -> list[str]:
     """Return the settings of a call of git, as ``name=value``.
 
-    Each option ``--config-env`` gives one. `before`: those that an earlier ``git config`` has made.
+    Each option ``--config-env`` gives one. `before`: the settings of an earlier ``git config``.
     """
     found: list[str] = []
     for name, value in options:

@@ -187,7 +187,7 @@ def commands_in(language: str, code: str) -> Commands:
     code = compiled(_HOME).sub(repr(OWN_HOME), code)
     code = with_values(with_names(code[:_MAX_CODE]))
     is_bomb = is_fork_bomb(code)
-    # Code in code.
+    # The code may evaluate strings as code.
     code = "\n".join([code, *(values[0] for values in given(code, _EVALUATES))])
     scripts, argvs = _started(language, code)
     if language in FOREIGN_LANGUAGES:

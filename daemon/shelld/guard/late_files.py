@@ -1,6 +1,6 @@
 """Knows the files that something else runs sooner or later: hooks of git, cron tables, profiles.
 
-Pure. Whoever writes a dangerous command to such a file has as good as run it.
+Pure. A dangerous command that is written to such a file counts as if it ran.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Finds the other names that programs give to files: links, mounts and device nodes.
 
-Pure. A link is a path that stands for another path. A rule that judges one of them has to judge the
-other. The guard knows only the links that the command itself makes.
+Pure. A link is a path that stands for another path. A rule must judge that other path,
+too. The guard knows only the links that the command itself makes.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _linked(arguments: Sequence[str], cwd: str) -> dict[str, str]:
 
 
 def _copied(arguments: Sequence[str], cwd: str) -> dict[str, str]:
-    """Return what ``cp`` makes a link, or the copy of a device node."""
+    """Return the links and the copies of device nodes that ``cp`` makes."""
     options, operands = all_options(arguments, "tS", _TARGETS)
     names = {name for name, _ in options}
     pairs = _pairs(options, operands, cwd, is_relative=False)

@@ -63,7 +63,7 @@ _MAX_VALUE: Final = 64
 # How long code can get when values replace names.
 _MAX_GROWN: Final = 32 * 1024
 _UNSAFE: Final = re.compile(r"['\"`\\\n]")
-# What takes the next argument in Perl and Ruby, and what begins a function.
+# Text that takes the next argument in Perl and Ruby, and the word that begins a function in Perl.
 _SHIFT: Final = re.compile(
     rf"({_STRING})|\bARGV\.shift\b|(?<![\w$@%.])shift\b(?:\s{{0,8}}\(?\s{{0,8}}@ARGV\b\s{{0,8}}\)?|\(\))?"
 )

@@ -24,7 +24,7 @@ class Streams(abc.ABC):
         # Contents of files that the command itself has written, by path. For descriptors that the
         # command has opened, the path is /dev/fd/N.
         self.files: dict[str, str] = {}
-        # Paths that the command has made other names of paths, see `links`. A descriptor that is
+        # The other names that the command has given to paths, see `links`. A descriptor that is
         # open for writing is a name of its file.
         self.links: dict[str, str] = {}
         # Named pipes. A pipe is awaited if a command reads it before anything is written to it.
@@ -104,7 +104,7 @@ class Streams(abc.ABC):
         """
         path = resolved(path, self.links, is_followed=True)
         if text == UNKNOWN and path in self.pipes:
-            # Another program may write what is known.
+            # Ignore unknown text: another program may write known text to the pipe.
             return ""
         self.files[path] = self.files.get(path, "") + text
         self.written_late(path, text)

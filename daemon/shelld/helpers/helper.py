@@ -60,7 +60,7 @@ class Helper:
             self._connection.shutdown(socket.SHUT_RDWR)
 
     async def wait_until_it_runs(self) -> None:
-        """Raises EOFError or ConnectionError if the runner or the program did not start."""
+        """Wait for the first frame. Raises EOFError or ConnectionError if the start has failed."""
         await self._receive_frame()
 
     async def ask(self, data: bytes) -> bytes:

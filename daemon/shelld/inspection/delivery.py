@@ -53,8 +53,9 @@ def wait_on(member: Member, source: Source) -> tuple[Wait, int] | None:
 def is_on_its_way(hops: Sequence[Hop]) -> bool:
     """Whether input is between the first and the last of `hops`, which follow each other.
 
-    Goes with the input: a relay that sleeps has passed on all that it has read. So if the terminal
-    behind the relay is empty then, and the next process sleeps, nothing is left behind them.
+    Looks at the hops in the order in which input passes them. A relay that sleeps has passed on all
+    input that it has read. So if the terminal behind the relay is then empty, and the next process
+    sleeps, all input up to there has arrived.
     """
     for number, (member, source) in enumerate(hops):
         found = wait_on(member, source)

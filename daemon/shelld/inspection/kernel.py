@@ -22,7 +22,8 @@ from shelld.terminals.source import OWN_TERMINAL
 
 # How many threads of a process count for what the process writes. The main thread is listed first.
 _MAX_WRITERS: Final = 256
-# The stack of a 32-bit program is below this address. That of a 64-bit program is so very seldom.
+# The stack of a 32-bit program is below this address. That of a 64-bit program
+# almost never is.
 _32_BITS: Final = 1 << 32
 # The fifth byte of a program tells its class. This is the class of 32-bit programs (elf(5)).
 _ELF_CLASS: Final = 4
@@ -78,9 +79,10 @@ class Process(NamedTuple):
 
 
 def process(pid: int) -> Process:
-    """Raises OSError if the process is gone or cannot be seen.
+    """Return what the kernel tells about a process.
 
-    Raises ValueError if the process ends during the call.
+    Raises OSError if the process is gone or cannot be seen, and ValueError if it ends during the
+    call.
     """
     fields = stat_fields(pid)
     if len(fields) < 18:

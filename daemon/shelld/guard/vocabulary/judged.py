@@ -24,7 +24,7 @@ JUDGED: Final = {
     "mv": "mv",
     "rsync": "rsync",
     "mkfs": "mkfs",
-    # The programs of GNU on systems that have others, and variants.
+    # Names of GNU programs on systems where the plain name is another program, and variants.
     "grm": "rm",
     "gchmod": "chmod",
     "gchown": "chown",

@@ -99,7 +99,7 @@ WRITERS: Final = {
     "sg_format": "bcCefFilmpPQrRstTvw all if:format if:F",
     "nvme": "alnst rest if:format if:sanitize if:write-zeroes if:write-uncor if:dsm",
     "mdadm": "- all if:zero-superblock if:create if:C if:build if:B",
-    # Without force, these refuse or ask if a disk has data.
+    # Without an option for force, these programs refuse, or ask, if a disk has data.
     "pvcreate": f"uMS all uuid= restorefile= {_FORCED}",
     "pvremove": f"- all {_FORCED}",
     "lvremove": f"S all {_FORCED}",
