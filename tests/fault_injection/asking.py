@@ -1,7 +1,7 @@
 """Asks a faulty daemon one request after the other, and checks each answer.
 
-A fault may turn an answer into an error, or lose a shell. Such an answer is excused. Whatever
-depends on it is then not checked.
+A fault may turn an answer into an error, or lose a shell. Such an answer is excused, and nothing
+that depends on it is checked.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Asker:
         return answer["result"]
 
     def answer(self, request_id: Any, method: str, early: Json | None = None) -> Json:
-        """Return the answer to a request. Others, if there may be any, go into `early`."""
+        """Return the answer to a request. Other answers go into `early`, if it is given."""
         while True:
             try:
                 message: Json = self.daemon.receive(ANSWER_S)
@@ -154,7 +154,7 @@ class Asker:
             except (AssertionError, ValueError) as error:
                 raise ViolationError(f"no {last}: {str(error)[-1500:]}") from None
             if kill is not None and message.get("id") == kill:
-                # A result also tells of a shell that the fault has ended.
+                # The result may also be that of a shell that the fault has ended.
                 is_killed = "result" in message
                 if is_excused(message):
                     self.excused.append(f"kill_shell: {str(message)[:200]}")

@@ -14,8 +14,8 @@ from support import Json
 
 T = TypeVar("T")
 
-# A client may come a moment before the daemon has noticed that the one before is gone; and a fault
-# may hit one attempt.
+# A client may come a moment before the daemon notices that the last client is gone. A fault may hit
+# one attempt, too.
 ATTEMPTS = 3
 
 

@@ -12,11 +12,11 @@ from support import Json, RawDaemon, descendants, parent_of
 
 TIMED_OUT = 1001
 
-# More than memory keeps of one stream.
+# This output is larger than the part of one stream that memory keeps.
 COUNT = 60_000
 BYTES = 348_894
 
-# Uses all the memory that it may have.
+# This command uses all the memory that its limit allows.
 HOG = "head -c 100M /dev/zero | tail"
 
 
@@ -37,7 +37,7 @@ class Endings(Asker):
         self._folder = folder
 
     def read_much_output(self) -> None:
-        """Read what is on disk, in part, with colours, as bytes, and as a model gets it."""
+        """Read from the disk: parts, text with colours, bytes, and the text for a model."""
         started = self.bash(
             f"seq {COUNT}; seq {COUNT} >&2; printf '\\033[31mred\\033[0m\\r\\n'; sleep {MARK}",
             lambda result: result["status"] == "running",
@@ -86,7 +86,7 @@ class Endings(Asker):
         self._exceed({"cpu_seconds": 1}, "while :; do :; done", "cpu")
 
     def exceed_file_size(self) -> None:
-        # More than the file of the injector has, which it also writes under this limit.
+        # The limit must leave room for the file of the injector, which also counts.
         limits = {"file_bytes": 2**26, "processes": 99}
         self._exceed(limits, f"truncate -s 100M {self._folder}/large", "file_size")
 

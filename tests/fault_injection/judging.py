@@ -20,7 +20,7 @@ CORPORA = (
     guard_program_classes,
     guard_detour_classes,
 )
-# Judging all of them would take too long. Every n-th line is from almost every class.
+# Judging all lines would take too long. Every n-th line is from almost every class.
 DANGEROUS = [line for corpus in CORPORA for _, line in corpus.DANGEROUS[::12]]
 HARMLESS = [line for corpus in CORPORA for _, line in corpus.HARMLESS[::24]]
 

@@ -11,21 +11,21 @@ from support import Json
 
 PYTHON = f"{sys.executable} -I -S -c"
 
-# A server of its own loopback port, which prints the port.
+# This program serves a loopback port of its own, and prints the port.
 SERVER = f"""{PYTHON} '
 import socket, time
 server = socket.create_server(("127.0.0.1", 0))
 print("port", server.getsockname()[1], flush=True)
 time.sleep({MARK})'"""
 
-# Holds the lock of its output pipe while it waits for its socket.
+# This program holds the lock of its output pipe while it waits for its socket.
 HOLDER = f"""{PYTHON} '
 import os, socket
 ours, theirs = socket.socketpair()
 os.write(1, b"begin\\n")
 os.splice(ours.fileno(), 1, 65536)'"""
 
-# The guard's rules of the daemon. The program does not exist.
+# The daemon gives the guard these rules. The program does not exist.
 RULES = """
 [[block]]
 name = "no-stand-in"
@@ -170,7 +170,7 @@ class Looks(Asker):
         shell = self._start(HOLDER)
         if shell is not None:
             self._reach(shell, "match", pattern="^begin")
-            # This reads the pipe, whose lock the command has by now or soon.
+            # This call reads the pipe whose lock the command holds by now, or will hold soon.
             self._reach(shell, "quiet", quiet_ms=20)
             self.ask("list_shells", None, lambda result: len(result["shells"]) > 0)
             self.ask("bash_output", {"bash_id": shell}, lambda result: result["isRunning"])

@@ -8,7 +8,7 @@ from typing import Any
 from fault_injection.asking import ANSWER_S, MARK, Asker, ViolationError, is_excused
 from support import Json
 
-# More than a pipe or a terminal takes at once.
+# This input is more than a pipe or a terminal takes at once.
 LINES = "".join(f"{number:03999}\n" for number in range(18))
 
 

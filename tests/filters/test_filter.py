@@ -216,7 +216,7 @@ def processor_seconds(pid: int) -> float:
     return int(fields[11]) / os.sysconf("SC_CLK_TCK")
 
 
-# One event loop is enough: the limits apply to another process.
+# One event loop is enough, because the limits apply to another process.
 @pytest.mark.slow
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_renewing_extends_the_time_budget(
@@ -228,7 +228,7 @@ async def test_renewing_extends_the_time_budget(
         assert line_filter is not None
         monkeypatch.setattr(process, "TIME_BUDGET_S", 60)
         (pid,) = helpers()
-        # The first limits were no time at all, and two seconds of processor time.
+        # The filter began with a time budget of zero, which allows two seconds of processor time.
         while processor_seconds(pid) < 2.5:
             line_filter.renew()
             assert await line_filter.lines(text) == ""
@@ -242,7 +242,7 @@ async def test_large_compiled_pattern_leaves_next_filter_working(
         await matching(filters, pattern, "aab\n")
     except RpcError as error:
         assert str(error).startswith("Invalid filter regex: ")
-    # Whatever happened to this filter, the next one works.
+    # The next filter works, whether this filter was refused or not.
     assert await matching(filters, "a(?=b)", "ab\nb\n") == ("ab\n", "re")
     wait_for(lambda: not helpers(), "the end of the processes")
 
@@ -329,7 +329,7 @@ async def test_a_line_of_megabytes_delays_nobody(
                 pass
 
 
-# RE2 needs half a minute or more for these two.
+# RE2 needs half a minute or more for this pattern in this line.
 NOISE = base64.b64encode(random.Random(0).randbytes(4_000_000)).decode()
 COSTLY = "(?:[a-q]?){900}[^u-z]{13}~"
 
@@ -393,7 +393,7 @@ async def test_cancelled_search_is_stopped(
         assert ended.is_set()
 
 
-async def test_looking_for_a_word_takes_little_processor_time(filters: Filters) -> None:
+async def test_search_for_a_word_takes_little_processor_time(filters: Filters) -> None:
     # The search runs on the event loop's thread, where other requests wait for it.
     began = time.thread_time()
     assert await matching(filters, "plain", MEGABYTES) == ("", "re2")

@@ -36,7 +36,7 @@ SLOW = {
     "pipes": "echo " + "a" * 2_000 + " | sed s/a/b/g" * 100,
     "evals": "eval " * 800 + "ls",
 }
-# Several times as long as a judgement takes on an idle machine.
+# The limit is several times as long as a judgement takes on an idle machine.
 MAX_PROCESSOR_SECONDS = 0.1
 
 

@@ -40,7 +40,7 @@ def body_of(loop: str) -> Any:
         ("x=1", []),
     ],
 )
-def test_commands_that_a_body_always_runs(script: str, expected: list[Call]) -> None:
+def test_commands_that_a_body_always_runs_are_found(script: str, expected: list[Call]) -> None:
     assert calls(script) == expected
 
 
@@ -78,7 +78,7 @@ def test_commands_in_a_loop_count_twice(script: str) -> None:
         *("'a' x", "eval a", "bash a", "sh a x", "sudo bash a"),
     ],
 )
-def test_words_before_the_command_are_skipped(command: str) -> None:
+def test_wrappers_before_the_command_are_skipped(command: str) -> None:
     assert calls(command)[0].name == "a"
 
 
@@ -109,7 +109,7 @@ def test_deep_nesting_is_followed_without_recursion() -> None:
         "start-stop-daemon -S -b -x a",
     ],
 )
-def test_bodies_that_only_start_commands(body: str) -> None:
+def test_loop_that_only_starts_commands_is_recognised(body: str) -> None:
     separator = "\n" if "#" in body or body.endswith("&") else "; "
     assert only_starts(body_of(f"while :; do {body}{separator}done"))
 
@@ -122,7 +122,7 @@ def test_bodies_that_only_start_commands(body: str) -> None:
         *("systemd-run --wait a", "[ -f x ] && a &\nbreak", "if a; then b & fi"),
     ],
 )
-def test_bodies_that_wait_or_end(body: str) -> None:
+def test_loop_that_waits_or_ends_does_more_than_start_commands(body: str) -> None:
     assert not only_starts(body_of(f"while :; do {body}\ndone"))
 
 
@@ -137,7 +137,7 @@ def test_bodies_that_wait_or_end(body: str) -> None:
         ("a", False),
     ],
 )
-def test_bodies_that_only_write_text(body: str, *, expected: bool) -> None:
+def test_loop_that_only_writes_text_is_recognised(body: str, *, expected: bool) -> None:
     assert only_prints(body_of(f"while :; do {body}; done")) == expected
 
 
@@ -202,5 +202,5 @@ def test_functions_that_get_their_own_name_are_fork_bombs() -> None:
         ("/x/z & /x/z", False),
     ],
 )
-def test_scripts_that_start_their_own_file(script: str, *, expected: bool) -> None:
+def test_script_that_multiplies_its_own_file_is_a_fork_bomb(script: str, *, expected: bool) -> None:
     assert is_fork_bomb_as_file("/x/y", calls(script)) == expected

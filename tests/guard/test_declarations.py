@@ -14,7 +14,7 @@ from shelld.guard import StartState
 from shelld.guard.judgement import judge
 
 ENV = {"HOME": "/home/me", "PATH": "/usr/bin:/bin"}
-# The guard sees a program, and bash a function.
+# The guard takes `probe` for a program. In bash it is a function.
 PROBE = 'probe() { local IFS=" "; printf "probe %s\\n" "$*"; }; export -f probe\n'
 
 SCRIPTS = r"""

@@ -1,4 +1,6 @@
-"""The working directory, PWD, OLDPWD and the stack of directories. No dangerous command runs."""
+"""The guard knows the working directory, PWD, OLDPWD and the directory stack. No dangerous command
+runs.
+"""
 
 from __future__ import annotations
 
@@ -189,7 +191,7 @@ def test_cd_exports_oldpwd() -> None:
     assert judge(command, StartState("/", ENV)).verdict == "allow"
 
 
-def test_the_stack_of_the_session_is_known() -> None:
+def test_guard_knows_the_directory_stack_of_the_session() -> None:
     script = "{\n\\builtin pushd -n -- '/'\n\\builtin pushd -n -- '/tmp/x'\n} >/dev/null\n"
     start = StartState("/work", ENV, script)
     assert judge("popd; rm -rf *", start).verdict == "allow"
@@ -201,11 +203,11 @@ def test_the_stack_of_the_session_is_known() -> None:
 @pytest.mark.parametrize(
     "command", ["rm -rf ~", "rm -rf ~/*", "rm -rf /data/user", "cd ~; rm -rf *"]
 )
-def test_without_home_the_one_of_the_user_counts(command: str) -> None:
+def test_home_of_the_user_is_protected_if_home_is_unset(command: str) -> None:
     assert judge(command, StartState("/work", {}, home="/data/user")).verdict == "block"
 
 
-def test_without_home_only_the_tilde_has_a_value() -> None:
+def test_tilde_has_a_value_if_home_is_unset_but_the_variable_has_none() -> None:
     start = StartState("/work", {}, home="/data/user")
     assert judge("rm -rf ~/cache", start).verdict == "allow"
     assert judge('rm -rf "$HOME"/*', start).rule == "rm-root"

@@ -102,5 +102,5 @@ def test_ends_are_found_in_linear_time(text: str) -> None:
     began = time.thread_time()
     Ends(text).of_unit(0)
     Ends(text).rewritten()
-    # Many times as long as it takes on an idle machine.
+    # The limit is many times as long as the search takes on an idle machine.
     assert time.thread_time() - began < 2

@@ -48,7 +48,7 @@ HOSTILE = {
 def test_hostile_input_takes_little_time(name: str) -> None:
     began = time.process_time()
     assert judge(HOSTILE[name][: 1 << 20], HERE).verdict in ("allow", "unresolved")
-    # Several times as long as a judgement takes on an idle machine.
+    # The limit is several times as long as a judgement takes on an idle machine.
     assert time.process_time() - began < 5
 
 

@@ -32,7 +32,7 @@ METHODS = frozenset({"search", "match", "fullmatch", "sub", "split", "finditer",
 MODULES = [
     importlib.import_module(f"shelld.guard.{each.name}")
     for each in pkgutil.iter_modules(shelld.guard.__path__)
-    # A policy is no text of a command.
+    # The text of a policy comes from the operator, and not from a command.
     if each.name != "policy_file"
 ]
 
@@ -66,7 +66,8 @@ def used(module: ModuleType) -> Iterator[tuple[str, int, str]]:
         try:
             found: object = eval(ast.unparse(of), names)
         except NameError:
-            # A local name. `TABLES` lists what it can stand for.
+            # The call uses a local name. `TABLES` lists the expressions that the name can stand
+            # for.
             continue
         if (compiled := as_pattern(found)) is not None:
             yield compiled.pattern, compiled.flags, method
@@ -108,7 +109,7 @@ TELLING = " \n\\\"'([0x|"
 
 
 def hostile(pattern: str) -> Iterator[tuple[str, str]]:
-    """Yield the beginning of a text, and what follows again and again."""
+    """Yield a beginning of a text, and the piece that is repeated after it."""
     words = re.findall(r"[A-Za-z]{2,}|\$\\\(shell", re.sub(r"\\[A-Za-z]", "", pattern))
     words = [each.replace("\\", "") for each in dict.fromkeys(words)]
     heads = [f"{word}{between}" for word in words for between in ("", " ", "(", " '", ' "', " '>")]
@@ -176,5 +177,5 @@ def test_expressions_are_found() -> None:
 def test_long_text_is_judged_in_linear_time(command: str) -> None:
     began = time.thread_time()
     judge(command, HERE)
-    # A tenth of this on an idle machine. In quadratic time, it would be minutes.
+    # An idle machine needs a tenth of this limit. In quadratic time, it would need minutes.
     assert time.thread_time() - began < 6 * MAX_PROCESSOR_SECONDS

@@ -131,12 +131,13 @@ def test_parser_that_cannot_be_loaded_judges_nothing(
         raise error
 
     monkeypatch.setattr(parse, "_language", fail)
-    # Each thread loads a parser of its own. No verdict: the command must not run.
+    # Each thread loads a parser of its own. Without a verdict, the command must not run.
     with ThreadPoolExecutor(1) as thread, pytest.raises(raised):
         thread.submit(judge, "rm -rf /", StartState("/", {})).result()
 
 
-# Parses texts of growing length while 8 MiB of addresses are left. Prints what happened.
+# This program parses texts of growing length with only 8 MiB of free address space, and prints the
+# outcome.
 _PARSE_WITHOUT_MEMORY = """
 import resource
 from pathlib import Path
@@ -175,7 +176,7 @@ class Unreadable(bytes):
         raise MemoryError
 
 
-def test_text_that_cannot_be_read_ends() -> None:
+def test_reading_ends_at_the_first_failure() -> None:
     reading = parse.Reading(Unreadable(b"ls"), math.inf)
     assert not reading.is_over(0, False)
     assert reading.read(0, None) == b""
@@ -185,7 +186,7 @@ def test_text_that_cannot_be_read_ends() -> None:
 
 
 @pytest.mark.parametrize("calls", [1, 2, 50])
-def test_failed_look_at_the_clock_ends_the_parsing(
+def test_failed_reading_of_the_clock_ends_the_parsing(
     calls: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left = calls
@@ -202,5 +203,5 @@ def test_failed_look_at_the_clock_ends_the_parsing(
         with pytest.raises(MemoryError):
             parse.parse("echo a; " * 2_000, 1.0)
     assert left == -1
-    # The parser has forgotten that text.
+    # The parser has forgotten the text of the failed parsing.
     assert str(parse.parse("ls")) == str(parse.parse("rm"))

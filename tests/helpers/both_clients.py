@@ -30,7 +30,7 @@ done
 """
 
 
-# Runs a test of `AsyncClient` once for each event loop.
+# This mark runs a test of `AsyncClient` once for each event loop.
 ASYNC_ONLY = pytest.mark.parametrize(
     "anyio_backend", ["asyncio", pytest.param("trio", marks=pytest.mark.slow)]
 )

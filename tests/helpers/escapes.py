@@ -45,14 +45,14 @@ def connects(family: int, address: object) -> Callable[[], object]:
 
 
 def passes_proxy(request: bytes) -> Callable[[], object]:
-    """Ask the proxy, if there is one, for something that is not listed."""
+    """Ask the proxy, if there is one, for a host that the policy does not list."""
 
     def attempt() -> None:
         with socket.create_connection(("127.0.0.1", 3128), 1) as sock:
             sock.settimeout(15)
             sock.sendall(request)
             answer = b""
-            # If nothing comes, something else than the proxy has the request.
+            # If no answer comes, another program than the proxy has the request.
             with suppress(TimeoutError):
                 while more := sock.recv(100):
                     answer += more

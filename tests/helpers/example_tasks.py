@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-# Writes a line, waits until somebody writes to the pipe $1, and writes another one.
+# This script writes a line, waits until somebody writes to the pipe $1, and writes another line.
 STEPS = """
 cd "$(dirname "$0")"
 echo "$1 1"
@@ -13,8 +13,8 @@ read -r line < "$1"
 echo "$1 2"
 """
 
-# Writes more than an editor gets without reading, says so, and waits; then does all of this again.
-# On its terminal, these are twice 6,000,000 bytes, in lines of three.
+# This script writes more than an editor gets without reading, makes a file, and waits; then it does
+# all of this again. On its terminal, the two parts are 6,000,000 bytes each, in lines of three.
 FLOOD = """
 cd "$(dirname "$0")"
 yes | head -c 4000000
@@ -29,10 +29,10 @@ touch "flooded again"
 EXPECTED = {
     "left": "left 1\nleft 2\n[exit code 0 after N s]",
     "right": "right 1\nright 2\n[exit code 0 after N s]",
-    # A process of the task, before and after the task was killed.
+    # Whether a process of the task ran before the kill, and none after the kill.
     "ran": True,
     "killed": "pid PID\n[SIGTERM after N s]",
-    # Whether it said how many bytes were skipped while the editor did not read.
+    # Whether the editor said how many bytes were skipped while it did not read.
     "flood": True,
     "handed_over": "over 1\nover 2\n[exit code 0 after N s]",
     "silent": "[SIGTERM after N s]",

@@ -1,4 +1,4 @@
-"""What the tests of the typed guard type, and into which shells."""
+"""Texts and shells for the tests that type under the guard."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ reason = "a test forbids it"
 """
 
 BASH = "PS1='ready> ' PS2='more> ' bash --norc --noprofile -i"
-# Dash leaves the editing of a line to the terminal.
+# Dash leaves line editing to the terminal.
 DASH = "PS1='ready> ' dash -i"
 # The terminal erases less than readline does, and leaves "forb" and a backslash.
 CONTINUED = "forb\\.x\x17\x7f\n"
@@ -34,7 +34,7 @@ def keys(*names: str) -> Json:
 
 
 def assert_refused(typing: Session, writes: list[Json]) -> None:
-    """Check that the last write is refused, and that no other write is."""
+    """Check that the guard refuses the last write and no earlier write."""
     for write in writes[:-1]:
         typing.write(**write)
     error = typing.refused(**writes[-1])
@@ -43,7 +43,7 @@ def assert_refused(typing: Session, writes: list[Json]) -> None:
 
 def assert_taken_by_cat(daemon: RawDaemon, typing: Session) -> None:
     def is_written() -> bool:
-        # Until cat runs, a shell reads.
+        # Until cat runs, a shell reads the input, and the guard refuses it.
         params = {"bash_id": typing.bash_id, "text": "forbidden\n"}
         return "error" not in daemon.answer(daemon.request("write_stdin", params))
 

@@ -81,7 +81,7 @@ class LastingDaemon(RawDaemon):
         return reply
 
     def watch(self) -> str:
-        """Look once as `shelld watch` does, and go away; return the reply to the greeting."""
+        """Look once as `shelld watch` does, then leave; return the reply to the greeting."""
         connection, reply = self._say("watch")
         with connection, contextlib.suppress(ConnectionError):
             if reply == "watching":
@@ -91,7 +91,7 @@ class LastingDaemon(RawDaemon):
         return reply
 
     def say_nothing(self) -> None:
-        """Connect, and go away."""
+        """Connect, and leave without a word."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
             connection.connect(str(self._path))
 

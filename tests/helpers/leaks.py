@@ -72,7 +72,7 @@ def assert_nothing_new_since(before: Resources) -> None:
     if not now.since(before):
         return
     if now._replace(children=before.children).since(before):
-        # Garbage may hold all but processes. Collecting it takes longer than most tests.
+        # Garbage may hold everything but processes. Collecting it takes longer than most tests.
         gc.collect()
     left: list[str] = []
 

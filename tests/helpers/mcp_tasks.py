@@ -47,7 +47,7 @@ def validate(value: object, name: str) -> None:
 
 @cache
 def _validator_of(name: str) -> Any:
-    # The stubs leave out some types.
+    # The type stubs leave out some types.
     validator: Any = jsonschema.Draft202012Validator
     return validator({**_SCHEMA, "$ref": f"#/$defs/{name}"})
 
@@ -79,7 +79,7 @@ def check_notification(message: Json) -> None:
 
 
 def _check_task(task: Json) -> None:
-    """Check what the schema cannot say."""
+    """Check the promises that the schema cannot express."""
     assert ("result" in task) == (task["status"] == "completed")
     if "result" in task:
         base.CallToolResult.model_validate(task["result"])

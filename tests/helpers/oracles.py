@@ -25,7 +25,7 @@ import pytest
 from shelld.keeper.cgroup import usable_directory
 from support import RawDaemon, descendants, is_alive, parent_of, wait_for
 
-# Longer than one beat takes on a busy machine.
+# This time is longer than one beat takes on a busy machine.
 SILENCE_S = 0.2
 
 TRACER = Path(__file__).parents[1] / "peers" / "tracer.py"

@@ -63,7 +63,7 @@ def anyio_backend() -> str:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[None]:
-    # A short path, because Ray has sockets in it.
+    # The path is short, because Ray puts sockets below it.
     directory = tempfile.mkdtemp(dir="/tmp")
     ray.init(
         num_cpus=2,
@@ -79,7 +79,7 @@ def cluster() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 async def shared_pool(cluster: None) -> AsyncIterator[Pool]:
-    # Half a processor each, so that there is room for two more.
+    # Each daemon takes half a processor, so that there is room for two more.
     async with Pool(2, num_cpus=0.5) as pool:
         yield pool
 
@@ -253,7 +253,7 @@ async def test_death_concerns_only_the_sessions_there(pool: Pool, victim: str) -
         with pytest.raises(SessionLost) as caught:
             await waiting[name]
         assert caught.value.session == name
-    # Later calls are told, too: what the session had is gone.
+    # Later calls are told, too, because the state of the session is gone.
     with pytest.raises(SessionLost, match=repr(lost[0])):
         await pool.bash("true", session=lost[0])
     for name in spared:
@@ -283,7 +283,7 @@ async def test_resize_while_in_use(pool: Pool) -> None:
     await pool.resize(2)
     for each in working:
         assert await each == [f"{number}\n" for number in range(1, 6)]
-    # What does not end by itself is lost after the timeout.
+    # Sessions that do not end by themselves are lost after the timeout.
     await pool.resize(3)
     names = [f"stays-{number}" for number in range(3)]
     homes = {name: await daemon_of(pool, name) for name in names}
@@ -330,7 +330,7 @@ async def test_more_calls_than_places_wait_for_their_turn(cluster: None) -> None
         await pool.resize(1)
 
 
-async def test_cluster_without_room_is_waited_for_and_named(
+async def test_pool_waits_for_room_in_the_cluster_then_names_the_lack(
     cluster: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("shelld_client.ray.starting.NOTICE_S", 0.1)
@@ -344,8 +344,8 @@ async def test_cluster_without_room_is_waited_for_and_named(
 
 
 @pytest.mark.long
-async def test_default_size_is_what_the_cluster_has_room_for(cluster: None) -> None:
-    # Every cluster has one of this resource.
+async def test_default_size_fills_the_room_of_the_cluster(cluster: None) -> None:
+    # Every cluster has one unit of this resource.
     async with Pool(num_cpus=0, resources={"node:__internal_head__": 0.5}) as pool:
         assert (pool.size, len(pool.loads)) == (2, 2)
     assert pool.size == 0

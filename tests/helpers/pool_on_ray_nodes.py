@@ -43,7 +43,7 @@ def leaks_nothing() -> None:
 
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    # A short path, because Ray has sockets in it.
+    # The path is short, because Ray puts sockets below it.
     directory = tempfile.mkdtemp(dir="/tmp")
     node: dict[str, Any] = {"num_cpus": 1, "object_store_memory": 80 * 2**20}
     monkeypatch.setenv("RAY_TMPDIR", directory)

@@ -41,13 +41,14 @@ def _piped(name: str, command: str, program: str) -> Entry:
     return Entry(name, command, program, input="open_stdin", is_quick=True)
 
 
-# Accepts connections, and never answers. `$port` is where.
+# This server accepts connections at `$port`, and never answers.
 SILENT = (
     'coproc python3 -uc \'import socket; s = socket.create_server(("127.0.0.1", 0));'
     " print(s.getsockname()[1]); c = []\nwhile True: c += [s.accept()]';"
     " read -u ${COPROC[0]} port; echo ready; "
 )
-# Becomes an ordinary user. A daemon of another ordinary user cannot see what such a program does.
+# This prefix becomes an ordinary user. A daemon of another ordinary user cannot see what such a
+# program does.
 NOBODY = "setpriv --reuid=nobody --regid=nogroup --clear-groups"
 
 _SHELLS = (
@@ -283,7 +284,7 @@ _GIT = (
     Entry("tig", f"{_SECOND}; tig", "tig", ("git", "tig")),
 )
 
-# A stand-in for a database server: it answers each connection with the messages that it is given.
+# This program stands in for a database server: it answers each connection with given messages.
 _POSTGRES = (
     "python3 -c 'import socket, sys; s = socket.socket(socket.AF_UNIX);"
     ' s.bind(".s.PGSQL.5432"); s.listen(); c = []\nwhile True:\n'
@@ -292,28 +293,30 @@ _POSTGRES = (
 )
 _ASKS_PASSWORD = "520000000800000003"
 _IS_OPEN = "520000000800000000 5300000018" + b"server_version\x0015.0\0".hex() + "5a0000000549"
-# A stand-in for a machine: the server's program behind a pipe. It never lets anybody in. For root
-# it needs a directory of the system, so it becomes another user, who may still read the key.
+# This command stands in for a machine: it runs the server's program behind a pipe, and never lets
+# anybody in. As root, the server would need a directory of the system, so it becomes another user,
+# who may still read the key.
 _MACHINE = (
     "ssh-keygen -qt ed25519 -N '' -f key; [ $UID = 0 ] && as='setpriv --reuid=nobody"
     " --inh-caps=+dac_read_search --ambient-caps=+dac_read_search';"
     " ssh -F none -o UserKnownHostsFile=hosts -o PreferredAuthentications=password {}"
     ' -o ProxyCommand="$as $(command -v sshd) -i -f /dev/null -h $PWD/key" x@stand-in'
 )
-# Waits for its terminal and for data from the network.
+# This program waits for its terminal and for data from the network.
 CONNECTED = (
     "stty {}; exec python3 -c 'import select, socket;"
     ' s = socket.create_server(("127.0.0.1", 0)); c = socket.create_connection(s.getsockname());'
     ' print("$ ", end="", flush=True); select.select([0, c], [], [])\''
 )
-# The same, with a thread for each.
+# This program waits for the two in a thread each.
 CONNECTED_THREAD = (
     "stty {}; exec python3 -c 'import os, socket, threading;"
     ' s = socket.create_server(("127.0.0.1", 0)); c = socket.create_connection(s.getsockname());'
     " threading.Thread(target=c.recv, args=(1,), daemon=True).start();"
     ' print("$ ", end="", flush=True); os.read(0, 1)\''
 )
-# Passes keys on to nowhere, under the name of a program that passes them on to another machine.
+# This program passes keys on to nowhere, under the name of a program that passes keys on to another
+# machine.
 REMOTE = (
     "ln -s $(python3 -c 'import os, sys; print(os.path.realpath(sys.executable))') ssh;"
     ' stty {}; ./ssh -ISc \'import select; print("$ ", end="", flush=True);'
@@ -341,7 +344,7 @@ _CLIENTS = (
     Entry("ssh-host-key", _MACHINE.format(""), "ssh", ("ssh", "sshd")),
     Entry("ssh-password", _MACHINE.format("-o StrictHostKeyChecking=no"), "ssh", ("ssh", "sshd")),
     Entry("ssh-session", REMOTE.format("raw -echo"), "ssh", waits="likely", is_quick=True),
-    # With a connection that is kept, as installers and language servers have them.
+    # These programs keep a connection, as installers and language servers do.
     Entry("network-keys", CONNECTED.format("raw -echo"), "python3", is_quick=True),
     Entry("network-lines", CONNECTED.format("sane"), "python3", is_quick=True),
     Entry("network-thread", CONNECTED_THREAD.format("sane"), "python3", is_quick=True),
@@ -353,7 +356,7 @@ _CLIENTS = (
         ("openssl",),
     ),
     Entry("gpg", "gpg --no-autostart --homedir . --full-generate-key", "gpg", ("gpg",)),
-    # Whatever the answer is, nothing is removed.
+    # apt-get removes nothing, whatever the answer is.
     Entry(
         "apt-get",
         "apt-get -o Debug::NoLocking=1 -o Dir::Bin::dpkg=/bin/false remove less",
@@ -371,15 +374,15 @@ def _hidden(name: str, command: str, program: str, *, is_missed: bool = False) -
     )
 
 
-# Programs with rights of their own. Only root can see what they wait for.
+# These programs run with rights of another user. Only root can see what they wait for.
 _ANOTHER_USER = (
     _hidden("su", "su", "su"),
     _hidden("passwd", "passwd", "passwd"),
     _hidden("sudo", "sudo true", "sudo"),
     _hidden("hidden-keys", "sh -c 'stty raw -echo; cat'", "sh"),
-    # In line mode with echo, as every terminal begins.
+    # The terminal is in line mode with echo, as every terminal begins.
     _hidden("hidden-question", "sh -c 'echo Sure?; read x'", "sh", is_missed=True),
-    # The modes of the terminal are those of the relay.
+    # The relay sets the modes of the terminal, so they tell nothing about the question.
     _hidden("hidden-relay-question", "script -qc 'read x' /dev/null", "script", is_missed=True),
 )
 

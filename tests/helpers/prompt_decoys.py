@@ -72,7 +72,7 @@ _WORK = (
     _quick("script-raw", "script -qc 'stty raw -echo; echo ready; sleep 300' /dev/null"),
     _quick("nohup", "echo ready; nohup sleep 300"),
     _quick("script-behind-a-pipe", "echo ready; cat | script -qc 'sleep 300' /dev/null"),
-    # It waits for input all the time, also while the other machine works.
+    # This ssh waits for input all the time, also while the other machine works.
     _quick("ssh-command", REMOTE.format("sane"), "$"),
     _quick("setsid", "echo ready; setsid -w sleep 300"),
 )
@@ -167,7 +167,7 @@ _READ_SOMETHING_ELSE = (
 _STOPPED = (
     _quick("stopped", "echo ready; kill -STOP $$; cat"),
     _quick("stopped-reader", "cat <&0 & echo ready; kill -STOP $!; wait"),
-    # Each reads the terminal from the background, which stops it.
+    # Each of these reads the terminal from the background, which stops it.
     _quick("timeout-cat", "echo ready; timeout 300 cat; echo"),
     _quick("background-job", "bash --norc -ic 'cat & sleep 0.2; echo ready; sleep 300'"),
 )

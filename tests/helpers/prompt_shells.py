@@ -17,10 +17,10 @@ from support import Json, RawDaemon, raw_daemon
 
 # How many entries run at once: enough to overlap their waits, few enough for a small machine.
 BATCH = 32
-# Until an entry has started on a busy machine, in ms.
+# How long an entry may take to start on a busy machine, in ms.
 PATIENCE_MS = 60_000
 
-# Takes from root the right to look into programs of other users.
+# This prefix takes from root the right to look into programs of other users.
 _AS_ORDINARY_USER = ("setpriv", "--bounding-set=-sys_ptrace", "--inh-caps=-sys_ptrace")
 
 T = TypeVar("T")

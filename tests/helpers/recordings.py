@@ -13,7 +13,7 @@ from shelld_protocol.framing import NEED_DATA, FrameReader
 from support import RawDaemon
 
 _SHELL_ID = re.compile(r"shell_[0-9a-f]{9}")
-# What differs from run to run, and what replaces it.
+# These parts of a message differ from run to run. Each has its replacement.
 _VARIABLE = [
     (re.compile(r'"(durationMs|duration_ms|userMs|systemMs|maxRssBytes|pid)":\d+'), r'"\1":0'),
     (re.compile(r"Duration: [\d.]+m?s"), "Duration: 0ms"),
@@ -34,12 +34,12 @@ class ShellIds:
                 self.ids.append(each)
 
     def in_place_of(self, others: ShellIds, text: str) -> str:
-        """Return `text` with these ids instead of the others."""
+        """Return `text` with these ids in place of `others`."""
         ids = dict(zip(others.ids, self.ids, strict=True))
         return _SHELL_ID.sub(lambda found: ids.get(found[0], found[0]), text)
 
     def comparable(self, message: bytes) -> str:
-        """Return a message without what differs from run to run."""
+        """Return a message without the parts that differ from run to run."""
         text = message.decode()
         self.learn(text)
         text = _SHELL_ID.sub(lambda found: f"shell_{self.ids.index(found[0])}", text)

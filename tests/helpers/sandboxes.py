@@ -1,4 +1,4 @@
-"""What tests of sandboxes share."""
+"""Directories, registries and workspaces for the tests of sandboxes."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def ssh_server(directory: Path) -> Generator[list[str]]:
     if missing or SSHD is None:
         pytest.skip(f"{', '.join(missing or ['sshd'])} is not installed")
     if os.geteuid() == 0:
-        # sshd refuses to start without it.
+        # sshd does not start without this directory.
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
     for name in ("host", "user"):
         keygen = ("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(directory / name))
