@@ -1,6 +1,4 @@
-"""The guard knows the working directory, PWD, OLDPWD and the directory stack. No dangerous command
-runs.
-"""
+"""How the guard follows the directory, PWD, OLDPWD and the stack. No dangerous command runs."""
 
 from __future__ import annotations
 

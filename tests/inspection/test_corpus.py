@@ -23,7 +23,7 @@ from support import Json, RawDaemon
 
 QUICK = [entry for entry in WAITING if entry.is_quick]
 QUICK_DECOYS = [entry for entry in DECOYS if entry.is_quick]
-# In this many ticks, a silent terminal becomes one whose modes count.
+# After this many ticks, the modes of a silent terminal count as a sign of waiting.
 LOOKS = 6
 TICKS = "while sleep 0.4; do echo tick; done"
 

@@ -1,4 +1,4 @@
-"""Input on its way to a program behind relays."""
+"""Relays have passed input on, but it has not yet reached the program."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_unfinished_line_is_not_on_its_way() -> None:
         assert not is_on_its_way([hop, hop])
 
 
-def test_reader_of_dev_tty_is_asked_by_its_other_descriptors() -> None:
+def test_reader_of_dev_tty_is_found_by_its_other_descriptors() -> None:
     for _ in range(10):
         with reader("read -r line < /dev/tty") as (master, hop):
             assert not is_on_its_way([hop, hop])

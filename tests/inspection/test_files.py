@@ -1,4 +1,4 @@
-"""Which files a process has open, without a touch of files that may hang."""
+"""Which files a process has open. The search touches no file that may hang."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def pty() -> Iterator[Pty]:
 
 @pytest.fixture
 def no_list(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let nobody read the list of mounts."""
+    """Fail a test that reads the list of mounts."""
 
     def refuse(path: str) -> bytes:
         raise AssertionError(path)

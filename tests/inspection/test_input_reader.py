@@ -33,8 +33,8 @@ KEYS = NEW_MODES._replace(line_mode=False, echo=False)
 LONG_S = input_reader.LIKELY_AFTER_S
 SHORT_S = LONG_S / 2
 
-# Passes on its terminal to one with the same number, as a container may have. A child runs the
-# command. The argument is where devpts is mounted.
+# This relay passes input on to a terminal with the same number, as a container may have one. A
+# child runs the command. The argument is where devpts is mounted.
 RELAY_TO_THE_SAME_NUMBER = """
 import ctypes, os, select, sys
 folder, *command = sys.argv[1:]
@@ -83,7 +83,7 @@ def sleeps(pid: int, name: str) -> Callable[[], bool]:
 
 @pytest.fixture
 def hidden(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the kernel hide what processes wait for, as it does for those of another user."""
+    """Make the kernel hide what processes wait for, as it does for processes of another user."""
 
     def refuse(_pid: int, _is_spent: Callable[[], bool]) -> Iterator[Wait]:
         raise PermissionError
@@ -106,7 +106,7 @@ def test_program_that_cannot_even_be_listed_is_likely(monkeypatch: pytest.Monkey
         (NO_ECHO, LONG_S, True),
         (KEYS, LONG_S, True),
         (NO_ECHO, SHORT_S, False),
-        # Every program looks like this.
+        # Programs that do not wait have these modes, too.
         (LINES, LONG_S, False),
     ],
 )
@@ -222,7 +222,7 @@ def test_program_that_passes_input_on_to_a_connection_is_likely_at_best(
         ("socket.create_connection(server.getsockname())", False),
         ("socket.socket(type=socket.SOCK_DGRAM)", False),
         ("server", True),
-        # An event loop has one for itself.
+        # Every event loop has such a pair for itself.
         ("(pair := socket.socketpair())[0]", True),
         ("0", True),
     ],
@@ -242,7 +242,7 @@ def test_program_that_waits_for_the_network_too_is_proved_later(
             assert (found.is_proved, found.is_blocking) == (True, is_blocking)
 
 
-def test_network_of_another_thread_counts_too() -> None:
+def test_program_waits_for_the_network_if_another_thread_does() -> None:
     code = (
         'import os, socket, threading; server = socket.create_server(("127.0.0.1", 0));'
         " other = socket.create_connection(server.getsockname());"
@@ -287,7 +287,8 @@ def test_look_ends_with_its_budget(monkeypatch: pytest.MonkeyPatch) -> None:
         assert find(pid, source, LINES, SHORT_S) is None
 
 
-# Copies what is typed to the terminal of a child. Another process copies what the child writes.
+# This relay copies its input to the terminal of a child. Another process copies the output of the
+# child.
 RELAY_IN_TWO_PROCESSES = """
 import os, pty, sys
 pid, master = pty.fork()
@@ -297,7 +298,8 @@ source, target = (0, master) if os.fork() else (master, 1)
 while data := os.read(source, 4096):
     os.write(target, data)
 """
-# The first process has the terminal. The second has that of a child, and both share a socket.
+# The first process has the terminal. The second process has the terminal of a child. Both share a
+# socket.
 CLIENT_AND_SERVER = """
 import os, pty, select, socket, sys
 ours, theirs = socket.socketpair()
@@ -340,7 +342,7 @@ def test_reader_behind_two_processes_that_relay_is_found(inner: str) -> None:
 
 
 def test_reader_that_holds_the_terminal_of_a_child_is_proved() -> None:
-    # As with pexpect: nobody reads what the child writes while the parent asks something.
+    # This happens with pexpect: the parent asks something, and nobody reads what the child writes.
     code = "import os, pty\nif pty.fork()[0]: os.read(0, 1)\nelse: os.execvp('cat', ['cat'])"
     with on_terminal(sys.executable, "-c", code) as (pid, source):
         wait_for(lambda: find(pid, source, LINES, SHORT_S) is not None, "the parent to wait")
@@ -400,9 +402,9 @@ def test_relay_whose_terminal_is_not_found_is_likely_at_best(
 @pytest.mark.parametrize(
     ("code", "is_found"),
     [
-        # The set keeps the pipe, although its number means the terminal now.
+        # The epoll set keeps the pipe, although the number of the pipe means the terminal by now.
         ("r, w = os.pipe(); a = os.dup(r); p.register(r, 1); os.dup2(0, r); p.poll()", False),
-        # The number also means the terminal, and the set has both.
+        # The epoll set has the pipe and the terminal, both under the same number.
         (
             "r, w = os.pipe(); a = os.dup(r); p.register(r, 1); os.dup2(0, r); p.register(r, 1);"
             " p.poll()",
@@ -627,7 +629,7 @@ def test_look_asks_no_server_that_may_not_answer(tmp_path: Path, code: str, is_f
         assert requests() == before
 
 
-# Waits with a list of descriptors, and then maps a file in its place.
+# The program waits with a list of descriptors, and then maps a file in place of the list.
 POLL_WITH_A_FILE = """
 import ctypes, mmap, os, threading
 libc = ctypes.CDLL(None)

@@ -1,4 +1,4 @@
-"""What the kernel tells of real processes: which descriptors they wait to read from."""
+"""The kernel tells which descriptors real processes wait to read from."""
 
 from __future__ import annotations
 
@@ -143,15 +143,15 @@ def test_epoll_set_within_a_set_is_followed(call: str) -> None:
         "select(9, ctypes.c_void_p(1 << 63), None, None, None)",
     ],
 )
-def test_odd_address_is_no_failure(call: str) -> None:
-    # A call with an address that cannot be read may fail at once.
+def test_unreadable_address_of_a_call_costs_no_look(call: str) -> None:
+    # A call may fail at once if its address cannot be read.
     with running(f"import ctypes; ctypes.CDLL(None).{call}; time.sleep(300)") as (pid, _, _):
         wait_for(lambda: process(pid).state == "S", "the call")
         assert [wait.descriptors for wait in waits(pid) if wait.descriptors] == []
 
 
 def test_descriptors_are_those_of_the_thread() -> None:
-    # The first thread ends, and with it what /proc/PID/fd shows.
+    # /proc/PID/fd shows the descriptors of the first thread, which has ended.
     code = """
 import ctypes, threading
 threading.Thread(target=lambda: os.read(r, 1)).start()

@@ -16,7 +16,7 @@ from support import children, wait_for
 
 
 def scan(pid: int) -> list[int]:
-    """Stand for the scan of all processes, on a kernel without CONFIG_PROC_CHILDREN."""
+    """Replaces the scan of all processes, on a kernel without CONFIG_PROC_CHILDREN."""
     return children_of(pid)
 
 
@@ -44,7 +44,7 @@ def test_descendants_are_listed(
                 os.kill(pid, 9)
 
 
-def test_only_bash_is_listed_where_no_children_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_bash_is_listed_if_children_cannot_be_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "lister", no_list)
     assert [pid for pid in members(os.getpid()) if pid is not None] == [os.getpid()]
 

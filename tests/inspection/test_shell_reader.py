@@ -38,7 +38,7 @@ def test_shell_that_starts_another_during_the_search_is_found(
 ) -> None:
     gate = tmp_path / "gate"
     os.mkfifo(gate)
-    # One child reads the input from the beginning. A shell that reads it, too, comes later.
+    # One child reads the input from the beginning. A shell that also reads the input starts later.
     script = f"exec 3<&0; cat <&3 & read -r _ < {gate}; bash; true"
     with subprocess.Popen(["bash", "-c", script], stdin=subprocess.PIPE, cwd=tmp_path) as top:
         try:
@@ -70,7 +70,7 @@ def test_shell_that_starts_another_during_the_search_is_found(
 @pytest.mark.parametrize(
     ("command", "missing"),
     [
-        # A kernel without CONFIG_PROC_CHILDREN.
+        # The kernel has no CONFIG_PROC_CHILDREN.
         (["timeout", "300", "bash"], ("/children",)),
         # No process can be listed.
         (["bash"], ("/children", "/task", "/proc")),
@@ -171,7 +171,7 @@ def test_hidden_process_may_be_a_shell(
 
 
 def test_shell_on_a_terminal_with_the_same_number_as_ours_may_read(tmp_path: Path) -> None:
-    # A container has terminals of its own, and numbers them from 0. A relay passes on our input.
+    # A container numbers its own terminals from 0. A relay passes on our input.
     pty = open_pty(Size(24, 80))
     theirs = os.fstat(pty.slave).st_rdev
     command = ["setsid", "-c", "dash"]
@@ -189,7 +189,7 @@ def test_shell_on_a_terminal_with_the_same_number_as_ours_may_read(tmp_path: Pat
 
 
 def test_shell_that_runs_or_has_a_signal_may_be_handling_an_interrupt() -> None:
-    # The kernel drops a signal that is ignored, as in a test run in the background.
+    # The kernel drops an ignored signal, such as SIGINT in a test run in the background.
     command = ["env", "--default-signal=INT", "bash"]
     with subprocess.Popen(command, stdin=subprocess.PIPE) as top:
         try:

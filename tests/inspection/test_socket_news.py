@@ -1,4 +1,4 @@
-"""One look for all that wait until a socket listens."""
+"""One look serves all waits for a socket that begins to listen."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ async def test_nobody_looks_once_nobody_watches(kernel: Kernel) -> None:
     with news.watching(lambda: None):
         pass
     before = kernel.looks
-    # Longer than the longest pause between two looks.
+    # This time is longer than the longest pause between two looks.
     await anyio.sleep(0.3)
     assert kernel.looks == before
 
@@ -133,7 +133,7 @@ async def test_pauses_grow_until_there_is_news(
 # -- other namespaces -------------------------------------------------------------------------
 
 PLACE = "/proc/self"
-# Listens once for each line that it reads.
+# This program listens once for each line that it reads.
 SERVER = """
 import socket, sys
 servers = []
@@ -254,7 +254,7 @@ def has_more_than(watch: Watch, count: int) -> bool:
 async def test_socket_in_another_namespace_is_news(
     server: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Only the number of sockets tells.
+    # Only the number of sockets shows the new one.
     monkeypatch.setattr(socket_news, "_LIST_ANYWAY_S", 3_600.0)
     place = f"/proc/{server.pid}"
     with Watch(SocketNews(), lambda: None) as watch:

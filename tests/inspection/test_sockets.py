@@ -1,4 +1,4 @@
-"""The listening sockets of a namespace: asked for by netlink, and read from /proc."""
+"""The listening sockets of a namespace, from netlink and from /proc."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_many_sockets_fill_several_messages() -> None:
             server.close()
 
 
-def test_system_that_tells_nothing_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sockets_cannot_be_listed_if_both_ways_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> list[Socket]:
         raise OSError
 

@@ -1,4 +1,4 @@
-"""What the tests of keeper and runners share."""
+"""Fixtures for the tests of keeper and runners."""
 
 from __future__ import annotations
 

@@ -14,8 +14,8 @@ from shelld.keeper import landlock
 
 _NO_NEW_PRIVILEGES = 38
 
-# Restricts itself to the first directory, and prints which of the other words, expressions, raise
-# no OSError.
+# This program restricts itself to the first directory. The other arguments are expressions. The
+# program prints those that raise no OSError.
 _PROGRAM = f"""
 import ctypes, os, sys
 from shelld.keeper.landlock import restrict
@@ -56,12 +56,12 @@ def test_only_files_below_some_directories_can_be_opened_for_writing(tmp_path: P
     ]
     command = [sys.executable, "-c", _PROGRAM, "inside", *works, *fails]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-    # Mounts decide what can be moved where.
+    # Landlock allows the move to the outside, because mounts decide about moves.
     assert ended.stdout.splitlines() == [*works, fails[-1]]
 
 
 def test_without_landlock_only_the_sockets_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    # The number of no system call.
+    # No system call has this number.
     monkeypatch.setattr(landlock, "_CREATE_RULESET", 100_000)
     assert not landlock.can_close_abstract_sockets()
     landlock.restrict(("/tmp",), closes_sockets=False)

@@ -25,7 +25,7 @@ from shelld.keeper.orphan_reaper import REAPED_AT_ONCE, ROUNDS_BEFORE_GIVING_UP,
 from shelld.keeper.pool import RunnerPool
 from shelld.keeper.tree import Spared
 
-# As long as there is a child, each `wait` reports yet another ended process.
+# As long as a child is left, each `wait` reports another ended process.
 _ENDLESS_ENDS = """
 import os
 def endless(wait):
@@ -40,8 +40,8 @@ os.wait4, os.waitpid = endless(os.wait4), endless(os.waitpid)
 _ONE_AT_A_TIME = "import shelld.keeper.orphan_reaper as s; s.REAPED_AT_ONCE = 1"
 
 
-# Once one process has ended, the reaper waits until all have ended before it looks again. So one
-# signal stands for them all.
+# After the first end, the reaper waits until all have ended, and then looks again. So one signal
+# reports all ends.
 _ALL_TOGETHER = f"""
 {_ONE_AT_A_TIME}
 import os

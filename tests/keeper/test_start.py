@@ -16,8 +16,8 @@ from support import DEADLINE_S
 
 NOFILE, FSIZE = resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE
 
-# What a program can see of the way in which it was started. Signals 32 and 33 belong to the C
-# library, whose posix_spawn ignores them.
+# A program can see these signs of how it was started. Signals 32 and 33 belong to the C library,
+# whose posix_spawn ignores them.
 LOOK = (
     # While bash starts and reaps a child, its signals change. So bash itself reads them, first.
     b"while read -r name value; do [[ $name =~ ^(SigBlk|SigCgt|ShdPnd) ]] && echo $name $value;"
@@ -143,7 +143,7 @@ def test_unreadable_report_is_no_failed_start(monkeypatch: pytest.MonkeyPatch) -
     stdout = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     started = program(b"exit 4", stdout=stdout)
     monkeypatch.setattr(os, "read", fail)
-    # The caller must not take the program for one that does not run.
+    # The caller must not believe that the program does not run.
     with pytest.raises(StartUnknownError):
         start(started, Restrictions())
     assert os.waitstatus_to_exitcode(os.waitpid(-1, 0)[1]) == 4

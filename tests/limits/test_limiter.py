@@ -38,7 +38,7 @@ class FakeCommand:
 
 
 class Machine:
-    """The commands by their runners, and how often somebody has looked at one."""
+    """The commands by their runners, and how many looks at commands there were."""
 
     def __init__(self) -> None:
         self.commands: dict[int, FakeCommand] = {}
@@ -116,7 +116,7 @@ async def test_largest_command_of_a_session_is_ended(machine: Machine) -> None:
         large, _ = begin(limiter, machine, limits, rss=70 * MIB, pss=70 * MIB)
         while not large.is_killed_at_once:
             await anyio.lowlevel.checkpoint()
-        # What it still uses counts no longer.
+        # The memory of the ended command no longer counts.
         await looks(machine, 2)
     assert (small.ended, large.ended, other.ended) == ([], ["memory"], [])
 
@@ -304,7 +304,7 @@ async def test_limit_that_nothing_enforces_is_refused(
 
 
 class FakeCgroups(CommandCgroups):
-    """Has met the limits in `met`. `looks`: how often somebody has asked."""
+    """Cgroups that have met the limits in `met`. `looks` counts how often the limiter has asked."""
 
     def __init__(self, kinds: set[Kind], met: set[Kind]) -> None:
         self._before = dict.fromkeys(kinds, 0)
@@ -391,7 +391,7 @@ async def test_youngest_command_of_a_crowded_cgroup_is_ended(
             members.append(member)
         while not started[2].ended:
             await anyio.lowlevel.checkpoint()
-        # It still counts until it has ended, so no other is killed for it.
+        # The killed command counts until it has ended, so no other command is killed in its place.
         others = FakeCgroups({"pids"}, set())
         members[0].cgroups = others
         while others.looks < 3:
@@ -426,7 +426,7 @@ async def test_spare_shell_gets_room_once_it_runs(
         limiter.end(spare)
 
 
-async def test_a_command_that_is_gone_does_not_count_although_nobody_has_ended_it(
+async def test_gone_command_does_not_count_although_nobody_has_ended_it(
     machine: Machine,
 ) -> None:
     limits = ResourceLimits(processes=10)

@@ -1,4 +1,4 @@
-"""What the processes of a command use. This process takes the place of the runner."""
+"""How much the processes of a command use. This process takes the place of the runner."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_everything_below_the_runner_counts(family: subprocess.Popen[bytes]) -> 
     usage = used(reaped_cpu_s(os.getpid()))
     assert usage.pids[0] == family.pid
     assert (len(usage.pids), usage.threads) == (2, 3)
-    # Shared memory counts twice, and in the second figure once.
+    # Shared memory counts twice in the first figure, and once in the second.
     assert usage.rss_bytes > 80 * MIB
     assert 40 * MIB < pss_bytes(usage.pids) < 70 * MIB
 
@@ -71,7 +71,7 @@ def test_processor_time_counts_once_whoever_has_reaped() -> None:
         process.communicate(b"\n")
     # This process has reaped the parent.
     reaped = used(before).cpu_s
-    # They are differences of numbers with two decimals.
+    # The figures are differences of numbers with two decimals.
     assert 0.3 <= lived <= reaped + 0.001 < 2 * lived
     assert used(reaped_cpu_s(os.getpid())).cpu_s == 0
 

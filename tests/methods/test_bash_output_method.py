@@ -193,7 +193,7 @@ async def test_a_read_without_wait_looks_once() -> None:
 async def test_other_requests_run_while_a_wait_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     reader = small_reader(b"1234\n" * 100 + b"last\n", OnlyLastPasses())
     skipped = 0
-    # How many looks were in vain before each turn of the other task.
+    # Before each turn of the other task, note how many looks were in vain so far.
     turns: set[int] = set()
     skip = reader.skip
 
@@ -266,12 +266,12 @@ async def use_tool(
         read_after_input,
         partial(use_tool, BashOutputTool, wait=60_000),
         partial(use_tool, BashOutputTool, wait=60_000, filter="o"),
-        # It would wait in vain for output after the input.
+        # With a longer wait, this tool would wait in vain for output after the input.
         partial(use_tool, BashInputTool, wait=1, text="x"),
     ],
     ids=["plain", "filter", "write_stdin", "BashOutput", "BashOutput filter", "BashInput"],
 )
-async def test_what_bash_writes_last_is_returned_with_its_end(
+async def test_last_output_of_bash_is_returned_with_its_end(
     read: Callable[[RequestContext, str], Awaitable[tuple[str, bool, bool]]],
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,

@@ -1,4 +1,4 @@
-"""What `write_stdin` does if something changes, or others write, while a request is prepared."""
+"""`write_stdin` when something changes, or others write, while the daemon prepares a request."""
 
 from __future__ import annotations
 

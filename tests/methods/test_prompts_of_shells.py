@@ -1,4 +1,4 @@
-"""What results say of prompts if the look for one fails, or finds something else than before."""
+"""What results say of prompts if a look fails, or finds another state than the last look."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ from shelld_protocol.shell_methods import BackgroundResult, BashOutputParams, Ba
 from shelld_protocol.structs import Prompt
 
 
-async def test_failing_look_costs_no_output(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_result_has_the_output_although_the_look_for_a_prompt_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def fail(*_args: object) -> None:
         raise ArithmeticError
 
@@ -45,7 +47,7 @@ PROMPT = Prompt("proved", True, True, True, 1, "program", 500, "text")
 
 @asynccontextmanager
 async def running_cat(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Shell]:
-    """Run cat, in which looks find no prompt."""
+    """Run cat, and let every look find no prompt."""
 
     def look(*_args: object, **_more: object) -> input_reader.Seen:
         return input_reader.Seen(None, is_stopped=False)
@@ -77,9 +79,9 @@ async def test_prompt_that_ended_a_wait_counts_until_something_is_written(
         assert result_of(shell, {}, reached).prompt is None
 
 
-# Minus: however slow the machine is, it is not too old.
+# The age is negative, so the prompt is not too old on a slow machine either.
 @pytest.mark.parametrize(("age_s", "counts"), [(-60.0, True), (60.0, False)])
-async def test_timed_prompt_that_ended_a_wait_counts_for_a_moment(
+async def test_prompt_of_polling_program_counts_for_a_moment_after_the_wait(
     monkeypatch: pytest.MonkeyPatch, age_s: float, counts: bool
 ) -> None:
     timed = structs.replace(PROMPT, blocking=False)

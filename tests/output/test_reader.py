@@ -360,8 +360,8 @@ async def test_a_growing_line_is_searched_once(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("pattern", [None, ""])
-async def test_what_no_look_can_take_is_not_news(pattern: str | None) -> None:
-    # A control string without an end, longer than `max_bytes`.
+async def test_unit_that_no_look_can_take_is_not_news(pattern: str | None) -> None:
+    # This control string has no end and is longer than `max_bytes`.
     stream = stream_of(b"\x1b[0m\n" * 2 + b"\x1b]" + b"x" * 100)
     async with Filters(RunnerPool()).open(pattern) as line_filter:
         made = reader_of(stream, max_bytes=10, line_filter=line_filter)

@@ -53,7 +53,7 @@ def test_both_streams_of_a_shell_share_its_room(
             assert store.kept >= min(store.written, limit // 4)
 
 
-def test_read_that_found_nothing_is_no_writing() -> None:
+def test_read_that_finds_nothing_does_not_count_as_output() -> None:
     output = ShellOutput()
     output.append(output.stdout, b"out")
     before = output.stdout.written_at

@@ -101,7 +101,7 @@ def test_shortage_is_not_counted_as_fault(caplog: pytest.LogCaptureFixture) -> N
     assert caplog.messages[0] == "a test: The daemon is short of memory"
 
 
-def test_shortage_has_an_answer_without_memory_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shortage_has_a_prepared_answer_if_memory_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(faults, "resource_exhausted", no_memory)
     tracebacks: list[int] = []
     for _ in range(2):
@@ -111,11 +111,11 @@ def test_shortage_has_an_answer_without_memory_for_one(monkeypatch: pytest.Monke
         with pytest.raises(RpcError) as raised:
             raise answer
         tracebacks.append(len(raised.traceback))
-    # Otherwise the one answer would keep the frames of all whom it has ended.
+    # The prepared answer must not keep the frames of every request that it has ended.
     assert tracebacks[0] == tracebacks[1]
 
 
-async def test_a_pause_is_as_long_as_ever_if_memory_is_short(
+async def test_pause_has_its_full_length_although_memory_is_short(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     slept: list[float] = []
@@ -139,7 +139,7 @@ def test_lost_error_is_a_shortage_of_memory(text: str) -> None:
     assert faults.shortage(SystemError("bad argument")) is None
 
 
-def test_message_that_marshal_has_no_memory_for_is_a_shortage() -> None:
+def test_failed_marshal_for_lack_of_memory_is_a_shortage() -> None:
     anything: Any = object()
     with pytest.raises(ValueError, match="unmarshallable") as caught:
         marshal.dumps(anything)

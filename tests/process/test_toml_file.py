@@ -1,4 +1,4 @@
-"""The operator's TOML files: every mistake names the file, and the line if there is one."""
+"""Each mistake in the operator's TOML files names the file, and the line if there is one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_mistake_names_its_place(tmp_path: Path, text: str, place: str) -> None:
     assert str(mistake.value).startswith(f"{path}{place}")
 
 
-def test_what_is_no_file_or_no_text_is_refused(tmp_path: Path) -> None:
+def test_fifo_missing_file_and_binary_file_are_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "binary").write_bytes(b"\xff")
     for name, message in (("fifo", "no file"), ("missing", "no file"), ("binary", "unreadable")):

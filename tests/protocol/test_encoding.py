@@ -44,7 +44,7 @@ VALUES: list[object] = [None, "", "é" * 5_000, {"a": [1, 2.5, "\x01"]}, [1] * 2
 
 
 @pytest.mark.parametrize("value", VALUES)
-def test_the_json_is_that_of_msgspec(value: object) -> None:
+def test_encoded_json_equals_that_of_msgspec(value: object) -> None:
     assert encode(value) == msgspec.json.encode(value)
 
 

@@ -129,7 +129,9 @@ def test_frame_has_the_expected_bytes() -> None:
     st.lists(st.sampled_from([stream for stream, _ in CASES]), max_size=4),
     st.lists(st.integers(0, 400) | st.integers(0, 6_000), max_size=6),
 )
-def test_how_a_stream_is_split_changes_nothing(streams: list[bytes], cuts: list[int]) -> None:
+def test_split_of_a_stream_does_not_change_its_messages(
+    streams: list[bytes], cuts: list[int]
+) -> None:
     stream = b"".join(streams)
     edges = [0, *sorted(min(cut, len(stream)) for cut in cuts), len(stream)]
     pieces = [stream[start:end] for start, end in itertools.pairwise(edges)]
@@ -342,7 +344,7 @@ def test_repeated_shortage_refuses_one_message_with_its_id(
     ]
     data = b"".join(encode_frame(message, framing) for message in messages)
     first = len(encode_frame(messages[0], framing))
-    # A shortage in the middle of the second message, or where it begins.
+    # The shortage begins in the middle of the second message, or at its start.
     cut += first + data[first:].index(b"{")
     reader, buffer = short_reader()
     reader.receive_data(data[:cut])

@@ -23,7 +23,7 @@ from shelld.proxy.addresses import is_public
         *("fc00::1", "fd00:ec2::254", "fe80::1", "fec0::1", "ff02::1", "4000::1"),
     ],
 )
-def test_these_must_be_listed(address: str) -> None:
+def test_private_and_special_addresses_must_be_listed(address: str) -> None:
     assert not is_public(address)
 
 
@@ -35,12 +35,12 @@ def test_these_must_be_listed(address: str) -> None:
         *("::ffff:8.8.8.8", "64:ff9b::8.8.8.8"),
     ],
 )
-def test_these_are_public(address: str) -> None:
+def test_addresses_of_the_internet_are_public(address: str) -> None:
     assert is_public(address)
 
 
 @given(st.ip_addresses())
-def test_what_is_public_here_is_global_for_python(
+def test_public_address_is_global_for_python(
     address: ipaddress.IPv4Address | ipaddress.IPv6Address,
 ) -> None:
     # Whether a mapped address is global depends on the version of Python.

@@ -1,4 +1,4 @@
-"""The entries of a policy: what they are, and what they allow."""
+"""The entries of a policy: their forms, and the hosts that they allow."""
 
 from __future__ import annotations
 
@@ -109,7 +109,9 @@ def test_an_invalid_entry_is_refused(text: str) -> None:
         ("::1", "::1", 80, True),
     ],
 )
-def test_an_entry_allows(rule: str, host: str, port: int, *, allowed: bool) -> None:
+def test_an_entry_allows_its_hosts_and_ports_only(
+    rule: str, host: str, port: int, *, allowed: bool
+) -> None:
     assert Rules([rule_of(rule)]).allow(host, port) is allowed
 
 
@@ -131,7 +133,7 @@ def test_an_entry_allows(rule: str, host: str, port: int, *, allowed: bool) -> N
         ("10.0.0.1", "10.0.0.2", False),
     ],
 )
-def test_an_entry_covers_another(own: str, other: str, *, covered: bool) -> None:
+def test_one_entry_may_cover_another(own: str, other: str, *, covered: bool) -> None:
     assert Rules([rule_of(own)]).cover(rule_of(other)) is covered
 
 
@@ -142,7 +144,7 @@ entries = st.tuples(names, st.booleans(), ports)
 
 
 @given(entries, entries, names, st.integers(1, 65535))
-def test_what_is_covered_allows_no_more(
+def test_covered_entry_allows_no_further_host(
     own: tuple[str, bool, int | None],
     other: tuple[str, bool, int | None],
     host: str,
@@ -150,7 +152,7 @@ def test_what_is_covered_allows_no_more(
 ) -> None:
     if is_address(own[0]) or is_address(other[0]) or is_address(host):
         return
-    # A host that the other entry allows.
+    # The other entry allows this host.
     below = f"x.{other[0]}" if other[1] else other[0]
     if Rules([Rule(*own)]).cover(Rule(*other)):
         for each, number in ((host, port), (below, other[2] or port)):
@@ -169,6 +171,6 @@ def test_a_text_is_refused_or_has_one_form(text: str) -> None:
     if is_address(host):
         assert str(ipaddress.ip_address(host)) == host
     else:
-        # No resolver takes it for an address.
+        # No resolver takes this text for an address.
         assert not host.rpartition(".")[2].isdigit()
         assert host.isascii()

@@ -43,7 +43,7 @@ def test_a_connection_has_the_runner_of_its_process() -> None:
         assert first.returncode == 0
 
 
-def test_what_is_gone_has_no_owner() -> None:
+def test_closed_connection_has_no_owner() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         with connected(server.getsockname()[1]) as first:
             connection, peer = server.accept()

@@ -1,4 +1,4 @@
-"""What the proxy tells the daemon, and when."""
+"""Which refusals the proxy reports to the daemon, and when."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PEER = ("127.0.0.1", 1)
 REFUSAL: Refusal = ("a.org", 443, "not_listed")
 
 
-def test_a_refusal_is_told_before_its_client_is_answered() -> None:
+def test_daemon_learns_of_a_refusal_before_the_client_is_answered() -> None:
     # At first, the daemon does not read.
     answers = [False, False, True]
     sent: list[Message] = []
@@ -35,7 +35,7 @@ def test_a_refusal_is_told_before_its_client_is_answered() -> None:
         assert answers == []
         kind, [entry] = sent[-1]
         assert kind == DENIED
-        # No process has such a connection. Its time is that of the first refusal.
+        # No process has this connection. The message has the time of the first refusal.
         assert entry[:-1] == (0, *REFUSAL, 3)
         assert entry == sent[0][1][0]
 
@@ -64,7 +64,7 @@ def test_a_burst_is_one_message() -> None:
 
 
 def test_the_refusal_of_a_later_command_has_its_own_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    # What nobody knows was refused before the command began that has the runner 7.
+    # The refusal without an owner came before the command with the runner 7 began.
     other = ("127.0.0.1", 2)
     sent: list[Message] = []
 

@@ -1,4 +1,4 @@
-"""Heads of requests and responses: what is passed on, and what is refused."""
+"""Heads of requests and responses: which of them the proxy passes on, and which it refuses."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def lines_of(request: Request) -> list[bytes]:
         ("[::ffff:127.0.0.1]:80", "127.0.0.1", 80),
     ],
 )
-def test_a_tunnel(target: str, host: str, port: int) -> None:
+def test_connect_request_opens_a_tunnel_to_its_target(target: str, host: str, port: int) -> None:
     request = request_of(head(f"CONNECT {target} HTTP/1.1", "Host: another", "X: y"))
     assert (request.host, request.port, request.is_tunnel) == (host, port, True)
 
@@ -46,7 +46,7 @@ def test_a_tunnel(target: str, host: str, port: int) -> None:
         ("http://a.org/http://b.org/", "a.org", 80, "GET /http://b.org/ HTTP/1.1", "a.org"),
     ],
 )
-def test_a_request_is_written_anew(
+def test_proxy_rewrites_the_target_and_the_host_of_a_request(
     target: str, host: str, port: int, first: str, written: str
 ) -> None:
     request = request_of(head(f"GET {target} HTTP/1.1", "Accept: */*", "Host: another.org"))
@@ -67,7 +67,7 @@ def test_headers_of_one_connection_are_not_passed_on() -> None:
     assert (request.length, request.awaits) == (5, True)
 
 
-def test_the_length_of_a_body() -> None:
+def test_headers_tell_the_length_of_a_body() -> None:
     post = "POST http://a.org/ HTTP/1.1"
     assert request_of(head(post)).length == 0
     assert request_of(head(post, "content-length:  12 ")).length == 12
@@ -136,7 +136,7 @@ def test_smuggled_and_unclear_headers_are_refused(headers: list[str]) -> None:
 
 
 def test_http_1_0_has_no_chunks() -> None:
-    # Nor does the server answer with chunks, or with 100 Continue.
+    # The server does not answer an HTTP/1.0 client with chunks or with 100 Continue either.
     request = request_of(head("GET http://a.org/ HTTP/1.0", "Expect: 100-continue"))
     assert (lines_of(request)[0], request.awaits) == (b"GET / HTTP/1.0", False)
     with pytest.raises(RefusedError):
@@ -154,7 +154,9 @@ def test_http_1_0_has_no_chunks() -> None:
         (["HTTP/1.1 204 No Content"], "GET", 0),
     ],
 )
-def test_a_response(lines: list[str], method: str, length: object) -> None:
+def test_response_head_tells_the_length_and_closes(
+    lines: list[str], method: str, length: object
+) -> None:
     response = response_of(head(*lines), method.encode())
     assert response.length == length
     assert response.head.endswith(b"\r\nConnection: close\r\n\r\n")
@@ -200,7 +202,7 @@ pieces = st.sampled_from(
 
 
 @given(st.lists(pieces | st.text(max_size=3), max_size=25).map("".join))
-def test_what_is_passed_on_is_one_clear_request(text: str) -> None:
+def test_passed_on_head_is_one_unambiguous_request(text: str) -> None:
     message = text.encode("utf-8", "surrogatepass").split(b"\r\n\r\n")[0] + b"\r\n\r\n"
     with suppress(RefusedError):
         request = request_of(message)
@@ -213,7 +215,7 @@ def test_what_is_passed_on_is_one_clear_request(text: str) -> None:
         assert names.count(b"host") == 1
         assert names.count(b"content-length") + names.count(b"transfer-encoding") <= 1
         assert lines[1].startswith(b"Host: " + request.host.encode())
-        # It is understood in the same way once more.
+        # The proxy itself understands the new head in the same way.
         again = lines[0].replace(b" ", b" http://a.org", 1)
         if lines[0].split()[1].startswith(b"/"):
             second = request_of(b"\r\n".join([again, *lines[1:], b"", b""]))
@@ -231,7 +233,7 @@ methods = st.sampled_from(["GET", "POST", "OPTIONS", "HEAD", "get", "PUT"])
 
 
 @given(methods, paths, st.lists(header_lines, max_size=5), st.sampled_from("01"))
-def test_another_parser_understands_the_same(
+def test_another_parser_understands_a_head_in_the_same_way(
     method: str, path: str, headers: list[str], minor: str
 ) -> None:
     h11 = pytest.importorskip("h11")

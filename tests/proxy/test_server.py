@@ -1,4 +1,4 @@
-"""The proxy over sockets: what it passes on, what it refuses, and what it reports."""
+"""The proxy over sockets: what it passes on, refuses and reports."""
 
 from __future__ import annotations
 
@@ -282,7 +282,7 @@ def test_an_invalid_request_is_answered(request_: bytes, status: int) -> None:
     run(test)
 
 
-def test_what_follows_a_request_is_not_passed_on() -> None:
+def test_data_after_a_request_is_not_passed_on() -> None:
     async def test() -> None:
         async with origin() as server, proxy([f"127.0.0.1:{server.port}"]) as made:
             url = f"http://127.0.0.1:{server.port}/"
@@ -368,7 +368,7 @@ def test_an_incomplete_body_is_not_taken_for_the_whole() -> None:
         (b"", b"has given no response\n"),
     ],
 )
-def test_responses(response: bytes, expected: bytes) -> None:
+def test_response_is_passed_on_or_reported_as_invalid(response: bytes, expected: bytes) -> None:
     async def test() -> None:
         async with origin(response) as server, proxy([f"127.0.0.1:{server.port}"]) as made:
             got = await made.ask(get(f"http://127.0.0.1:{server.port}/"))

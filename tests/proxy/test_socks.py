@@ -7,7 +7,7 @@ import pytest
 from shelld.proxy.socks import Kind, SocksError, answer, kind_of, method_of, target_of
 
 
-def test_a_client_without_a_password() -> None:
+def test_client_must_offer_to_go_without_a_password() -> None:
     assert method_of(b"\x02\x00") == b"\x05\x00"
     with pytest.raises(SocksError) as caught:
         method_of(b"\x02")
@@ -24,7 +24,7 @@ def test_a_client_without_a_password() -> None:
         (4, bytes(10) + b"\xff\xff\x0a\x00\x00\x01", "10.0.0.1"),
     ],
 )
-def test_a_target(kind: int, address: bytes, host: str) -> None:
+def test_target_is_read_in_every_kind_of_address(kind: int, address: bytes, host: str) -> None:
     found = kind_of(bytes((5, 1, 0, kind)))
     assert found.size in (None, len(address))
     assert target_of(found, address, b"\x01\xbb") == (host, 443)

@@ -1,4 +1,4 @@
-"""What was refused to one command, counted."""
+"""The refusals to one command, counted."""
 
 from __future__ import annotations
 

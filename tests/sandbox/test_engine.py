@@ -1,4 +1,4 @@
-"""What the messages of bubblewrap say about the reason why it has not started a sandbox."""
+"""Messages of bubblewrap tell why a sandbox has not started."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose refusals are whose."""
+"""To which command a refusal belongs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_refusal_belongs_to_the_command_of_its_runner() -> None:
     assert not guests.are_none
 
 
-def test_a_refusal_without_an_owner_belongs_to_all_that_were_there() -> None:
+def test_refusal_without_owner_belongs_to_all_commands_of_its_time() -> None:
     guests = Guests()
     early, late, spare, lost = (
         *(Command(1, 1.0), Command(2, 3.0), Command(3, math.inf), Command(None, 1.0)),
@@ -41,7 +41,7 @@ def test_a_refusal_without_an_owner_belongs_to_all_that_were_there() -> None:
     assert [each.count for each in (early, late, spare, lost)] == [1, 0, 0, 1]
 
 
-def test_a_runner_that_has_another_command_by_now_is_unknown() -> None:
+def test_earlier_refusal_does_not_belong_to_the_runners_next_command() -> None:
     guests, new, other = Guests(), Command(1, 3.0), Command(2, 1.0)
     guests.join(new)
     guests.join(other)
@@ -49,14 +49,14 @@ def test_a_runner_that_has_another_command_by_now_is_unknown() -> None:
     assert (new.count, other.count) == (0, 1)
 
 
-def test_a_command_that_is_gone_is_no_guest_although_nobody_has_said_so() -> None:
+def test_gone_command_is_no_guest_before_it_leaves() -> None:
     guests, command, other = Guests(), Command(1, 0.0), Command(2, 0.0)
     guests.join(command)
     command.is_gone = True
     are_none = [guests.are_none]
     guests.join(other)
     are_none.append(guests.are_none)
-    # Too late, which does no harm.
+    # These calls come too late, which does no harm.
     guests.leave(command)
     guests.leave(other)
     are_none.append(guests.are_none)

@@ -50,7 +50,7 @@ OWN = ("*.b.org", "10.0.0.1:80", "a.org")
         ({"hosts": ["x.b.org:1", "10.0.0.1:80"]}, ("hosts", ("10.0.0.1:80", "x.b.org:1"))),
     ],
 )
-def test_a_call_tightens(given: dict[str, Any], expected: object) -> None:
+def test_a_call_may_tighten_the_policy(given: dict[str, Any], expected: object) -> None:
     assert tightened_network("hosts", OWN, SandboxPolicy(**given)) == expected
 
 
@@ -79,11 +79,11 @@ def test_a_call_cannot_loosen(own: Any, given: dict[str, Any], parameter: str) -
     assert caught.value.data["parameter"] == f"sandbox.{parameter}"
 
 
-def test_the_variables_lead_to_the_proxy() -> None:
+def test_proxy_variables_lead_to_the_proxy() -> None:
     found = proxy_variables("hosts", ["pypi.org"])
     for name in ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "ALL_PROXY"):
         assert found[name] == "http://127.0.0.1:3128"
     assert found["no_proxy"] == found["NO_PROXY"] == "localhost,127.0.0.1,::1"
-    # This address is that of the machine, and only the proxy leads there.
+    # The machine itself has this address, and only the proxy leads to the machine.
     assert proxy_variables("hosts", ["127.0.0.1:80"])["no_proxy"] == "localhost,::1"
     assert proxy_variables("full", []) == {}

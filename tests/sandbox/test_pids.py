@@ -14,7 +14,7 @@ from shelld.sandbox import pids
 from shelld.sandbox.pids import ENDED, NamespacedChannel, outer_pids
 
 
-def test_failure_at_the_pid_of_a_runner_does_not_change_that_of_its_command(
+def test_failed_look_at_a_runner_does_not_change_the_pid_of_its_command(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def fail(_handle: int) -> int:
@@ -48,7 +48,7 @@ def test_failure_at_the_pid_of_a_runner_does_not_change_that_of_its_command(
             os.close(handle)
 
 
-def test_message_is_not_lost_although_its_pids_could_not_be_looked_up_at_first() -> None:
+def test_message_is_kept_until_its_pids_can_be_looked_up() -> None:
     failures = iter([MemoryError()])
 
     def look_up(inner: Sequence[int]) -> list[int]:
@@ -99,7 +99,7 @@ class Machine:
     [
         ([], [2, 3], [11, 12]),
         ([], [], []),
-        # It has ended.
+        # Process 77 has ended.
         ([], [3, 77], [12]),
         ([FileNotFoundError()], [2], [11]),
         ([OSError(errno.EMFILE, "")], [2], [11]),

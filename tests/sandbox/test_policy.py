@@ -27,7 +27,7 @@ def refusal(directory: Path, **given: Any) -> str:
     return str(caught.value.data["parameter"])
 
 
-def test_the_default_is_the_mode_workspace_without_exceptions(tmp_path: Path) -> None:
+def test_default_policy_is_mode_workspace_without_exceptions(tmp_path: Path) -> None:
     found = policy(tmp_path)
     assert found == ResolvedPolicy(str(tmp_path), "workspace", (str(tmp_path),))
     assert (found.tmp, found.network, found.unix_sockets) == ("private", "none", ())
@@ -74,7 +74,7 @@ def test_bad_members_are_named(tmp_path: Path, member: str, given: dict[str, Any
 @pytest.mark.parametrize(
     ("given", "hint"), [({"engine": "landlock"}, "cannot close the unix sockets of the machine")]
 )
-def test_what_no_engine_can_enforce_is_unavailable(
+def test_policy_that_no_engine_can_enforce_is_unavailable(
     tmp_path: Path, given: dict[str, Any], hint: str
 ) -> None:
     with pytest.raises(RpcError) as caught:
@@ -111,7 +111,7 @@ def test_a_call_cannot_loosen(tmp_path: Path, given: dict[str, Any], looser: str
     assert caught.value.data["parameter"] == f"sandbox.{looser}"
 
 
-def test_a_call_tightens(tmp_path: Path) -> None:
+def test_a_call_may_tighten_the_policy(tmp_path: Path) -> None:
     (tmp_path / "part").mkdir()
     own = policy(tmp_path, network="full", tmp="shared", deny_write=["a"])
     given = SandboxPolicy(

@@ -40,7 +40,7 @@ def start_nothing(_sandbox: Sandbox) -> None:
     """Start no sandbox: not every machine has them."""
 
 
-async def test_sandbox_that_nothing_follows_is_forgotten(
+async def test_sandbox_is_forgotten_if_its_task_cannot_start(
     pool: RunnerPool, policy: ResolvedPolicy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(_task: object) -> None:
@@ -53,7 +53,7 @@ async def test_sandbox_that_nothing_follows_is_forgotten(
             await sandboxes.enter(SandboxKey(policy, ""))
 
 
-async def test_sandbox_is_closed_although_its_end_has_failed(
+async def test_sandbox_is_closed_although_its_end_fails(
     pool: RunnerPool, policy: ResolvedPolicy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fail(_sandbox: Sandbox) -> None:
@@ -66,7 +66,7 @@ async def test_sandbox_is_closed_although_its_end_has_failed(
     assert sandbox.is_gone
 
 
-async def test_retired_sandbox_ends_although_its_spare_shells_could_not(
+async def test_retired_sandbox_ends_although_ending_its_spare_shells_fails(
     pool: RunnerPool, policy: ResolvedPolicy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(_sandbox: Sandbox) -> None:
@@ -82,7 +82,7 @@ async def test_retired_sandbox_ends_although_its_spare_shells_could_not(
     assert sandbox.has_ended
 
 
-async def test_spare_shells_of_a_sandbox_end_although_its_files_could_not_be_closed(
+async def test_spare_shells_of_sandbox_end_although_closing_its_files_fails(
     pool: RunnerPool, policy: ResolvedPolicy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(_files: DumpFiles) -> None:

@@ -62,7 +62,7 @@ def verdict(code: bytes, number: int, *arguments: int, architecture: int = X86) 
         ((434, 1), 0),
     ],
 )
-def test_the_filter_decides(call: tuple[int, ...], expected: int) -> None:
+def test_filter_refuses_forbidden_calls_only(call: tuple[int, ...], expected: int) -> None:
     code = program(has_network=False, machine="x86_64")
     assert code is not None
     assert verdict(code, *call) == expected
@@ -76,7 +76,7 @@ def test_internet_sockets_need_a_network(family: int) -> None:
     assert verdict(code, 41, 40) == errno.EAFNOSUPPORT
 
 
-def test_other_tables_of_system_calls_are_closed() -> None:
+def test_filter_refuses_calls_of_other_architectures() -> None:
     code = program(has_network=True, machine="x86_64")
     assert code is not None
     assert verdict(code, 0, architecture=0x40000003) == errno.ENOSYS

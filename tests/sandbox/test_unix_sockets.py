@@ -1,4 +1,4 @@
-"""The sockets of the machine, as the kernel lists them and as their directory has them."""
+"""The unix sockets of the machine, from the kernel's list and from their directory."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ START = b"0000000000000000: 00000002 00000000 00010000 0001 01 "
         (START.replace(b"0000000000000000", b"00000000") + b"1 /pointer\n", ["/pointer"]),
     ],
 )
-def test_paths_are_found(lines: bytes, paths: list[str]) -> None:
+def test_kernels_list_gives_the_paths_of_sockets(lines: bytes, paths: list[str]) -> None:
     assert paths_in(HEAD + lines) == set(paths)
 
 
@@ -42,11 +42,11 @@ def test_a_list_without_its_head_is_no_list() -> None:
 def test_a_socket_is_listed_under_its_path(tmp_path: Path, name: str) -> None:
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(tmp_path / name))
-        # A line end at the end of a name cannot be told from that of the line.
+        # The list has no sign that tells a line end in a name from the end of its line.
         assert str(tmp_path / name).rstrip("\n") in socket_paths()
 
 
-def test_a_directory_has_sockets(tmp_path: Path) -> None:
+def test_search_of_a_directory_finds_only_sockets(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     (tmp_path / "directory").mkdir()
     (tmp_path / "dangling").symlink_to("nowhere")

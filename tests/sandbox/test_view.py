@@ -1,4 +1,4 @@
-"""What a sandbox shows of the private directories."""
+"""How a sandbox shows the private directories of the machine."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a_socket_beside_what_shelld_needs_is_hidden(hidden: Path) -> None:
             server.bind(str(path))
     policy = SandboxPolicy(mode="read-only")
     found = view(policy, hidden / "workspace", hidden / "needed", sockets=tuple(names))
-    # The sandbox does not show the directory of the third at all.
+    # The sandbox does not show the directory of the third socket at all.
     assert found.sockets == set(map(str, names[:2]))
 
 
@@ -48,7 +48,7 @@ def test_a_socket_under_another_name_than_the_listed_one_is_hidden(hidden: Path)
     listed = (hidden / "workspace/first", hidden / "beside/first")
     found = view(SandboxPolicy(), hidden / "workspace", sockets=listed)
     assert found.sockets == {str(hidden / "workspace/second")}
-    # The same if nothing is left of the directory.
+    # Nothing is hidden either if the directory is gone.
     found = view(SandboxPolicy(), hidden / "workspace", sockets=(hidden / "absent/first",))
     assert found.sockets == set()
 
@@ -61,7 +61,7 @@ def test_directories_above_a_denied_path_are_mounts_up_to_the_outermost_root(hid
         assert f"--bind {hidden}/{name} {hidden}/{name} " in arguments
 
 
-def test_a_denied_private_directory_is_not_that_of_the_machine(hidden: Path) -> None:
+def test_denied_private_directory_stays_private_and_is_read_only(hidden: Path) -> None:
     found = view(SandboxPolicy(deny_write=["/tmp"]), hidden, sockets=())
     arguments = " ".join(found.arguments)
     assert "--ro-bind /tmp /tmp" not in arguments

@@ -129,7 +129,7 @@ async def test_screen_shows_output_that_overtakes_it(
 
     async def ask_while_more_comes(helper: Helper, data: bytes) -> bytes:
         if data == b"F[]\n12345":
-            # All that was to be shown is dropped before the next step.
+            # The output that this step had to show is dropped before the next step.
             terminal.output.append(b"\r\nnew")
             terminal.output.drop(5)
         return await ask(helper, data)
@@ -299,7 +299,7 @@ async def test_forgotten_screen_ends_its_process(screens: Screens) -> None:
 @pytest.mark.slow
 async def test_resize_leaves_earlier_output_unchanged(screens: Screens) -> None:
     terminal = Terminal(screens)
-    # If the process got all of this at once, it would need more memory than it may have.
+    # The process could not take all this output at once, because its memory is limited.
     terminal.output.append(b"".join(b"%d\r\n" % number for number in range(600_000)))
     terminal.resize(4, 20)
     assert await terminal.lines() == ["599998", "599999", "", ""]
@@ -376,7 +376,7 @@ async def test_cut_look_shows_what_is_wanted_at_least(
     terminal.output.append(b"0123456789abcdefghij")
     cut = await terminal.screen.look(least=7, cut_at=-math.inf)
     assert cut.lines == ["0123456789", "", ""]
-    # Each look shows a step more.
+    # Each further look shows one step more.
     cut = await terminal.screen.look(cut.version, least=7, cut_at=-math.inf)
     assert cut.lines == ["0123456789abcde"]
     assert (await terminal.lines())[0] == "0123456789abcdefghij"
@@ -457,7 +457,7 @@ async def test_forgotten_screen_process_ends_after_answer(
     assert not screen.has_process
 
 
-async def test_without_the_emulator_there_is_no_screen(
+async def test_screen_is_unavailable_without_the_emulator(
     screens: Screens, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(screens_module, "directory_of_avt", lambda: "")
