@@ -52,6 +52,7 @@ def test_background_start_is_found_again(daemon: RawDaemon, tmp_path: Path) -> N
     }
     first = daemon.call("bash", params)
     assert daemon.call("bash", params) == first
+    wait_for(lambda: starts(tmp_path))
     daemon.call("kill_shell", {"shell_id": first["bash_id"], "grace": 0})
     again = daemon.call("bash", params)
     assert (again["bash_id"], again["status"]) == (first["bash_id"], "killed")
