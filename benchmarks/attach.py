@@ -1,10 +1,10 @@
-"""From the start of `shelld attach` to its first answer, and calls through it beside plain ones.
+"""The time from the start of `shelld attach` to its first answer, and the cost of its calls.
 
-The lasting daemon runs already. Its calls need no relay, so they should take as long as plain ones.
-The ways take turns, and figures are medians. The kernel shares processors between sessions
-(autogroup), and a lasting daemon has a session of its own. So the plain daemon gets one, too, as
-the clients give it. In the session of the benchmark, it would share the processors with it: on a
-busy machine, a ping took a tenth of the time.
+The lasting daemon runs already. Its calls need no relay, so they should take as long as the calls
+of a plain daemon. The two daemons take turns, and figures are medians. The kernel shares processors
+between sessions (autogroup), and a lasting daemon has a session of its own. So the plain daemon
+gets a session of its own, too, as clients give it one. In the session of the benchmark, its ping
+took a tenth of the time on a busy machine.
 
 Usage: python benchmarks/attach.py [--rounds N]
 """

@@ -1,8 +1,8 @@
-"""Events: their order, how soon an exit is told, how fast output is pushed, what a slow client
-costs. Beside Codex's exec-server, if `make bench-peers` has installed it.
+"""Events: their order, the delay of an exit, the speed of output, and the cost of a slow client.
 
-The ways take turns. The moment of an exit is what the command itself writes as its last act, so the
-figures include the end of bash.
+The benchmark also measures Codex's exec-server, if `make bench-peers` has installed it. The servers
+take turns. The command itself writes the moment of its exit as its last act, so the figures include
+the end of bash.
 
 Usage: python benchmarks/events.py [--commands N] [--rounds N]
 """

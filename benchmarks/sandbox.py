@@ -1,10 +1,10 @@
 """The cost of a sandbox: its first command, and each further one beside a command outside.
 
-Beside them run `bash -c` alone, the same in a bubblewrap of its own with the mounts and namespaces
-of the same policy, and, if `--sandbox-runtime` names the directory of that npm package, the same
-with @anthropic-ai/sandbox-runtime (which needs socat and ripgrep). Commands run interleaved, in one
-session each; figures are medians. The ratio `inside` compares with `outside`, all others with
-`bash`.
+Three other ways run the same command. The first is `bash -c` alone. The second is `bash -c` in a
+bubblewrap of its own, with the mounts and namespaces of the same policy. The third runs if
+`--sandbox-runtime` names the directory of the npm package @anthropic-ai/sandbox-runtime, which
+needs socat and ripgrep. Commands run interleaved, in one session each; figures are medians. The
+ratio `inside` compares with `outside`, all others with `bash`.
 
 Usage: python benchmarks/sandbox.py [--rounds N] [--sandbox-runtime DIRECTORY]
 """
@@ -58,7 +58,7 @@ def alone(command: str) -> None:
 
 
 def by_hand(command: str) -> None:
-    """Run a command in a bubblewrap of its own."""
+    """Run a command in a bubblewrap of its own, without shelld."""
     here = os.getcwd()
     words = ["bwrap", *_ISOLATION, *_MOUNTS, *_PRIVATE, "--bind", here, here, "--chdir", here]
     subprocess.run([*words, "bash", "-c", command], check=True, capture_output=True)

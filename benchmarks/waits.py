@@ -1,9 +1,9 @@
-"""From an event to the answer of a call that waits for it, for each thing that `until` names.
+"""The time from an event to the answer of a call that waits for it, for each value of `until`.
 
-It counts the calls, too. Beside that, a client that asks every 100 ms. The ways take turns, and
-figures are medians. The events come at moments that have nothing to do with the pauses of either.
+The benchmark compares this call with a client that asks every 100 ms, and counts the calls of both.
+The two ways take turns, and figures are medians. The events come at random moments.
 
-It also measures the daemon's processor time while many calls wait for something that never happens.
+It also measures the daemon's processor time while many calls wait for an event that never happens.
 
 Usage: python benchmarks/waits.py [--rounds N] [--waits N] [--seconds N]
 """
@@ -56,9 +56,10 @@ def _has_ended(result: BashOutputResult, _silent_s: float) -> bool:
 
 
 class _Wait(NamedTuple):
-    """`wait` and `poll`: the options of a call that waits, and of one that looks.
+    """`wait` and `poll`: the options of a call that waits, and of a call that looks once.
 
-    `is_over`: whether what a look gives, and for how long nothing was written, show the event.
+    `is_over` gets the result of a look and the seconds of silence, and tells whether they show the
+    event.
     """
 
     command: str

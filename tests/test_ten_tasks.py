@@ -111,7 +111,7 @@ def check_fetch(call: Callable[..., object]) -> None:
 
 
 @pytest.mark.parametrize(("name", "task"), cases())
-def test_task_does_what_it_says(name: str, task: Callable[..., Any]) -> None:
+def test_task_returns_its_promised_result(name: str, task: Callable[..., Any]) -> None:
     def call(*arguments: object) -> object:
         result = task(*arguments)
         return asyncio.run(result) if inspect.iscoroutine(result) else result

@@ -22,7 +22,7 @@ from compare.contestant import (
 from compare.installed import Installed
 from compare.line_contestant import LineContestant
 
-# So many chunks are enough for the checks. Decoding more chunks would only cost our own time.
+# This many chunks suffice for the checks. Decoding more would only cost our own time.
 KEPT_CHUNKS = 16
 
 

@@ -11,7 +11,7 @@ from compare.contestant import LIMIT_S, NoAnswer
 from compare.mcp import DesktopCommander, text_of
 from compare.terminal import HasTerminals, Terminal
 
-# More lines than any command here writes.
+# No command here writes more lines than this.
 ALL = 100_000_000
 
 

@@ -15,7 +15,7 @@ class Terminal(ABC):
 
     @abstractmethod
     def answer(self, line: str, end: str) -> int:
-        """Write a line; return how many bytes of output came after it, when `end` has come."""
+        """Write a line; return how many bytes of output came up to `end`."""
 
     def screen(self, line: str, row: str) -> Sequence[str]:
         """Write a line; return the rows of the screen when `row` is one of them."""
@@ -33,7 +33,7 @@ class HasTerminals(Participant):
 
 
 class Output:
-    """What comes out of a terminal, in pieces: it is counted, and only its end is kept."""
+    """The output of a terminal, in pieces. It is counted, and only its end is kept."""
 
     def __init__(self, end: str) -> None:
         self.count = 0

@@ -104,7 +104,7 @@ class TmuxTerminal(Terminal):
         return output.count
 
     def screen(self, line: str, row: str) -> Sequence[str]:
-        # tmux has now drawn everything that it has sent to us.
+        # By now, tmux has drawn everything that it has sent to us.
         self.answer(line, row)
         rows = self._server.ask("capture-pane", "-p", "-t", self._pane)
         if row not in rows:

@@ -1,4 +1,4 @@
-"""The commands of the ten tasks, and what is expected of them."""
+"""The commands of the ten tasks, and the results that the tasks must return."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def serve(port: int, use: Callable[[], object]) -> None:
                 time.sleep(0.05)
             use()
         finally:
-            # This does not end a process that has left the group.
+            # This call does not end a process that has left the group.
             os.killpg(child.pid, signal.SIGKILL)
 
 

@@ -14,7 +14,7 @@
 ;;
 ;;   M-x shelld-run       run a command as the next one of the session
 ;;   M-x shelld-follow    run a command in the background from the start
-;;   M-x shelld-terminal  the same, in a terminal, and type into it
+;;   M-x shelld-terminal  run a command in a terminal, and type into it
 ;;   M-x shelld-rejoin    show the commands that the last Emacs has left
 ;;   C-c C-b              in its buffer: hand it over to the background
 ;;   C-c C-c              in its buffer: end it and everything it has started; in

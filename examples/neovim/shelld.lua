@@ -6,7 +6,7 @@
 --   :Shelld cd build && make  run it as the next command of the session
 --   :ShelldBackground         in its buffer, or <LocalLeader>b: hand it over to the background
 --   :ShelldFollow npm run dev run it in the background from the start
---   :ShelldTerminal python3   the same, and type into it
+--   :ShelldTerminal python3   run it in the background, and type into it
 --   :ShelldKill               in its buffer: end it and everything it has started
 --   :ShelldRejoin             show what the last Neovim has left, see below
 --
@@ -20,8 +20,8 @@
 --   let g:shelld_attach = "project"
 --   autocmd VimEnter * ShelldRejoin
 --
--- Then they go on when Neovim ends, for up to an hour. The next Neovim shows those that still run,
--- and those that have ended meanwhile, with all their output.
+-- Then commands go on when Neovim ends, for up to an hour. The next Neovim shows the commands that
+-- still run or have ended meanwhile, with all their output.
 
 local rpc
 -- The commands that run. The keys are the ids of their requests, which their events carry.

@@ -64,7 +64,7 @@ def test_command_runs_and_has_an_outcome(daemon: RawDaemon) -> None:
 )
 @pytest.mark.parametrize("end", ["kill", "runner", "input", "daemon"])
 def test_traceable_processes_are_killed(daemon: RawDaemon, command: str, end: str) -> None:
-    # The second command keeps bash from replacing itself with the first one.
+    # `true` at the end keeps bash from replacing itself with the first command.
     bash_id = daemon.background(f"{command}; true")
     pid = pid_of(daemon, bash_id)
     count = command.count("sleep") + command.count("bash")

@@ -165,7 +165,7 @@ async def test_result_is_found_without_memory_to_report_it(
 
 
 @pytest.mark.parametrize("abandon", [True, False])
-async def test_cancellation_waits_for_the_thread_unless_told_otherwise(abandon: bool) -> None:
+async def test_cancellation_waits_for_the_thread_unless_it_may_abandon_it(abandon: bool) -> None:
     begun, go_on, ended = threading.Event(), threading.Event(), threading.Event()
 
     def work() -> None:

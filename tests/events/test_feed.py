@@ -131,7 +131,7 @@ async def test_end_counts_only_the_output_that_was_sent() -> None:
 
 
 @pytest.mark.parametrize("half", ["\u20ac".encode()[:2], b"\x1b[3"])
-async def test_half_a_unit_is_left_for_readers_while_a_process_may_write_the_rest(
+async def test_half_a_unit_waits_for_its_rest_while_a_process_may_write(
     half: bytes,
 ) -> None:
     shell, client = running_shell(), Client()

@@ -145,7 +145,7 @@ class Asker:
         self.clean_up()
 
     def collect(self, subscription: str, last: str, after: Json | None = None) -> None:
-        """Take the events of a subscription to one of this name; `after` a kill, if it is given."""
+        """Take events of a subscription up to the one named `last`. First send the kill `after`."""
         kill = None if after is None else self.daemon.request("kill_shell", after)
         is_killed, seq, has_last = kill is None, 0, False
         while not (is_killed and has_last):

@@ -115,7 +115,7 @@ class Clients(Asker):
         """Have requests in flight when the client vanishes."""
         for command in ({"on_disconnect": "background"}, {"on_disconnect": "kill"}):
             self.daemon.request("bash", {"command": f"sleep {MARK}", **command})
-        # The fault may end one of them.
+        # The fault may end one of these requests.
         early: Json = {}
         self.note(self.answer(self.daemon.request("ping"), "ping", early), "ping")
 
@@ -127,7 +127,7 @@ class Clients(Asker):
         shells = {shell["bash_id"]: shell for shell in listed["shells"]}
         shell = shells.get(started["bash_id"], {})
         if shell.get("reason") == "lost":
-            # The fault has hit its supervision.
+            # The fault has hit the supervision of this shell.
             self.excused.append("a lost shell")
             return
         if not shell.get("isRunning"):

@@ -89,7 +89,7 @@ class Looks(Asker):
             lambda: self._write(shell, text="for i in 1 2\n"),
             lambda: self._write(shell, "^round 2", text="do echo round $i\ndone\n"),
             lambda: self._write(shell, text="cat <<X\n"),
-            # What is typed while bash takes a signal may be lost.
+            # Bash may lose keys that are typed while it takes a signal.
             lambda: self._reach(shell, "prompt"),
             lambda: self._write(shell, keys=["C-c"]),
             lambda: self._reach(shell, "prompt"),

@@ -45,7 +45,7 @@ class Workload(Asker):
         )
         answers: Any = self.daemon.receive(ANSWER_S)
         while "method" in answers:
-            # An event of a subscription that the last fault has kept from its end.
+            # The last fault has delayed this event of a subscription.
             answers = self.daemon.receive(ANSWER_S)
         is_refused = "error" in answers and answers["id"] is None
         if not is_refused and sorted(answer["id"] for answer in answers) != ids:
@@ -260,7 +260,7 @@ class Workload(Asker):
             update = {**task, "inputResponses": {key: response}}
             updated = self.daemon.request("tasks/update", update)
             self.note(self.answer(updated, "tasks/update", early), "tasks/update")
-        # The fault may hit the first one.
+        # The fault may hit the first request to cancel.
         for _ in range(2):
             cancel = self.daemon.request("tasks/cancel", task)
             self.note(self.answer(cancel, "tasks/cancel", early), "tasks/cancel")

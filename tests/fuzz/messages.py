@@ -23,7 +23,7 @@ from shelld_protocol.params import decode_params
 from shelld_protocol.shell_methods import BashOutputParams, BashParams, KillShellParams
 from shelld_protocol.structs import Params
 
-# Small, so that inputs exceed it.
+# The limit is small, so that inputs exceed it.
 LIMIT = 200
 
 _PARAMS: list[type[Params]] = [

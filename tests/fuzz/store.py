@@ -10,7 +10,7 @@ from unittest import mock
 from shelld.output import store as store_module
 from shelld.output.store import MemoryBlocks, StreamStore
 
-# Small, so that inputs reach every boundary.
+# The sizes are small, so that inputs reach every boundary.
 BLOCK_BYTES = 16
 HEAD_BYTES = 40
 _MAX_BYTES = 4_000

@@ -14,7 +14,7 @@ from shelld.output.reader import StreamReader
 from shelld.output.retention import ShellOutput
 from shelld.output.text import last_states, read_text
 
-# Small, so that inputs reach every kind of boundary.
+# The sizes are small, so that inputs reach every kind of boundary.
 RETAIN_BYTES = 400
 STEP_BYTES = 16
 _SETTINGS = 4

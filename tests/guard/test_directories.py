@@ -205,7 +205,7 @@ def test_home_of_the_user_is_protected_if_home_is_unset(command: str) -> None:
     assert judge(command, StartState("/work", {}, home="/data/user")).verdict == "block"
 
 
-def test_tilde_has_a_value_if_home_is_unset_but_the_variable_has_none() -> None:
+def test_only_the_tilde_has_a_value_if_home_is_unset() -> None:
     start = StartState("/work", {}, home="/data/user")
     assert judge("rm -rf ~/cache", start).verdict == "allow"
     assert judge('rm -rf "$HOME"/*', start).rule == "rm-root"

@@ -1,4 +1,4 @@
-"""The rules without a shell: the arguments of a program, and what is wrong with them."""
+"""The rules without a shell: which arguments of a program are dangerous."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attempts to reach out of a sandbox. Runs in it, and prints the names of those that succeed.
+"""Tries to reach out of the sandbox in which it runs. Prints the names of successful attempts.
 
 ``python3 escapes.py DIRECTORY PID PORT``: DIRECTORY is outside of what the policy allows and has
 the unix sockets `host` and `renamed` and the FIFO `pipe`; PID is a process outside, which listens
@@ -187,7 +187,7 @@ ATTEMPTS: Final[dict[str, Callable[[], object]]] = {
     "change the owner outside": lambda: os.chown(f"{OUTSIDE}/file", os.getuid(), os.getgid()),
     "truncate outside": lambda: os.truncate(f"{OUTSIDE}/file", 0),
     "set an attribute outside": lambda: os.setxattr(f"{OUTSIDE}/file", "user.x", b"x"),
-    # Without a reader, only this way of opening does not fail.
+    # A FIFO without a reader can be opened only in this way.
     "write to a FIFO outside": opens(f"{OUTSIDE}/pipe", os.O_RDWR | os.O_NONBLOCK),
     "write to a FIFO outside by the root of the first process": opens(
         f"/proc/1/root{OUTSIDE}/pipe", os.O_RDWR | os.O_NONBLOCK

@@ -24,7 +24,7 @@ def next_event(daemon: RawDaemon, name: str = "", *, of: str = "") -> Json:
 
 
 def events_to(daemon: RawDaemon, last: str, *, of: str = "") -> list[Json]:
-    """Return all events up to one of this name."""
+    """Return all events up to the first one of this name."""
     found = [next_event(daemon, of=of)]
     while found[-1]["method"] != last:
         found.append(next_event(daemon, of=of))

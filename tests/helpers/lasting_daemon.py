@@ -32,7 +32,7 @@ class LastingDaemon(RawDaemon):
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._path = directory / "main.sock"
         self._path.unlink(missing_ok=True)
-        # What is open for the attached client: its connection, and its streams.
+        # The attached client has these open: its connection and its streams.
         self._connection: socket.socket | None = None
         self._requests = self._answers = -1
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:

@@ -86,7 +86,7 @@ def assert_nothing_new_since(before: Resources) -> None:
         raise AssertionError(f"the test leaks {'; '.join(left)}") from None
 
 
-# What a daemon may keep for later commands: a socket for each idle runner, pollers, and a dump
+# A daemon may keep these for later commands: a socket for each idle runner, pollers, and a dump
 # file, as a spare shell that fails has a dump file of its own.
 _KEPT_FOR_LATER = {
     "socket:": MAX_IDLE,

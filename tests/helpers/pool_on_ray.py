@@ -114,7 +114,7 @@ async def test_session_keeps_its_state_and_its_daemon(pool: Pool) -> None:
     assert (await pool.bash("echo $PWD $x", session="state")).stdout == "/tmp 1\n"
     assert (await pool.session("state").bash("echo $x")).stdout == "1\n"
     assert len({await daemon_of(pool, "state") for _ in range(4)}) == 1
-    # Without a session, there is no state.
+    # A call without a session keeps no state.
     assert (await pool.bash("echo [$x]")).stdout == "[]\n"
     await pool.session("state").close_session()
 
@@ -392,7 +392,7 @@ def test_pool_refuses_another_event_loop(cluster: None) -> None:
 
 
 @pytest.mark.long
-async def test_daemon_that_cannot_start_is_told(cluster: None) -> None:
+async def test_pool_reports_a_daemon_that_cannot_start(cluster: None) -> None:
     with pytest.raises(DaemonExited, match="--nonsense"):
         async with Pool(1, daemon_args=["--nonsense"], num_cpus=0):
             pytest.fail("there is no such option")

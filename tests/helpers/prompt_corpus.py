@@ -13,12 +13,12 @@ from typing import Literal, NamedTuple
 class Entry(NamedTuple):
     """A command, and what is true of it once it has started.
 
-    `waits`: the certainty with which a program waits for input, as an ordinary user sees it; None
-    for a decoy. `program`: who waits, as ps(1) names it, if that
-    name is always the same. `ready`: what a decoy has written when it
-    does what it is here for. `needs`: programs that not every Debian has. A quick entry needs none
-    of these, starts fast, and so is a part of every run of the tests. One that needs root becomes
-    another user. If `is_missed`, nothing tells a waiting program from one that works.
+    `waits`: how certain an ordinary user can be that a program waits for input; None for a decoy.
+    `program`: the name of the waiting program in ps(1), if that name is always the same. `ready`:
+    the text that a decoy writes when it begins to look like a waiting program. `needs`: programs
+    that not every Debian has. A quick entry needs none of these and starts fast, so every run of
+    the tests has it. An entry that needs root becomes another user. If `is_missed`, no sign
+    distinguishes the waiting program from a working one.
     """
 
     name: str

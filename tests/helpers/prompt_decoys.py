@@ -1,6 +1,6 @@
-"""Programs that do not wait for input, but look like it, or almost do it. Data only.
+"""Programs that seem to wait for input, but do not. This file holds data only.
 
-Most do not read at all. Others read something else than what is typed.
+Most of these programs do not read at all. The others do not read the typed text.
 """
 
 from __future__ import annotations

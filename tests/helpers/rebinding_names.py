@@ -2,9 +2,9 @@
 
 ``python3 rebinding_names.py LOG PROGRAM ...``. The name server answers the first question for a
 name `ADDRESS.ADDRESS.rebinding.test` with the first address, and all later ones with the second.
-Addresses have dashes in place of dots. The server of the loopback, at `PORT`, is what a policy must
-protect. Each question, and each connection to that server, becomes a line of LOG. Needs root: the
-network, and the file with the name server's address, belong to new namespaces.
+Addresses have dashes in place of dots. A policy must protect the server of the loopback at `PORT`.
+Each question, and each connection to that server, becomes a line of LOG. The program needs root,
+because the network and the file with the name server's address belong to new namespaces.
 """
 
 from __future__ import annotations

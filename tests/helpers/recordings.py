@@ -49,14 +49,14 @@ class ShellIds:
 
 
 def read(path: Path) -> list[tuple[str, str]]:
-    """Return who spoke, and the text that was sent in one go."""
+    """Return the parts of a recording: who spoke, and the text that was sent at once."""
     return [(who, text) for who, text in map(json.loads, path.read_text().splitlines())]
 
 
 def play(daemon: RawDaemon, recording: list[tuple[str, str]]) -> tuple[list[str], list[str]]:
-    """Say what the host has said, each part once all that came before has been answered.
+    """Send the host's part of a recording, each message after the answers to the earlier ones.
 
-    Return what the daemon answered then, and what it answers now, to the end of its output.
+    Return the recorded answers of the daemon, and all answers that it gives now.
     """
     then, now = ShellIds(), ShellIds()
     recorded, frames = FrameReader(), FrameReader()

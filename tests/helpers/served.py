@@ -130,7 +130,7 @@ class Peer:
             self._stdin = None
 
     def stop_reading(self) -> None:
-        """Close the end that reads the answers, with what it has not read."""
+        """Close the end that reads the answers. Unread answers are lost."""
         null = os.open(os.devnull, os.O_RDONLY)
         os.dup2(null, self._stdout)
         os.close(null)

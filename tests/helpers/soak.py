@@ -49,7 +49,7 @@ LONG_COMMANDS = ["sleep 300", "setsid sleep 300 & sleep 300", "yes", "trap '' TE
 
 
 class Sample(NamedTuple):
-    """The daemon's resources after `calls` calls; `descriptors` excludes those of spare shells."""
+    """The daemon's resources after `calls` calls. Descriptors of spare shells do not count."""
 
     calls: int
     resident_mb: float

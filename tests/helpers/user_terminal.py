@@ -33,7 +33,7 @@ class UserTerminal:
             [*start, *command], stdin=inner, stdout=inner, stderr=inner, env=env
         )
         os.close(inner)
-        # What is shown, beginning where the last `until` has ended.
+        # The terminal has shown this text since the last `until`.
         self.shown = ""
 
     def _set_size(self, rows: int, cols: int) -> None:
@@ -76,7 +76,7 @@ class UserTerminal:
         wait_for(lambda: path.read_text().split()[0] in calls, "a program that waits for a key")
 
     def rest(self) -> tuple[int, str]:
-        """Wait for the end; return the exit code, and what is still shown."""
+        """Wait for the end; return the exit code and the text that the last `until` has left."""
         while self._read():
             pass
         return self.process.wait(DEADLINE_S), self.shown

@@ -11,7 +11,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "vscode-jsonrpc"
 
 
 def install_in(folder: Path) -> Path:
-    """Copy the scripts to a folder in which they find vscode-jsonrpc; return that of `run.mjs`."""
+    """Copy the scripts to a folder with vscode-jsonrpc. Return the path of `run.mjs`."""
     npm_package("vscode-jsonrpc")
     (folder / "node_modules").symlink_to(NODE_MODULES)
     for script in EXAMPLE.glob("*.mjs"):

@@ -127,7 +127,7 @@ def test_hidden_program_in_the_background_is_not_likely() -> None:
         assert find(pid, elsewhere, NO_ECHO, LONG_S) is None
 
 
-def test_reader_of_a_terminal_with_the_same_number_is_no_reader_of_ours() -> None:
+def test_reader_of_a_containers_terminal_does_not_read_ours() -> None:
     # A container has terminals of its own, and numbers them from 0.
     with on_terminal("cat") as (pid, theirs):
         wait_for(lambda: find(pid, theirs, LINES, SHORT_S) is not None, "cat to wait for input")
@@ -136,7 +136,7 @@ def test_reader_of_a_terminal_with_the_same_number_is_no_reader_of_ours() -> Non
 
 
 @pytest.mark.usefixtures("hidden")
-def test_hidden_reader_of_a_terminal_with_the_same_number_is_no_reader_of_ours() -> None:
+def test_hidden_reader_of_a_containers_terminal_does_not_read_ours() -> None:
     with on_terminal("cat") as (pid, theirs):
         wait_for(lambda: find(pid, theirs, NO_ECHO, LONG_S) is not None, "the start of cat")
         ours = theirs._replace(group=os.getpgrp())
@@ -149,7 +149,7 @@ def relay_to_the_same_number(tmp_path: Path) -> list[str]:
     return [*mounted, sys.executable, "-c", RELAY_TO_THE_SAME_NUMBER, str(tmp_path)]
 
 
-def test_reader_behind_a_relay_is_found_on_a_terminal_with_the_same_number(
+def test_reader_on_a_containers_terminal_behind_a_relay_is_found(
     relay_to_the_same_number: list[str],
 ) -> None:
     with on_terminal(*relay_to_the_same_number, "cat") as (pid, source):

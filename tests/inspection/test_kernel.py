@@ -179,7 +179,7 @@ def test_each_thread_is_looked_at() -> None:
         assert {wait.descriptors for wait in waits(pid)} == {frozenset({read})}
 
 
-def test_stopped_process_is_told_apart() -> None:
+def test_stopped_process_is_recognised() -> None:
     with running("os.read(r, 1)") as (pid, _, _):
         assert not process(pid).is_stopped
         os.kill(pid, signal.SIGSTOP)

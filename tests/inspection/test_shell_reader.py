@@ -1,4 +1,4 @@
-"""Which shell reads what is typed, while shells start other programs."""
+"""Which shell reads the typed text, while shells start other programs."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_shell_that_starts_another_during_the_search_is_found(
                 return found
 
             def is_waiting(pid: int) -> bool:
-                # wait4(2), or waitid(2)
+                # These are the numbers of wait4(2) and waitid(2) on two architectures.
                 call = Path(f"/proc/{pid}/syscall").read_text().split()[0]
                 return call in {"61", "247", "260", "95"}
 

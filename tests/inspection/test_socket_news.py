@@ -85,7 +85,7 @@ async def test_one_look_wakes_all(kernel: Kernel) -> None:
         assert kernel.looks == before + 1
 
 
-async def test_nobody_looks_once_nobody_watches(kernel: Kernel) -> None:
+async def test_looks_end_when_the_last_watch_ends(kernel: Kernel) -> None:
     news = SocketNews()
     with news.watching(lambda: None):
         pass
@@ -145,7 +145,7 @@ for line in sys.stdin:
 
 @pytest.fixture
 def namespace() -> int:
-    """The namespace of this process, which stands for another one."""
+    """The network namespace of this process, in the place of another one."""
     return os.stat(f"{PLACE}/ns/net").st_ino
 
 
@@ -215,7 +215,7 @@ async def test_pauses_grow_with_the_number_of_namespaces(
     assert pauses == pytest.approx([0.4, 0.8, 1.2])
 
 
-async def test_namespace_that_is_left_is_news_and_then_watched_no_more(
+async def test_abandoned_namespace_is_news_and_is_no_longer_watched(
     kernel: Kernel, namespace: int
 ) -> None:
     news = SocketNews()

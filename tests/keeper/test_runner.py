@@ -170,7 +170,7 @@ def test_sigterm_reaches_processes_that_changeparent_of(pool: RunnerPool, count:
         runner = run.runner
         wait_for(functools.partial(are_sleeping, runner, count), "the sleeps")
         run.channel.send((KILL, int(signal.SIGTERM), 60_000))
-        # This returns long before the grace period ends.
+        # The tree is empty long before the grace period ends.
         run.until_empty()
         assert os.waitstatus_to_exitcode(run.until(EXITED)[1]) == -signal.SIGTERM
         pool.release(run.channel)

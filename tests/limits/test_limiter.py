@@ -121,7 +121,7 @@ async def test_largest_command_of_a_session_is_ended(machine: Machine) -> None:
     assert (small.ended, large.ended, other.ended) == ([], ["memory"], [])
 
 
-async def test_shared_memory_ends_nobody(machine: Machine) -> None:
+async def test_shared_memory_counts_once_and_ends_no_command(machine: Machine) -> None:
     async with running(machine) as limiter:
         limits = ResourceLimits(memory_bytes=100 * MIB)
         command, _ = begin(limiter, machine, limits, rss=400 * MIB, pss=90 * MIB)
@@ -200,7 +200,7 @@ async def test_commands_without_a_session_are_judged_alone(machine: Machine) -> 
         assert [command.ended for command in commands] == [[], [], []]
 
 
-async def test_nobody_looks_while_no_limited_command_runs(machine: Machine) -> None:
+async def test_limiter_looks_only_while_a_limited_command_runs(machine: Machine) -> None:
     started: list[object] = []
     limits = ResourceLimits(processes=10)
     async with anyio.create_task_group() as tasks:
@@ -228,11 +228,11 @@ async def test_nobody_looks_while_no_limited_command_runs(machine: Machine) -> N
         limiter.forget("other")
         limiter.forget("main")
         limiter.close()
-    # One task for two commands at once.
+    # The two commands that ran at once shared one task.
     assert len(started) == 2
 
 
-async def test_runner_that_is_lost_is_not_looked_at(machine: Machine) -> None:
+async def test_limiter_does_not_look_at_a_lost_runner(machine: Machine) -> None:
     async with running(machine) as limiter:
         limits = ResourceLimits(processes=10, cpu_seconds=1)
         lost, _ = begin(limiter, machine, limits, threads=99)

@@ -53,7 +53,7 @@ async def test_output_is_pinned_until_the_answer_is_made() -> None:
         assert [output.is_pinned for output in outputs] == [False, False]
 
 
-async def test_command_sent_at_the_end_of_the_last_one_starts_in_its_state(
+async def test_command_sent_at_the_end_of_another_starts_in_its_state(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     is_parsing, may_parse = anyio.Event(), anyio.Event()

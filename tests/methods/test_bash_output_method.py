@@ -178,7 +178,7 @@ async def test_a_wait_goes_on_after_output_without_text() -> None:
     assert reads["stdout"][:5] == ("text", 0, 504, 0, False)
 
 
-async def test_a_wait_returns_nothing_once_all_output_of_an_ended_shell_is_read() -> None:
+async def test_wait_ends_empty_once_all_output_of_an_ended_shell_is_read() -> None:
     reader = small_reader(b"1234\n" * 100, OnlyLastPasses())
     reads = await wait_and_read(ENDED, LONG_WAIT, {"stdout": reader})
     assert reads["stdout"][:5] == ("", 0, 500, 0, False)

@@ -157,7 +157,7 @@ async def test_write_ends_although_the_modes_keep_changing(monkeypatch: pytest.M
         assert (await write_stdin(context, WriteStdinParams(shell.id, text="x\n"))).written == 2
 
 
-async def test_answer_of_the_terminal_during_a_judgement_is_a_part_of_the_line(
+async def test_terminal_answer_during_a_judgement_joins_the_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with Manager() as manager:
@@ -278,7 +278,7 @@ async def test_writes_to_a_call_that_begins_keep_their_order() -> None:
 
 
 class ShortPoller:
-    """A poller that has no memory to wait for room, so many times."""
+    """A poller that has no memory for the first attempts to wait for room."""
 
     def __init__(self, poller: select.epoll, shortages: int) -> None:
         self._poller = poller

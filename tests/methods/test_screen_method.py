@@ -1,4 +1,4 @@
-"""How long `read_screen` follows a program that writes more than can be shown."""
+"""How long `read_screen` follows a program that writes faster than the screen can follow."""
 
 from __future__ import annotations
 

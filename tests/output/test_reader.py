@@ -416,7 +416,7 @@ async def test_unfinished_line_is_held_until_its_end(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("small_steps")
-async def test_look_that_is_not_used_changes_nothing(everything: LineFilter) -> None:
+async def test_unused_look_does_not_move_the_position(everything: LineFilter) -> None:
     made = reader_of(stream_of(b"one line\n" * 10_000 + b"prompt> "), line_filter=everything)
     first = await made.look(final=False)
     assert first.text == "one line\n" * 10_000

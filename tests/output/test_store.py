@@ -58,7 +58,7 @@ def read_all(store: StreamStore, step: int) -> tuple[bytes, int]:
 
 
 class StoreMachine(RuleBasedStateMachine):
-    """Whatever is dropped, lost, refused or given up, reads are right and all bytes are counted."""
+    """Reads are right and all bytes are counted, whatever is dropped, lost, refused or given up."""
 
     def __init__(self) -> None:
         super().__init__()

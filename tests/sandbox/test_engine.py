@@ -20,5 +20,5 @@ from shelld.sandbox.engine import NO_FILTER, NO_KEEPER, NO_MOUNT, NO_NAMESPACES,
         (b"", NO_KEEPER),
     ],
 )
-def test_messages_name_what_is_missing(errors: bytes, missing: Missing) -> None:
+def test_message_of_bubblewrap_tells_the_missing_feature(errors: bytes, missing: Missing) -> None:
     assert diagnose(errors) == missing

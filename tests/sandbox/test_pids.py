@@ -14,7 +14,7 @@ from shelld.sandbox import pids
 from shelld.sandbox.pids import ENDED, NamespacedChannel, outer_pids
 
 
-def test_failed_look_at_a_runner_does_not_change_the_pid_of_its_command(
+def test_failed_look_at_a_runner_keeps_the_pid_of_its_command(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def fail(_handle: int) -> int:
@@ -99,16 +99,16 @@ class Machine:
     [
         ([], [2, 3], [11, 12]),
         ([], [], []),
-        # Process 77 has ended.
+        # The process 77 has ended.
         ([], [3, 77], [12]),
         ([FileNotFoundError()], [2], [11]),
         ([OSError(errno.EMFILE, "")], [2], [11]),
-        # Nobody knows.
+        # The failed search cannot tell whether the processes have ended.
         ([OSError(errno.EMFILE, "")] * 9, [2], [ENDED]),
         ([PermissionError()] * 9, [1, 2], [ENDED]),
     ],
 )
-def test_search_finds_processes_and_does_not_take_them_for_ended_if_it_fails(
+def test_search_finds_processes_or_reports_its_failure(
     monkeypatch: pytest.MonkeyPatch, failures: list[OSError], inner: list[int], outer: list[int]
 ) -> None:
     machine = Machine(*failures)

@@ -1,4 +1,4 @@
-"""How a sandbox shows the private directories of the machine."""
+"""How a sandbox shows the private directories, such as those of temporary files."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_socket_under_another_name_than_the_listed_one_is_hidden(hidden: Path)
     listed = (hidden / "workspace/first", hidden / "beside/first")
     found = view(SandboxPolicy(), hidden / "workspace", sockets=listed)
     assert found.sockets == {str(hidden / "workspace/second")}
-    # Nothing is hidden either if the directory is gone.
+    # No socket is left to hide if the directory is gone.
     found = view(SandboxPolicy(), hidden / "workspace", sockets=(hidden / "absent/first",))
     assert found.sockets == set()
 

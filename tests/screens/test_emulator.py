@@ -156,7 +156,7 @@ def test_only_changed_rows_are_returned() -> None:
 @pytest.mark.parametrize(
     "output", [b"\x1b[2;2H", b"\x1b]2;title\x07", b"\x1b[?25l", b"\x1b[?1049h"]
 )
-def test_version_counts_all_that_is_shown(output: bytes) -> None:
+def test_version_counts_every_visible_change(output: bytes) -> None:
     emulator = shown(b"one")
     before = emulator.version
     emulator.feed(output)

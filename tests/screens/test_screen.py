@@ -368,7 +368,7 @@ async def test_many_questions_cost_one_step(
     assert len(frames) == 1
 
 
-async def test_cut_look_shows_what_is_wanted_at_least(
+async def test_cut_look_shows_at_least_the_wanted_output(
     screens: Screens, frames: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(screen_module, "_STEP_BYTES", 5)

@@ -61,6 +61,6 @@ def test_an_id_may_mean_several_requests() -> None:
     table.forget_id(one.key)
     assert table.with_id(one.key) == ()
     assert set(table.all()) == {other, notification}
-    # It can still leave.
+    # A request whose id is forgotten can still leave.
     table.leave(other)
     assert len(table) == 1

@@ -1,4 +1,4 @@
-"""What a session keeps of a command's dump, even if the command tampers with it."""
+"""Which parts of a command's dump a session keeps, even if the command tampers with the dump."""
 
 from __future__ import annotations
 

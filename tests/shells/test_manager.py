@@ -548,7 +548,7 @@ async def test_half_failed_start_leaves_no_reader(
     selector: selectors.BaseSelector = vars(asyncio.get_running_loop())["_selector"]
     async with Manager(ManagerOptions(spare_shells=0)) as manager:
         await start_and_wait(manager, StartRequest("true"))
-        # Now there is a reusable poller, which the event loop knows.
+        # The command has left a reusable poller, which the event loop knows.
         await manager.kill_all(0)
         with monkeypatch.context() as patch:
             patch.setattr(runtime, step, fail)

@@ -1,4 +1,4 @@
-"""What a terminal notices in the output of a program, and what it answers."""
+"""Which output of a program a terminal notices, and how it answers."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def test_bytes_count_as_untaken_until_program_has_all(pty: Pty) -> None:
     target.write(b"two\n")
     assert target.untaken_bytes(NEW_MODES) == 8
     os.read(pty.slave, 100)
-    # The kernel does not tell how much of the rest came first.
+    # The kernel does not tell which line the program has read.
     assert target.untaken_bytes(NEW_MODES) == 8
     os.read(pty.slave, 100)
     assert target.untaken_bytes(NEW_MODES, enough=8) == 8

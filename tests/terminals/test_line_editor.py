@@ -1,4 +1,4 @@
-"""What the kernel's line editor makes of typed bytes: tables, and a comparison with the kernel."""
+"""How the kernel's line editor edits typed bytes: tables, and a comparison with the kernel."""
 
 from __future__ import annotations
 

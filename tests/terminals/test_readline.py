@@ -1,4 +1,4 @@
-"""What readline makes of typed keys: examples, and a comparison with bash."""
+"""How readline edits typed keys: examples, and a comparison with bash."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def shell() -> Shell:
     shell = Shell("shell_a")
     shell.started()
     shell.pid = 1
-    # Nothing is written to it.
+    # No test writes to this input.
     shell.input = PipeInput(-1)
     return shell
 

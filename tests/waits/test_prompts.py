@@ -115,7 +115,7 @@ def test_an_expensive_look_serves_several_results(looks: list[State]) -> None:
     assert len(looks) == 1
 
 
-def test_look_serves_nobody_after_more_output(looks: list[State]) -> None:
+def test_look_serves_no_result_after_more_output(looks: list[State]) -> None:
     shell = Shell("shell_a")
     shell.started()
     state_of(shell)
