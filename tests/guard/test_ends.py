@@ -65,7 +65,7 @@ def test_substitution_ends_where_its_script_ends(script: str) -> None:
         *("${x:-$(a)}", "<(a)", ">((a) )", "$(a\n)", "$(# )\n)", "`\\`)`", "$(a <<E\nE)"),
     ],
 )
-def test_end_of_short_texts(text: str) -> None:
+def test_end_is_found_in_short_texts(text: str) -> None:
     assert Ends(f"{text})\nE\n)").of_unit(0) == len(text)
 
 

@@ -257,7 +257,7 @@ def test_certain_root_differs_from_possible_root(path: str, certain: bool, possi
         *(f"/dev/nvme{ONE}", f"/dev/sd{UNKNOWN}", f"/dev/{ONE}da", f"/dev/mmcblk{SET}01]"),
     ],
 )
-def test_disks_are_known(path: str) -> None:
+def test_disk_devices_are_recognised(path: str) -> None:
     assert is_disk(path)
     assert not is_disk(f"/tmp{path}")
 

@@ -99,7 +99,7 @@ def test_every_starter_has_its_handler() -> None:
         ("ls -l", None),
     ],
 )
-def test_wrapper_is_taken_off(command: str, inner: Inner | None) -> None:
+def test_wrapper_before_a_command_is_removed(command: str, inner: Inner | None) -> None:
     program, *arguments = command.split()
     assert unwrapped(program, arguments) == inner
 
@@ -128,7 +128,7 @@ def test_wrapper_is_taken_off(command: str, inner: Inner | None) -> None:
         ("partclone.ext4 -r -s a -o b", ["b"]),
     ],
 )
-def test_written_files_are_found(command: str, targets: list[str]) -> None:
+def test_files_that_a_program_writes_are_found(command: str, targets: list[str]) -> None:
     program, *arguments = command.split()
     assert targets_of(program, arguments) == targets
 

@@ -75,7 +75,7 @@ async def test_only_new_sockets_are_news(kernel: Kernel) -> None:
     assert woken == [first + 1, first + 2]
 
 
-async def test_one_look_wakes_all(kernel: Kernel) -> None:
+async def test_one_look_wakes_all_watchers(kernel: Kernel) -> None:
     news, woken = SocketNews(), list[str]()
     with news.watching(lambda: woken.append("a")), news.watching(lambda: woken.append("b")):
         before = kernel.looks

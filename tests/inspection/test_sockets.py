@@ -44,7 +44,7 @@ def test_both_ways_list_the_same_sockets() -> None:
 @pytest.mark.usefixtures("way")
 @pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="there is no IPv6 here")
 @pytest.mark.parametrize("address", ["::1", "::"])
-def test_both_ways_know_ipv6(address: str) -> None:
+def test_both_ways_list_ipv6_sockets(address: str) -> None:
     with socket.create_server((address, 0), family=socket.AF_INET6) as server:
         assert place_of(server) in sockets.listening("/proc/self")
 

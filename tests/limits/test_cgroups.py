@@ -84,7 +84,7 @@ def test_systemd_must_have_delegated_the_place(tmp_path: Path) -> None:
     assert found(OwnCgroup("", str(own)), under_systemd=True).keys() == {"memory", "pids"}
 
 
-def test_no_cgroup_is_made_where_none_can_be(tmp_path: Path) -> None:
+def test_no_cgroup_is_made_without_a_usable_place(tmp_path: Path) -> None:
     missing = Place(str(tmp_path / "missing"), False)
     limits: dict[Kind, int] = {"memory": MIB, "pids": 10}
     session = SessionCgroups("new", {"memory": missing, "pids": missing}, limits)

@@ -244,7 +244,7 @@ async def test_limiter_does_not_look_at_a_lost_runner(machine: Machine) -> None:
     assert (lost.ended, command.ended) == ([], [])
 
 
-async def test_runner_of_an_ended_command_is_not_looked_at(
+async def test_limiter_does_not_look_at_the_runner_of_an_ended_command(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limiter_module, "_SLICE_S", -1.0)
@@ -333,7 +333,7 @@ class FakeCgroups(CommandCgroups):
         (set[Kind](), 25, None),
     ],
 )
-async def test_end_has_the_reason_of_the_limit(
+async def test_ended_command_has_the_limit_as_its_reason(
     machine: Machine, met: set[Kind], returncode: int, reason: LimitReason | None
 ) -> None:
     async with running(machine) as limiter:

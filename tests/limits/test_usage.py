@@ -43,7 +43,7 @@ def family() -> Iterator[subprocess.Popen[bytes]]:
         os.waitpid(child, 0)
 
 
-def test_everything_below_the_runner_counts(family: subprocess.Popen[bytes]) -> None:
+def test_usage_counts_all_processes_below_the_runner(family: subprocess.Popen[bytes]) -> None:
     usage = used(reaped_cpu_s(os.getpid()))
     assert usage.pids[0] == family.pid
     assert (len(usage.pids), usage.threads) == (2, 3)
@@ -58,7 +58,7 @@ def test_a_look_can_pause_after_each_thread(family: subprocess.Popen[bytes]) -> 
 
 
 @pytest.mark.slow
-def test_processor_time_counts_once_whoever_has_reaped() -> None:
+def test_processor_time_counts_once_whichever_process_reaps() -> None:
     before = reaped_cpu_s(os.getpid())
     work = f"import subprocess, sys; subprocess.run([sys.executable, '-S', '-c', {WORK!r}])"
     command = [sys.executable, "-S", "-c", f"{work}; print(1, flush=True); input()"]
@@ -90,7 +90,7 @@ def test_children_listed_twice_count_once(
     assert (usage.pids[0], len(usage.pids), usage.threads) == (family.pid, 2, 3)
 
 
-def test_process_that_is_gone_uses_nothing() -> None:
+def test_ended_process_uses_nothing() -> None:
     assert pss_bytes([999_999_999]) == 0
     with pytest.raises(OSError, match="No such"):
         list(look(999_999_999, 0))

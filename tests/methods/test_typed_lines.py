@@ -13,6 +13,6 @@ def test_refusal_of_a_secret_has_no_text_of_the_line() -> None:
     assert error.data == {"kind": "blocked", "rule": "mkfs", "segment": ""}
 
 
-def test_other_errors_stay() -> None:
+def test_other_errors_of_a_write_are_unchanged() -> None:
     error = not_possible("secret", "The terminal shows what is typed")
     assert without_secret(error) is error

@@ -82,7 +82,7 @@ def test_line_without_memory_is_counted_as_dropped(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("level", ["debug", "info", "warning", "error", "exception"])
-def test_log_raises_nothing(monkeypatch: pytest.MonkeyPatch, level: str) -> None:
+def test_failing_log_raises_nothing(monkeypatch: pytest.MonkeyPatch, level: str) -> None:
     log = Log("shelld.test")
     log.logger.setLevel(logging.DEBUG)
     monkeypatch.setattr(logging.Logger, "_log", no_memory)

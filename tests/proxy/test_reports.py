@@ -42,7 +42,7 @@ def test_daemon_learns_of_a_refusal_before_the_client_is_answered() -> None:
     asyncio.run(test())
 
 
-def test_a_burst_is_one_message() -> None:
+def test_burst_of_refusals_is_one_message() -> None:
     sent: list[Message] = []
 
     def send(message: Message) -> bool:

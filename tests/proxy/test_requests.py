@@ -135,7 +135,7 @@ def test_smuggled_and_unclear_headers_are_refused(headers: list[str]) -> None:
             response_of(head("HTTP/1.1 200 OK", *headers), b"GET")
 
 
-def test_http_1_0_has_no_chunks() -> None:
+def test_http_1_0_request_with_chunks_is_refused() -> None:
     # The server does not answer an HTTP/1.0 client with chunks or with 100 Continue either.
     request = request_of(head("GET http://a.org/ HTTP/1.0", "Expect: 100-continue"))
     assert (lines_of(request)[0], request.awaits) == (b"GET / HTTP/1.0", False)

@@ -143,7 +143,7 @@ def test_a_tunnel_passes_everything_on() -> None:
     run(test)
 
 
-def test_socks_with_a_name_and_with_an_address() -> None:
+def test_socks_client_reaches_a_listed_name_and_address() -> None:
     async def test() -> None:
         async with origin(b"bytes") as server:
             rules = [f"a.org:{server.port}", f"127.0.0.1:{server.port}"]
@@ -256,7 +256,7 @@ def test_a_public_address_of_this_machine_must_be_listed(monkeypatch: pytest.Mon
     run(test)
 
 
-def test_the_addresses_of_this_machine_are_known() -> None:
+def test_proxy_knows_the_addresses_of_this_machine() -> None:
     assert is_here("127.0.0.1")
     assert is_here("::1")
     assert not is_here("192.0.2.1")
@@ -329,7 +329,7 @@ def test_a_body_is_passed_on_exactly(headers: str, body: bytes, passed: bytes) -
     run(test)
 
 
-def test_an_incomplete_body_is_not_taken_for_the_whole() -> None:
+def test_incomplete_body_is_passed_on_without_an_end() -> None:
     async def test() -> None:
         got: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
@@ -377,7 +377,9 @@ def test_response_is_passed_on_or_reported_as_invalid(response: bytes, expected:
     run(test)
 
 
-def test_a_full_proxy_refuses_and_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_proxy_refuses_clients_and_counts_the_refusals(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(server_module, "MAX_CONNECTED", 1)
 
     async def test() -> None:
@@ -406,7 +408,7 @@ def test_a_full_proxy_refuses_and_counts(monkeypatch: pytest.MonkeyPatch) -> Non
     run(test)
 
 
-def test_a_client_that_says_nothing_does_not_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_client_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_module, "HEAD_TIMEOUT_S", 0.05)
     monkeypatch.setattr(server_module, "MAX_CLIENTS", 1)
 
@@ -421,7 +423,7 @@ def test_a_client_that_says_nothing_does_not_stay(monkeypatch: pytest.MonkeyPatc
     run(test)
 
 
-def test_a_tunnel_in_which_nothing_moves_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_idle_tunnel_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "IDLE_S", 0.05)
 
     async def test() -> None:

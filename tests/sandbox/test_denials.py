@@ -6,7 +6,7 @@ from shelld.sandbox.denials import Denials
 from shelld_protocol.sandboxes import Denied
 
 
-def test_nothing_refused_is_none() -> None:
+def test_command_without_refusals_shows_none() -> None:
     assert Denials().shown is None
 
 

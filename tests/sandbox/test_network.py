@@ -54,7 +54,7 @@ def test_a_call_may_tighten_the_policy(given: dict[str, Any], expected: object) 
     assert tightened_network("hosts", OWN, SandboxPolicy(**given)) == expected
 
 
-def test_a_call_in_a_session_with_the_whole_network_names_hosts() -> None:
+def test_call_that_restricts_the_whole_network_must_name_hosts() -> None:
     given = SandboxPolicy(network="hosts", hosts=["any.org"])
     assert tightened_network("full", (), given) == ("hosts", ("any.org",))
     with pytest.raises(RpcError):
@@ -73,7 +73,7 @@ def test_a_call_in_a_session_with_the_whole_network_names_hosts() -> None:
         ("none", {"hosts": ["a.org"]}, "hosts"),
     ],
 )
-def test_a_call_cannot_loosen(own: Any, given: dict[str, Any], parameter: str) -> None:
+def test_a_call_cannot_loosen_the_policy(own: Any, given: dict[str, Any], parameter: str) -> None:
     with pytest.raises(RpcError) as caught:
         tightened_network(own, OWN if own == "hosts" else (), SandboxPolicy(**given))
     assert caught.value.data["parameter"] == f"sandbox.{parameter}"

@@ -33,7 +33,7 @@ def test_default_policy_is_mode_workspace_without_exceptions(tmp_path: Path) -> 
     assert (found.tmp, found.network, found.unix_sockets) == ("private", "none", ())
 
 
-def test_the_mode_off_is_no_policy(tmp_path: Path) -> None:
+def test_mode_off_gives_no_policy_and_allows_no_other_member(tmp_path: Path) -> None:
     assert resolved(SandboxPolicy(mode="off"), str(tmp_path), "auto") is None
     assert refusal(tmp_path, mode="off", network="none") == "sandbox.network"
 
@@ -102,7 +102,9 @@ def test_a_denied_link_that_commands_could_replace_is_unavailable(tmp_path: Path
         ({"unix_sockets": ["socket"]}, "unix_sockets"),
     ],
 )
-def test_a_call_cannot_loosen(tmp_path: Path, given: dict[str, Any], looser: str) -> None:
+def test_a_call_cannot_loosen_the_policy(
+    tmp_path: Path, given: dict[str, Any], looser: str
+) -> None:
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(os.path.relpath(tmp_path / "socket"))
     own = policy(tmp_path, network="loopback")
@@ -124,7 +126,7 @@ def test_a_call_may_tighten_the_policy(tmp_path: Path) -> None:
     assert (found.network, found.tmp, found.deny_read) == ("none", "private", ())
 
 
-def test_a_call_that_gives_nothing_changes_nothing(tmp_path: Path) -> None:
+def test_call_without_restrictions_keeps_the_policy(tmp_path: Path) -> None:
     own = policy(tmp_path, deny_read=["secret"])
     assert tightened(own, SandboxPolicy(deny_read=[]), str(tmp_path), "auto") == own
 

@@ -35,6 +35,6 @@ def test_an_error_names_the_line(tmp_path: Path, text: str, line: int) -> None:
         load(path)
 
 
-def test_a_directory_is_no_policy(tmp_path: Path) -> None:
+def test_directory_in_place_of_a_policy_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TomlError, match="no such policy or file"):
         load(tmp_path)

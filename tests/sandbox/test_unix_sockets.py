@@ -33,7 +33,7 @@ def test_kernels_list_gives_the_paths_of_sockets(lines: bytes, paths: list[str])
     assert paths_in(HEAD + lines) == set(paths)
 
 
-def test_a_list_without_its_head_is_no_list() -> None:
+def test_list_without_its_head_is_an_error() -> None:
     with pytest.raises(FileNotFoundError):
         paths_in(b"")
 

@@ -214,7 +214,7 @@ pieces = st.sampled_from(
 
 @pytest.mark.slow
 @given(st.lists(pieces, max_size=20).map(b"".join), st.data())
-def test_splits_change_nothing(output: bytes, data: st.DataObject) -> None:
+def test_split_output_gives_the_same_result(output: bytes, data: st.DataObject) -> None:
     places = data.draw(st.lists(st.integers(0, len(output)), max_size=6).map(sorted))
     parts = [
         output[start:end] for start, end in zip([0, *places], [*places, len(output)], strict=True)

@@ -171,7 +171,7 @@ def test_a_changed_locale_is_told_once() -> None:
     assert lines_between(locale, other) is None
 
 
-def test_functions_are_not_told() -> None:
+def test_new_functions_cannot_be_told() -> None:
     assert lines_between(BASE, after("f() { :; }")) is None
     assert lines_between(after("f() { :; }"), after(":")) is None
     with_functions = replace(

@@ -45,11 +45,11 @@ CORE = {b"PATH", b"HOME", b"LC_CTYPE"}
         (EnvironmentRules(keep=("PATH",)), set(ENV)),
     ],
 )
-def test_rules_choose_variables(rules: EnvironmentRules, taken: set[bytes]) -> None:
+def test_environment_rules_choose_the_variables(rules: EnvironmentRules, taken: set[bytes]) -> None:
     assert rules.apply(ENV) == {name: ENV[name] for name in taken}
 
 
-def test_documents_list_the_core() -> None:
+def test_documents_list_the_core_variables() -> None:
     mode = {field.name: field for field in fields(WireRules)}["mode"]
     description = str(mode.type)
     sessions = (Path(__file__).parents[2] / "docs" / "sessions.md").read_text()

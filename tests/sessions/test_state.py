@@ -95,7 +95,7 @@ def test_newest_directory_stack_entries_are_kept() -> None:
 
 
 @pytest.mark.parametrize("cut", [0, 1, 100, -1, -3])
-def test_incomplete_dump_is_none(cut: int) -> None:
+def test_incomplete_dump_has_no_state(cut: int) -> None:
     dump = dump_of("x=1")
     assert parse_dump(dump[:cut]) is None
 

@@ -125,7 +125,7 @@ async def test_search_goes_on_after_a_gap() -> None:
     assert matched == Matched("last", "stdout", written - 5, written - 1)
 
 
-async def test_line_after_the_start_counts() -> None:
+async def test_search_begins_at_its_start_offset() -> None:
     shell = a_shell()
     write(shell, b"here\nhere\n")
     write(shell, b"here\n", "stderr")
@@ -218,7 +218,7 @@ async def test_line_longer_than_a_step_is_whole() -> None:
 
 
 @pytest.mark.slow
-async def test_place_next_to_a_gap_is_exact() -> None:
+async def test_match_next_to_a_gap_has_exact_offsets() -> None:
     shell = a_shell(retain_bytes=262_144)
     for number in range(200_000):
         shell.stdout.store.append(b"%09d\n" % number)

@@ -90,7 +90,7 @@ async def test_prompt_waits_for_silence(watched: Callable[..., Watched]) -> None
     assert shell.released_at[:2] == (prompt(since_ms=150), shell.activity)
 
 
-async def test_watch_ends_with_the_input(watched: Callable[..., Watched]) -> None:
+async def test_watch_ends_when_the_input_closes(watched: Callable[..., Watched]) -> None:
     shell = watched(None, None)
     await watch.watch(cast(Shell, shell), "kill", 0, Turns())
     assert (shell.looks, shell.acts) == (2, [])
