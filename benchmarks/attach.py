@@ -34,7 +34,7 @@ def _first_answer_ms(*arguments: str) -> float:
 
 
 def starts(rounds: int) -> None:
-    """Each client leaves before the next one comes."""
+    """Measure the starts. Each client leaves before the next one comes."""
     ways = {"attach": ["attach"], "plain": []}
     _first_answer_ms("attach")
     times: dict[str, list[float]] = {name: [] for name in ways}

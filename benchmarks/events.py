@@ -174,9 +174,7 @@ async def our_push() -> tuple[float, float]:
 
 
 def slow_client() -> tuple[float, bool]:
-    """Return by how many MB a daemon grows whose client reads a byte now and then, and whether the
-    exit comes all the same.
-    """
+    """Return how many MB a daemon grows while its client hardly reads, and whether the exit comes."""
     ours = Ours()
     ours.ask("subscribe", events=["output", "exit"])
     before = most = resident_mb(ours.pid)

@@ -1,9 +1,9 @@
 """How well and how soon the daemon sees that a command waits, and what that costs.
 
-It runs the corpus of prompts: programs that wait for input, and decoys. It counts which of
-them the daemon takes for waiting, beside two usual guesses: silence for two seconds, and patterns
-that match the last line of the output. Then it measures the daemon's processor time while many
-silent commands are watched.
+The benchmark runs the corpus of prompts: programs that wait for input, and decoys. It counts which
+of them the daemon takes for waiting. For comparison, it counts two usual guesses: silence for two
+seconds, and patterns that match the last line of the output. Then it measures the daemon's
+processor time while the daemon watches many silent commands.
 
 A file of patterns has one of Python's regular expressions in each line. The repository has no such
 file.
@@ -47,10 +47,10 @@ Patterns = dict[str, list[re.Pattern[str]]]
 
 
 class Judged(NamedTuple):
-    """The answer of each way to one entry. `after_ms`: the silence at which a way said that it
-    waits.
+    """What each way of guessing says of one entry.
 
-    A way that is not in `after_ms` does not take the entry for one that waits.
+    `after_ms`: the silence after which a way says that the entry waits. A way that never says so is
+    not in `after_ms`.
     """
 
     entry: Entry

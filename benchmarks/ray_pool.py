@@ -1,12 +1,12 @@
 """A pool on Ray: the cost of a call, and commands per second by the number of daemons and nodes.
 
-A call through the pool is compared with a call of an actor of one's own that has an `AsyncClient`,
-in turns. Commands per second are compared with SWE-ReX's local runtime, in the same run. Figures
+The benchmark compares a call through the pool with a call of an actor that has an `AsyncClient`,
+in turns. It compares commands per second with SWE-ReX's local runtime, in the same run. Figures
 are medians; absolute numbers depend on the machine.
 
-The last rows are a model of a large cluster, from the figures of this run. It assumes that nodes
-share nothing, and that commands wait more than they compute: so daemons add up, and the driver,
-which is one process, is the limit.
+The last rows are a model of a large cluster, from the figures of this run. The model assumes that
+nodes share nothing, and that commands wait more than they compute. Then the throughput of the
+daemons adds up, and the limit is the driver, which is one process.
 
 Needs Ray and SWE-ReX: make clients
 

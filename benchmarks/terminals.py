@@ -1,9 +1,9 @@
 """The cost of terminals and of input for running commands.
 
-It measures the start of a command with a terminal and of one with pipes, the time from a write to
-its answer, the throughput of a terminal, the daemon's memory while a program writes a lot to its
-terminal, and how far a screen lags behind such a program. All starts and answers run interleaved;
-figures are medians.
+The benchmark measures the start of a command with a terminal and with pipes, and the time from a
+write to its answer. It measures the throughput of a terminal. While a program writes a lot to its
+terminal, it measures the daemon's memory and the delay of the screen. All starts and answers run
+interleaved; figures are medians.
 
 Usage: python benchmarks/terminals.py [--rounds N] [--megabytes N]
 """

@@ -33,9 +33,10 @@ class DesktopCommanderTerminals(DesktopCommander, HasTerminals):
 
 
 class DesktopCommanderTerminal(Terminal):
-    """The server's own waits end only at a prompt without a line end, and its reads of new output
-    lose what is added to a line that was read. So `answer` reads the last lines again and again,
-    until they contain the expected end.
+    """A terminal that is read again and again, until its last lines have the expected end.
+
+    The server's own waits end only at a prompt without a line end. Its reads of new output lose
+    text that is added to a line after the line was read.
     """
 
     def __init__(self, server: DesktopCommanderTerminals, pid: int) -> None:

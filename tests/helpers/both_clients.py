@@ -15,10 +15,10 @@ import pytest
 
 from shelld_client import AsyncClient, Client, OutputEvent
 
-# Bash code that answers the first call, which entering the client makes.
+# Entering the client makes a call. This bash code answers that call.
 GREETING = """read -r; echo '{"jsonrpc":"2.0","id":1,"result":{}}'"""
 
-# A peer that answers every request at once. It is faster than a daemon.
+# This peer answers every request at once. It is faster than a daemon.
 ANSWERING = r"""
 while read -r line; do
     case $line in

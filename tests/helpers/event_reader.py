@@ -44,7 +44,7 @@ def text_of(found: list[Json], stream: str = "stdout") -> str:
 
 
 def assert_continuous(found: list[Json]) -> None:
-    """The output events of each stream leave out exactly what they say."""
+    """Check that the gaps in the output of each stream are exactly the reported gaps."""
     ends: dict[tuple[str, str], int] = {}
     for each in found:
         if each["method"] == "output":

@@ -43,7 +43,7 @@ def assert_refused(typing: Session, writes: list[Json]) -> None:
 
 def assert_taken_by_cat(daemon: RawDaemon, typing: Session) -> None:
     def is_written() -> bool:
-        # Until cat runs, a shell reads the input, and the guard refuses it.
+        # Until cat runs, a shell reads the input, and the guard refuses this line.
         params = {"bash_id": typing.bash_id, "text": "forbidden\n"}
         return "error" not in daemon.answer(daemon.request("write_stdin", params))
 

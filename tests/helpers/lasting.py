@@ -46,7 +46,7 @@ class Lasting:
         return ended.returncode, ended.stderr
 
     def run(self, *args: str) -> subprocess.CompletedProcess[str]:
-        # An open stdin: its end would make `attach` leave.
+        # Keep stdin open, because its end would make `attach` leave.
         reader, writer = os.pipe()
         try:
             return subprocess.run(

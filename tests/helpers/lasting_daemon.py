@@ -75,7 +75,7 @@ class LastingDaemon(RawDaemon):
         return reply
 
     def ask_about(self) -> str:
-        """Ask for what `shelld list` shows; return the state of the reply."""
+        """Ask for the information that `shelld list` shows; return the state of the reply."""
         connection, reply = self._say("info")
         connection.close()
         return reply

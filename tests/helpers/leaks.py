@@ -106,7 +106,7 @@ def targets_of(pid: int) -> list[str]:
             path = f"/proc/{pid}/fd/{name}"
             with contextlib.suppress(OSError):
                 target = os.readlink(path)
-                # A sandbox keeps each socket of the machine open that it hides.
+                # A sandbox hides the sockets of the machine, and keeps each hidden socket open.
                 is_hidden = target.startswith("/") and stat.S_ISSOCK(os.stat(path).st_mode)
                 found += [] if is_hidden else [target]
     return found
@@ -120,6 +120,6 @@ def descriptors_of(pid: int) -> Counter[str]:
 
 
 def descriptors_beyond(pid: int, before: Counter[str]) -> list[str]:
-    """Describe the descriptors of a daemon or keeper that it neither had before nor may keep."""
+    """Describe the new descriptors of a daemon or keeper, except those that it may keep."""
     more = descriptors_of(pid) - before
     return [f"{kind} +{n}" for kind, n in more.items() if n > _KEPT_FOR_LATER.get(kind, 0)]

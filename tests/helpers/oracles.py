@@ -67,7 +67,7 @@ class Cgroup:
         return [entry.name for entry in self.path.iterdir() if entry.is_dir()]
 
     def close(self) -> None:
-        """Kill what a failed test may have left, then remove the directory."""
+        """Kill the processes that a failed test may have left, then remove the directory."""
         (self.path / "cgroup.kill").write_text("1")
         wait_for(self.is_empty, "the end of everything in the cgroup")
         for directory, _, _ in os.walk(self.path, topdown=False):

@@ -53,7 +53,7 @@ pytestmark = pytest.mark.filterwarnings("default")
 
 @pytest.fixture
 def leaks_nothing() -> None:
-    """Take the place of the check for leaks: the threads and descriptors of Ray stay."""
+    """Replaces the check for leaks: the threads and descriptors of Ray stay."""
 
 
 @pytest.fixture(scope="module")
@@ -210,7 +210,7 @@ async def test_leaving_a_map_begins_no_more_commands(pool: Pool, tmp_path: Path)
     assert (await anext(iteration)).stdout == "1\n"
     await iteration.aclose()
     count = len(asked)
-    # Two daemons with 64 places each, and one place that the first command has left.
+    # There are two daemons with 64 places each, and one place that the first command has left.
     assert count <= 2 * 64 + 1
     assert (await pool.bash("echo after")).stdout == "after\n"
     assert len(asked) == count

@@ -38,7 +38,7 @@ COMMANDS = 20
 
 @pytest.fixture
 def leaks_nothing() -> None:
-    """Take the place of the check for leaks: the threads and descriptors of Ray stay."""
+    """Replaces the check for leaks: the threads and descriptors of Ray stay."""
 
 
 @pytest.fixture

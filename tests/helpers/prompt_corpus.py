@@ -178,7 +178,7 @@ _OPEN_STDIN = (
 )
 
 
-# -- what not every Debian has ----------------------------------------------------------------
+# -- programs that not every Debian has ---------------------------------------------------------
 
 _PERL_LINES = "printf '$x = 1;\\n$y = 2;\\n' > s.pl"
 

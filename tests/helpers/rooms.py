@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
 
-# These tests run whatever has changed. Each takes a few seconds.
+# These tests run whatever room has changed. Each takes a few seconds.
 ALWAYS = ("tests/test_architecture.py",)
 
 
