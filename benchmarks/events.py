@@ -174,7 +174,7 @@ async def our_push() -> tuple[float, float]:
 
 
 def slow_client() -> tuple[float, bool]:
-    """Return how many MB a daemon grows while its client hardly reads, and whether the exit comes."""
+    """Return the growth of a daemon in MB for a slow client, and whether the exit has come."""
     ours = Ours()
     ours.ask("subscribe", events=["output", "exit"])
     before = most = resident_mb(ours.pid)
