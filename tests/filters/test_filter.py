@@ -228,7 +228,7 @@ async def test_renewing_extends_the_time_budget(
         assert line_filter is not None
         monkeypatch.setattr(process, "TIME_BUDGET_S", 60)
         (pid,) = helpers()
-        # The filter began with a time budget of zero, which allows two seconds of processor time.
+        # The filter began with a time budget of zero, and with two seconds of processor time.
         while processor_seconds(pid) < 2.5:
             line_filter.renew()
             assert await line_filter.lines(text) == ""
