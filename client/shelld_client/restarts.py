@@ -52,7 +52,7 @@ class Memory:
             self._configured.pop(("session", result.session), None)
             self._directories.pop(result.session, None)
         elif isinstance(result, BashResult) and result.session_cwd and ":" not in result.bash_id:
-            # An id with a colon names a shell at a target, and the directory is at the target, too.
+            # An id with a colon names a shell at a target, and the directory is there, too.
             session: str = params.get("session", DEFAULT_SESSION)
             self._directories[session] = result.session_cwd
 

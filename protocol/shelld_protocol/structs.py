@@ -40,8 +40,8 @@ MIN_OPEN_FILES: Final = 16
 # Every client can represent this integer.
 MAX_RESOURCE: Final = 2**53 - 1
 
-# How many characters of a command are listed, and are kept after its shell has ended. The same for
-# its description.
+# How many characters of a command or of its description are listed, and are kept after its shell
+# has ended.
 MAX_SHOWN_CHARACTERS: Final = 4_096
 CUT_MARK: Final = "... (truncated)"
 

@@ -105,7 +105,7 @@ class Names(Arrays):
         self.traps: dict[str, str] = {}
         # Exported functions that a wrapper such as ``env`` passes on to a bash.
         self.inherited: dict[str, Any] = {}
-        # Names with the attribute ``declare -i``, and names whose values change their case.
+        # Names with the attribute ``declare -i``, and names whose values change to one case.
         self.integers: frozenset[str] = frozenset()
         self.cases: dict[str, str] = {}
         # What ``local`` has hidden in each function that runs: values, members and targets.

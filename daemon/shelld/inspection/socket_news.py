@@ -123,7 +123,7 @@ class SocketNews:
         self._timer = loop.call_later(max(least_s, grown_s), self._look)
 
     def _cost_since(self, began: float) -> float:
-        """Return the processor time since `began`, for all other namespaces if this is one."""
+        """Return the processor time since `began`; once per other namespace if this is one."""
         count = 1 if self._namespace is None else max(1, len(self._others))
         return (time.thread_time() - began) * count
 
@@ -138,7 +138,7 @@ class SocketNews:
         return None
 
     def _look_at(self, place: str | None) -> None:
-        """Raises OSError."""
+        """Look once, and tell the watchers of news. Raises OSError."""
         if place is None:
             self._tell()
         elif self._namespace is None:

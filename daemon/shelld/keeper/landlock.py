@@ -56,10 +56,11 @@ def restrict(
 ) -> None:
     """Let this process and its descendants open no file for writing, except below some directories.
 
-    `writable`: their paths. One that cannot be reached is skipped. `descriptors`: more of them.
+    `writable`: the paths of these directories. A path that cannot be reached is skipped.
+    `descriptors`: descriptors of further such directories.
     `closes_sockets`: also close the abstract unix sockets of others.
 
-    A system that is too old for the files leaves them open. Raises OSError if anything else fails.
+    An old kernel that cannot restrict files leaves them open. Raises OSError for other failures.
     """
     version = _version()
     handled = _WRITE_FILE | _MOVE if version >= _VERSION_FOR_FILES else 0
@@ -71,7 +72,7 @@ def restrict(
     made = _call(_CREATE_RULESET, ctypes.byref(ruleset), ctypes.c_size_t(size), 0)
     try:
         if handled:
-            # What can be moved where is a matter of mounts.
+            # The mounts decide which files can be moved, and where.
             _allow_path(made, "/", _MOVE)
             for path in writable:
                 with suppress(FileNotFoundError, PermissionError):

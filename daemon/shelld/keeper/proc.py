@@ -94,7 +94,7 @@ def stat_fields(pid: int) -> list[bytes]:
 
 
 def fields_of(stat: bytes) -> list[bytes]:
-    """Return the same fields, from the content of the file."""
+    """Return the fields that `stat_fields` returns, from the content of the file."""
     # The name is in parentheses and may contain anything; the last parenthesis ends it.
     return stat.rpartition(b")")[2].split()
 

@@ -31,9 +31,9 @@ _DESCRIPTORS: Final = 2
 # Increment it for a change that another version of `shelld attach` would not understand. It is the
 # first thing that either side looks at.
 HANDSHAKE: Final = 1
-# That of `shelld_protocol.about`.
+# The version of the protocol, as in `shelld_protocol.about`.
 PROTOCOL: Final = 1
-# That of `app`: answers could not be written to stdout, although the client may still be there.
+# The exit code, as in `app`, if answers could not be written although the client may be there.
 STDOUT_FAILED: Final = 3
 
 
@@ -102,7 +102,7 @@ _ALLOWED: Final[Mapping[str, tuple[object, ...]]] = {
     "reason": ("detached", "stolen", "stopped"),
     "exit_code": (int,),
 }
-# A message of this kind is none without these members.
+# A message whose type has one of these members must contain it.
 _REQUIRED: Final = frozenset({"wants", "state", "reason"})
 # The largest number. The daemon adds numbers to its clock, and tells them to clients.
 _MAX_NUMBER: Final = 2**31 - 1

@@ -66,7 +66,10 @@ def peer_of(connection: socket.socket) -> tuple[int, int]:
 
 
 def possible_directories() -> list[str]:
-    """Return where this user's sockets may be: the programs of a user may have other variables."""
+    """Return the directories that may hold this user's sockets.
+
+    There are several, because another program of the user may have other variables.
+    """
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     directories = [f"/tmp/shelld-{os.getuid()}"]
     if runtime.startswith("/") and _is_for_us(runtime):
@@ -79,7 +82,7 @@ def _path() -> str:
 
 
 def _is_for_us(directory: str) -> bool:
-    """Whether a directory may hold ours. The variable may come from another user, as with sudo."""
+    """Whether this user may use a directory: with sudo, the variable is that of another user."""
     try:
         found = os.stat(directory)
     except OSError:
@@ -166,7 +169,7 @@ class Place:
         return connection
 
     def listen(self, name: str) -> socket.socket:
-        """Make a socket, and listen on it. Hold the lock. Raises PlaceError."""
+        """Make a socket, and listen on it. The caller holds the lock. Raises PlaceError."""
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         before = os.umask(0o177)
         try:
@@ -185,7 +188,7 @@ class Place:
     def remove(self, name: str, identity: int | None) -> None:
         """Remove a socket, if it is the one with this inode, and the directory if it is empty.
 
-        Hold the lock. Does nothing if the socket was replaced or cannot be removed.
+        The caller holds the lock. Does nothing if the socket was replaced or cannot be removed.
         """
         with contextlib.suppress(OSError, PlaceError):
             if identity is not None and self.identity(name) == identity:

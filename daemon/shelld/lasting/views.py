@@ -56,7 +56,7 @@ class WatchedShell(Told):
 class View(Told):
     """`shells`: first the running ones, oldest first; then the ended ones, latest first.
 
-    `omitted`: how many did not fit.
+    `omitted`: how many shells did not fit.
     """
 
     info: Info
@@ -80,7 +80,7 @@ def info_of(info: Mapping[str, Any]) -> Info:
 
 
 def decoded(data: bytes, shape: type[T]) -> T:
-    """Return what was told. Raises HandshakeError."""
+    """Return the `shape` in a message. Raises HandshakeError."""
     try:
         return msgspec.json.decode(data, type=shape)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

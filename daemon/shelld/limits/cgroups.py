@@ -200,7 +200,7 @@ class SessionCgroups:
         self._limits = limits
         self._numbers = itertools.count(1)
         self.paths: dict[Kind, str] = {}
-        # Those that no command has.
+        # The cgroups that no command has.
         self.unused: list[CommandCgroups] = []
         for kind, limit in limits.items():
             if kind in places and self._make(kind, f"{places[kind].directory}/{name}", limit):

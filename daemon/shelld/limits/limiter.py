@@ -57,7 +57,7 @@ class Limiter:
         self._is_watching = False
         # The processor time that the looks have taken.
         self._cost_s = 0.0
-        # How much of it no pause has followed.
+        # The part of that time after the last pause.
         self._slice_s = 0.0
 
     # -- commands ---------------------------------------------------------------------------
@@ -208,13 +208,13 @@ class Limiter:
     def _thin_out(self, group: Group) -> None:
         """Kill the youngest command if the cgroup has let in too many."""
         judged = self._judged(group)
-        # Those that are being killed still count.
+        # The kernel still counts members that are being killed.
         nobody_dies = len(judged) + group.waiting == len(group.members)
         if judged and nobody_dies and group.cgroups.is_crowded(group.waiting):
             self._end_by(max(judged, key=lambda member: member.began_at), "processes")
 
     def _judged(self, group: Group) -> list[Member]:
-        """Return the members that run, and that nobody is killing.
+        """Return the members that run and are not being killed.
 
         A command that is being killed is about to free what it uses.
         """
@@ -224,7 +224,7 @@ class Limiter:
             if member in self._watched
             and member.command is not None
             and not member.command.is_killed_at_once
-            # Otherwise, its runner may have another command by now.
+            # The runner of a command that is gone may have another command.
             and not member.command.is_gone
         ]
 
@@ -236,7 +236,7 @@ class Limiter:
     ) -> None:
         """If the members use more than the limit together, kill the one that uses most."""
         if self._sum(group, amounts) > limit:
-            # Of equal ones, the youngest.
+            # If several members use the most, choose the youngest.
             largest = max(
                 self._judged(group), key=lambda member: (amounts.get(member, 0), member.began_at)
             )

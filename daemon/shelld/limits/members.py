@@ -22,8 +22,8 @@ from shelld_protocol.structs import EnforcedLimits, LimitMechanism, ResourceLimi
 LimitReason = Literal["memory", "processes", "cpu", "file_size"]
 LIMIT_REASONS: Final = frozenset(get_args(LimitReason))
 
-# How a command ends that has written too large a file: by this signal, or with this exit code of
-# bash if the signal has ended the process for which bash waited last.
+# This signal ends a process that has written too large a file. If bash has waited for that process
+# last, bash exits with this code.
 _FILE_TOO_LARGE: Final = (-signal.SIGXFSZ, 128 + signal.SIGXFSZ)
 
 
@@ -152,7 +152,7 @@ class Member:
             self.cgroups.refused(directories[index])
 
     def reason_of_end(self, returncode: int) -> LimitReason | None:
-        """Return the limit because of which a command has failed that nobody has killed."""
+        """Return the limit that made a command fail, if nobody has killed the command."""
         if returncode == 0:
             return None
         if self.cgroups.has_met("memory"):

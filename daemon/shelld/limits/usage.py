@@ -46,7 +46,7 @@ class _Process(NamedTuple):
     threads: int
     rss_bytes: int
     own_cpu_s: float
-    # Of the children that it has reaped.
+    # The processor time of the children that the process has reaped.
     reaped_cpu_s: float
 
 

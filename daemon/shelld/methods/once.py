@@ -104,7 +104,7 @@ class Keys:
                 self._orphans[key] = start
 
     def _drop_expired(self, key: str) -> None:
-        """Drop what the retention period no longer covers: `key`, and keys of forgotten shells."""
+        """Drop the keys whose retention period is over: `key`, and keys of forgotten shells."""
         seconds = self._manager.options.retain_seconds
         start = self._starts.get(key)
         if start is not None and start.shell is not None and start.shell.ended_before(seconds):

@@ -30,7 +30,7 @@ from shelld_protocol.target_methods import (
     RemoveTargetResult,
 )
 
-# The methods whose `session` is that of a command, or is about to be.
+# The methods that begin to use their `session`, so that it has a place from then on.
 _USING: Final = frozenset({"bash", "configure_session"})
 
 _MAX_DIGITS: Final = 64
@@ -164,7 +164,7 @@ async def _pass_on(context: RequestContext, method: str, target: Target, members
             result = await link.answer(call)
         finally:
             if call.error is not None and call.error.kind is ErrorKind.CANCELLED:
-                # It may name survivors.
+                # The target's error may name survivors.
                 context.error_data = call.error.data
     except Exception as error:
         if is_placed and session is not None and _started_nothing(error):

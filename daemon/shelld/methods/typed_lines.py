@@ -43,11 +43,11 @@ class Readers(Protocol):
     session: str | None
 
     def directories(self) -> list[str]:
-        """Return their working directories."""
+        """Return the working directories of these shells."""
         ...
 
     def read_now(self) -> bool:
-        """Whether there are any now."""
+        """Whether any shell may read now."""
         ...
 
     def ignore_interrupts(self) -> bool:
@@ -60,7 +60,7 @@ class Readers(Protocol):
 
 
 class RunningReaders:
-    """Those of a command that runs, or is about to."""
+    """The readers of a command that runs, or is about to."""
 
     def __init__(self, shell: Shell, target: PipeInput | TerminalInput) -> None:
         self.session = shell.session
@@ -95,7 +95,7 @@ class RunningReaders:
 
 
 class FirstReaders:
-    """Those of a command that is being judged. `may_run_stdin`: whether there may be any."""
+    """The readers of a command that has not started. `may_run_stdin`: whether it may have any."""
 
     def __init__(self, params: BashParams, *, may_run_stdin: bool) -> None:
         self.session = params.session

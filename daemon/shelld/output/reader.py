@@ -30,7 +30,7 @@ from shelld.output.text import (
     whole_lines,
 )
 
-# The same for base64. A multiple of three, so that the texts of two steps can be joined.
+# The size of a step in base64: a multiple of three, so that the texts of two steps can be joined.
 _BASE64_STEP_BYTES: Final = 3 * STEP_BYTES // 4
 
 

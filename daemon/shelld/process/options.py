@@ -50,5 +50,5 @@ class Options(NamedTuple):
     task_after: int = 10_000
     # The name and the command line of each target.
     targets: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    # The same for targets to which shelld is sent.
+    # The name and the command line of each target to which shelld is sent.
     bootstraps: tuple[tuple[str, tuple[str, ...]], ...] = ()

@@ -102,11 +102,11 @@ class Connector:
 
 
 def is_here(address: str) -> bool:
-    """Whether an address is one of this machine. The kernel sends from it to itself."""
+    """Whether an address is one of this machine: the kernel then also sends from this address."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as sock:
-            # This sends nothing.
+            # On a datagram socket, `connect` sends nothing.
             sock.connect((address, 9))
             own = str(sock.getsockname()[0])
     except OSError:

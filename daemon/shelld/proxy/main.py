@@ -24,9 +24,9 @@ from shelld.proxy.server import Server
 
 # The buffers of all connections need a quarter of this.
 _MEMORY_BYTES: Final = 512 * 1024 * 1024
-# Each connection takes two.
+# Each connection takes two descriptors.
 _FILES: Final = 1_024
-# Of the threads that resolve names.
+# The size of the stack of each thread that resolves names.
 _STACK_BYTES: Final = 1024 * 1024
 
 
@@ -85,6 +85,6 @@ def _start(channel: Channel, listener: socket.socket, message: Message) -> list[
     channel.send((SERVING,))
     tasks = [asyncio.create_task(each) for each in (reports.run(), server.serve(listener))]
     for task in tasks:
-        # Neither ends by itself. After a failure, the daemon starts another process.
+        # Neither task ends without a failure. The daemon then starts another process.
         task.add_done_callback(lambda _: os._exit(1))
     return tasks

@@ -59,12 +59,13 @@ class Reports:
         self._is_told = asyncio.Event()
         loop = asyncio.get_running_loop()
         peers = {peer for peer, _, _ in new}
-        # Many processes take long, and the clients of other hosts do not wait for that.
+        # A look at many processes takes long, and must not delay the connections to allowed hosts.
         runners = await loop.run_in_executor(None, partial(runners_of, self._first, peers))
         for peer, refusal, at in new:
             key = runners.get(peer, 0), refusal
             count, before = self._unsent.get(key, (0, at))
-            # A command that is known waits for its answer, so it was there at the last refusal.
+            # If the command was found, its client still waits, so the last refusal was its own.
+            # Otherwise, keep the time of the first refusal.
             self._unsent[key] = count + 1, at if key[0] else before
         entries = [
             (runner, *refusal, count, at) for (runner, refusal), (count, at) in self._unsent.items()

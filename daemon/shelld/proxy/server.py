@@ -28,13 +28,13 @@ from shelld.proxy.streams import IDLE_S, Stream, copy, relay
 
 # A browser or a package manager opens some tens at once.
 MAX_CONNECTED: Final = 200
-# More clients than that are read only to be refused. Further ones wait to be accepted.
+# Above `MAX_CONNECTED`, clients are read only to be refused. Above this number, they wait.
 MAX_CLIENTS: Final = 256
 # A client sends its request at once. One that does not must not keep others out.
 HEAD_TIMEOUT_S: Final = 10.0
 # Informational responses (1xx) before the response itself.
 _MAX_INFORMATIONAL: Final = 10
-# After a shortage of descriptors.
+# The pause after a shortage of descriptors.
 _PAUSE_S: Final = 0.1
 
 _END_OF_HEAD: Final = b"\r\n\r\n"

@@ -71,7 +71,7 @@ def _shown(rules: Iterable[Rule]) -> tuple[str, ...]:
 def proxy_variables(network: SandboxNetwork, hosts: Iterable[str]) -> dict[str, str]:
     """Return the variables with which programs find the proxy; none for another network.
 
-    An entry such as 127.0.0.1 means that of the machine. Only the proxy leads there.
+    In `hosts`, 127.0.0.1 means the machine, not the sandbox. Only the proxy leads there.
     """
     if network != "hosts":
         return {}

@@ -75,7 +75,7 @@ _NO_FILE: Final = "-1"
 class Sandbox:
     """`missing`: why no command can start in it."""
 
-    # For `Runners`: what a dead keeper has left is below this sandbox, and nowhere else.
+    # A member of `Runners`: all processes that a dead keeper has left are below this sandbox.
     adopts = True
     is_blind = False
 
@@ -99,7 +99,7 @@ class Sandbox:
         self._errors: int | None = None
         self._directory: int | None = None
         self._nothing: int | None = None
-        # Our descriptors, also those above. `close` closes them.
+        # All descriptors that `close` closes, including those above.
         self._owned: list[int] = []
         # Whether the runner may have started bubblewrap.
         self._is_begun = False
@@ -137,11 +137,11 @@ class Sandbox:
             self._placeholders.make(view.placeholders)
             self._placeholders.hold(path for path, _ in view.present)
             for path, _ in view.masked:
-                # It may be gone by now.
+                # The socket may be gone by now.
                 with suppress(FileNotFoundError):
                     self._placeholders.keep(path)
             if view.is_outdated:
-                # What is kept open is not what the view was made for.
+                # A denied path has changed before we kept it open, so the view is wrong.
                 raise BlockingIOError
         except OSError:
             self.missing = engine.NO_MOUNT
@@ -149,7 +149,7 @@ class Sandbox:
         descriptors: list[int] = []
         try:
             if self._proxy is not None:
-                # It starts while bubblewrap does.
+                # The proxy starts while bubblewrap starts.
                 self._proxy.start()
             self._outside = self._pool.acquire()
             self._keeper, theirs = Channel.pair()

@@ -20,7 +20,7 @@ from typing import Final
 _HEAD: Final = b"Num"
 # The path is the last column.
 _PATHS: Final = re.compile(rb" (/[^\n]*)$", re.MULTILINE)
-# It may have line ends: what does not look like the beginning of a line belongs to the path.
+# A path may have line ends. Text that is no beginning of an entry belongs to the path before it.
 _BEGINNING: Final = re.compile(rb"\n[0-9a-f]+: [0-9A-F]{8} ")
 _LONG_PATHS: Final = re.compile(
     rb"^[0-9a-f]+: (?:[0-9A-F]+ ){5} *\d+ (/[^\n]*(?:\n(?![0-9a-f]+: [0-9A-F]{8} )[^\n]+)*)$",
@@ -38,7 +38,8 @@ def paths_in(content: bytes) -> frozenset[str]:
     """Return the paths in the content of /proc/net/unix. Raises OSError if that is hidden."""
     if not content.startswith(_HEAD):
         raise FileNotFoundError
-    # Every command in a sandbox looks at this list, and hardly ever is a line not one socket.
+    # Each command in a sandbox reads this list. Almost always, each line is one socket, which the
+    # fast pattern finds.
     is_plain = len(_BEGINNING.findall(content)) == content.count(b"\n") - 1
     found = (_PATHS if is_plain else _LONG_PATHS).findall(content)
     return frozenset(path.decode("utf-8", "surrogateescape") for path in found)
@@ -48,7 +49,7 @@ def sockets_in(directory: str) -> Iterator[str]:
     """Yield the paths of all sockets in a directory; nothing if it cannot be read."""
     with suppress(OSError), os.scandir(directory) as entries:
         for entry in entries:
-            # These three need no system call, so only the files of rare kinds are looked at.
+            # These three checks need no system call. Only files of rare kinds need one.
             if entry.is_symlink() or entry.is_file() or entry.is_dir():
                 continue
             with suppress(OSError):

@@ -156,7 +156,7 @@ class _Builder:
         """Make mounts of the directories above a path, so that they cannot be renamed."""
         roots = [each for each in self._writable if is_within(path, (each,))]
         if roots and path not in roots:
-            # A root in another root is a mount already, but what is between them is not.
+            # If one root is in another, both are mounts, but the directories between are not.
             top = min(roots, key=len)
             above = os.path.dirname(path)
             while above != top:
@@ -167,7 +167,7 @@ class _Builder:
         is_open = is_within(path, self._writable)
         is_shown = not self._is_hidden(path) or is_within(path, self._shown)
         if path == _PARENT_OF_PRIVATE and not is_readable:
-            # It has nothing of the machine but what `_arguments` leaves out.
+            # `_arguments` leaves out the mounts below this directory, so it shows no file of the machine.
             self._closed.append(path)
         elif not is_shown and is_readable:
             # The machine has no file at this place. Mount what is shown below it, then close it.
@@ -202,14 +202,14 @@ class _Builder:
         if self._policy.network != "full":
             yield "--unshare-net"
         if os.geteuid() == 0:
-            # The keeper gives them up before any command runs.
+            # The keeper gives up these capabilities before any command runs.
             for name in CAPABILITIES:
                 yield from ("--cap-add", name)
         for name in _KERNEL_SETTINGS:
             yield from ("--ro-bind-try", f"/proc/{name}", f"/proc/{name}")
         unreadable = self._policy.deny_read
         for path in sorted(self._mounts, key=lambda path: (path.count("/"), path)):
-            # What is below an unreadable directory must not come back.
+            # A mount below an unreadable directory would show a part of it again.
             if not is_within(os.path.dirname(path), unreadable):
                 yield from self._mounts[path]
         yield from ("--size", str(_PRIVATE_BYTES), "--perms", "0700", "--tmpfs", PRIVATE)

@@ -82,7 +82,7 @@ class AttachedClient:
         self.streams = streams
         self.server = server
         self.output = output
-        # Cancelled to lose the client.
+        # This scope is cancelled when the client is to be lost.
         self.reading = anyio.CancelScope()
         # Releases the streams and the connection of the client, and tells it that it is lost.
         self.resources = contextlib.ExitStack()
@@ -100,7 +100,7 @@ class AttachedClient:
         self.is_gone = anyio.Event()
 
     def _say_goodbye(self) -> None:
-        # Otherwise, the end of file means that it should try again.
+        # Without a reply, the end of file tells `shelld attach` to try again.
         if not self.is_welcome:
             return
         reason: Literal["stolen", "detached"] = "stolen" if self.is_stolen else "detached"

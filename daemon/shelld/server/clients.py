@@ -156,7 +156,7 @@ class Clients:
                 # No descriptor is free, for example.
                 await faults.pause(LOCK_POLL_S)
                 continue
-            # At once: the daemon must not end while the task has not begun.
+            # Note it before the task begins, so that the daemon does not end in between.
             self._greeted.add(connection)
             try:
                 tasks.start_soon(self._meet, connection)
@@ -216,7 +216,7 @@ class Clients:
                 self._stoppers.append(connection)
                 self._over.set()
         except (OSError, HandshakeError):
-            # It is gone, or it is no program of ours.
+            # The other side is gone, or is no program of ours.
             pass
         finally:
             close_all(descriptors)
@@ -226,7 +226,7 @@ class Clients:
     ) -> None:
         async with self._attaching:
             if is_hung_up(connection):
-                # It has given up, and must not cost another client its daemon.
+                # `shelld attach` has given up, so do not take the daemon from another client.
                 return
             if not await self._make_room(steal=hello.steal):
                 self._reply(connection, "busy")

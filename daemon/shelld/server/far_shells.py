@@ -71,7 +71,7 @@ class FarShells:
             while not links.keys() <= self._rows.keys():
                 await self._answered.wait()
         for link in links:
-            # Do not wait for it again.
+            # The next view does not wait for a target that has not answered.
             self._rows.setdefault(link, [])
         return [row for link in links for row in self._rows[link]]
 
@@ -82,7 +82,7 @@ class FarShells:
             call = link.begin("list_shells", b"{}", None)
             listed = decode(await link.answer(call), _listed)
         except (RpcError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            # It is gone, or its answer makes no sense.
+            # The target is gone, or its answer makes no sense.
             self._rows[link] = []
         else:
             self._rows[link] = [*map(partial(self._row, target.name), listed.shells)]

@@ -95,12 +95,12 @@ class Session:
     ) -> None:
         self.name = name
         self.base = base
-        # On the resources that its commands use.
+        # The limits on the resources that its commands use.
         self.limits = limits
         self.is_limited = limits != NO_LIMITS
-        # What it takes from the daemon's environment.
+        # The rules for the variables that it takes from the daemon's environment.
         self.rules = rules
-        # Where its commands run; None for no sandbox.
+        # The policy of the sandbox in which its commands run; None for no sandbox.
         self.sandbox = sandbox
         # Whether the session has started a command.
         self.is_used = False

@@ -75,7 +75,7 @@ class GreetingReader:
 
 
 def check_version(target: str, greeting: Greeting) -> None:
-    """Raises `RpcError` (unavailable) for a target with another version of the protocol."""
+    """Raise `RpcError` (unavailable) for a target with another version of the protocol."""
     if greeting.protocol != PROTOCOL:
         raise _other_version(target, greeting)
 

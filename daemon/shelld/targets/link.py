@@ -99,7 +99,7 @@ class Link:
         self._target = target
         self._argv = argv
         self._needs_bundle = bootstrap
-        # Of the connection, and of the errors.
+        # The watches of the connection and of the standard error.
         self._watches: list[Watch] = []
         self._loop = asyncio.get_running_loop()
         self._opening: Opening | None = None
@@ -212,7 +212,7 @@ class Link:
                     await self._over.wait()
                     return True
         finally:
-            # Even if the caller was cancelled: nobody else knows this link.
+            # Cut it even if the caller was cancelled, because nobody else knows this link.
             self.cut()
         await self._over.wait()
         return False

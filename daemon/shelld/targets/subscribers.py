@@ -57,7 +57,7 @@ class Subscribers:
                 del self._kept[next(iter(self._kept))]
 
     def forget(self, subscription: str) -> None:
-        """The client has ended it, or its last event has come."""
+        """Forget a subscription that the client has ended, or whose last event has come."""
         self._kept.pop(subscription, None)
 
     def note_event(self, method: str, params: bytes) -> None:

@@ -85,7 +85,7 @@ class Targets:
         return not self._targets
 
     def add(self, name: str, argv: Sequence[str], *, bootstrap: bool = False) -> None:
-        """Raises `RpcError` (invalid_params, resource_exhausted)."""
+        """Add a target. Raises `RpcError` (invalid_params, resource_exhausted)."""
         if not is_target_name(name):
             raise invalid_params("Invalid value for name: no name of a target", "name")
         if (problem := problem_with_argv(argv)) is not None:

@@ -29,7 +29,7 @@ _ILLEGIBLE: Final = dict.fromkeys(
 
 
 def legible(text: str, size: int) -> str:
-    """Return text for a model; a notice instead, if it is no text. `size` is in bytes of output.
+    """Return text for a model; a notice if the output is binary. `size`: of the output, in bytes.
 
     NUL is no sign of binary output: many programs end names with it.
     """

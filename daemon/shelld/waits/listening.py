@@ -33,7 +33,7 @@ _BUSY_PAUSE_S: Final = 0.2
 # Without news, the pause between two looks is as long as the wait has lasted, within these limits.
 _FIRST_PAUSE_S: Final = 0.5
 _LAST_PAUSE_S: Final = 8.0
-# The same if a process is in another network namespace: others may soon be in further ones.
+# The longest pause if a process is in another network namespace: others may soon enter more.
 _LAST_PAUSE_ELSEWHERE_S: Final = 2.0
 # The maximum number of processes to list. That takes less than a millisecond.
 _FEW: Final = 32

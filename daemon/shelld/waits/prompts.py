@@ -167,7 +167,7 @@ def _state_of(shell: Shell) -> State:
 
 
 def _state_of_input(target: PipeInput | TerminalInput, silent_s: float) -> InputState:
-    """Raises OSError if the input is closed during the call."""
+    """Return the state of the input. Raises OSError if the input is closed during the call."""
     is_under_way = 0 <= time.monotonic() - target.written_at < min(silent_s, _DELIVERY_S)
     # If input is unread, the program is about to wake up, or is busy.
     is_pending = is_under_way or target.unread_bytes() > 0

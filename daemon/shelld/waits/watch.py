@@ -19,7 +19,7 @@ from shelld_protocol.structs import Prompt
 
 # The silence after which `watch` acts on a program that waits only for input.
 BLOCKING_AFTER_S: Final = 0.15
-# The same for a program that also waits for the network, or for time to pass.
+# The silence for a program that also waits for the network, or for time to pass.
 OTHERS_AFTER_S: Final = 1.0
 
 
