@@ -108,7 +108,7 @@ export class Client implements AsyncDisposable {
     const given: SubscribeParams = { ...params };
     let wanted = params.events;
     if (params.subscription !== undefined) {
-      // It has its own events, perhaps more than the wanted ones.
+      // A continued subscription keeps its own kinds of events, even unwanted ones.
       delete given.events;
     } else if (wanted === undefined) {
       given.events = wanted = ["exit", "output"];

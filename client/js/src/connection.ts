@@ -73,7 +73,7 @@ export class Connection {
     child.stderr?.setEncoding("utf8").on("data", (text: string) => {
       this.#stderr = (this.#stderr + text).slice(-STDERR_TAIL);
     });
-    // If the daemon is gone, "close" says the rest. It may also go on without its pipes.
+    // If the daemon is gone, "close" follows. But it may also go on without its pipes.
     const closed = (pipe: string) => () => {
       const lose = () => this.#failure ?? this.#giveUp(`the daemon closed its ${pipe}`);
       setTimeout(lose, LAST_WORDS_MS).unref();
@@ -107,7 +107,7 @@ export class Connection {
     });
     this.request("ping", {}).then(
       () => clearTimeout(timer),
-      // The other requests fail as well.
+      // If the ping fails, the other requests fail as well.
       () => {},
     );
   }
@@ -231,7 +231,7 @@ export class Connection {
   }
 
   #take(line: string): void {
-    // Other text may come before the first answer, as from ssh and login shells, perhaps on its line.
+    // Before the first answer, ssh or a login shell may have written text, even on the same line.
     const message = this.#hasAnswered ? messageIn(line) : messageAfterBanner(line);
     if (message === null) {
       if (this.#hasAnswered && line.trim()) {
@@ -289,7 +289,7 @@ export class Connection {
   #giveUp(message: string): void {
     this.#fail(message);
     this.#kill();
-    // What it still writes is of no use, and may never end.
+    // The daemon may go on writing without end, and nobody needs that.
     this.#child.stdout?.destroy();
     this.#child.stderr?.destroy();
   }
@@ -298,10 +298,10 @@ export class Connection {
     const { pid, exitCode, signalCode } = this.#child;
     if (pid === undefined || exitCode !== null || signalCode !== null) return;
     try {
-      // With what a wrapper, such as a shell, has started: the group is the child's own.
+      // Kill the whole group, because the child may be a wrapper, such as a shell. It leads the group.
       process.kill(-pid, "SIGKILL");
     } catch {
-      // It ends by itself at this moment.
+      // The child ends by itself at this moment.
       return;
     }
   }

@@ -31,7 +31,7 @@ export class DaemonExited extends ShelldError {
   }
 }
 
-/** What `waitFor` waits for did not come in time. `read` has the output since the last match. */
+/** The condition of `waitFor` was not met in time. `read` has the output since the last match. */
 export class WaitTimedOut extends ShelldError {
   override name = "WaitTimedOut";
 
@@ -43,7 +43,7 @@ export class WaitTimedOut extends ShelldError {
   }
 }
 
-/** The command ended before what `waitFor` waits for. `read` has its end, and the output. */
+/** The command ended before the condition of `waitFor` was met. `read` has its end, and the output. */
 export class JobEnded extends ShelldError {
   override name = "JobEnded";
 

@@ -25,7 +25,8 @@ export type Condition =
   | { port: number; timeout?: number };
 
 const LONGEST_WAIT_MS = 600_000;
-// How much output of each stream the answer to a wait has, for the error if the wait fails.
+// The answer to a wait has at most this much output of each stream. The error of a failed wait
+// shows it.
 const SHOWN_BYTES = 64 * 1024;
 
 export class Job implements AsyncIterable<ShellEvent>, AsyncDisposable {

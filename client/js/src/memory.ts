@@ -1,4 +1,4 @@
-/** What a client has configured, for the next daemon after one has died. One entry for each name. */
+/** The configuration that the next daemon gets after one has died. One entry for each name. */
 
 import type { Methods } from "./types.js";
 

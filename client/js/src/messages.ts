@@ -7,7 +7,7 @@ import type { ShellEvent } from "./types.js";
 
 export interface Message {
   id: number | null;
-  /** Of a notification. */
+  /** Only a notification has a method. */
   method?: string;
   params: Record<string, unknown>;
   result?: unknown;

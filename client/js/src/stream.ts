@@ -33,7 +33,7 @@ export class Stream implements AsyncIterableIterator<OutputEvent> {
     this.result = this.#run(connection, params, signal).finally(() =>
       signal?.removeEventListener("abort", abort),
     );
-    // Whoever iterates gets the error there.
+    // The iteration throws the error, too, so a rejection that nobody handles is no fault.
     this.result.catch(() => {});
     this.#items = this.#outputs(connection, params);
   }

@@ -167,7 +167,7 @@ class _Builder:
         is_open = is_within(path, self._writable)
         is_shown = not self._is_hidden(path) or is_within(path, self._shown)
         if path == _PARENT_OF_PRIVATE and not is_readable:
-            # `_arguments` leaves out the mounts below this directory, so it shows no file of the machine.
+            # `_arguments` leaves out all mounts below this directory, so nothing shows there.
             self._closed.append(path)
         elif not is_shown and is_readable:
             # The machine has no file at this place. Mount what is shown below it, then close it.
