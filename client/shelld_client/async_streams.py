@@ -74,7 +74,7 @@ class AsyncItems(Generic[T]):
                 self._is_taking = False
 
     def _check_taker(self) -> None:
-        """Raise RuntimeError if the items cannot come where this runs."""
+        """Raise RuntimeError if no item can reach the caller, as on another event loop."""
         # In `Client`, an interrupt may change the attribute between two uses.
         if (ongoing := self._ongoing) is not None:
             ongoing.check_taker()
@@ -255,7 +255,7 @@ class AsyncOutputStream(_Iteration[OutputEvent | BashResult | BackgroundResult])
             ongoing.end()
         elif ongoing is not None:
             ongoing.abandon()
-        # Only now: after an interrupt in the steps above, another call repeats them.
+        # Clear it last: after an interrupt in the steps above, another call repeats them.
         self._ongoing = None
 
     def _next_has_failed(self) -> None:

@@ -133,7 +133,7 @@ def checked(result: R) -> R:
 
 
 def check_run_options(options: Mapping[str, Any], on_output: OnOutput | None) -> None:
-    """Raise TypeError for options that need a command in the foreground, if it is not there."""
+    """Raise TypeError for options that contradict `check` or `on_output`."""
     for name in ("run_in_background", "dry_run"):
         if options.get(name):
             raise TypeError(f"check and on_output do not go together with {name}")

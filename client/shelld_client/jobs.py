@@ -259,7 +259,7 @@ class Job(Items[Event]):
         return self._request(calls.resize_shell(self.id, rows, cols))
 
     def screen(self, **options: Unpack[ScreenOptions]) -> ReadScreenResult:
-        """Return what a person would see on its terminal. Raises what `read_screen` raises."""
+        """Return what a person would see on its terminal. Raises the errors of `read_screen`."""
         return self._request(calls.read_screen(self.id, options))
 
     def kill(self, **options: Unpack[KillOptions]) -> KillShellResult:
@@ -309,7 +309,7 @@ class Job(Items[Event]):
             ongoing.end()
             return None
         if isinstance(item, ShellError):
-            # It is not subscribed. The next call tries again.
+            # The job has no subscription. The next call tries again.
             self._ongoing = None
             raise item
         if isinstance(item, End):

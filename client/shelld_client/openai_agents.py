@@ -52,6 +52,6 @@ def function_tool(
         description=description,
         params_json_schema=schema,
         on_invoke_tool=invoke,
-        # In strict schemas, every parameter would be required.
+        # A strict schema would require every parameter.
         strict_json_schema=False,
     )

@@ -134,7 +134,7 @@ class Client(SpawnedClient, Methods):
         finally:
             link.pump.close()
         if may_wait() and self._attaching.acquire(timeout=BLOCKED_S):
-            # The thread that was attaching has ended what it had started.
+            # If another thread was attaching, it has ended its attempt by now.
             self._attaching.release()
         link.connection.write_log()
 

@@ -121,7 +121,7 @@ def _run(arguments: list[str]) -> int:
             pass
     if arguments and (program := _subcommand(arguments[0])) is not None:
         return program(arguments[1:])
-    # Only now: a subcommand that a client waits for does not load what only the daemon needs.
+    # Import this late: a client may wait for a subcommand, which does not need these modules.
     from shelld.start import run_daemon  # noqa: PLC0415
 
     return run_daemon(arguments)

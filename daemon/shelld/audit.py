@@ -85,7 +85,7 @@ class InputRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AuditLog:
-    """Raises OSError if `path` cannot be opened for appending."""
+    """The log in a file. Raises OSError if `path` cannot be opened for appending."""
 
     def __init__(self, path: Path, max_bytes: int) -> None:
         self._path = path
@@ -103,7 +103,7 @@ class AuditLog:
         status = os.fstat(descriptor)
         is_file = stat.S_ISREG(status.st_mode)
         if self._is_file and not is_file:
-            # With a FIFO, the log would end when its reader does.
+            # If a FIFO took the place of the file, the log would end with the reader of the FIFO.
             os.close(descriptor)
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
         self._is_file = is_file

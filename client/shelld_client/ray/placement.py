@@ -79,7 +79,7 @@ class Placement:
             raise DaemonExited(self.closed)
 
     async def _home(self, session: str) -> _Home:
-        """Return where a session is. Decide it, if the session is new."""
+        """Return the daemon of a session. Choose one, if the session is new."""
         if session not in self._homes:
             member = await self._member(_sessions_first)
             # Another call may have decided it meanwhile.

@@ -266,7 +266,7 @@ class Pool:
             await member.ended.wait()
 
     def _drain(self, count: int) -> list[Member]:
-        """Let `count` daemons take no more sessions. Return those that must end."""
+        """Let `count` daemons take no more sessions. Return those that run and must end."""
         for task in list(self._replacements)[: max(0, count)]:
             task.cancel()
             self._replacements.discard(task)
@@ -328,7 +328,7 @@ class Pool:
             if not member.is_gone:
                 self._placement.add(member)
             elif not self._is_closed:
-                # It was lost while the others started.
+                # This daemon was lost while the others started.
                 self._keep(self._replacements, self._replace())
 
     def _new_member(self) -> Member:

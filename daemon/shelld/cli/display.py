@@ -57,7 +57,7 @@ class Display:
 
     @property
     def is_one_stream(self) -> bool:
-        """Whether stdout and stderr are the same file, so that the order of their output shows."""
+        """Whether stdout and stderr are the same file, which shows their output in its order."""
         return _is_open(1) and _is_open(2) and os.path.samestat(os.fstat(1), os.fstat(2))
 
     @property

@@ -102,7 +102,7 @@ class _Shell:
         }
 
     def run(self) -> int:
-        """Raises `DaemonExited`, `ProtocolError`, `OutputLost`."""
+        """Read and run commands. Raises `DaemonExited`, `ProtocolError`, `OutputLost`."""
         if self._lines.is_terminal:
             self._display.say("shelld shell: type commands; :help helps, Ctrl-D leaves")
         while True:

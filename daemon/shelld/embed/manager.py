@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 class ShellManager:
-    """Raises RuntimeError for `options` if there is a manager already.
+    """The manager of this process. Raises RuntimeError for `options` if there is one already.
 
     Its coroutines can be awaited on any event loop.
     """

@@ -108,7 +108,7 @@ class _Process:
             self._stops -= 1
             if self._is_stopped_by_us and not self._stops:
                 self._is_stopped_by_us = False
-                # Do not look first whether it is the same process: that needs a free descriptor.
+                # Do not check first that this is the same process: that needs a free descriptor.
                 with contextlib.suppress(OSError):
                     os.kill(self.pid, signal.SIGCONT)
 

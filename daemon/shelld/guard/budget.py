@@ -72,7 +72,7 @@ class Budget:
         self._traces = traces
 
     def take(self) -> bool:
-        """Count a step. Return whether the limits on steps, time and depth allow it.
+        """Count a step. Return whether the limits on steps, time and depth allow the step.
 
         Raises `Exhausted`.
         """
@@ -107,5 +107,5 @@ class Budget:
 
 
 def _shown(text: str) -> str:
-    """Return text for a verdict: not too long, and without what stands for bytes."""
+    """Return text for a verdict: of limited length, and without characters that stand for bytes."""
     return text[:MAX_SEGMENT].encode("utf-8", "replace").decode()

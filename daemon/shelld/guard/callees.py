@@ -105,7 +105,7 @@ def only_starts(body: Node) -> bool:
     statements = 0
     for index, child in enumerate(children):
         if child.type == "ERROR":
-            # In ``do (a &) done``, the parser reports a missing separator.
+            # The parser wrongly reports a missing separator in ``do (a &) done``.
             return len(children) == 1 and only_starts(child)
         if not child.is_named:
             continue

@@ -49,7 +49,7 @@ def _mounts(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
     for index, each in enumerate(arguments):
         name, equals, value = each.partition("=")
         if (short := _VOLUME.match(each)) is not None:
-            # As in `-itv/:/mnt`.
+            # The option ends a group of letters, as in `-itv/:/mnt`.
             name, equals, value = "-v", short[1], short[1]
         value = value if equals else "".join(arguments[index + 1 : index + 2])
         host, _, rest = value.partition(":")

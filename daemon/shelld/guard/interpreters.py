@@ -245,7 +245,7 @@ def _started(language: str, code: str) -> tuple[list[str], list[list[str]]]:
 
 
 def _strings_in(code: str) -> Iterator[str]:
-    """Yield the strings in code that it may run, without those that it only shows."""
+    """Yield the strings that code may run, but not the strings that it only shows."""
     for match in islice(compiled(LITERAL).finditer(code), _MAX_CALLS):
         if not compiled(_SHOWS).search(code[max(0, match.start() - _MAX_SHOWS) : match.start()]):
             yield unquoted(match[0])

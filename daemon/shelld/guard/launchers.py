@@ -165,7 +165,7 @@ def _socat(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
             shell.copy().run_script(script, stdin)
             continue
         path, _, ways = rest.partition(",")
-        # With ``-u`` or ``-U``, bytes go one way only.
+        # With ``-u`` or ``-U``, socat only reads from one of its two addresses.
         is_read = ("u" in given and index == 0) or ("U" in given and index == 1)
         if not is_read and not re.search(r"\brdonly\b|\bo-rdonly\b", ways):
             shell.report(rules.overwrites(path, shell.place()))

@@ -104,7 +104,7 @@ def with_arguments(code: str, arguments: Sequence[str]) -> str:
         return code
 
     def one(match: re.Match[str]) -> str:
-        # In Python, PHP and Node.js, the first is the name of the program.
+        # In Python, PHP and Node.js, the first argument is the name of the program.
         named = match[1] or match[2]
         index = int(match[3]) if named is None else int(named) - 1
         return literal(arguments[index]) if 0 <= index < len(arguments) else match[0]

@@ -56,7 +56,7 @@ class Loops(Programs):
                     fields = expand_word(parse.text_of(child), self)
                 except ExpansionError:
                     fields = [UNKNOWN]
-                # As with the input of ``while``, see `_while`.
+                # Such a list begins like the output of `find` on a tree, see `_while`.
                 walks = walks or (UNKNOWN in fields and fields[0].startswith("/"))
                 values += fields
         values = values if has_list else list(self.positional)

@@ -56,7 +56,7 @@ class Redirections(Compounds):
         """Return stdin, and the file to which the output goes (None: stdout)."""
         target: str | None = None
         statement = redirects[0].parent if redirects else None
-        # ``>&N`` may send stdout to where another descriptor goes.
+        # ``>&N`` may send stdout to the file of another descriptor.
         has_copies = statement is not None and b">&" in statement.text
         for node in redirects:
             if not self.budget.take():

@@ -68,7 +68,7 @@ class Scripted(Files):
             self._follow_likely([command_behind_dashes(arguments)])
         if program in KNOWN or has_glob(program):
             return
-        # As for `WRITERS`, disks are below /dev.
+        # As with `WRITERS`, only commands with a path below /dev can name a disk.
         if self.links or self.cwd.startswith("/dev") or any("/dev" in each for each in arguments):
             place = self.place()
             for each in overwritten_by(arguments):

@@ -12,7 +12,7 @@ from typing import Final
 
 from shelld.guard.vocabulary import ORDERS
 
-# Words with which a program only tells what it would do.
+# Words that make a program only tell what it would do.
 _IDLE: Final = frozenset(
     {"help", "h", "dry-run", "dryrun", "simulate", "version", "test", "no-act", "pretend", "whatif"}
 )

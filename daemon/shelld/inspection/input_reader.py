@@ -40,8 +40,8 @@ _REMOTE: Final = frozenset(
         *("machinectl", "lxc", "incus", "virsh", "dtach", "abduco"),
     }
 )
-# These do so once they have a connection. Before that, they ask something themselves, or pass their
-# input on to programs of this machine.
+# These programs pass their input on to another machine once they have a connection. Before that,
+# they ask something themselves, or pass it on to programs of this machine.
 _REMOTE_IF_CONNECTED: Final = frozenset({"telnet", "socat", "websocat", "openssl", "busybox"})
 
 

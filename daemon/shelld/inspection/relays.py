@@ -47,7 +47,7 @@ def passes_on(
     seen: Collection[Source],
     is_spent: Callable[[], bool],
 ) -> Passed:
-    """Return where a process passes on what it reads in `wait`.
+    """Return the terminals to which a process passes on the input that it reads in `wait`.
 
     `seen`: the terminals from which the input has come so far. If there is no time to find out
     (`is_spent`), the answer is uncertain.

@@ -96,7 +96,7 @@ def _shells(top: int, source: Source, pids: list[int]) -> Iterator[_Shell]:
     """Yield the shells that may read the input.
 
     Add each process to `pids`. A process whose children cannot be listed counts as childless.
-    Raises OSError if the system is short of something.
+    Raises OSError if the system is short of descriptors or memory.
     """
     _check_for_shortage()
     found = (pid for pid in members(top) if pid is not None)

@@ -75,7 +75,7 @@ class Reply(NamedTuple):
 
 
 class End(NamedTuple):
-    """The daemon no longer serves the client. `exit_code` is the one of `shelld attach`.
+    """The daemon no longer serves the client. `exit_code` is for `shelld attach`.
 
     `detached`: the client has closed its stream. `stolen`: another client has taken the daemon.
     `stopped`: the daemon ends.

@@ -231,7 +231,7 @@ class SessionCgroups:
         return is_limited
 
     def count(self, kind: Kind, path: str) -> int | None:
-        """Return how often the limit was met in a cgroup; None if that cannot be read."""
+        """Return how often a cgroup has met the limit; None if the number cannot be read."""
         files = _FILES[kind, self.is_v2(kind)]
         found = files.line.search(_read(f"{path}/{files.counter}").encode())
         return None if found is None else int(found[1])

@@ -243,7 +243,7 @@ class Limiter:
             self._end_by(largest, reason)
 
     def _end_by(self, member: Member, reason: LimitReason) -> None:
-        # It may have ended during the look.
+        # The command may have ended during the look.
         if member.command is not None and member in self._judged(member.group):
             member.command.exceed(reason)
 

@@ -105,7 +105,7 @@ def _lister_by_thread() -> Callable[[int], Iterator[list[int]]]:
 
 
 def pss_bytes(pids: Sequence[int]) -> int:
-    """Return how much memory processes use, each with its share of what it shares with others.
+    """Return how much memory processes use, each with its share of shared memory.
 
     Takes long for large processes.
     """
@@ -116,7 +116,7 @@ def _pss(pid: int) -> int:
     with suppress(OSError):
         found = _PSS.search(read_file(f"/proc/{pid}/smaps_rollup"))
         return 0 if found is None else int(found[1]) * 1024
-    # It has ended, or belongs to another user, or the system has no such file.
+    # The process has ended, or belongs to another user, or the system has no such file.
     with suppress(OSError, ValueError, IndexError):
         return _process(pid).rss_bytes
     return 0

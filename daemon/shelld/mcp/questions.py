@@ -201,7 +201,7 @@ def _answer_in(response: object, key: str) -> str | None:
     name = f"inputResponses.{key}"
     given = cast("dict[str, Any]", response) if isinstance(response, dict) else {}
     action = given.get("action")
-    # Not a set: the action may have any type, even one without a hash.
+    # Compare with a tuple, not a set: the action may have any type, even one without a hash.
     if action in ("decline", "cancel"):
         return None
     if action != "accept":

@@ -63,7 +63,7 @@ class LargeAnswers:
 
     def __init__(self, wait_for_room: Callable[[], Awaitable[None]]) -> None:
         self._wait_for_room = wait_for_room
-        # Not a lock: one task may wait for the turn, and another task may end it.
+        # A lock would not do: one task may wait for the turn, and another task may end it.
         self._turn = anyio.Semaphore(1)
         self._owner: RequestContext | None = None
 

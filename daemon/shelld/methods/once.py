@@ -91,7 +91,7 @@ class Keys:
         try:
             self._manager.get(shell.id)
         except RpcError:
-            # It has ended, and the daemon retains too many others.
+            # The shell has ended, and the daemon retains too many others.
             self._shell_is_forgotten(shell)
 
     def _shell_is_forgotten(self, shell: Shell) -> None:

@@ -144,8 +144,8 @@ class TypedLines:
         # The directories of the shells that may read the text; None before the first look.
         self._found: list[str] | None = None
         self._typed = _Lines(before.script)
-        # The lines that the terminal's own line editing leaves. The same object as `_typed` as long
-        # as these lines are the same.
+        # The lines that the terminal's own line editing leaves. This is `_typed` itself as long as
+        # both have the same lines.
         is_same = before.edited_script == before.script
         self._edited = self._typed if is_same else _Lines(before.edited_script)
         self._kept_scripts = list(before.kept_scripts)

@@ -73,7 +73,7 @@ def _search(first: int, wanted: set[int], found: list[int]) -> bool:
                 wanted.discard(int(pids[1]))
                 found.append(pid)
         except (FileNotFoundError, ProcessLookupError):
-            # It has ended between two steps.
+            # The process has ended between two steps.
             pass
         except (OSError, ValueError):
             has_failed = True

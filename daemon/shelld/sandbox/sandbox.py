@@ -59,7 +59,7 @@ from shelld.sandbox.view import PRIVATE, View, needed_paths, shown_sockets, view
 START_TIMEOUT_S: Final = 20.0
 # How long the end of a sandbox may take before its processes count as survivors.
 _END_TIMEOUT_S: Final = 5.0
-# The same while the daemon stops.
+# How long the end of a sandbox may take while the daemon stops.
 _LAST_END_S: Final = 1.0
 
 _ERROR_BYTES: Final = 4_096
@@ -158,7 +158,7 @@ class Sandbox:
                 self._owned.append(self._errors)
                 descriptors.append(errors)
                 os.set_blocking(self._errors, False)
-                # Not /dev/null: as root, a command could change its mode by such a descriptor.
+                # A command of root could change the mode of /dev/null, so give it an empty file.
                 descriptors.append(nothing := anonymous_file(b""))
                 descriptors.append(arguments := anonymous_file(engine.arguments_of(view)))
                 descriptors.append(filter_ := anonymous_file(engine.filter_of(self.policy)))

@@ -75,7 +75,7 @@ class Sandboxes:
                 raise unavailable("sandbox", missing.what, missing.hint)
             if self._sandboxes.get(key) is sandbox:
                 return sandbox
-            # It was retired meanwhile.
+            # The sandbox was retired meanwhile, so try another one.
 
     def ready(self, key: SandboxKey) -> Sandbox | None:
         """Return the sandbox if it is running, without waiting."""

@@ -183,7 +183,7 @@ class Screen:
                 # The process still shows the right screen.
                 raise
             except BaseException:
-                # It is unknown what the process shows now.
+                # Nobody knows what the process shows now, so end it.
                 self.close()
                 raise
             finally:

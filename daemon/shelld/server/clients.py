@@ -76,7 +76,7 @@ class Clients:
         self._name, self._listener, self._linger_s = lasting
         self._client: AttachedClient | None = None
         self._generation = 0
-        # Since when there is no client. The first one gets time to come, whatever the linger is.
+        # Since when there is no client. The first one has at least `FIRST_CLIENT_S` to come.
         self._left_at = time.monotonic() + max(0, FIRST_CLIENT_S - self._linger_s)
         # Set, and replaced, when a client comes or goes.
         self._changed = anyio.Event()
@@ -245,7 +245,7 @@ class Clients:
             self._forget(client)
 
     async def _make_room(self, *, steal: bool) -> bool:
-        """Return whether no client is attached. Wait for one that leaves, or if `steal`."""
+        """Return whether no client is attached. Wait if one leaves, or must leave (`steal`)."""
         client = self._client
         if client is None:
             return True

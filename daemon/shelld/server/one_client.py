@@ -14,7 +14,7 @@ from shelld.server.stdio import Input, Output
 
 
 class OneClient:
-    """Raises StartupError, and OSError."""
+    """Serves one client. Raises StartupError, and OSError."""
 
     def __init__(self, streams: tuple[int, int]) -> None:
         self.output = Output(streams[1])

@@ -48,7 +48,7 @@ class RequestReader:
         self.failure: str | None = None
         # Whether everything was read up to the end of the stream.
         self.at_end = False
-        # Whether the peer has hung up: the stream ends after what is still unread.
+        # Whether the peer has hung up: the stream ends after the bytes that are still unread.
         self._is_hung_up = False
         self._source = source
         self._frames = frames

@@ -240,7 +240,7 @@ class Server:
         elif self._daemon.draining:
             self._settle(entry, encode_error(entry.raw_id, shutting_down()))
         elif request.method == "shutdown":
-            # Not in a task: `shutdown` must take effect before the next message.
+            # Do this here, not in a task: `shutdown` must take effect before the next message.
             decode_params(NoParams, request.params)
             self._daemon.draining = True
             self._settle(entry, encode_result(entry.raw_id, None))

@@ -68,7 +68,7 @@ def _size(state: ShellState) -> int:
 
 
 def _has_same_functions(before: ShellState, after: ShellState) -> bool:
-    """Whether both have the same functions in their environments."""
+    """Whether both states have the same functions in their environments."""
     # Functions that a new session has from the daemon's own environment are not in `functions`, so
     # they cannot be compared.
     has_listed = bool(before.definitions) or len(before.function_names) == len(before.functions)

@@ -52,8 +52,8 @@ if [[ $_ && $_ != */* ]]; then \builtin : "./$_"; fi
 if [[ -d $_ ]]; then \builtin printf "bash: %s: is a directory\n" "$_" >&2
 elif [[ -e $_ ]]; then \builtin . "$_"; fi
 """
-# Switches off what a startup file may have switched on, and what would change the lines after it or
-# show them. The options of the session are set last.
+# Switches off options that a startup file may have set, and options that would change or show the
+# lines after this one. The options of the session are set last.
 _RESET_OPTIONS: Final = b"{ \\builtin set +aekuvx; } 2>/dev/null\n"
 _WITHHELD: Final[tuple[bytes, ...]] = (*_STARTUP, b"POSIXLY_CORRECT")
 
@@ -270,7 +270,7 @@ def last_lines(
             # these lines.
             b"\\builtin set +e\n",
             b"\\exec %d<&-\n" % (descriptor + 1),
-            # As if bash had started just now, with this command.
+            # Set the variables as in a bash that has started just now, with this command.
             b"BASH_EXECUTION_STRING=%s\n" % quote(command),
             # Reset SECONDS, unless the session has unset it. (Bash cannot check that itself:
             # [[ -v SECONDS ]] would make SECONDS an integer.)

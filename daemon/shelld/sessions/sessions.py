@@ -43,7 +43,7 @@ class Sessions:
         self._dump_files = DumpFiles(own_directory)
         self._mounts = Mounts()
         self._sessions: dict[str, Session] = {}
-        # For the commands without a session.
+        # The commands without a session start from the state of this one, which keeps nothing.
         self._none = self._new(None, self._base, limits, rules, sandbox)
 
     def _first_state(self, rules: EnvironmentRules, sandbox: ResolvedPolicy | None) -> ShellState:

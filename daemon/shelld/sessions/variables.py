@@ -14,17 +14,17 @@ OWN_VARIABLES: Final = frozenset(
     EPOCHSECONDS EUID FUNCNAME GROUPS HISTCMD LINENO PIPESTATUS PPID PWD RANDOM SECONDS SHELLOPTS
     SHLVL SRANDOM UID _""".split()
 ) | {OPTIONS_VARIABLE, TRAPS_VARIABLE, POSIX_VARIABLE}
-# Those of `OWN_VARIABLES` that bash takes from its environment, like ordinary variables.
+# The members of `OWN_VARIABLES` that bash takes from its environment, like ordinary variables.
 LIKE_OTHERS: Final = frozenset((b"UID", b"EUID"))
-# Those of `OWN_VARIABLES` that every bash exports, and shelld's own variables. If a command exports
-# another one of `OWN_VARIABLES`, the session keeps the export.
+# The members of `OWN_VARIABLES` that every bash exports, and shelld's own variables. If a command
+# exports another member, the session keeps the export.
 EXPORT_NOT_KEPT: Final = frozenset(
     (b"PWD", b"SHLVL", b"_", OPTIONS_VARIABLE, TRAPS_VARIABLE, POSIX_VARIABLE)
 )
-# Bash does not reliably take these from its environment. It never takes some of them, ignores PS4
-# for root, and takes OLDPWD only if it is a directory. So the script sets them too.
+# Bash does not reliably take these variables from its environment. It never takes some of them,
+# ignores PS4 for root, and takes OLDPWD only if it is a directory. So the script sets them too.
 NOT_IMPORTED: Final = frozenset(b"IFS IGNOREEOF OLDPWD OPTERR PS1 PS2 PS4".split())
-# Each bash has these from its start. If one is missing, the command has unset it.
+# Each bash has these variables from its start. If one is missing, the command has unset it.
 SET_AT_START: Final = tuple(
     b"""BASH_ARGV0 BASH_CMDS BASH_COMMAND BASH_LOADABLES_PATH BASH_SUBSHELL BASHPID
     COMP_WORDBREAKS DIRSTACK EPOCHREALTIME EPOCHSECONDS GROUPS HISTCMD HOSTNAME HOSTTYPE IFS LINENO

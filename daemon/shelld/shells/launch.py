@@ -43,8 +43,8 @@ from shelld_protocol.structs import DEFAULT_SESSION
 # If a command is too long for an argument, bash reads it from a descriptor. Bash closes the
 # descriptor before the command runs.
 _READ_COMMAND: Final = rb'\builtin eval "\exec 3<&-;%s$(</dev/fd/3)"'
-# For a session in which `exec` is a function. Bash keeps a copy of the descriptor while the command
-# runs.
+# The form for a session in which `exec` is a function. Bash keeps a copy of the descriptor while
+# the command runs.
 _READ_COMMAND_WITHOUT_EXEC: Final = rb'\builtin eval "%s$(</dev/fd/3)" 3<&-'
 # Tracing starts after the command has been read. Otherwise the trace would show the whole command.
 _TRACE: Final = b"-o xtrace"

@@ -36,7 +36,7 @@ TRANSITIONS: Final[dict[tuple[ShellStatus, ShellEvent], ShellStatus]] = {
     (ShellStatus.RUNNING, ShellEvent.TIMED_OUT): ShellStatus.TIMEOUT,
 }
 
-# The same transitions, without their events.
+# The transitions as pairs of states, without their events.
 STEPS: Final = frozenset((before, after) for (before, _), after in TRANSITIONS.items())
 
 LIVE: Final = frozenset({ShellStatus.PENDING, ShellStatus.RUNNING})

@@ -64,11 +64,11 @@ class Manager:
         self.on_close: Callable[[], None] = _nothing
         self.on_start: Callable[[Shell], None] = _nothing
         self.on_forget: list[Callable[[Shell], None]] = []
-        # For the first ``async with`` block. Each later block has its own pool.
+        # The pool of the first ``async with`` block. Each later block has its own pool.
         self._pool = pool
         self._on_end = on_end or _nothing
         self._ids = ShellIds()
-        # In start order.
+        # All shells by id, in start order.
         self._shells: dict[str, Shell] = {}
         # The shells that run or have processes left, and the number of shells that are about to
         # start.
@@ -138,7 +138,7 @@ class Manager:
 
     @property
     def runtime(self) -> Runtime:
-        """Raises RuntimeError if the manager is not running."""
+        """The parts of the running manager. Raises RuntimeError if it is not running."""
         if self._runtime is None:
             raise RuntimeError("the shell manager is not running")
         return self._runtime

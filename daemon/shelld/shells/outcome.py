@@ -43,8 +43,8 @@ class Outcome:
     def __init__(self, oom_kills: OomKills, member: Member | None = None) -> None:
         self.kill_reason: ShellEvent | None = None
         self.member = member
-        # The limit because of which the command has failed, or what it has left is killed, if bash
-        # has ended by itself.
+        # If bash has ended by itself: the limit that made the command fail, or that its leftover
+        # processes have exceeded.
         self._limit: LimitReason | None = None
         # The status of wait(2); None while bash runs.
         self._wait_status: int | None = None

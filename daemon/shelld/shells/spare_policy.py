@@ -107,6 +107,6 @@ class SparePolicy(Struct, eq=False):
 
 
 def _extra(waiting: Sequence[W]) -> list[W]:
-    """Return the surplus spare shells: for each, an older one waits for the same session."""
+    """Return the surplus spare shells: all but the oldest one of each session."""
     names = [each.session_name for each in waiting]
     return [each for index, each in enumerate(waiting) if names[index] in names[:index]]

@@ -44,7 +44,7 @@ class Spares:
         self._limit = policy.limit if CAN_RECORD else 0
         # The number of spare shells that have run a command.
         self.used = 0
-        # In start order.
+        # The spare shells that wait, in start order.
         self._waiting: list[Spare] = []
         # The commands that run in the foreground.
         self._running: set[Shell] = set()

@@ -38,7 +38,7 @@ class TimeLimits:
             self._deadlines.set(Event.IDLE_DUE, policy.timeout_ms / 1000)
 
     def policy(self, name: Event) -> TimeoutPolicy:
-        """Return what happens at that deadline."""
+        """Return the policy that applies at a deadline."""
         return self._policies[name]
 
     def lift(self) -> None:

@@ -69,7 +69,7 @@ class Bootstrap:
         self.text = b""
 
     def receive(self, data: bytes) -> bytes | Over:
-        """Return what to send, or at the end, what has arrived behind the dialogue.
+        """Return the bytes to send; at the end, the bytes that have come after the dialogue.
 
         Raises `RpcError` (unavailable) if shelld cannot run there, and NoGreetingError if what
         arrives makes no sense.

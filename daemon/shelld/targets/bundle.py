@@ -62,7 +62,7 @@ def make_bundle() -> Bundle:
         raise BundleError(f"a file cannot be read: {error.strerror}") from error
     digest.update(main)
     named = digest.hexdigest()[:32]
-    # With itself and the program, so many files.
+    # The number of files includes this one and the program.
     about = f"{named}\n{PLATFORM}\n{len(content) + 2}\n".encode()
     buffer = io.BytesIO()
     buffer.write(_SHEBANG)

@@ -45,7 +45,7 @@ class IncomingError(Exception):
 
 
 def decode_message(data: bytes) -> Message:
-    """Raises msgspec.DecodeError, UnicodeDecodeError and RecursionError."""
+    """Decode a message. Raises msgspec.DecodeError, UnicodeDecodeError and RecursionError."""
     return decode(data, _message)
 
 

@@ -47,7 +47,7 @@ class Opening:
         return before, self._reader.banner
 
     def receive(self, data: bytes) -> bytes | Opened:
-        """Return what to send, or at the end, the greeting.
+        """Return the bytes to send; at the end, the greeting.
 
         Raises `RpcError` if the target cannot be used, and NoGreetingError if what arrives makes no
         sense.

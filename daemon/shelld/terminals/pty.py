@@ -232,7 +232,7 @@ def _modes(flags: int, local: int, characters: tuple[bytes | int, ...]) -> Modes
 def unread_bytes(master: int) -> int:
     """Return how many of the typed bytes a program could read now. Raises OSError."""
     with _opened_slave(master) as slave:
-        # This also passes on what is on its way.
+        # This call also passes on the bytes that are on their way.
         _can_read(slave)
         return readable_bytes(slave)
 

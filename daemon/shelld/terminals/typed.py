@@ -44,7 +44,7 @@ class Dropped(NamedTuple):
     at: float = 0.0
 
     def before(self, line: bytes) -> list[bytes]:
-        """Return what readline may keep, with a line behind it."""
+        """Return the text that readline may have kept, followed by a line."""
         return list(dict.fromkeys(text + line for text in (self.early, self.whole)))
 
 
@@ -265,7 +265,7 @@ def _with_ends_of_keys(shown: str) -> Iterator[list[str]]:
 
 
 def _edited_by_kernel(line: bytes) -> Iterator[str]:
-    """Yield what a new terminal behind ours makes of a line, if it changes the line.
+    """Yield the forms into which a new terminal behind ours edits a line, if they differ from it.
 
     The program that opens this terminal decides whether the terminal erases whole characters of
     UTF-8. This program may also keep escape sequences to itself, such as the answers of our

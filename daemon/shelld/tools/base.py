@@ -178,7 +178,7 @@ class BaseTool(abc.ABC):
 
 
 def _problem_with(context: ExecutionContext) -> str | None:
-    """Return what is wrong with a context: a program may have put any values into it."""
+    """Return the problem with a context, if any: a program may have put any values into it."""
     # Also refuses NaN, for which every comparison is false.
     if not context.timeout >= 0:
         return "Invalid value for timeout: must be 0 or more seconds"

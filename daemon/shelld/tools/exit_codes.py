@@ -30,7 +30,7 @@ _BEFORE: Final = frozenset({"time", "command", "env", "sudo"})
 
 
 def meaning_of_one(command: str) -> str | None:
-    """Return what exit code 1 of a command means, if its last program answers with it."""
+    """Return the meaning of exit code 1, if the last program of a command answers with it."""
     if len(command) > _MAX_CHARACTERS:
         return None
     program = _last_program(command)

@@ -30,7 +30,7 @@ class ToolRegistry:
     _lock: threading.RLock
     # Tools by their own names, in the order of registration.
     _tools: dict[str, BaseTool]
-    # For every name and alias: the tool's own name.
+    # Maps every name and alias to the tool's own name.
     _names: dict[str, str]
 
     @classmethod

@@ -32,8 +32,8 @@ ORDERS: Final = frozenset(
     }
 )
 
-# Programs that only name or show what they get, whatever words it has, or pass it to the program of
-# a project.
+# Programs that only name or show their arguments, even if these look like orders, or pass them to
+# the program of a project.
 TELLERS: Final = frozenset(
     {
         *("cargo", "dotnet", "gradle", "mix", "mvn", "nox", "pytest", "tox"),
