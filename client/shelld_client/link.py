@@ -131,7 +131,7 @@ class Link:
     def _ended(self, error: ProtocolError | None) -> None:
         """Make all requests, present and future, fail: no more answers will come."""
         assert self._child is not None
-        # Set it first, so that a request that is not yet pending sees it.
+        # Set the failure first, so that a request that is not pending yet sees it.
         self.failure = failure = (
             self.failure or error or self._child.post_mortem(self.connection.said)
         )

@@ -24,7 +24,7 @@ class Ownership:
         self._owners: dict[str, int] = {}
         # The requests that have become owners and have not left.
         self._readers: dict[int, None] = {}
-        # For each owner that has given its subscription back, the reader that has it again.
+        # Maps each owner that has given its subscription back to the reader that has it again.
         self._given_back: dict[int, int] = {}
         self._heirs: dict[tuple[str, int], None] = {}
         # The subscriptions that their owners are about to end.

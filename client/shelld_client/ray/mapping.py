@@ -28,7 +28,7 @@ R = TypeVar("R")
 
 Run: TypeAlias = Callable[[str], Coroutine[Any, Any, BashResult]]
 
-# How far new commands may get ahead of the oldest running one: this number times the commands that
+# New commands may get ahead of the oldest running one by this number times the commands that
 # run at once. So a slow command does not stop the others.
 _AHEAD: Final = 4
 

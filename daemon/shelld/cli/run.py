@@ -125,7 +125,7 @@ class _Run:
         resize = None if self._terminal is None else self._terminal.resize
         self._stops = Stops(own.timeout, resize)
         self._refusal: ShellError | None = None
-        # Why output could not be written; and how many bytes were not kept until we took them.
+        # Why output could not be written, and how many bytes the daemon dropped before a read.
         self._unwritten: OutputLost | None = None
         self._lost = 0
 

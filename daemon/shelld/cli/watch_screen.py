@@ -30,7 +30,7 @@ def on_screen(name: str, lines: int) -> Generator[ScreenSight]:
     live = Live(console=console, screen=True, auto_refresh=False, redirect_stderr=False)
 
     def stop(_number: int, _frame: FrameType | None) -> None:
-        # Ctrl-Z: the shell gets its screen back.
+        # After Ctrl-Z, the shell gets its screen back.
         live.stop()
         os.kill(os.getpid(), signal.SIGSTOP)
         live.start(refresh=True)
@@ -50,7 +50,7 @@ class ScreenSight:
         self._live = live
 
     def wanted(self) -> Look:
-        # Each shell has a line at least.
+        # Each shell takes at least one line, so further shells would not fit.
         return Look(shells=self._live.console.size.height, lines=self._lines)
 
     def show(self, view: View, silent_s: float) -> bool:

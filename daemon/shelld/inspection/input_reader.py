@@ -143,7 +143,7 @@ def _reader(members: list[Member], target: InputState, budget: _Budget) -> Found
     Another program may pass the input on to the process, through another terminal.
     """
     wanted, seen = [target.source], {target.source}
-    # Terminals that are not the only ones behind a relay: perhaps another one gets the input.
+    # Terminals behind a relay that has several: perhaps another terminal gets the input.
     beside = set[Source]()
     # How the input has come to each source: the relays in front of it.
     relays: dict[Source, list[Hop]] = {target.source: []}

@@ -1,8 +1,8 @@
 """Notices when a socket begins to listen, with one look for all tasks that wait for that.
 
 Owns the timers of these looks: one timer for each network namespace, which runs only while somebody
-watches the namespace. Looks at no process to find out whose socket it is: those who are woken do
-that.
+watches the namespace. Never finds out to which process a socket belongs: the tasks that it wakes
+do.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import re
 from typing import Final
 
 DEVICES: Final = ("null", "zero", "full", "random", "urandom", "tty")
-# The capability that `protect_devices` needs, and the one with which it gives both up.
+# `protect_devices` needs the first capability for its work, and the second one to drop both.
 CAPABILITIES: Final = ("CAP_SYS_ADMIN", "CAP_SETPCAP")
 
 _NUMBERS: Final = (21, 8)

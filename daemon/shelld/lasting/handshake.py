@@ -25,7 +25,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final, Literal, NamedTuple, TypeVar, cast
 
-# The longest message. A `View` is the only one that comes near it.
+# The longest message. Only a `View` can be nearly as long.
 MAX_BYTES: Final = 64 * 1024
 _DESCRIPTORS: Final = 2
 # Increment it for a change that another version of `shelld attach` would not understand. It is the
@@ -137,7 +137,7 @@ def decode(data: bytes, shape: type[M]) -> M:
 
 
 def _checked(name: str, value: object) -> object:
-    # The type itself: JSON's true is no number, though Python's is.
+    # Compare the type itself: Python's True is a number, but JSON's true is none.
     if type(value) not in _ALLOWED[name] and not (
         isinstance(value, str) and value in _ALLOWED[name]
     ):

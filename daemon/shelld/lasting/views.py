@@ -32,7 +32,7 @@ class Info(Told):
 
 
 class Look(Told):
-    """Asks for at most so many shells, and lines of each."""
+    """Asks for at most `shells` shells, with at most `lines` lines of each."""
 
     shells: int
     lines: int

@@ -33,8 +33,8 @@ KINDS: Final[tuple[Kind, ...]] = ("memory", "pids")
 class _Files(NamedTuple):
     """The files of a cgroup that set a limit, and the file and the line that count events.
 
-    `more`: further limits, which not every system has. None stands for the same value. `switch`:
-    the file that makes a limit apply to the cgroups below.
+    `more`: further limits, which not every system has. None stands for the value of `limit`.
+    `switch`: the file that makes a limit apply to the cgroups below.
     """
 
     limit: str
@@ -91,7 +91,7 @@ def _places(kind: Kind, own: list[OwnCgroup], *, under_systemd: bool) -> Iterato
                 yield Place(each.directory, is_v2=False)
         elif not each.controllers:
             for place in (each.directory, each.parent):
-                # A cgroup beside that of this process is not under its limits.
+                # The limits of our own cgroup do not hold in a cgroup beside it.
                 must_be_delegated = under_systemd or place != each.directory
                 is_ours = not must_be_delegated or is_delegated(place)
                 if is_ours and _is_writable(place) and _enable(kind, place):
@@ -252,12 +252,12 @@ class SessionCgroups:
         return command
 
     def make_room(self, count: int) -> None:
-        """Allow so many processes above the limit."""
+        """Allow `count` processes above the limit."""
         if "pids" in self.paths:
             write(f"{self.paths['pids']}/{_PIDS.limit}", b"%d" % (self._limits["pids"] + count))
 
     def is_crowded(self, waiting: int) -> bool:
-        """Whether there are more processes than the limit plus the spare shells that wait.
+        """Whether there are more processes than the limit and the waiting spare shells allow.
 
         The kernel refuses a fork above the limit, but lets every process enter.
         """

@@ -67,8 +67,8 @@ class Command(Protocol):
 class Group:
     """The members, while they run or wait.
 
-    `is_of_session`: it is for a session, and not for single commands. `is_closed`: the session was
-    closed.
+    `is_of_session`: the group is for a session, not for a single command. `is_closed`: the session
+    was closed.
     """
 
     def __init__(

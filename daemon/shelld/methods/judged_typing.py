@@ -59,7 +59,7 @@ async def judge_typed(
 ) -> Typing:
     """Judge bytes for a terminal. Raises `RpcError`.
 
-    `before`: the line that they continue. `parameter`: the one that has the data.
+    `before`: the line that they continue. `parameter`: the parameter with the bytes.
     """
     before = _without_dropped(before, lines.readers)
     is_ignored = modes.intr in data and lines.readers.ignore_interrupts()

@@ -40,8 +40,8 @@ SERVE: Final = 1
 SERVING: Final = 2
 DENIED: Final = 3
 
-# Why a connection is refused: no entry has the host; an entry has it, but its addresses are
-# private, and no entry has them; there are too many connections.
+# Why a connection is refused. Either no entry has the host; or an entry has it, but its addresses
+# are private, and no entry has these addresses; or there are too many connections.
 Reason = Literal["not_listed", "private_address", "full"]
 
 # Where commands find the proxy. Their network is new, so the port is free.

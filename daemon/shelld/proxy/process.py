@@ -5,7 +5,7 @@ starts the process in the same way as a command. So the process ends when `close
 runner's channel, or when the daemon is gone.
 
 While there is no process, connections wait in the listening socket. Nothing but a proxy can take
-them, so a sandbox without a proxy is one without hosts.
+them, so a sandbox without a proxy reaches no host.
 """
 
 from __future__ import annotations

@@ -49,6 +49,6 @@ class Guests:
         """Count a refusal for its command. An entry of DENIED: see `shelld.proxy`."""
         runner, host, port, reason, count, at = entry
         there = [guest for guest in self._guests if guest.began <= at]
-        # If a client has closed its connection too soon, it may belong to any command.
+        # A client that has closed its connection too soon may belong to any command.
         for guest in [guest for guest in there if guest.runner == runner] or there:
             guest.denials.add(host, port, reason, count)

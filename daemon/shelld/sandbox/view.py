@@ -51,11 +51,11 @@ class View(Struct, frozen=True):
 
     `missing`: denied paths that did not exist, outside of what commands can write. If one appears,
     this view no longer hides it. `present`: denied paths that did exist, with their devices and
-    inodes. If one is replaced from outside, the kernel removes the mount on it. `masked`: the same
-    for sockets of the machine that it hides, `sockets`. `shown`: see `shown_sockets`.
+    inodes. If one is replaced from outside, the kernel removes the mount on it. `masked`: the
+    sockets of the machine that the view hides, in the same form. `shown`: see `shown_sockets`.
 
-    While the view is used, somebody must hold what is in `present` and `masked`: the system gives
-    the inode of a file that is gone to another file.
+    While the view is used, somebody must keep the paths in `present` and `masked` open: the system
+    gives the inode of a file that is gone to another file.
     """
 
     arguments: tuple[str, ...]

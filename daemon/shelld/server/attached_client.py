@@ -84,7 +84,7 @@ class AttachedClient:
         self.output = output
         # This scope is cancelled when the client is to be lost.
         self.reading = anyio.CancelScope()
-        # Releases the streams and the connection of the client, and tells it that it is lost.
+        # Tells the client that it is lost, and releases its streams and its connection.
         self.resources = contextlib.ExitStack()
         self.resources.callback(connection.close)
         self.resources.callback(self._say_goodbye)

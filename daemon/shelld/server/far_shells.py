@@ -54,7 +54,7 @@ class FarShells:
         self._targets = targets
         self._tasks = tasks
         self._characters = characters
-        # The rows of each connection that was asked, and those that have not answered.
+        # The rows of each connection that has answered, and the connections that have not.
         self._rows: dict[object, list[WatchedShell]] = {}
         self._asked: set[object] = set()
         self._answered = anyio.Event()

@@ -52,7 +52,7 @@ _RESERVED_BYTES: Final = 2_048
 
 
 class Watchers:
-    """`info` describes the daemon."""
+    """All watchers. `info` describes the daemon."""
 
     def __init__(self, info: Callable[[], Info]) -> None:
         self._info = info

@@ -110,7 +110,7 @@ class Session:
         self._passed_on = passed_on(base.env)
         # The line for OLDPWD that repeats the value in the daemon's environment.
         self._usual_oldpwd = exported(b"OLDPWD", base.env.get(b"OLDPWD", b""))
-        # The lines that lead from other states to this one, by the id of the other state.
+        # The lines that lead from other states to the present one, by the id of the other state.
         self._lines: dict[int, tuple[ShellState, bytes | None]] = {}
         # The number of the last command that left a state, and the number of the last command whose
         # state was kept.
@@ -121,7 +121,7 @@ class Session:
         # unchanged.
         self._settling = 0
         self._when_settled: Callable[[], None] | None = None
-        # For each of these dumps, a function that settles it.
+        # The functions that settle these dumps, one for each.
         self.unsettled: list[Callable[[], Awaitable[None]]] = []
 
     @property

@@ -177,7 +177,7 @@ DEADLINES: Final[dict[State, frozenset[Event]]] = {
 
 _KILLED: Final = (Action.ASSUME_KILLED, Action.END)
 
-# The actions for these events in each state that has no step of its own for the event. OVER has no
+# The actions for an event in each state whose own steps do not have the event. OVER has no
 # steps.
 _USUAL: Final[dict[Event, tuple[Action, ...]]] = {
     Event.KILL_ASKED: (Action.SEND_KILL,),

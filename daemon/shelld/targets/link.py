@@ -150,7 +150,7 @@ class Link:
             params,
         )
         waiting = sum(len(each) for each, _ in self._waiting)
-        # Requests wait until a bundle is sent, which does not count.
+        # Before the greeting, the backlog may be a bundle, which does not count.
         unsent = 0 if self.greeting is None else self._outgoing.backlog
         if unsent + waiting > MAX_UNSENT_BYTES:
             raise resource_exhausted("target", f"Target {self._target} does not read its requests")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 MAX_PLACED_SESSIONS: Final = 10_000
 
-# Runs a task beside those of the shells, and starts it again if it fails.
+# Runs a task beside the tasks of the shells, and starts it again if it fails.
 Attend = Callable[[Callable[[], Awaitable[None]]], None]
 
 

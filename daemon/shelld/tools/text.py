@@ -19,8 +19,8 @@ MAX_OUTPUT_SIZE: Final = 30_000
 # How many refused hosts a result for a model names.
 _MAX_DENIED: Final = 5
 
-# Output counts as binary if it has this many characters that occur in no text, and if they are more
-# than one in this many. Text in another encoding has a few.
+# Output counts as binary if it has `_LEAST_BINARY` characters that occur in no text, and if these
+# are more than one in `_BINARY_SHARE`. Text in another encoding has a few.
 _LEAST_BINARY: Final = 16
 _BINARY_SHARE: Final = 10
 _ILLEGIBLE: Final = dict.fromkeys(
