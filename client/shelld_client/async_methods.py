@@ -239,8 +239,8 @@ class AsyncMethods:
     ) -> ConfigureSessionResult:
         """Choose where a session is, its environment, and what its commands may use and reach.
 
-        Call this before the session's first command; later, it raises `InvalidParams`. It also does
-        so if a limit is higher than the daemon's --limit. The rules and limits hold until the
+        Call this before the session's first command. A later call raises `InvalidParams`, and so
+        does a limit that is higher than the daemon's --limit. The rules and limits hold until the
         session is closed. Raises `Unavailable` if there is no such sandbox here; then the session
         refuses its commands.
         """
@@ -266,8 +266,8 @@ class AsyncMethods:
     async def add_target(self, name: str, argv: Sequence[str], *, bootstrap: bool = False) -> None:
         """Name another daemon, which `argv` starts, to pass calls on to it.
 
-        With `bootstrap`, `argv` leads to a place that has only Python, and shelld is sent there. It
-        starts when it is first used. Raises `InvalidParams` if there is a target of this name.
+        With `bootstrap`, `argv` leads to a place that has only Python, and shelld is sent there. The
+        daemon starts when it is first used. Raises `InvalidParams` if there is a target of this name.
         """
         await self._request(calls.add_target(name, argv, bootstrap=bootstrap))
 

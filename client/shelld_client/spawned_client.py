@@ -106,12 +106,12 @@ class SpawnedClient:
         """Return a client that joins the lasting daemon `name` when entered, or starts it.
 
         Leaving the client leaves the daemon and its shells. The daemon ends after `linger` seconds
-        without a client; None stands for 3,600 seconds, or for what a daemon that runs has already.
+        without a client; None leaves a running daemon its own time, and gives a new one 3,600 seconds.
         `steal` takes the daemon from another client. `args` (options of the daemon), `env` and
         `cwd` have an effect only if the daemon is started.
 
-        Entering raises what `spawn` describes. If another client is attached, that is
-        `DaemonExited` with `exit_code` 4.
+        Entering raises the errors that `spawn` describes. If another client is attached, the error
+        is `DaemonExited` with `exit_code` 4.
 
         With `reconnect`, the client attaches again if its connection is lost, for up to 30 seconds.
         Calls under way that have an `idempotency_key` are repeated, and so are calls that change
