@@ -264,8 +264,8 @@ class Methods:
     def add_target(self, name: str, argv: Sequence[str], *, bootstrap: bool = False) -> None:
         """Name another daemon, which `argv` starts, to pass calls on to it.
 
-        With `bootstrap`, `argv` leads to a place that has only Python, and shelld is sent there. The
-        daemon starts when it is first used. Raises `InvalidParams` if there is a target of this name.
+        With `bootstrap`, `argv` leads to a place that has only Python, and shelld is sent there.
+        The daemon starts when it is first used. Raises `InvalidParams` if the name is taken.
         """
         self._request(calls.add_target(name, argv, bootstrap=bootstrap))
 
