@@ -131,15 +131,15 @@ class AsyncClient(SpawnedClient, AsyncMethods):
     ) -> Self:
         """Return a client that starts its daemon when entered.
 
-        `Client.spawn` describes `command`, `args`, `env`, `cwd`, `start_timeout`, and what entering
-        raises.
+        `Client.spawn` describes `command`, `args`, `env`, `cwd`, `start_timeout`, and the errors of
+        entering.
 
         With `restart`, the first call after the death of a daemon starts another one, within
         `start_timeout`, and raises the errors of entering if that fails. Calls in flight raise
         `DaemonExited`. All shells, sessions and subscriptions are lost. The settings of
-        `configure_session` and `add_target` are made again; if that fails, the call raises the error.
-        With `keep_directories`, the new daemon has the sessions again, in the directories that the last
-        results of `bash` and `stream` have told; those of targets are lost. `on_restart` is called
+        `configure_session` and `add_target` are made again; if that fails, the call raises the
+        error. With `keep_directories`, the new daemon has the sessions again, in the directories
+        that the last results of `bash` and `stream` have told; those of targets are lost. `on_restart` is called
         once for each new daemon, before it takes calls. An exception in `on_restart` is logged.
         """
         argv = daemon_command(command, args)

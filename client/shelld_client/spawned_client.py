@@ -107,8 +107,8 @@ class SpawnedClient:
 
         Leaving the client leaves the daemon and its shells. The daemon ends after `linger` seconds
         without a client; None leaves a running daemon its own time, and gives a new one 3,600
-        seconds. `steal` takes the daemon from another client. `args` (options of the daemon), `env` and
-        `cwd` have an effect only if the daemon is started.
+        seconds. `steal` takes the daemon from another client. `args` (options of the daemon), `env`
+        and `cwd` have an effect only if the daemon is started.
 
         Entering raises the errors that `spawn` describes. If another client is attached, the error
         is `DaemonExited` with `exit_code` 4.
