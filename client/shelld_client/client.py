@@ -140,7 +140,8 @@ class AsyncClient(SpawnedClient, AsyncMethods):
         `configure_session` and `add_target` are made again; if that fails, the call raises the
         error. With `keep_directories`, the new daemon has the sessions again, in the directories
         that the last results of `bash` and `stream` have told; those of targets are lost.
-        `on_restart` is called once for each new daemon, before it takes calls. An exception in `on_restart` is logged.
+        `on_restart` is called once for each new daemon, before it takes calls. An exception in
+        `on_restart` is logged.
         """
         argv = daemon_command(command, args)
         return cls(
