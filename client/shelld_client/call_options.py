@@ -53,8 +53,8 @@ class RunOptions(BashOptions, total=False):
     """Options of a command that its caller waits for.
 
     With `check`, a command that fails raises `CommandFailed`. `on_output` is called with each
-    `OutputEvent` as it comes. It is a plain function, in `AsyncClient`, too; an exception that it
-    raises kills the command.
+    `OutputEvent` as it comes. It must be a plain function, also with `AsyncClient`. If it raises
+    an exception, the command is killed.
     """
 
     check: bool

@@ -20,7 +20,7 @@ SIZE = 3_000
     dropped=st.integers(0, SIZE),
     ends=st.tuples(st.integers(0, SIZE), st.integers(0, SIZE)),
 )
-def test_output_lost_after_its_event_is_counted(
+def test_event_counts_output_that_was_lost_after_it(
     head: int, dropped: int, ends: tuple[int, int]
 ) -> None:
     start, end = sorted(ends)
@@ -80,7 +80,7 @@ def test_output_is_sent_again_with_the_same_text(
         assert (event.text, event.dropped) == (piece.text, piece.dropped)
 
 
-def test_output_before_a_loss_has_no_overwritten_state() -> None:
+def test_output_before_a_loss_is_sent_without_overwritten_text() -> None:
     store = StreamStore(6)
     store.append(b"old\r\xc3\x1b[")
     piece = read_text(store, 0, 7, 8, strip=True, final=False)

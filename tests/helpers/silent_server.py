@@ -2,7 +2,7 @@
 
 Run it with a directory to mount on, a file for the log, and Python code. A child process runs the
 code with `file`, a descriptor of a file there. The log gets the number of each request. The server
-leaves only reads without an answer, so other calls do not hang. If the server ends, the reads fail.
+answers every request except reads, so only reads hang. If the server ends, the reads fail.
 The server ends after 20 seconds at the latest.
 """
 

@@ -33,8 +33,9 @@ KEYS = NEW_MODES._replace(line_mode=False, echo=False)
 LONG_S = input_reader.LIKELY_AFTER_S
 SHORT_S = LONG_S / 2
 
-# This relay passes input on to a terminal with the same number, as a container may have one. A
-# child runs the command. The argument is where devpts is mounted.
+# This relay passes input on to a second terminal, which has the same number as the first. That can
+# happen with a terminal in a container. A child runs the command. The argument is where devpts is
+# mounted.
 RELAY_TO_THE_SAME_NUMBER = """
 import ctypes, os, select, sys
 folder, *command = sys.argv[1:]

@@ -98,7 +98,7 @@ async def test_ended_shell_has_no_prompt(monkeypatch: pytest.MonkeyPatch) -> Non
         assert (result.is_running, result.prompt) == (False, None)
 
 
-async def test_answer_has_the_prompt_that_moved_the_command(
+async def test_answer_has_the_prompt_that_moved_the_command_to_the_background(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     look, shells = input_reader.look, list[Shell]()

@@ -220,7 +220,9 @@ async def test_nothing_follows_a_cut_answer(
     os.close(write)
 
 
-def test_short_of_memory_a_source_reads_little(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_input_is_read_in_small_pieces_if_memory_is_short(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     read, write = os.pipe()
     data = os.urandom(LITTLE_BYTES + 1)
     os.write(write, data)

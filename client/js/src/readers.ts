@@ -39,12 +39,12 @@ export class Readers {
     before.finish(new ShelldError(`${subscription} was continued by another reader`));
   }
 
-  /** Note that a subscription is gone, so that nobody needs to end it. */
+  /** Record that a subscription is gone, so that nobody needs to end it. */
   lost(subscription: string): void {
     this.#readers.delete(subscription);
   }
 
-  /** Note that a reader leaves. Return the subscriptions to end. */
+  /** Record that a reader has left. Return the subscriptions to end. */
   leave(reader: Events): string[] {
     const own = [...this.#readers].filter(([, each]) => each === reader).map(([name]) => name);
     for (const name of own) {

@@ -28,7 +28,7 @@ def exit_code_of(ended: Ended) -> int:
 
 
 def _number_of(name: str) -> int:
-    """Return the number of a signal. Signals without a name are called ``SIG35``."""
+    """Return the number of a signal. A signal without a name is called ``SIG`` and its number."""
     named = getattr(signal, name, None)
     return int(named) if named is not None else int(name.removeprefix("SIG") or 0)
 

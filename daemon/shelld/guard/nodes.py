@@ -65,7 +65,7 @@ def redirection(node: Node) -> tuple[str, str | None]:
 
 
 def is_open_for_both(before: Node | None, node: Node | None) -> bool:
-    """Whether a ``<`` that the parser did not recognize and a redirection are one ``<>``."""
+    """Whether a ``<`` that is an error for the parser and the next redirection are one ``<>``."""
     if before is None or node is None or node.type != "file_redirect":
         return False
     return before.type == "ERROR" and before.text == b"<" and text_of(node).startswith(">")

@@ -38,8 +38,8 @@ _SOURCES: Final = re.compile(r"(?:^|[;&|\n])[ \t]*\. ")
 
 # Programs that a rule judges, and programs that start other programs. "-" is stdin, which may be a
 # script. mknod(1) names a disk by numbers. ``git clean`` removes trees. `WRITERS`, `SPEAKERS` and
-# `EVERYDAY_WRAPPERS` are not here: to do harm, they need "/dev", one of these programs, or
-# characters outside `_SIMPLE`.
+# `EVERYDAY_WRAPPERS` are not in this set. They do harm only in a command that also contains "/dev",
+# a program of this set, or a character outside `_SIMPLE`.
 _TELLING: Final = frozenset(
     (
         *(*JUDGED, *TREE_PROGRAMS, *WRAPPERS, *STARTERS, *SHELLS, *LANGUAGES, *LISTENERS),

@@ -63,7 +63,7 @@ _DEAF: Final = frozenset(
 
 class Scripted(Files):
     def _stranger(self, program: str, arguments: Sequence[str]) -> None:
-        """Follow what a program in no table is told to overwrite and to run."""
+        """Judge the files that an unknown program overwrites, and the commands that it runs."""
         if program in _WITH_SUBCOMMANDS and unwrapped(program, arguments) is None:
             self._follow_likely([command_behind_dashes(arguments)])
         if program in KNOWN or has_glob(program):

@@ -116,7 +116,7 @@ def _has_relay_beside(
 ) -> bool:
     """Whether a process can send its input to another that has the master side of a terminal.
 
-    It can through a pipe, also by way of other processes, or through a Unix socket. The other end
+    It can do so through a Unix socket or a pipe, also by way of other processes. The other end
     of a socket is not known, so this may be any process. The terminals in `seen` do not count.
     """
     try:

@@ -131,7 +131,7 @@ def _check_for_shortage() -> None:
 
 
 def _source_of(pid: int, about: Process, top: int, source: Source) -> Source | None:
-    """Return from where a process may read the input now; None if it may not.
+    """Return the source from which a process may read the input now, or None.
 
     A terminal stops reads by the background groups of its own session, but not reads by other
     sessions.

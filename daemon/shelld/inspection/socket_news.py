@@ -28,7 +28,7 @@ _QUIET_DIVISOR: Final = 50
 _COST_SHARE: Final = 40
 # To list the sockets of another namespace takes milliseconds, and to count them microseconds. While
 # the number stays the same, they are listed at most this often: one socket may have taken the place
-# of another. The time between two lists is a multiple of the time that the last one took, too.
+# of another. The time between two lists is also a multiple of the time that the last one took.
 _LIST_ANYWAY_S: Final = 1.0
 _LIST_COST_SHARE: Final = 400
 

@@ -175,7 +175,7 @@ def _registered(place: str, epoll: int) -> tuple[frozenset[int], frozenset[tuple
 
 
 def _with_inner_sets(wait: Wait) -> Wait:
-    """Add the members of the epoll sets among the descriptors of a wait."""
+    """If the call waits for an epoll set, add the descriptors in that set to the wait."""
     place, found, inodes = wait.place, wait.descriptors, wait.inodes
     added = found
     for _ in range(_MAX_DEPTH):

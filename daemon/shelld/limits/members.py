@@ -41,7 +41,7 @@ def cgroup_limits_of(limits: ResourceLimits) -> Mapping[Kind, int]:
 
 
 class Command(Protocol):
-    """A running command, for the watch.
+    """A running command, as the code that watches limits sees it.
 
     `runner`: the pid of its runner, while that is known and lives.
     """

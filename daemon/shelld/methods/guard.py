@@ -87,7 +87,7 @@ async def admit(context: RequestContext, params: BashParams | ExplainCommandPara
 
 
 async def may_run_stdin(context: RequestContext, params: BashParams) -> bool:
-    """Whether the verdict may depend on the command's input: a shell may read it, or `eval`."""
+    """Whether the verdict may depend on the command's input, because a shell may run it."""
     if context.daemon.options.guard == "off":
         return False
     return (await verdict_on(context, params, knows_stdin=False)).verdict != "allow"

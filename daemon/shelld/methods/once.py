@@ -1,6 +1,7 @@
 """Starts a command once for each idempotency key, and lets repeated requests find it.
 
-Owns the keys. A key is known from the first request on, for as long as an ended shell is retained.
+Owns the keys. A key is known from its first request on, until the time for which its ended shell is
+retained is over.
 If `--max-retained` has ended the retention of its shell earlier, the key stays known for that time,
 and a repeated request gets the error shell_not_found: the command never runs a second time.
 

@@ -64,13 +64,14 @@ class Reports:
         for peer, refusal, at in new:
             key = runners.get(peer, 0), refusal
             count, before = self._unsent.get(key, (0, at))
-            # If the command was found, its client still waits, so the last refusal was its own.
-            # Otherwise, keep the time of the first refusal.
+            # If the command is known, a process of it still waits for the answer, so this command
+            # has met the latest refusal. Otherwise, keep the time of the first refusal.
             self._unsent[key] = count + 1, at if key[0] else before
         entries = [
             (runner, *refusal, count, at) for (runner, refusal), (count, at) in self._unsent.items()
         ]
-        # If the daemon is busy, the next turn tells it, and the clients wait for that.
+        # If the daemon is too busy to take the report, the next turn sends it, and the clients
+        # wait until then.
         if self._send((DENIED, entries)):
             self._unsent.clear()
             while self._waiting:

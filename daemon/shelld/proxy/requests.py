@@ -191,7 +191,7 @@ def _passed_on(headers: list[Header], *, is_response: bool = False) -> list[Head
         for name in value.split(b",")
     }
     if named & _KEPT:
-        raise RefusedError(400, "Connection names a header that must be passed on")
+        raise RefusedError(400, "The Connection header lists a header that must be passed on")
     dropped = _HOP_BY_HOP | named
     if not is_response:
         dropped |= {b"host"}

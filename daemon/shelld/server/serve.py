@@ -439,7 +439,7 @@ class Server:
         self._refuse_in_flight(_answer_to_dropped)
 
     def tell_of_detachment(self) -> None:
-        """Tell the client that another one has taken its place, unless it has sent nothing yet."""
+        """Tell a client that has sent something that another client has taken its place."""
         if self._frames.framing is not None:
             self._write(encode_request("shell/detached", {}))
 

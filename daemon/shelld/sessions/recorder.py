@@ -19,8 +19,8 @@ class Recorder:
     The command has no descriptor for that file. When bash ends, it opens the file by `path`, as any
     process of the same user could. It writes its state, and `mark` after that. On a system without
     such paths, nothing is kept. `files`: those of the command's sandbox, if it has one.
-    `is_apart`: the command has a tighter sandbox than its session. Then nothing is kept either:
-    later commands would run its functions outside its sandbox.
+    `is_apart`: the command has a tighter sandbox than its session. Then its state is not kept
+    either. Otherwise later commands would run its functions outside its sandbox.
     """
 
     def __init__(

@@ -40,7 +40,7 @@ _VARIABLE: Final = re.compile(
 )
 _SUMS: Final = re.compile(_SUM)
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-# A number, or a sum. The value of a sum is a number, too.
+# A number, or a sum, whose value is a number.
 _NUMBER: Final = re.compile(rf"-?[0-9]{{1,18}}|{_SUM}")
 _NUMBER_VALUE: Final = re.compile(rb"-?[0-9]{1,18}")
 # A line of a state's script that sets a variable to a number.

@@ -46,8 +46,8 @@ class ShellState(Struct, frozen=True):
 
     cwd: bytes
     env: dict[bytes, bytes]
-    # For some variables, a line of the script. The line sets a variable whose entry in `env` is not
-    # enough, or unsets a variable that each bash sets at its start.
+    # For some variables, the line of the script that sets or unsets them: their entry in `env` is
+    # not enough, or each bash sets them at its start.
     declarations: dict[bytes, bytes] = {}
     # Defines the functions that are not in `functions`. May leave extglob on.
     definitions: bytes = b""

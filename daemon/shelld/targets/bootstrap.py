@@ -49,7 +49,7 @@ class Over(NamedTuple):
 
 
 class Bootstrap:
-    """The dialogue. `text` is what came besides it.
+    """The dialogue. `text` is all received text that is not part of it.
 
     Send `first`; feed what arrives to `receive`, which returns what to send next, until it is over.
     """

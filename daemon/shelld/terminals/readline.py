@@ -238,6 +238,6 @@ def edited(pieces: Sequence[str], *, is_typed_ahead: bool = False) -> str | None
 
 
 def longest_line(pieces: Sequence[str]) -> int:
-    """Return the maximum length of a line: keys that insert killed text could extend it further."""
+    """Return the length above which a line is given up, because keys could double it for ever."""
     quoted = sum(map(_is_quoted, pieces[1::2]))
     return 1_000 + 2 * (sum(map(len, pieces[::2])) + quoted)

@@ -210,8 +210,8 @@ def readings(line: bytes) -> Iterator[str]:
 
     The readings are the line as readline edits it, the line without its keys, and each part between
     two keys: a key may have dropped the text before it, may have done nothing, or may have left its
-    end in the line. The last readings are the line as the kernel edits it: the shell may read from
-    a terminal behind ours. Only the first reading may be empty.
+    end in the line. The last readings are the line as the kernel edits it, because the shell may
+    read from another terminal, which gets its input from ours. Only the first reading may be empty.
     """
     line = line.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     shown = line.decode("utf-8", "replace")

@@ -53,7 +53,9 @@ def test_settings_of_the_terminal_do_not_hide_a_line(
 
 
 @pytest.mark.parametrize("writes", [text(CONTINUED, "idden\n"), text(CONTINUED + "idden\n")])
-def test_line_that_the_terminal_edits_is_continued(guarded: RawDaemon, writes: list[Json]) -> None:
+def test_line_in_two_writes_is_judged_as_one_edited_line(
+    guarded: RawDaemon, writes: list[Json]
+) -> None:
     assert_refused(at_prompt(guarded, DASH), writes)
 
 
