@@ -185,7 +185,7 @@ class AsyncClient(SpawnedClient, AsyncMethods):
             raise self._no_answer(self._connection.said)
 
     async def _identify_daemon(self) -> None:
-        """Note which daemon has the name. Raise `DaemonExited` if it is another one than before."""
+        """Record which daemon has the name. Raise `DaemonExited` if it is not the one before."""
         if self._reconnect is not None:
             self._reconnect.identify((await self._exchange(calls.server_info())).pid)
 

@@ -283,7 +283,7 @@ class Connection(Generic[T]):
         self._listeners.pop(request_id, None)
 
     def claim(self, subscription: str, request_id: int) -> int | None:
-        """Note that a request has begun a subscription, or has taken it from an earlier request.
+        """Record that a request has begun a subscription, or has taken it from an earlier request.
 
         Return the earlier request, if it has not left. Its reader gets an error.
         """

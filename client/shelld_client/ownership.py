@@ -31,7 +31,7 @@ class Ownership:
         self._ending: dict[str, None] = {}
 
     def expect(self, subscription: str, request_id: int) -> None:
-        """Note that a request will continue a subscription. Call it before the request is sent.
+        """Record that a request will continue a subscription. Call it before the request is sent.
 
         Raises `ShellError` if the subscription is about to be ended.
         """
@@ -65,7 +65,7 @@ class Ownership:
             self._given_back.pop(request_id, None)
 
     def leave(self, subscription: str, request_id: int) -> bool:
-        """Note that a request no longer needs its subscription, or could not continue it.
+        """Record that a request no longer needs its subscription, or could not continue it.
 
         Return whether the caller must end the subscription, and then call `ended`.
         """
@@ -73,7 +73,7 @@ class Ownership:
         return self.renounce(subscription, request_id)
 
     def renounce(self, subscription: str, request_id: int) -> bool:
-        """Note that a request may never be answered. Return what `leave` returns.
+        """Record that a request may never be answered. Return what `leave` returns.
 
         If an answer comes nevertheless, the request becomes the owner.
         """
@@ -98,7 +98,7 @@ class Ownership:
         return True
 
     def lost(self, subscription: str) -> None:
-        """Note that a subscription is gone, so that nobody needs to end it."""
+        """Record that a subscription is gone, so that nobody needs to end it."""
         self._owners.pop(subscription, None)
 
     def has_reader(self, subscription: str) -> bool:
@@ -108,5 +108,5 @@ class Ownership:
         return is_read or any(name == subscription for name, _ in list(self._heirs))
 
     def ended(self, subscription: str) -> None:
-        """Note that the request that ends a subscription was sent."""
+        """Record that the request that ends a subscription was sent."""
         self._ending.pop(subscription, None)

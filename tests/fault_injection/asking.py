@@ -167,7 +167,7 @@ class Asker:
                     raise ViolationError(f"not event {seq}: {str(message)[:600]}")
 
     def note(self, answer: Json, method: str) -> None:
-        """Note a failure, which the fault excuses."""
+        """Record a failure, which the fault excuses."""
         if is_excused(answer):
             self.excused.append(f"{method}: {str(answer)[:200]}")
 

@@ -170,7 +170,7 @@ export class Connection {
     this.#child.stdin?.write(framed(message));
   }
 
-  /** Note who reads the subscription that a request has begun or continued. */
+  /** Record who reads the subscription that a request has begun or continued. */
   #begin(id: number, name: string, events: Events | undefined): void {
     if (events === undefined || this.#listeners.get(id) === events) {
       this.#readers.claim(name, events);

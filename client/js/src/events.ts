@@ -32,7 +32,7 @@ export class Events implements AsyncIterableIterator<ShellEvent> {
     this.#isWanted = ({ event }) => methods?.includes(event) ?? true;
   }
 
-  /** Note the answer to the subscription, before its events. `params` are those of the request. */
+  /** Record the answer to the subscription, before its events. `params` are those of the request. */
   begin(result: SubscribeResult, params: SubscribeParams): void {
     if (!result.bash_id) return;
     if (result.isOver) {

@@ -16,12 +16,12 @@ export class Readers {
   // The subscriptions whose reader has left, and which have heirs.
   #left = new Set<string>();
 
-  /** Note that a request will continue a subscription. */
+  /** Record that a request will continue a subscription. */
   expect(subscription: string): void {
     this.#heirs.set(subscription, (this.#heirs.get(subscription) ?? 0) + 1);
   }
 
-  /** Note that such a request was answered. Return whether nobody needs the subscription. */
+  /** Record that such a request was answered. Return whether nobody needs the subscription. */
   answered(subscription: string): boolean {
     const heirs = (this.#heirs.get(subscription) ?? 1) - 1;
     if (heirs) this.#heirs.set(subscription, heirs);
@@ -29,7 +29,7 @@ export class Readers {
     return !heirs && this.#left.delete(subscription);
   }
 
-  /** Note who reads a subscription; undefined for a request without a queue. */
+  /** Record who reads a subscription; undefined for a request without a queue. */
   claim(subscription: string, reader: Events | undefined): void {
     const before = this.#readers.get(subscription);
     if (reader === undefined) this.#readers.delete(subscription);

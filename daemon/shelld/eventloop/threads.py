@@ -85,7 +85,7 @@ class Thread(Generic[T]):
             self.end()
 
     def end(self) -> None:
-        """Note that the thread has ended. Only the first call that succeeds has an effect."""
+        """Record that the thread has ended. Only the first call that succeeds has an effect."""
         if not self._running.locked():
             return
         _forget_thread()

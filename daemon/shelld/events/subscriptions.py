@@ -199,7 +199,7 @@ class Subscriptions:
             self._note_over(subscription)
 
     def _note_over(self, subscription: Subscription) -> None:
-        """Note that a subscription is over, unless it was removed."""
+        """Record that a subscription is over, unless it was removed."""
         if subscription.name in self._all:
             self._over[subscription.name] = subscription.kept_events
             self._over_events += subscription.kept_events

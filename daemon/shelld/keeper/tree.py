@@ -175,7 +175,7 @@ class Descendants:
     poll_interval_ms: int | None = None
 
     def begin(self, leader: int) -> None:
-        """Note the start of a command."""
+        """Record the start of a command."""
 
     def living(self) -> list[int] | None:
         """Return the pids that still run; None if they cannot be listed."""

@@ -129,7 +129,7 @@ class CommandCgroups:
         self.begin()
 
     def begin(self) -> None:
-        """Note what the kernel has counted before the next command."""
+        """Record what the kernel has counted before the next command."""
         self._shortages_before = self._session.count_shortages()
         self._before = {}
         for kind in self._paths:
@@ -154,7 +154,7 @@ class CommandCgroups:
         return tuple(dict.fromkeys(self._paths[kind] for kind in KINDS if kind in self.kinds))
 
     def refused(self, directory: str) -> None:
-        """Learn that the command could not enter a cgroup."""
+        """Record that the command could not enter a cgroup."""
         self._before = {
             kind: count for kind, count in self._before.items() if self._paths[kind] != directory
         }

@@ -92,12 +92,12 @@ class Limiter:
         return group
 
     def spare_runs(self, member: Member) -> None:
-        """Learn that a spare shell runs, and waits for its command."""
+        """Record that a spare shell runs, and waits for its command."""
         member.has_entered = member.is_waiting
         member.group.make_room()
 
     def begin(self, member: Member, command: Command) -> None:
-        """Learn that a command runs."""
+        """Record that a command runs."""
         member.command = command
         member.began_at = time.monotonic()
         if member.is_waiting:
@@ -112,7 +112,7 @@ class Limiter:
                 self._is_watching = True
 
     def end(self, member: Member) -> None:
-        """Learn that no process of a command is left, or that it never ran."""
+        """Record that no process of a command is left, or that it never ran."""
         group = member.group
         self._watched.discard(member)
         if member not in group.members:
@@ -265,7 +265,7 @@ class Limiter:
 
 
 def _note_reaped(member: Member) -> None:
-    """Note what the runner of a command has reaped before."""
+    """Record what the runner of a command has reaped before."""
     runner = None if member.command is None else member.command.runner
     if runner is not None and member.group.limits.cpu_seconds is not None:
         with suppress(OSError, ValueError):

@@ -146,7 +146,7 @@ class Member:
         return limits.cpu_seconds is not None or bool(cgroup_limits_of(limits))
 
     def refused(self, indexes: tuple[int, ...]) -> None:
-        """Learn which of the cgroups in `restrictions` the command could not enter."""
+        """Record which of the cgroups in `restrictions` the command could not enter."""
         directories = self.cgroups.directories
         for index in indexes:
             self.cgroups.refused(directories[index])

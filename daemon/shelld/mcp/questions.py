@@ -154,7 +154,7 @@ class Questions:
         return prompt
 
     def _is_asked(self, shell: Shell, prompt: Prompt) -> bool:
-        """Note the question of a prompt. Return False if the prompt has not lasted long enough."""
+        """Record the question of a prompt. Return False if the prompt has not lasted enough."""
         question, last = identity_of(shell, prompt), self._last
         if last is not None and question.is_same(last):
             # A question that is already noted need not wait for silence again: other processes may

@@ -118,7 +118,7 @@ class DeferredResult(Protocol):
     """
 
     def settle(self, shell: Shell) -> None:
-        """Note how the command has ended. The result will not change any more."""
+        """Record how the command has ended. The result will not change any more."""
         ...
 
     async def result(self, shell: Shell) -> ToolResult:
@@ -191,17 +191,17 @@ class RequestContext(Struct, eq=False):
     _turns: anyio.Lock | None = None
 
     def runs(self, shell: Shell) -> None:
-        """Note the shell that this request has started."""
+        """Record the shell that this request has started."""
         self.command = self.looks_at(shell)
 
     def looks_at(self, shell: Shell) -> Shell:
-        """Note the shell that this request is about; return it."""
+        """Record the shell that this request is about; return it."""
         self.shell = shell
         self._tell_of_progress()
         return shell
 
     def end(self) -> None:
-        """Note that the request was cancelled or answered."""
+        """Record that the request was cancelled or answered."""
         self.is_over = True
         self._tell_of_progress()
 
@@ -242,7 +242,7 @@ class RequestContext(Struct, eq=False):
             await self.large_answers.begin(self)
 
     def end_large_answer(self) -> None:
-        """Note that the request has written its large answer, or will not make one."""
+        """Record that the request has written its large answer, or will not make one."""
         if self.large_answers is not None:
             self.large_answers.end(self)
 

@@ -74,7 +74,7 @@ class Keys:
 
     @contextmanager
     def starting(self, key: str, command: str, request: Request) -> Generator[None]:
-        """Note that `request` starts a command in this block. The key must be unknown."""
+        """Record that `request` starts a command in this block. The key must be unknown."""
         start = self._starts[key] = Start(_digest(command), request)
         try:
             yield

@@ -207,7 +207,7 @@ class TypedLines:
                 self._keep(script + text)
 
     def _keep(self, text: str) -> None:
-        """Note a command that the next line continues, if it is incomplete."""
+        """Record a command that the next line continues, if it is incomplete."""
         is_new = f"{text}\n" not in self._kept_scripts
         if is_new and len(self._kept_scripts) < _MAX_KEPT_SCRIPTS:
             self._cost += _MIN_COST + len(text)

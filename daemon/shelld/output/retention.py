@@ -158,7 +158,7 @@ class Retention:
         return output
 
     def finish(self, output: ShellOutput) -> None:
-        """Note that the shell will write nothing more."""
+        """Record that the shell will write nothing more."""
         del self._running[output]
         output.finish()
         if output.stored_blocks:

@@ -41,7 +41,7 @@ class Reports:
         self._waiting: list[asyncio.Event] = []
 
     async def note(self, peer: Peer, refusal: Refusal) -> None:
-        """Note one refusal. Returns once the daemon has been told."""
+        """Record one refusal. Returns once the daemon has been told."""
         self._new.append((peer, refusal, time.monotonic()))
         self._is_wanted.set()
         await self._is_told.wait()

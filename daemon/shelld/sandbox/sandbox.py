@@ -394,11 +394,11 @@ class Sandbox:
             self._idle.add(channel)
 
     def join(self, guest: Guest) -> None:
-        """Note that a command or a spare shell starts in it."""
+        """Record that a command or a spare shell starts in it."""
         self._guests.join(guest)
 
     def leave(self, guest: Guest) -> None:
-        """Note that nothing is left of a command or a spare shell."""
+        """Record that nothing is left of a command or a spare shell."""
         try:
             self.collect_denials()
         finally:
@@ -406,7 +406,7 @@ class Sandbox:
             self.idle_since = time.monotonic()
 
     def collect_denials(self) -> None:
-        """Note what has been refused to the commands by now."""
+        """Record what has been refused to the commands by now."""
         if self._proxy is not None:
             self._proxy.collect()
 

@@ -141,7 +141,7 @@ class Sandboxes:
                 sandbox.end()
 
     def left(self, sandbox: Sandbox, guest: Guest) -> None:
-        """Note that nothing is left of a command that ran in a sandbox."""
+        """Record that nothing is left of a command that ran in a sandbox."""
         try:
             sandbox.leave(guest)
         finally:

@@ -98,7 +98,7 @@ class Recorder:
         return self._session.keep(Left(dump, self._started_in, self._changes, told, self.start))
 
     def give_up(self) -> None:
-        """Note that the state could not be kept."""
+        """Record that the state could not be kept."""
         self.reason = Unkept.UNREADABLE
 
     async def settle(self) -> None:

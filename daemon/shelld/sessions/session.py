@@ -171,7 +171,7 @@ class Session:
         return not self.inherits_cwd and self._mounts.may_hang(self._state.cwd)
 
     def directory_failed(self, directory: str) -> None:
-        """Note that no command could start in `directory`.
+        """Record that no command could start in `directory`.
 
         If `directory` is remote, its file system has answered, so system calls on it no longer
         block.

@@ -161,7 +161,7 @@ class _Reader:
         return True
 
     def _may_assign(self, name: bytes, *, is_number: bool = False) -> bool:
-        """Note that a variable may change.
+        """Record that a variable may change.
 
         Return False if the session's variable is an array or an integer, or has any other attribute
         except export.

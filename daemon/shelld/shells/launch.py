@@ -169,7 +169,7 @@ class Launch:
         return handles
 
     def bash_runs(self, pid: int) -> None:
-        """Learn that the runner has started bash. Raises OSError if this bash cannot be used."""
+        """Record that the runner has started bash. Raises OSError if this bash cannot be used."""
 
     def close(self) -> None:
         """Close the descriptors that nobody needs once bash runs, or has failed to start.

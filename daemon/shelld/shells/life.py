@@ -77,7 +77,7 @@ class Life:
         self.links.wake_at(self.deadlines.next)
 
     def command_runs(self, request: StartRequest) -> None:
-        """Learn that the spare shell has its command."""
+        """Record that the spare shell has its command."""
         self.take(Event.TOLD)
         self.set_limits(request)
 
@@ -185,7 +185,7 @@ class Life:
             self._PERFORM[action](self)
 
     def channel_ended(self) -> None:
-        """Learn that nobody is at the other end of the channel."""
+        """Record that nobody is at the other end of the channel."""
         if self._nobody_came:
             self.take(Event.RUNNER_ABSENT)
         else:
@@ -193,7 +193,7 @@ class Life:
             self.take(Event.CHANNEL_ENDED)
 
     def orphans_killed(self, survivors: list[int]) -> None:
-        """Learn that the leftover processes of a lost runner were killed, except `survivors`."""
+        """Record that the leftover processes of a lost runner were killed, except `survivors`."""
         self.has_orphans = False
         self.shell.survivors = self.shell.leftover = survivors
         self.take(Event.NEVER_STARTED if self._nobody_came else Event.ORPHANS_KILLED)

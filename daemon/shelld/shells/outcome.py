@@ -65,7 +65,7 @@ class Outcome:
         self._oom_kills_before = self._oom_kills.count()
 
     def bash_exited(self, shell: Shell, wait_status: int, *, was_signalled: bool) -> None:
-        """Note the end that the runner has reported."""
+        """Record the end that the runner has reported."""
         self._wait_status, self._was_signalled = wait_status, was_signalled
         if was_signalled and self.member is not None and self.member.cgroups.has_met("memory"):
             # The kernel may have killed bash at the memory limit before the runner did.
@@ -80,7 +80,7 @@ class Outcome:
                 shell.reason, self._limit = "oom", None
 
     def exceeds(self, shell: Shell, reason: LimitReason) -> None:
-        """Note that the command, or what it has left, is killed because of a limit."""
+        """Record that the command, or what it has left, is killed because of a limit."""
         # A command that went on in the background may still have the reason for that.
         has_moved = self.kill_reason is None and not self.is_known
         if shell.reason is None or has_moved:

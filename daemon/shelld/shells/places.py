@@ -71,7 +71,7 @@ class Places:
         return place
 
     def left(self, sandbox: Sandbox, guest: Guest) -> None:
-        """Learn that nothing is left of a command in a sandbox."""
+        """Record that nothing is left of a command in a sandbox."""
         self._sandboxes.left(sandbox, guest)
 
     def _retire(self, sandbox: Sandbox) -> None:

@@ -344,12 +344,12 @@ class Shell:
     # -- for its supervisor -----------------------------------------------------------------
 
     def started(self) -> None:
-        """Note that the command runs, or has run. `pid` is None if it was never known."""
+        """Record that the command runs, or has run. `pid` is None if it was never known."""
         self.started_at = time.time()
         self.status = next_status(self.status, ShellEvent.STARTED)
 
     def become_empty(self) -> None:
-        """Note that no process is left. The time until the shell expires starts now."""
+        """Record that no process is left. The time until the shell expires starts now."""
         if self.has_ended:
             self._expires_from = time.monotonic()
         self.is_empty = True
@@ -357,7 +357,7 @@ class Shell:
         self.notify()
 
     def stop_clock(self) -> None:
-        """Note the time of bash's end. The outcome follows."""
+        """Record the time of bash's end. The outcome follows."""
         self._lasted = time.monotonic() - self._began
 
     def end(self, wait_status: int, kill_event: ShellEvent | None) -> None:

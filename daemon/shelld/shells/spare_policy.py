@@ -54,7 +54,7 @@ class SparePolicy(Struct, eq=False):
     # -- observations -----------------------------------------------------------------------
 
     def command_is_over(self, name: str | None) -> bool:
-        """Note the end of a command. Return whether its session gets spare shells of its own.
+        """Record the end of a command. Return whether its session gets spare shells of its own.
 
         A session gets them if it was already among the `limit` sessions used last. If more sessions
         take turns, the others would end its spare shell before its next command.
@@ -66,11 +66,11 @@ class SparePolicy(Struct, eq=False):
         return is_frequent
 
     def note_start(self, seconds: float) -> None:
-        """Note how long the start of a spare shell took."""
+        """Record how long the start of a spare shell took."""
         self._fastest_start_s = min(self._fastest_start_s or seconds, seconds)
 
     def note_use(self, *, succeeded: bool) -> bool:
-        """Note whether a spare shell could be used. Return whether to try more."""
+        """Record whether a spare shell could be used. Return whether to try more."""
         self._failures = 0 if succeeded else self._failures + 1
         return self._failures < self.max_failures
 

@@ -62,7 +62,7 @@ class Spares:
             self._provide(session, self.policy.in_a_row)
 
     def command_ended(self, shell: Shell) -> None:
-        """Learn that a command no longer runs."""
+        """Record that a command no longer runs."""
         self._running.discard(shell)
 
     def command_is_over(self, session: Session) -> None:
@@ -159,13 +159,13 @@ class Spares:
         return launch.is_ready and spare.suits(session, request)
 
     def note_use(self, *, succeeded: bool) -> None:
-        """Learn whether a spare shell could be used."""
+        """Record whether a spare shell could be used."""
         self.used += succeeded
         if not self.policy.note_use(succeeded=succeeded):
             self.close()
 
     def has_ended(self, life: Life) -> None:
-        """Learn that a spare shell has ended, perhaps by itself."""
+        """Record that a spare shell has ended, perhaps by itself."""
         for spare in self._waiting:
             if spare.life is life:
                 self._waiting.remove(spare)

@@ -129,7 +129,7 @@ class Targets:
         return self._places.get(session)
 
     def place(self, session: str, target: str) -> bool:
-        """Note that a session is at a target. Return whether that is new.
+        """Record that a session is at a target. Return whether that is new.
 
         Raises `RpcError` (invalid_params) if it is elsewhere.
         """

@@ -77,7 +77,7 @@ class DeferredBashResult:
         self._end_state = EndState(lines, "", [], {})
 
     def settle(self, shell: Shell) -> None:
-        """Note how the command has ended. The result will not change any more."""
+        """Record how the command has ended. The result will not change any more."""
         if self._next_cwd is not None:
             self._end_state = EndState.of(shell, self._lines, self._next_cwd())
             self._next_cwd = None
