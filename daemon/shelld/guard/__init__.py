@@ -1,11 +1,12 @@
 """The guard judges whether a command is dangerous.
 
-A command is judged before it runs. In a dry run, it is judged but does not run.
+The daemon asks the guard before it runs a command. In a dry run, the daemon only asks the guard,
+and does not run the command.
 
-Pure: a verdict depends only on the text of the command and the state of its shell. The guard runs
-nothing and reads no files. It follows what bash would do, not what the text looks like: it expands
-words, strips wrappers and follows scripts within scripts. It does not treat text that is only data
-as a command.
+The guard is pure: it runs nothing and reads no files. A verdict depends only on the text of the
+command and the state of its shell. It follows what bash would do, not what the text looks like: it
+expands words, strips wrappers and follows scripts within scripts. It does not treat text that is
+only data as a command.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from typing import Final
 
 from msgspec import Struct
 
-# Commands that must not run, in their plainest form. The rules judge effects, not spelling.
+# Examples of commands that must not run, in their plainest form. The rules also block other
+# spellings of these commands, because the rules judge effects.
 DANGEROUS_PATTERNS: Final = (
     "rm -rf /",
     "rm -rf /*",
@@ -34,8 +36,8 @@ class StartState(Struct, frozen=True):
 
     `env` is the environment of the shell. `script` sets the rest of its state: other variables,
     functions, aliases, the directory stack. `stdin` is the input of the command, or None if
-    unknown. `home` counts only if `env` has no HOME: it is the home directory of the user, or None
-    if unknown.
+    unknown. `home` is the home directory of the user, or None if unknown. The guard uses `home`
+    only if `env` has no HOME.
     """
 
     cwd: str

@@ -1,7 +1,7 @@
 """Arithmetic evaluation, including assignments.
 
 Reference: bash(1), ARITHMETIC EVALUATION. An expression that is too long, or that uses an unknown
-value, evaluates to `UNKNOWN`. The variables that it assigns become `UNKNOWN` too.
+value, evaluates to `UNKNOWN`. Variables that such an expression assigns also become `UNKNOWN`.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Final, Protocol
 
 from shelld.guard.markers import UNKNOWN, plain
 
-# Characters. A longer expression evaluates to `UNKNOWN`.
+# The maximum length of an expression in characters. A longer expression evaluates to `UNKNOWN`.
 MAX_EXPRESSION: Final = 200
-# How deeply values may nest: the value of a variable can be another expression, such as the name of
-# another variable.
+# The maximum depth of nested values. Values nest if the value of a variable is another expression,
+# such as the name of another variable.
 _MAX_NESTED: Final = 8
 
 
@@ -35,7 +35,8 @@ _TOKEN: Final = re.compile(
     r"|[-+*/%&|^]=|.)",
     re.S,
 )
-# The text may be long, so this pattern does not backtrack, and tries to match each name only once.
+# This pattern does not backtrack, and tries to match each name only once, because the text may be
+# long.
 _ASSIGNED: Final = re.compile(
     r"(?<!\w)([A-Za-z_]\w*+)\s*+(?:\[[^]\[]*+\]\s*+)?(?:(?:[-+*/%&|^]|<<|>>)?=(?!=)|\+\+|--)"
     r"|(?:\+\+|--)\s*+([A-Za-z_]\w*+)"
@@ -84,7 +85,7 @@ def arithmetic(text: str, variables: Variables, depth: int = 0) -> str:
     """Evaluate an expression, including its assignments. Return its value, or `UNKNOWN`."""
     text = plain(text.strip())
     if "[" in text and depth <= _MAX_NESTED:
-        # The text is the value of a variable, and bash runs the substitutions in its subscripts.
+        # The text can be the value of a variable. Bash runs the substitutions in its subscripts.
         variables.substituted(text)
     if UNKNOWN not in text and len(text) <= MAX_EXPRESSION and depth <= _MAX_NESTED:
         try:
@@ -102,7 +103,8 @@ class _Expression:
         self._tokens.reverse()
         self._variables = variables
         self._depth = depth
-        # Above 0 in a part that is not evaluated, such as the right side of ``0 && x``.
+        # This counter is above 0 while the parser reads a part that is not evaluated, such as the
+        # right side of ``0 && x``.
         self._skips = 0
 
     def value(self) -> int:
@@ -180,8 +182,8 @@ class _Expression:
             self._tokens.pop()
             other = self._binary(own if operator == "**" else own + 1)
             if not self._skips or operator == "**":
-                # Bash computes powers even in a part that it skips, and rejects a negative
-                # exponent.
+                # Bash computes powers even in a part that it skips, so a negative exponent is an
+                # error there, too.
                 value = _wrapped(int(function(value, other)))
 
     def _unary(self) -> int:  # noqa: PLR0911 - a table of cases

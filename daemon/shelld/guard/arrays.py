@@ -1,4 +1,4 @@
-"""The members of arrays, the targets of namerefs, and what ``local`` hides."""
+"""Stores the members of arrays, the targets of namerefs, and the values that ``local`` hides."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any, Final, NamedTuple
 from shelld.guard.markers import HOLE, UNKNOWN
 from shelld.guard.streams import Streams
 
-# The limit of bash for chains of namerefs (``declare -n``).
+# The maximum length of a chain of namerefs (``declare -n``) in bash.
 _MAX_REFERENCES: Final = 8
 
 
 class Hidden(NamedTuple):
-    """What a name stood for: a value, the members of an array, the target of a nameref."""
+    """A hidden meaning of a name: a value, the members of an array, or the target of a nameref."""
 
     value: str | None
     members: list[str] | None
@@ -31,7 +31,7 @@ class Arrays(Streams):
     variables: dict[str, str]
     # The targets of namerefs (``declare -n``), by name.
     references: dict[str, str]
-    # What ``local`` has hidden in each function that runs: values, members and targets.
+    # For each running function, the values, members and targets that ``local`` has hidden.
     hidden: list[dict[str, Hidden]]
 
     @abc.abstractmethod
@@ -44,21 +44,21 @@ class Arrays(Streams):
         return None if members[index] == HOLE else members[index]
 
     def remove_member(self, reference: str) -> None:
-        """Remove the member of an array, as ``unset 'name[index]'`` does."""
+        """Remove one member of an array, as ``unset 'name[index]'`` does."""
         name, _, index = reference.removesuffix("]").partition("[")
         members = list(self.arrays.get(name, ()))
         number = index.lstrip("-")
         if index in ("@", "*"):
             self.arrays.pop(name, None)
         elif (value := self.variables.get(reference)) is not None:
-            # ``name[index]=value`` has added the value at the end.
+            # An earlier ``name[index]=value`` has added this value at the end of the array.
             self.arrays[name] = [HOLE if each == value else each for each in members]
         elif number.isdecimal() and -len(members) <= int(index) < len(members):
             members[int(index)] = HOLE
             self.arrays[name] = members
 
     def hide(self, name: str) -> None:
-        """Keep what a name stands for, until the running function returns."""
+        """Save and remove the meaning of a name until the running function returns."""
         if self.hidden and name not in self.hidden[-1]:
             self.hidden[-1][name] = Hidden(
                 self.variables.pop(name, None),
@@ -74,7 +74,7 @@ class Arrays(Streams):
             _put(self.references, name, target)
 
     def meant_by(self, name: str) -> str:
-        """Return the variable that a name stands for, following chains of namerefs."""
+        """Return the variable that a name refers to. Follows chains of namerefs."""
         for _ in range(_MAX_REFERENCES):
             if name not in self.references:
                 break

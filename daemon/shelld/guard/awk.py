@@ -1,7 +1,7 @@
 """Finds the commands that an awk(1) program runs, and the files that it writes.
 
-The program is searched, not run: its calls of ``system`` and its redirections count, with the
-values of strings, variables that are set once, and the fields of known input.
+The module searches the program and does not run it. It finds calls of ``system`` and redirections.
+It knows the values of strings, of variables that are set once, and of the fields of known input.
 """
 
 from __future__ import annotations
@@ -21,25 +21,26 @@ from shelld.guard.rules import overwrites
 if TYPE_CHECKING:
     from shelld.guard.shell import Shell
 
-# How many characters of a program to search, and how many lines of its input to try.
+# The guard searches at most this many characters and statements of a program, and tries at most
+# this many lines of its input.
 _MAX_PROGRAM: Final = 16 * 1024
 _MAX_STATEMENTS: Final = 64
 _MAX_LINES: Final = 4
-# How many calls in one statement to follow.
+# The guard follows at most this many calls in one statement.
 _MAX_CALLS: Final = 4
-# How many arguments of ``printf`` to follow.
+# The guard follows at most this many arguments of ``printf``.
 _MAX_ARGUMENTS: Final = 16
-# The cost of searching a program, relative to copying it.
+# Searching a program costs this many times as much as copying its text.
 _SEARCHING: Final = 60
 
-# Like the literals of `interpreters`, a string begins at no escaped quote.
+# An escaped quote does not begin a string. The same holds for the literals in `calls`.
 _STRING: Final = r'(?<!\\)"(?>(?:[^"\\]|\\.)*)"'
-# A statement ends at these characters, outside of strings.
+# A statement ends at a semicolon, a brace or a newline outside of a string.
 _STATEMENT: Final = re.compile(rf"(?>(?:{_STRING}|[^;{{}}\n\"]|(?<=\\)\")+)", re.S)
 _ASSIGNED: Final = re.compile(r"\s*+([A-Za-z_]\w*+)\s*+=(?![=~])\s*+(.*)", re.S)
 _SETTING: Final = re.compile(r"([A-Za-z_]\w*+)=(.*)", re.S)
 _SPRINTF: Final = re.compile(r"\bsprintf\s*+\(")
-# A conversion in a format.
+# A conversion in a format of ``printf``, such as ``%s``.
 _CONVERSION: Final = re.compile(r"%[-+ #0]?\d{0,9}(?:\.\d{0,9})?([a-zA-Z%])")
 _SYSTEM: Final = re.compile(r"\bsystem\s*+\(")
 _PRINT: Final = re.compile(r"\bprintf?\b")
@@ -84,7 +85,7 @@ def awk(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
     return shell.written_by(["awk", *arguments], stdin)
 
 
-# A program that prints the same for every line, whatever is in the line.
+# A program that consists of one print statement, so that it prints something for every line.
 _ALL_PRINT: Final = re.compile(r"\s*+\{\s*+printf?\b[^{};|>]*+;?+\s*+\}\s*+")
 
 
@@ -146,9 +147,9 @@ def _ends_of(text: str, start: int, ends: str) -> Iterator[int]:
 
 
 def _value(text: str, values: _Values, shell: Shell) -> str:
-    """Return the value of an expression: the joined values of its parts.
+    """Return the value of an expression, which consists of the joined values of its parts.
 
-    A call of ``sprintf`` in another such call is not followed.
+    The guard does not follow a call of ``sprintf`` inside another call of ``sprintf``.
     """
     parts: list[str] = []
     position = 0
@@ -167,7 +168,7 @@ def _parts(text: str, values: _Values, shell: Shell) -> Iterator[str]:
 
 
 def _formatted(text: str, values: _Values, shell: Shell) -> str:
-    """Return what ``printf`` makes of its arguments."""
+    """Return the text that ``printf`` writes for its arguments."""
     commas = list(islice(_ends_of(text, 0, ","), _MAX_ARGUMENTS))
     limits = zip([-1, *commas], [*commas, len(text)], strict=True)
     arguments = ["".join(_parts(text[start + 1 : end], values, shell)) for start, end in limits]

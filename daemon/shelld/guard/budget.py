@@ -12,22 +12,23 @@ from shelld.guard.verdict import MAX_SEGMENT, Finding
 
 MAX_TRACE: Final = 200
 MAX_STEPS: Final = 3_000
-# How many characters can be processed in the time of one step: about ten microseconds.
+# The guard can process this many characters in the time of one step, which is about ten
+# microseconds.
 CHARACTERS_PER_STEP: Final = 1_000
 MAX_SECONDS: Final = 0.25
-# The part of `MAX_SECONDS` for parsing one script. If parsing takes longer, the guard has the rest
-# of `MAX_SECONDS` to find commands without the parser. Parsing a valid script takes a tenth of
+# The maximum time for parsing one script. If parsing takes longer, the guard uses the rest of
+# `MAX_SECONDS` to find commands without the parser. Parsing a valid script takes about a tenth of
 # `MAX_PARSE_SECONDS`.
 MAX_PARSE_SECONDS: Final = 0.1
 MAX_PARSE_SECONDS_AT_ONCE: Final = 0.01
-# How many steps to take before reading the clock again. Reading it takes a tenth of the time of a
-# step.
+# The guard reads the clock once in this many steps. Reading the clock takes a tenth of the time of
+# a step.
 _STEPS_PER_LOOK: Final = 16
 MAX_DEPTH: Final = 72
 
 
 class Blocked(Exception):
-    """The command must not run. `segment` is the part of it that breaks a rule."""
+    """The command must not run. `segment` is the part of the command that breaks a rule."""
 
     def __init__(self, finding: Finding, segment: str) -> None:
         super().__init__(finding.rule)
@@ -42,8 +43,8 @@ class Exhausted(Exception):
 class Budget:
     """The limits and intermediate results of one judgement, shared by all its shells.
 
-    With `gives_up`, running out of steps or parse time raises `Exhausted` instead of making the
-    verdict unresolved.
+    If the steps or the parse time run out, the verdict becomes unresolved. With `gives_up`, the
+    budget raises `Exhausted` instead.
     """
 
     def __init__(
@@ -56,13 +57,13 @@ class Budget:
         gives_up: bool = False,
     ) -> None:
         self.policy = policy
-        # If false, findings are ignored.
+        # If false, the guard ignores findings.
         self.reports = reports
         self.steps: float = steps
         self.parse_seconds = MAX_PARSE_SECONDS_AT_ONCE if gives_up else MAX_PARSE_SECONDS
         self._gives_up = gives_up
         self._taken = 0
-        # CPU time of this thread, so that a busy machine does not change a verdict.
+        # The limit is in CPU time of this thread, so that a busy machine does not change a verdict.
         self._give_up_at = time.thread_time() + MAX_SECONDS
         self.depth = 0
         # The stack of function calls.
@@ -85,7 +86,7 @@ class Budget:
         return self.steps > 0 and self.depth <= MAX_DEPTH
 
     def spend(self, characters: int) -> None:
-        """Count processed text. Raises `Exhausted`."""
+        """Charge the budget for processing text. Raises `Exhausted`."""
         self.steps -= characters / CHARACTERS_PER_STEP
         if self.steps <= 0 and self._gives_up:
             raise Exhausted
@@ -107,5 +108,5 @@ class Budget:
 
 
 def _shown(text: str) -> str:
-    """Return text for a verdict: of limited length, and without characters that stand for bytes."""
+    """Return text in a form for a verdict, which is short and without lone surrogates."""
     return text[:MAX_SEGMENT].encode("utf-8", "replace").decode()

@@ -29,7 +29,7 @@ Handler = Callable[["Shell", Sequence[str], str], str]
 
 
 def _operands(arguments: Sequence[str]) -> Sequence[str]:
-    """Return the arguments of a builtin that takes no option but ``--``."""
+    """Return the operands of a builtin whose only option is ``--``."""
     return arguments[1:] if arguments[:1] == ["--"] else arguments
 
 
@@ -72,7 +72,7 @@ _OPTIONS: Final = frozenset("abefhkmnptuvxBCEHPTo")
 
 
 def nounset_after(arguments: Sequence[str]) -> bool | None:
-    """Return whether ``set`` turns `nounset` on or off, None if it does neither."""
+    """Return True if ``set`` turns `nounset` on, False if it turns it off, and None otherwise."""
     result: bool | None = None
     rest = list(arguments)
     while rest and rest[0][:1] in ("-", "+") and len(rest[0]) > 1 and rest[0] != "--":
@@ -88,7 +88,7 @@ def nounset_after(arguments: Sequence[str]) -> bool | None:
 
 
 def _set(shell: Shell, arguments: Sequence[str], _stdin: str) -> str:
-    # Only `Evaluation` turns `nounset` on: it knows whether this command certainly runs.
+    # Only `Evaluation` turns `nounset` on, because it knows whether this command certainly runs.
     if any(UNKNOWN in each for each in arguments):
         shell.nounset = None
     elif nounset_after(arguments) is False and shell.nounset:
@@ -114,7 +114,7 @@ def _shift(shell: Shell, arguments: Sequence[str], _stdin: str) -> str:
     else:
         number = re.fullmatch(r"\s*\+?(\d+)\s*", operands[0])
         count = int(number[1]) if number is not None else 0
-    # A number that is too large changes nothing.
+    # If the number is too large, ``shift`` changes nothing.
     if count <= len(shell.positional):
         shell.positional = shell.positional[count:]
     return ""
@@ -180,11 +180,11 @@ def _shopt(shell: Shell, arguments: Sequence[str], _stdin: str) -> str:
 
 
 def _compgen(shell: Shell, arguments: Sequence[str], _stdin: str) -> str:
-    """Follow the commands that make completions. Return the completions, if known."""
+    """Follow the commands that make completions for ``compgen``. Return known completions."""
     options, operands = leading_options(arguments, "oAGWFCXPSV")
     prefix = "".join(operands[:1])
     words: list[str] = []
-    # The pattern after ``!`` is what remains of the list.
+    # With ``-X '!pattern'``, bash keeps only the completions that match the pattern.
     kept = [value[1:] for name, value in options if name == "X" and value and value[0] == "!"]
     for name, value in options:
         if name == "C" and value:
@@ -195,7 +195,7 @@ def _compgen(shell: Shell, arguments: Sequence[str], _stdin: str) -> str:
             with suppress(ExpansionError):
                 words += expand_text(value, shell.copy()).split()
         elif name == "c" or (name, value) == ("A", "command"):
-            # The shortest completion of a program's name is the name.
+            # The name of a program is its own shortest completion.
             words += operands[:1] or kept
     found = [each for each in words if each.startswith(prefix)]
     return "".join(f"{each}\n" for each in found) or UNKNOWN

@@ -1,4 +1,4 @@
-"""Finds the commands that a function or a loop always starts, and tells which of them multiply.
+"""Finds the commands that a function or a loop always starts, and how often each of them runs.
 
 Pure. Walks are iterative, because scripts can nest to any depth.
 """
@@ -19,7 +19,8 @@ _CONDITIONAL: Final = frozenset({"if_statement", "case_statement", "list", "func
 class Call(NamedTuple):
     """A command that a body always runs.
 
-    `is_spawned`: it runs in the background or in a pipeline. `times`: 2 if it is in a loop, else 1.
+    `is_spawned` is true if the command runs in the background or in a pipeline. `times` is 2 if the
+    command is in a loop, else 1.
     """
 
     name: str
@@ -33,7 +34,7 @@ _SHELLS: Final = frozenset({"bash", "sh"})
 def _started(node: Node, name: str) -> str:
     """Return the name of the program or script that a command starts.
 
-    Skips ``exec`` and the like, and a shell before the name of a script.
+    Skips words such as ``exec`` and ``sudo``, and the name of a shell before the name of a script.
     """
     words = [text_of(each) for each in node.named_children if each.type in WORDS]
     while name in ("exec", "command", "builtin", "eval", "nohup", "sudo", "coproc") and words:
@@ -43,12 +44,12 @@ def _started(node: Node, name: str) -> str:
     return name.strip("\"'")
 
 
-# Seconds to parse the text of ``eval`` in the body of a function.
+# The maximum time in seconds for parsing the text of ``eval`` in the body of a function.
 _NESTED_SECONDS: Final = 0.005
 
 
 def _script_of(node: Node) -> Node | None:
-    """Return the parsed text that ``eval`` or ``bash -c`` runs, None if there is none."""
+    """Return the parsed script of ``eval`` or ``bash -c``, None for any other command."""
     words = [text_of(each) for each in node.named_children if each.type != "command_name"]
     name = text_of(node.named_children[0]) if node.named_children else ""
     if name in _SHELLS and words[:1] == ["-c"]:
@@ -62,7 +63,7 @@ def _script_of(node: Node) -> Node | None:
 
 
 def _is_always_true(node: Node) -> bool:
-    """Whether a statement is ``if true`` without ``else``."""
+    """Return whether a statement is ``if true`` without ``else``."""
     members = node.named_children
     has_others = any(each.type in ("elif_clause", "else_clause") for each in members)
     return node.type == "if_statement" and not has_others and text_of(members[0]) in ("true", ":")
@@ -100,7 +101,7 @@ _FRAME: Final = frozenset({"do", "done", "{", "}", "comment", "\n"})
 
 
 def only_starts(body: Node) -> bool:
-    """Whether a loop's body only starts commands without waiting for them."""
+    """Return whether a loop's body only starts commands without waiting for them."""
     children = [each for each in body.children if each.type not in _FRAME]
     statements = 0
     for index, child in enumerate(children):
@@ -117,12 +118,12 @@ def only_starts(body: Node) -> bool:
     return statements > 0
 
 
-# Builtins that end at once, and neither leave a loop nor wait.
+# Builtins that end at once. They do not wait, and do not leave a loop.
 _INSTANT: Final = frozenset({":", "true", "echo", "printf", "disown", "let", "export", "local"})
 
 
 def _is_instant(node: Node) -> bool:
-    """Whether a statement ends at once and lets a loop go on."""
+    """Return whether a statement ends at once and does not end a loop around it."""
     if node.type == "variable_assignment":
         return b"$(" not in node.text and b"`" not in node.text
     name = text_of(node.named_children[0]) if node.named_children else ""
@@ -130,7 +131,7 @@ def _is_instant(node: Node) -> bool:
 
 
 def _starts_only(node: Node) -> bool:
-    """Whether a statement without ``&`` only starts commands, and does not wait for them."""
+    """Return whether a statement without ``&`` only starts commands, and does not wait for them."""
     if node.type in _GROUPS:
         return only_starts(node)
     if node.type != "command":
@@ -142,16 +143,16 @@ def _starts_only(node: Node) -> bool:
     return script is not None and only_starts(script)
 
 
-# Programs that leave their command behind: it runs on when they end.
+# Programs that start a command, and end while the command runs on.
 _DETACHED: Final = re.compile(
     r"setsid (?:-\w*f|--fork)|screen (?:-\w*d\w*m|-d -m)|daemonize |start-stop-daemon .*-b"
     r"|tmux new\S* .*-d|systemd-run (?!.*(?:--wait|--scope|--pty|-P|-t))"
     r"|(?:docker|podman) run .*(?:-[ti]*d\b|--detach)"
 )
-# Programs that write text and start nothing.
+# Programs that only write text, and start no other program.
 _PRINTERS: Final = frozenset({"echo", "printf", "cat", "true", ":"})
 
 
 def only_prints(body: Node) -> bool:
-    """Whether a loop's body only writes text, so that an endless loop writes without end."""
+    """Return whether a loop's body only writes text, so that an endless loop writes without end."""
     return all(each.name in _PRINTERS for each in calls_of(body))

@@ -1,4 +1,4 @@
-"""Finds calls in code of any language, and the strings that they get. Pure.
+"""Finds calls in code of any language, and the strings in their arguments. Pure.
 
 An argument is known if it is a literal, a variable that the same code sets to a literal, or the
 variable of a loop over literals. Text in quotes is never a call.
@@ -18,38 +18,42 @@ from typing import Final, NamedTuple
 from shelld.guard.literals import literal, with_line
 from shelld.guard.markers import ACTIVE
 
-# How many calls are looked at, how many characters of the arguments of each, and how many names in
-# them. Code beyond these limits counts as harmless, as does code that cannot be followed.
+# The guard reads at most this many calls. In each call, it reads at most this many characters of
+# the arguments, and this many names in them. Code beyond these limits counts as harmless. Code that
+# the guard cannot follow also counts as harmless.
 _MAX_LOOKS: Final = 64
 _MAX_ARGUMENTS: Final = 4 * 1024
 _MAX_NAMES: Final = 16
-# How many characters before ``.each`` to search for the list, and behind ``for`` for ``glob``.
+# The guard searches this many characters before ``.each`` for the list, and this many characters
+# after ``for`` for ``glob``.
 _MAX_LIST: Final = 256
 _MAX_GLOB: Final = 24
-# How many characters of the body of a loop, and of all repeated bodies, to follow.
+# The guard follows at most this many characters of the body of a loop, and of all repeated bodies
+# together.
 _MAX_BODY: Final = 1024
 _MAX_UNROLLED: Final = 8 * 1024
 
-# A search that starts at a quote fails only if the quotation has no end. Then all later quotes of
-# its kind are escaped, and no search starts at an escaped quote.
+# A search from a quote fails only if the quotation has no end. All later quotes of this kind are
+# then escaped. No search starts at an escaped quote, so the total time is linear.
 LITERAL: Final = r"""(?<!\\)'(?>(?:[^'\\]|\\.)*)'|(?<!\\)"(?>(?:[^"\\]|\\.)*)"|`[^`]*+`"""
 
 
-# Some patterns contain names from the code, so old ones must go.
+# The cache is limited, because some patterns contain names from the code.
 @lru_cache(maxsize=256)
 def compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.M)
 
 
 def given(code: str, calls: str) -> Iterator[list[str]]:
-    """Yield the known string arguments of each call, if there are any. `calls` is a pattern.
+    """Yield the known string arguments of each call that has some. `calls` is a pattern.
 
-    If an argument is the variable of a loop, each value of the loop makes a call of its own.
+    If an argument is the variable of a loop, yield the arguments once for each value of the loop.
     """
     # Match literals first: text in quotes is not a call.
     pattern = compiled(rf"{LITERAL}|({calls})(?!\s*[:=])")
     found = (match for match in pattern.finditer(code) if match[1] is not None)
-    # Calls can be nested, and looking at the arguments of each takes time.
+    # The number is limited, because calls can be nested, and reading the arguments of each takes
+    # time.
     for match in islice(found, _MAX_LOOKS):
         arguments = _arguments_at(code, match.end())
         if values := values_in(arguments):
@@ -72,9 +76,10 @@ def _arguments_at(code: str, position: int) -> str:
 
 
 class _Place(NamedTuple):
-    """Where a variable gets a value: the beginning and the end of the text before the value.
+    """The text by which a variable gets a value, such as ``name =``.
 
-    If `is_behind`, the value stands before that text.
+    `start` and `end` are the bounds of the text. The value follows the text, or precedes it if
+    `is_behind` is true.
     """
 
     start: int
@@ -94,7 +99,7 @@ def _assignments(code: str) -> dict[str, list[_Place]]:
 def _loops(code: str) -> dict[str, list[_Place]]:
     places: dict[str, list[_Place]] = {}
     for match in _LOOP.finditer(code):
-        # ``for (...)`` of Perl sets ``$_``.
+        # In Perl, ``for (...)`` sets ``$_``.
         name = "_" if match[1] in ("for", "foreach") else match[1] or match[2]
         places.setdefault(name, []).append(_Place(*match.span(), match[1] is None))
     return places
@@ -111,13 +116,18 @@ _FOR: Final = re.compile(r"\bfor\b")
 
 
 def _nearest(places: list[_Place], code: str, position: int) -> _Place:
-    """Return the place that counts at a position: the next in its line, or the last before it."""
+    """Return the place that sets a variable for a position in the code.
+
+    The result is usually the last place before the position. The result is the next place if a
+    ``for`` stands between the position and that place in the same line, or if no place comes before
+    the position.
+    """
     index = bisect_left(places, (position,))
     if index == len(places):
         return places[-1]
     after = places[index]
     is_near = after.start - position <= _MAX_LIST and "\n" not in code[position : after.start]
-    # ``remove(p) for p in paths``
+    # In ``remove(p) for p in paths``, the use comes before the ``for`` that sets the variable.
     if index == 0 or (is_near and _FOR.search(code, position, after.end)):
         return after
     return places[index - 1]
@@ -138,7 +148,7 @@ def _looped(code: str, name: str, position: int) -> list[str]:
 
 
 def _listed(code: str, place: _Place) -> list[str]:
-    """Return the strings over which a loop goes."""
+    """Return the strings in the list of a loop."""
     if place.is_behind:
         before = code[max(0, place.start - _MAX_LIST) : place.start]
         return values_in(re.split("[;\n]", before)[-1])
@@ -149,9 +159,9 @@ def _listed(code: str, place: _Place) -> list[str]:
 
 
 def unrolled(code: str) -> Iterator[str]:
-    """Yield the bodies of loops over known strings, once for each string.
+    """Yield the body of each loop over known strings, once for each string.
 
-    Each begins with an assignment to the variable of the loop.
+    Each body begins with an assignment to the variable of the loop.
     """
     rest = _MAX_UNROLLED
     for name, places in _loops(code).items():
@@ -165,7 +175,7 @@ def unrolled(code: str) -> Iterator[str]:
                     return
                 word = value.translate(ACTIVE) if is_pattern else value
                 if name == "_":
-                    # The variable of Perl for the value of a loop.
+                    # Perl stores the value of the loop in ``$_``.
                     yield with_line(body, word)
                 else:
                     yield f"{name} = {literal(word)}\n{body}"
@@ -176,7 +186,7 @@ _QUOTED_WORDS: Final = r"(?:\bqw|%[wW])\s*+[(\[{/|]([^)\]}|]*+)(?:[)\]}|]|\Z)"
 
 
 def values_in(text: str) -> list[str]:
-    """Return the strings in code, with those joined that stand side by side or around ``+``."""
+    """Return the strings in code. Joins strings that stand side by side or around ``+``."""
     # ``qw`` and ``%w`` are lists of words.
     text = compiled(_QUOTED_WORDS).sub(_quoted_words, text)
     values: list[str] = []

@@ -1,4 +1,4 @@
-"""Follows conditions and functions: decides which statements run.
+"""Follows conditions and function definitions, and decides which statements run.
 
 The guard follows every branch except branches that cannot run, such as the body of ``if false``.
 """
@@ -21,14 +21,14 @@ from shelld.guard.words import calculated, expand_text
 Node = Any
 
 _STATUS: Final = {"true": True, ":": True, "false": False}
-# Tests of a constant. A test that matches `_CONSTANT` is true. A test that matches `_EMPTY` is
-# false.
+# Patterns for tests without variables. A test that matches `_CONSTANT` is true. A test that matches
+# `_EMPTY` is false.
 _CONSTANT: Final = re.compile(r"(?:test|\[\[?)\s+\w+(?:\s+\]\]?)?|\(\(\s*[1-9]\d*\s*\)\)")
 _EMPTY: Final = re.compile(r"\[\s*\]|test|\(\(\s*0\s*\)\)")
 
 
 class Function(NamedTuple):
-    """`redirects` belong to the definition, and apply to every call."""
+    """A function. `redirects` are the redirections in its definition, and apply to every call."""
 
     body: Node
     redirects: tuple[Node, ...]
@@ -82,12 +82,12 @@ class Compounds(Loops):
         return output if self._skips_right(node) else output + self._run(right, stdin)
 
     def _skips_right(self, node: Node) -> bool:
-        """Whether the last member of a list certainly does not run."""
+        """Return whether the last member of a list certainly does not run."""
         members = node.named_children
         return len(members) == 2 and self._status(members[:1]) is (node.children[1].type == "||")
 
     def _if(self, node: Node, stdin: str) -> str:
-        """Follow every reachable branch."""
+        """Follow every branch of ``if`` that can run."""
         conditions: list[Node] = []
         branch: list[Node] = []
         others: list[Node] = []
@@ -108,10 +108,9 @@ class Compounds(Loops):
         return output
 
     def _case(self, node: Node, stdin: str) -> str:
-        """Follow every item.
+        """Follow every item of ``case``.
 
-        If one item surely runs, the variables and the directory that it sets override what the
-        other items set.
+        If one item surely runs, its variables and its directory override those of the other items.
         """
         items = [each for each in node.named_children if each.type == "case_item"]
         subjects = [each for each in node.named_children if each.type != "case_item"]

@@ -1,8 +1,8 @@
-"""Computes what gzip(1), bzip2(1) and xz(1) make of their input.
+"""Computes the output of gzip(1), bzip2(1) and xz(1) for a known input.
 
-Pure. Compressed data is text in which lone surrogates stand for the bytes that are no UTF-8, as
-with ``surrogateescape``. None means that an output is unknown. The output of decompression is
-limited, because a little data can become very long text.
+Pure. Compressed data is represented as text. In this text, lone surrogates stand for the bytes that
+are not UTF-8, as with ``surrogateescape``. None means that an output is unknown. The output of
+decompression is limited, because very long text can come from few bytes.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from shelld.guard.inputs import Inputs, Output
 from shelld.guard.markers import UNKNOWN, cleaned
 from shelld.guard.options import all_options
 
-# Characters of input, and bytes of output.
+# The limits of the input in characters and of the output in bytes.
 _MAX_INPUT: Final = 64 * 1024
 _MAX_OUTPUT: Final = 64 * 1024
-# Bytes of memory for the decompression of xz(1).
+# The memory limit for decompression as with xz(1), in bytes.
 _MAX_MEMORY: Final = 32 * 1024 * 1024
-# zlib: with a header of gzip(1), and with any header.
+# Values of zlib's ``wbits``: `_GZIP` is for the header of gzip(1), `_ANY_HEADER` for any header.
 _GZIP, _ANY_HEADER = 31, 47
-# The first bytes of compressed data.
+# The first bytes of data from gzip(1), bzip2(1) and xz(1).
 _MAGIC: Final = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ")
 
 
 def text_of_bytes(data: bytes) -> str:
-    """Return decoded data as text. Keeps the bytes of compressed data."""
+    """Return bytes as text. The text of compressed data can be turned back into the same bytes."""
     if data.startswith(_MAGIC):
         text = data.decode("utf-8", "surrogateescape")
-        # A marker would change its meaning.
+        # Return no text if the data contains a marker, because the marker would change its meaning.
         return text if cleaned(text) == text else ""
     return cleaned(data.decode("utf-8", "replace"))
 
@@ -61,10 +61,11 @@ def _compressed(data: bytes) -> bytes:
 
 
 def _packer(*, decompresses: bool = False) -> Output:
-    """Return a function that computes what a program that compresses (or `decompresses`) writes.
+    """Return the function that computes the output of a program that compresses.
 
-    Whatever the program, compressed data has the format of gzip(1): only other programs of this
-    module read it.
+    If `decompresses` is true, the program decompresses. Compressed data always has the format of
+    gzip(1), even if the program is bzip2(1) or xz(1). This is enough, because only other programs
+    of this module read the data.
     """
 
     def output(arguments: Sequence[str], inputs: Inputs) -> str | None:

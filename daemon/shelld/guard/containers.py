@@ -1,6 +1,7 @@
-"""Programs that run a command in a container, which can see files of the host.
+"""Handles programs that run a command in a container, which can see files of the host.
 
-A command that sees none of them is harmless. Each handler takes the shell, the arguments and stdin.
+A command that sees no files of the host is harmless. Each handler takes the shell, the arguments
+and stdin.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def docker(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
-    """Follow the command of a container. It sees only the host files that the container mounts."""
+    """Follow the command of a container, which sees only the host files that are mounted there."""
     mounts = {
         target: host
         for target, host in _mounts(arguments)
@@ -40,7 +41,7 @@ def docker(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
     return UNKNOWN
 
 
-# `-v`, alone or after options without a value.
+# The option `-v`, alone or at the end of a group of letters such as `-itv`.
 _VOLUME: Final = re.compile(r"-[dit]*v(.*)", re.S)
 
 
@@ -49,7 +50,8 @@ def _mounts(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
     for index, each in enumerate(arguments):
         name, equals, value = each.partition("=")
         if (short := _VOLUME.match(each)) is not None:
-            # The option ends a group of letters, as in `-itv/:/mnt`.
+            # In `-itv/:/mnt`, the option ends a group of letters, and its value follows in the same
+            # word.
             name, equals, value = "-v", short[1], short[1]
         value = value if equals else "".join(arguments[index + 1 : index + 2])
         host, _, rest = value.partition(":")
@@ -72,7 +74,7 @@ def _mounts(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
             yield target.rstrip("/"), normalized(host, "/")
 
 
-# The options of bwrap(1) without a value, and those with two values.
+# The options of bwrap(1) without a value. `_PAIRS` below holds the options with two values.
 _ALONE: Final = frozenset(
     {
         *("--unshare-all", "--share-net", "--unshare-user", "--unshare-user-try", "--unshare-ipc"),

@@ -46,7 +46,7 @@ def targets_of(program: str, arguments: Sequence[str], stdin: str = "") -> list[
 
 
 def _writes(spec: Specification, said: set[str], stdin: str) -> bool:
-    """Whether an option, an operand or stdin tells the program to write."""
+    """Return whether an option, an operand or stdin tells the program to write."""
     conditions, orders = spec.options.get("if"), spec.options.get("order", ())
     if conditions is None and not orders:
         return True

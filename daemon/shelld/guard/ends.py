@@ -21,7 +21,7 @@ _NO_PARENTHESIS: Final = re.compile(r"""\\.|'[^']*+'|"(?>(?:[^"\\]|\\.)*)"|[^()]
 
 
 def is_arithmetic(text: str) -> bool:
-    """Whether bash takes the text between ``$(`` and ``)`` as arithmetic.
+    """Return whether bash takes the text between ``$(`` and ``)`` as arithmetic.
 
     The text begins with a parenthesis. It is arithmetic if its last character closes this
     parenthesis.

@@ -205,7 +205,7 @@ class Evaluation(Redirections):
         return [*found, *rest]
 
     def _surely_runs(self, node: Node) -> bool:
-        """Whether this command certainly runs in this shell, before all later commands."""
+        """Return whether this command certainly runs in this shell, before all later commands."""
         is_own = self.scripts == 1 and not self.budget.active and "set" not in self.functions
         return is_own and self.nounset is not None and nodes.is_always_reached(node)
 

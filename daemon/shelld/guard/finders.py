@@ -55,7 +55,7 @@ _WIDE_TESTS: Final = {
 
 
 def _is_wide(expression: Sequence[str]) -> bool:
-    """Whether a find(1) expression has no test that excludes many files."""
+    """Return whether a find(1) expression has no test that excludes many files."""
     index = 0
     while index < len(expression):
         word = expression[index]

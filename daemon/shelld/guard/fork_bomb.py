@@ -19,7 +19,7 @@ def _among(calls: Iterable[Call], names: Collection[str]) -> list[Call]:
 
 
 def _multiply(calls: Sequence[Call]) -> bool:
-    """Whether calls lead to several copies that run in parallel."""
+    """Return whether calls lead to several copies that run in parallel."""
     return sum(each.times for each in calls) > 1 and any(each.is_spawned for each in calls)
 
 
@@ -37,7 +37,7 @@ def is_fork_bomb_as_file(path: str, calls: Sequence[Call]) -> bool:
 
 
 def is_fork_bomb(name: str, calls: Mapping[str, Sequence[Call]]) -> bool:
-    """Whether a function calls itself, directly or indirectly, several times in parallel.
+    """Return whether a function calls itself, directly or indirectly, several times in parallel.
 
     It does if one of the functions on the way back to it makes more than one call that leads back,
     and one of all these calls is spawned.

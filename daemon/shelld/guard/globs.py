@@ -36,7 +36,7 @@ def _matcher(step: str) -> re.Pattern[str] | None:
 
 
 def matches(pattern: str, path: str) -> bool:
-    """Whether `pattern` matches `path`, component by component."""
+    """Return whether `pattern` matches `path`, component by component."""
     steps, names = pattern.split("/"), path.split("/")
     if len(steps) != len(names):
         return False

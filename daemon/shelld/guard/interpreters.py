@@ -263,7 +263,7 @@ def _is_shell(argv: Sequence[str]) -> bool:
 
 
 def is_fork_bomb(code: str) -> bool:
-    """Whether code starts processes in an endless loop, and waits for none of them."""
+    """Return whether code starts processes in an endless loop, and waits for none of them."""
     if compiled(_ENDS).search(code):
         return False
     without = compiled(LITERAL).sub("''", code)

@@ -140,7 +140,7 @@ class Loops(Programs):
         return output
 
     def _compares(self, conditions: Sequence[Node], node: Node) -> bool:
-        """Whether the condition of a loop compares two known numbers, and is true."""
+        """Return whether the condition of a loop compares two known numbers, and is true."""
         text = parse.text_of(conditions[-1]) if conditions else ""
         if node.children[0].type == "until" or not (match := _COMPARISON.fullmatch(text)):
             return False

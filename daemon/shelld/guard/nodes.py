@@ -30,7 +30,7 @@ def substitutions_of(node: Node) -> list[str]:
 
 
 def is_in_background(node: Node) -> bool:
-    """Whether `&` follows a statement, which then runs in a child of the shell."""
+    """Return whether `&` follows a statement, which then runs in a child of the shell."""
     after = node.next_sibling
     return after is not None and after.type == "&" and node.parent.type != "binary_expression"
 
@@ -72,13 +72,13 @@ def is_open_for_both(before: Node | None, node: Node | None) -> bool:
 
 
 def is_of_stdout(node: Node) -> bool:
-    """Whether an output redirection redirects stdout, perhaps among other descriptors."""
+    """Return whether an output redirection redirects stdout, perhaps among other descriptors."""
     descriptor = node.children[0]
     return descriptor.type != "file_descriptor" or text_of(descriptor) == "1"
 
 
 def is_herestring(node: Node) -> bool:
-    """Whether a redirection is the end of a ``<<<`` that the parser did not recognize."""
+    """Return whether a redirection is the end of a ``<<<`` that the parser did not recognize."""
     before = node.prev_sibling
     errors = [each for each in (before, *node.children) if each is not None]
     return any(each.type == "ERROR" and text_of(each) == "<<" for each in errors)

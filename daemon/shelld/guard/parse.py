@@ -119,7 +119,7 @@ class Reading:
             return b""
 
     def is_over(self, _offset: int, _has_error: bool) -> bool:
-        """Whether the parser must stop."""
+        """Return whether the parser must stop."""
         try:
             return self.error is not None or time.thread_time() > self._stop_at
         except BaseException as error:
@@ -153,7 +153,7 @@ _RESERVED: Final = frozenset({"}", "do", "done", "elif", "else", "esac", "fi", "
 
 
 def is_function(name: str, value: str, seconds: float) -> bool:
-    """Whether bash certainly imports a function of this name from an environment entry.
+    """Return whether bash certainly imports a function of this name from an environment entry.
 
     If bash refuses the function, the name runs a program, which the guard must judge.
     """

@@ -70,7 +70,7 @@ def normalized(field: str, cwd: str) -> str:
 
 
 def is_everything(path: str) -> bool:
-    """Whether a path is the root, or a pattern that matches everything in it."""
+    """Return whether a path is the root, or a pattern that matches everything in it."""
     if path == "/":
         return True
     if not path.startswith("/"):
@@ -79,7 +79,7 @@ def is_everything(path: str) -> bool:
 
 
 def _is_any_name(step: str) -> bool:
-    """Whether a pattern matches names of all kinds."""
+    """Return whether a pattern matches names of all kinds."""
     # Search only up to the last "]", so that each search finds one and the time is linear.
     head, bracket, rest = step.rpartition("]")
     without = _BRACKETS.sub("", head + bracket) + rest
@@ -93,7 +93,7 @@ def _is_any_name(step: str) -> bool:
 
 
 def may_be_everything(path: str) -> bool:
-    """Whether a partly unknown path could be the root."""
+    """Return whether a partly unknown path could be the root."""
     steps = path.strip("/").split("/")
     return all((step and not step.strip(UNKNOWN)) or _is_any_name(step) for step in steps)
 
@@ -103,7 +103,7 @@ def is_disk(path: str) -> bool:
 
 
 def may_be_disk(path: str) -> bool:
-    """Whether a partly unknown path could be that of a disk."""
+    """Return whether a partly unknown path could be that of a disk."""
     return path.startswith((UNKNOWN, f"/dev/{UNKNOWN}", f"/{UNKNOWN}/"))
 
 

@@ -27,7 +27,7 @@ class Policy(Struct, frozen=True, forbid_unknown_fields=True):
     block: list[BlockRule] = []
 
     def allows(self, command: str) -> bool:
-        """Whether a command may run, whatever the rules say."""
+        """Return whether a command may run, whatever the rules say."""
         text = command.strip()
         return any(fnmatchcase(text, pattern) for pattern in self.allow)
 

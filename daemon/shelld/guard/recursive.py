@@ -61,7 +61,7 @@ def _compress(arguments: Sequence[str]) -> list[str]:
 
 
 def keeps_originals(arguments: Sequence[str]) -> bool:
-    """Whether a program such as gzip(1) leaves the files that it reads."""
+    """Return whether a program such as gzip(1) leaves the files that it reads."""
     options, _ = all_options(arguments, "bS", ("suffix",))
     return not _names_of(options).isdisjoint(_KEEPS)
 

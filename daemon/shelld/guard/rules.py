@@ -255,7 +255,7 @@ _CHECKS: Final[dict[str, Check]] = {
 
 
 def is_judged(program: str) -> bool:
-    """Whether `check` can return a finding for some arguments of a program."""
+    """Return whether `check` can return a finding for some arguments of a program."""
     return program in _NAMES or program.startswith(_FAMILIES)
 
 

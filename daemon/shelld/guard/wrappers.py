@@ -167,7 +167,7 @@ class _Unwrapping:
             self._first = value
 
     def _may_have_script(self) -> bool:
-        """Whether an option gives the program, so that the operands do not."""
+        """Return whether an option gives the program, so that the operands do not."""
         if self._script is not None:
             return True
         options = self._spec.options
