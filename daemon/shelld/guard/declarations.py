@@ -1,7 +1,8 @@
-"""The statements that set names: assignments, ``declare``, ``unset``, and the tests of ``[[``.
+"""Follows the statements that set names, and the tests of ``[[``.
 
-Changes the state of a shell, which `names` has. It follows the subscripts and substitutions that
-bash evaluates on the way.
+Examples are assignments, ``declare`` and ``unset``. They change the state of a shell, which `names`
+stores. This module also follows the subscripts and substitutions that bash evaluates in these
+statements.
 """
 
 from __future__ import annotations
@@ -18,23 +19,24 @@ from shelld.guard.words import calculated, expand_text, expand_word
 
 Node = Any
 
-# In a test, bash evaluates subscripts after -v, and both sides of a comparison of numbers. The text
-# may be long, so these patterns do not backtrack.
+# In a test, bash evaluates the subscript of a name after -v, and both sides of a comparison of
+# numbers. These patterns do not backtrack, because the text may be long.
 _NAMED: Final = re.compile(r"-v\s++('[^']*+'|\"[^\"]*+\"|\S++)")
 _SUBSCRIPT: Final = re.compile(r"\w++\[(.*)\]", re.S)
 _OPERAND: Final = r"'[^']*+'|\"[^\"]*+\"|\S++"
 _COMPARED: Final = re.compile(rf"(?<!\S)({_OPERAND})\s++-(?:eq|ne|lt|le|gt|ge)(?=\s++({_OPERAND}))")
 
 
-# What matters in an operand: an assignment, or a variable whose value has a subscript.
+# The guard evaluates only operands that match this pattern. They can contain an assignment, or a
+# variable whose value has a subscript.
 _EVALUATED: Final = re.compile(r"[=$A-Za-z_]")
-# The target of a nameref: a variable or the member of an array.
+# The target of a nameref, which is a variable or a member of an array.
 _REFERENCE: Final = re.compile(r"[A-Za-z_]\w*+(?>(?:\[.*\])?)", re.S)
 
 
 class Declarations(Names):
     def assignment(self, node: Node, _stdin: str, *, is_local: bool = False) -> str:
-        """Follow ``name=value``. If `is_local`, it hides the variable until a function returns."""
+        """Follow ``name=value``. If `is_local`, restore the variable when the function returns."""
         array = next((each for each in node.children if each.type == "array"), None)
         try:
             if array is not None:
@@ -85,7 +87,7 @@ class Declarations(Names):
     def declaration(self, node: Node, _stdin: str) -> str:
         kind = node.children[0].type
         is_export = kind == "export"
-        # In a function, ``declare`` is the same as ``local``.
+        # In a function, ``declare`` makes a variable local, as ``local`` does.
         is_local = kind in ("local", "declare", "typeset") and bool(self.hidden)
         kinds = "".join(each for each in map(parse.text_of, node.named_children) if each[:1] == "-")
         is_local = is_local and "g" not in kinds
@@ -115,7 +117,7 @@ class Declarations(Names):
         return ""
 
     def _declared(self, name: str, kinds: str) -> None:
-        """Apply the attributes that change the value: ``-i``, ``-l``, ``-u`` and ``-n``."""
+        """Apply the attributes ``-i``, ``-l``, ``-u`` and ``-n``, which change values."""
         value = self.variables.get(name)
         if "i" in kinds:
             self.integers = self.integers | {name}
@@ -171,7 +173,7 @@ class Declarations(Names):
         return ""
 
     def _subscript_in(self, word: str) -> str:
-        """Return the subscript that bash evaluates after -v, "" if none."""
+        """Return the subscript that bash evaluates in the operand of -v, "" if there is none."""
         with suppress(ExpansionError):
             match = _SUBSCRIPT.fullmatch(plain(expand_text(word, self)))
             return match[1] if match is not None else ""

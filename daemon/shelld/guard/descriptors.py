@@ -1,25 +1,26 @@
-"""Numbers the descriptors that bash chooses for ``{name}<file``. Pure."""
+"""Gives a number to each descriptor that bash opens for ``{name}<file``. Pure."""
 
 from __future__ import annotations
 
 import re
 from typing import Final
 
-# The characters of a name as numbers of three digits, behind a digit that is not 0.
+# The number consists of the digit 1, and of three digits for each character of the name.
 _NUMBERED: Final = re.compile(r"1((?:\d{3})+)")
 
 
 def descriptor_for(name: str) -> str:
     """Return the number that stands for the descriptor of ``{name}<file``.
 
-    Bash chooses a free descriptor and stores it in the variable. This number contains the name, so
-    no two variables get the same number, and `name_of_descriptor` finds the variable.
+    Bash chooses a free descriptor and stores its number in the variable. The guard uses a number
+    that encodes the name of the variable. So two variables never get the same number, and
+    `name_of_descriptor` can find the variable.
     """
     return "1" + "".join(f"{ord(character):03}" for character in name)
 
 
 def name_of_descriptor(number: str) -> str:
-    """Return the variable that `descriptor_for` gave a number to, "" if none."""
+    """Return the variable for which `descriptor_for` returned a number, "" for any other number."""
     match = _NUMBERED.fullmatch(number)
     if match is None:
         return ""

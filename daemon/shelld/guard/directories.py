@@ -1,6 +1,7 @@
-"""The working directory and the stack of directories: ``cd``, ``pushd``, ``popd`` and ``dirs``.
+"""Follows the builtins ``cd``, ``pushd``, ``popd`` and ``dirs``.
 
-Like bash, the guard counts the working directory as the first entry of the stack.
+They change or print the working directory and the stack of directories. As in bash, the working
+directory is the first entry of the stack.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from shelld.guard.words import index_in_stack
 if TYPE_CHECKING:
     from shelld.guard.shell import Shell
 
-# Bash does not look for these paths in CDPATH.
+# Bash does not search CDPATH for paths that match this pattern.
 _PATH: Final = re.compile(r"\.{0,2}(?:/|$)")
 
 
@@ -30,7 +31,7 @@ def pushd(shell: Shell, arguments: Sequence[str], _stdin: str) -> str:
     stack = [shell.cwd, *shell.pushed]
     operand, stays = _parsed(arguments)
     if operand is None and shell.has_unset:
-        # Like ``cd $X``: see `_home`.
+        # The operand may be an unset variable, as in ``cd $X``. See `_home`.
         stack.insert(0, UNKNOWN)
     elif operand is None or (operand[:1] in ("+", "-") and operand != "-"):
         index = index_in_stack(operand or "1", len(stack))
@@ -72,15 +73,16 @@ def _change(shell: Shell, stack: Sequence[str], *, stays: bool) -> None:
 
 
 def _parsed(arguments: Sequence[str]) -> tuple[str | None, bool]:
-    """Return the operand of ``pushd`` or ``popd``, and whether the directory stays the same."""
+    """Return the operand of ``pushd`` or ``popd``, and whether the working directory stays."""
     operands = [each for each in arguments if each not in ("-n", "--")]
     return (operands[0] if operands else None), "-n" in arguments
 
 
 def _home(shell: Shell) -> str:
-    """Return the directory that ``cd`` enters without an operand.
+    """Return the directory that ``cd`` enters if it has no operand.
 
-    If X is unset here, ``cd $X`` has no operand either. But X may be set where the command runs.
+    If the guard knows no value of X, ``cd $X`` seems to have no operand. But X may have a value
+    where the command runs, so the directory is then unknown.
     """
     return UNKNOWN if shell.has_unset else shell.value_of("HOME") or UNKNOWN
 
@@ -99,6 +101,7 @@ def _found(shell: Shell, operand: str) -> str:
             if path in SYSTEM_DIRECTORIES or path == shell.home:
                 return path
         if "cdable_vars" in shell.options and (value := shell.value_of(operand)):
-            # With this option, a variable of this name is most likely meant, not a directory.
+            # With ``cdable_vars``, the operand is most likely the name of a variable, not of a
+            # directory.
             return normalized(value, shell.cwd)
     return normalized(operand, shell.cwd) or shell.cwd

@@ -1,4 +1,4 @@
-"""Finds the files that a program overwrites. Pure. The table is `vocabulary.WRITERS`."""
+"""Finds the files that a program overwrites, with the table `vocabulary.WRITERS`. Pure."""
 
 from __future__ import annotations
 

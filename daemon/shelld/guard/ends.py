@@ -1,8 +1,8 @@
-"""Finds where the parts of a text end: quotations, expansions, substitutions.
+"""Finds the ends of quotations, expansions and substitutions in a text.
 
 Pure. Works on text alone and looks up no values. A parenthesis does not always end a substitution:
-it can also end a pattern of ``case``, or be text in a here-document or in a comment. So scripts in
-substitutions are followed word by word.
+it can also end a pattern of ``case``, or be text in a here-document or in a comment. So the module
+reads the script in a substitution word by word.
 
 Reference: parse.y and subst.c of bash.
 """
@@ -36,7 +36,7 @@ def is_arithmetic(text: str) -> bool:
 
 
 class Ends(Parts):
-    """Finds the ends of the parts of one text. Remembers them, so the time is linear."""
+    """Finds the ends of the parts of one text. Stores the ends, so that the time is linear."""
 
     def of_substitution(self, position: int) -> int:
         """Return the position after the parenthesis that ends a substitution.
@@ -57,11 +57,11 @@ class Ends(Parts):
         return _Lines(self._text)
 
     def of_heredoc(self, position: int, delimiter: str, *, strips: bool) -> int | None:
-        """Return the end of the here-document that begins at `position`, None if it has none."""
+        """Return the end of the here-document at `position`, None if it does not end."""
         return self._lines.end_of(position, delimiter, strips=strips)
 
     def rewritten(self) -> str:
-        """Return the text, with changes where the parser does not know the syntax of bash.
+        """Return the text without the syntax of bash that the parser does not know.
 
         Adds ``|`` to ``coproc NAME`` before a compound command. Removes the reserved word
         ``time``, and ``!`` before a compound command. Puts a number in place of ``{name}`` before a
@@ -81,15 +81,16 @@ class Ends(Parts):
 
 
 class _Lines:
-    """Finds lines by their text."""
+    """Finds the line that ends a here-document."""
 
     def __init__(self, text: str) -> None:
-        # The positions of the lines by their text, and by their text without leading tabs.
+        # The positions of lines. The key is the text of the line, in `_stripped` without leading
+        # tabs.
         self._whole: dict[str, list[int]] = {}
         self._stripped: dict[str, list[int]] = {}
         position = 0
         for line in text.split("\n"):
-            # Bash also ends a here-document at a line in which ")" follows the delimiter, as in
+            # In bash, a line in which ")" follows the delimiter also ends a here-document, as in
             # `EOF )`.
             before, parenthesis, _ = line.partition(")")
             key = before.rstrip(" \t") if parenthesis else line

@@ -1,4 +1,4 @@
-"""Backslash escapes of ``$'...'``, ``echo -e`` and ``printf``."""
+"""Replaces the backslash escapes of ``$'...'``, ``echo -e``, ``printf`` and prompts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ _ESCAPE: Final = re.compile(
 )
 
 
-# The escapes of a prompt whose text is known. ``\\[`` and ``\\]`` enclose what does not print.
+# The escapes in a prompt for which the guard knows the text. ``\\[`` and ``\\]`` enclose characters
+# that the terminal does not print.
 _PROMPT: Final = {"\\": "\\\\", "$": "$", "n": "\n", "r": "\r", "e": "\x1b", "[": "", "]": ""}
 _PROMPT_ESCAPE: Final = re.compile(r"\\(?:([0-7]{1,3})|(.))", re.DOTALL)
 

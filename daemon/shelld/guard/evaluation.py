@@ -1,9 +1,9 @@
-"""A shell that runs nothing: it follows a command to the programs that the command would start.
+"""Implements a shell that runs nothing, and finds the programs that a command would start.
 
-It keeps the state of a shell (`names`) and checks every program (`programs`) against `rules`. It
-raises `Blocked` at the first program that must not run.
+The shell has the state of a real shell (`names`), and checks every program (`programs`) against
+`rules`. It raises `Blocked` at the first program that must not run.
 
-Every walk is bounded: `MAX_STEPS` limits the length, `MAX_DEPTH` the depth, and `MAX_SCRIPT_DEPTH`
+`MAX_STEPS` limits the number of steps, `MAX_DEPTH` limits the depth, and `MAX_SCRIPT_DEPTH` limits
 the nesting of scripts. A command that exceeds a limit is unresolved, never harmless.
 """
 
@@ -26,14 +26,16 @@ from shelld.guard.traps import run_traps
 from shelld.guard.units import ExpansionError, joined_lines, rewritten
 from shelld.guard.words import expand_text
 
-# The guard follows no script or alias below this depth. Statements count towards the depth too.
+# The guard follows no script or alias that is nested more deeply. Nested statements also count
+# towards this depth.
 MAX_SCRIPT_DEPTH: Final = 24
-# Characters. The guard drops the here-documents of a longer script. If the script is still too
-# long, the guard only searches its beginning for commands.
+# The maximum length in characters of a script to parse. The guard drops the here-documents of a
+# longer script. If the script is still too long, the guard only searches its beginning for
+# commands.
 MAX_PARSED: Final = 64 * 1024
-# How many characters to search for commands if a script cannot be parsed.
+# If a script cannot be parsed, the guard searches this many of its characters for commands.
 _MAX_FRAGMENTS_TEXT: Final = 32 * 1024
-# The cost of parsing text, relative to copying it.
+# Parsing text costs this many times as much as copying the text.
 _PARSING: Final = 30
 
 # Commands after which the guard does not know the last argument, `$_`.
@@ -45,15 +47,15 @@ Node = Any
 
 
 class Evaluation(Redirections):
-    """The entry point is `follow`."""
+    """A shell that runs nothing. Its entry point is `follow`."""
 
     # -- statements -------------------------------------------------------------------------
 
     def follow(self, text: str, stdin: str) -> None:
         """Follow a whole command.
 
-        If the command reads a named pipe before it writes to that pipe, follow it again, with the
-        text that it writes.
+        If the command reads a named pipe before it writes to that pipe, follow the command twice.
+        The second time, the pipe contains the text that the command writes.
         """
         if "mkfifo" not in text and "mknod" not in text:
             self.run_script(text, stdin)
@@ -78,12 +80,14 @@ class Evaluation(Redirections):
             if len(text) > MAX_PARSED:
                 text = without_heredocs(text)
             if len(text) > MAX_PARSED:
-                # The parser can take more than a second for text of this length.
+                # The guard does not parse text of this length, because the parser can take more
+                # than a second.
                 self.unresolved("it is too long to be followed")
                 self._run_fragments(text)
                 return UNKNOWN
             text = rewritten(text)
-            # Do not charge for dropped text: it must not use up the budget of the remaining text.
+            # Charge only for the text that is left. Dropped text must not use up the budget of the
+            # rest.
             self.spend(len(text) * _PARSING)
             try:
                 root = parse.parse(text, self.budget.parse_seconds)
@@ -104,7 +108,7 @@ class Evaluation(Redirections):
             self.budget.depth -= 1
 
     def _run_fragments(self, text: str) -> None:
-        """Follow everything that could be a command in text that cannot be parsed."""
+        """Follow every part that could be a command, in text that cannot be parsed."""
         shell = self.copy()
         if len(text) > _MAX_FRAGMENTS_TEXT:
             self.unresolved("it is too long to be followed")
@@ -121,7 +125,7 @@ class Evaluation(Redirections):
             path = normalized(expand_text(target, self), self.cwd)
             self.report(overwrites(path, self.place()))
         if words[:1] == ["for"] and words[2:3] == ["in"]:
-            # The loop cannot be parsed, so it cannot be followed round by round.
+            # The guard cannot parse this loop, so it cannot follow the iterations one by one.
             self.assign(words[1], " ".join(self.expanded(words[3:])))
             return
         while words and _ASSIGNMENT.match(words[0]):
@@ -185,15 +189,17 @@ class Evaluation(Redirections):
             stdin = self.input
         segment, self.segment = self.segment, parse.text_of(node)
         output = self._with_variables(local, argv, stdin)
-        # The last argument, for the next command.
+        # In the next command, ``$_`` is the last argument of this one.
         self.variables["_"] = argv[-1] if argv else ""
         self.segment = segment
         return self._written(target, output)
 
     def _without_aliases(self, words: Sequence[str]) -> list[str]:
-        """Replace the alias at the beginning. If it ends with a blank, replace the next word, too.
+        """Replace the alias at the beginning of a command.
 
-        Bash(1), ALIASES.
+        If the alias ends with a blank, also replace the next word.
+
+        Reference: bash(1), ALIASES.
         """
         rest = list(words)
         found: list[str] = []

@@ -1,6 +1,7 @@
-"""Writes the extended globs of bash, such as ``!(a|b)``, as other globs and braces. Pure.
+"""Replaces the extended globs of bash, such as ``!(a|b)``, by other globs and braces. Pure.
 
-The result matches at least what the extended glob matches, so that no dangerous path is missed.
+The result matches all paths that the extended glob matches, and perhaps more. So the guard misses
+no dangerous path.
 """
 
 from __future__ import annotations
@@ -8,21 +9,21 @@ from __future__ import annotations
 import re
 from typing import Final
 
-# In an expansion with this name, the guard follows the substitutions of an extended glob. The value
-# of the expansion is empty, because bash sets no such variable.
+# The name of a pretended variable. Its expansion is always empty, and contains the substitutions of
+# an extended glob, so that the guard follows these substitutions.
 FOLLOWED: Final = "__shelld_glob"
 
 _ALTERNATIVES: Final = re.compile(r"""(?>(?:[\w.*?|\[\]/:@%^+-]|"[^"$`\\]*+"|'[^']*+')+)""")
 _TOKEN: Final = re.compile(r"""\||"[^"]*+"|'[^']*+'|[^|"']++""")
 
 
-# An extended glob without another one in it, in a value.
+# An extended glob in a value. The glob must not contain another extended glob.
 _IN_VALUE: Final = re.compile(r"([!@+*?])\(([^()\s]*+)\)")
 _MAX_ALTERNATIVES: Final = 64
 
 
 def alternatives(value: str) -> str:
-    """Return a value with its extended globs written as other globs, or as several words."""
+    """Return a value whose extended globs are replaced by other globs or by several words."""
     return value if "(" not in value else re.sub(r"\S++", _as_words, value)
 
 
@@ -44,15 +45,15 @@ def _as_words(match: re.Match[str]) -> str:
 def simplified(kind: str, content: str, substitutions: str, *, is_assigned: bool) -> str:
     """Return globs and braces for ``kind(content)``.
 
-    `substitutions`: the substitutions in the content, which bash always runs. `is_assigned`: the
-    glob is in an assignment, where braces are no braces.
+    `substitutions` are the substitutions in the content, which bash always runs. `is_assigned` is
+    true if the glob is in an assignment, in which bash does not expand braces.
     """
     if substitutions:
         return f"*${{{FOLLOWED}+{substitutions}}}"
     if kind in "!+*" or is_assigned or not _ALTERNATIVES.fullmatch(content):
         return "*"
     if "|" in content and "[" in content:
-        # In brackets, ``|`` separates no alternatives.
+        # Inside of brackets, ``|`` is an ordinary character, and does not separate alternatives.
         return "*"
     names = [""]
     for token in _TOKEN.findall(content):

@@ -1,8 +1,8 @@
 """Finds the simple commands in text that the parser cannot parse.
 
-Pure. Used for scripts with syntax errors, because bash may still run the commands before the error.
-Also used for the few constructs that the parser does not know. Treats everything that could be a
-command as a command.
+Pure. The guard uses this module for scripts with syntax errors, because bash may still run the
+commands before the error. The guard also uses it for the few constructs that the parser does not
+know. The module treats everything that could be a command as a command.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _REDIRECT: Final = re.compile(r"\d*(?:&?>>?[|&]?|<>|<<<|<&?)")
 
 
 class SimpleCommand(NamedTuple):
-    """`targets` are the words to which output is redirected."""
+    """A command without expansion. `targets` are the files to which it redirects output."""
 
     words: list[str]
     targets: list[str]
@@ -40,7 +40,7 @@ def without_heredocs(text: str) -> str:
         closing = text.rfind("))", position, start.start())
         is_arithmetic = opening > closing or (is_arithmetic and closing < 0)
         if is_arithmetic:
-            # A shift, as in ``$((1 << n))``.
+            # In an arithmetic expression, such as ``$((1 << n))``, ``<<`` is a shift.
             parts.append(text[position : start.end()])
             position = start.end()
             continue
@@ -61,7 +61,7 @@ def simple_commands(text: str) -> list[SimpleCommand]:
     words: list[str] = []
     targets: list[str] = []
     position = 0
-    # The operator of a redirection whose word comes next.
+    # The operator of a redirection, until its word has been read.
     operator = ""
 
     def finish() -> None:

@@ -1,4 +1,4 @@
-"""Splits the expanded pieces of a word into fields: bash(1), Word Splitting. Pure."""
+"""Splits the expanded pieces of a word into fields. Pure. Reference: bash(1), Word Splitting."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shelld.guard.scope import Scope
 class Piece(NamedTuple):
     text: str
     quoted: bool
-    # The piece is an unquoted expansion, to be split at separators.
+    # If true, the piece is an unquoted expansion, which is split at separators.
     splits: bool = False
 
 
@@ -20,7 +20,7 @@ _BLANK: Final = re.compile(r"[ \t\n\ue004]+")
 
 
 def separators_of(scope: Scope) -> re.Pattern[str]:
-    """Return the pattern of field separators: the characters of IFS."""
+    """Return a pattern for field separators, which are the characters of IFS."""
     characters = scope.value_of("IFS")
     if characters in (None, " \t\n") or UNKNOWN in (characters or ""):
         return _BLANK

@@ -1,6 +1,6 @@
-"""What programs do to files: the content, the links and the named pipes that a command makes.
+"""Records the effects of programs on files: the content, links and named pipes that they make.
 
-Also follows the files that it makes and then runs.
+Also follows the files that a command makes and then runs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from shelld.guard.rules import parse_arguments
 from shelld.guard.shell import Shell
 from shelld.guard.vocabulary import LINKERS
 
-# Where to look for programs.
+# The directories in which the guard looks for programs.
 BIN_DIRECTORIES: Final = ("/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin")
 # Programs that give a file the content of another file.
 _COPIERS: Final = frozenset({"cp", "mv", "ln", "install", "dd"})
@@ -41,7 +41,7 @@ class Files(Shell):
         return UNKNOWN if output is None else output
 
     def record(self, program: str, arguments: Sequence[str], stdin: str) -> None:
-        """Record what a program does to files: their names and their content."""
+        """Record how a program changes the names and the content of files."""
         if program in LINKERS:
             self._link(program, arguments)
         if program in _COPIERS:
@@ -88,7 +88,8 @@ class Files(Shell):
     def written_late(self, path: str, text: str) -> None:
         if text == UNKNOWN:
             return
-        # Nobody knows with what state these commands run. So they count only if they are dangerous.
+        # The state of the shell that will run these scripts is unknown. So the guard reports only
+        # scripts that are dangerous, and ignores unresolved ones.
         before = self.budget.unresolved
         for script in late_scripts(path, text):
             self.copy().run_script(script, "")
@@ -103,7 +104,7 @@ class Files(Shell):
         try:
             calls = callees.calls_of(parse.parse(plain(text), self.budget.parse_seconds))
         except parse.TooSlow:
-            # Whoever follows the script finds out, too.
+            # When the guard follows the script, it also runs out of time, and reports this.
             return
         calls = [
             each._replace(name=normalized(each.name, self.cwd)) if "/" in each.name else each

@@ -1,4 +1,4 @@
-"""Programs that run a command for each file that they find: find(1) and fd(1).
+"""Handles find(1) and fd(1), which can run a command for each file that they find.
 
 Each handler takes the shell, the arguments and stdin, and returns what the program writes.
 """
@@ -15,9 +15,9 @@ from shelld.guard.options import leading_options
 if TYPE_CHECKING:
     from shelld.guard.shell import Shell
 
-# How many start directories to follow.
+# The guard follows at most this many start directories.
 _MAX_ITEMS: Final = 32
-# Parts of a find(1) expression that exclude few files, with the number of their arguments.
+# Parts of a find(1) expression that exclude few files. The values are the numbers of arguments.
 _WIDE_TESTS: Final = {
     "-depth": 0,
     "-d": 0,
@@ -68,13 +68,13 @@ def _is_wide(expression: Sequence[str]) -> bool:
                 return False
             index += 1
         elif word in ("-regex", "-iregex", "-user", "-uid"):
-            # Root owns nearly all files.
+            # A test for files of root excludes few files, because root owns nearly all files.
             value = plain("".join(expression[index + 1 : index + 2]))
             if value.strip(".*/") and value not in ("root", "0"):
                 return False
             index += 1
         elif word in ("!", "-not"):
-            # A negated test still matches nearly all files.
+            # A negated test usually excludes few files.
             index += 1 + _WIDE_TESTS.get("".join(expression[index + 1 : index + 2]), 1)
         elif word in _WIDE_TESTS:
             index += _WIDE_TESTS[word]

@@ -10,7 +10,7 @@ from shelld.guard.verdict import Finding
 
 FORK_BOMB: Final = Finding("fork-bomb", "it starts itself again and again, without end")
 
-# The ways in which a function can call itself without its name.
+# The expansions with which a function can call itself without writing its own name.
 _OWN_NAME: Final = ("$FUNCNAME", "${FUNCNAME}", "${FUNCNAME[0]}")
 
 
@@ -19,12 +19,15 @@ def _among(calls: Iterable[Call], names: Collection[str]) -> list[Call]:
 
 
 def _multiply(calls: Sequence[Call]) -> bool:
-    """Return whether calls lead to several copies that run in parallel."""
+    """Return whether calls of a function start several copies of it that run in parallel."""
     return sum(each.times for each in calls) > 1 and any(each.is_spawned for each in calls)
 
 
 def is_fork_bomb_if_called(argv: Sequence[str], calls: Mapping[str, Sequence[Call]]) -> bool:
-    """Whether a function that gets its own name starts itself by this argument, as in ``$1 $1``."""
+    """Return whether a function starts itself by an argument that is its own name.
+
+    An example is a function with the body ``$1 $1 &`` that gets its own name as ``$1``.
+    """
     name = argv[0]
     own = {f"${{{index}}}" for index, each in enumerate(argv) if index and each == name}
     own |= {each.replace("{", "").replace("}", "") for each in own}
@@ -32,15 +35,16 @@ def is_fork_bomb_if_called(argv: Sequence[str], calls: Mapping[str, Sequence[Cal
 
 
 def is_fork_bomb_as_file(path: str, calls: Sequence[Call]) -> bool:
-    """Whether a script in a file, which runs `calls`, starts itself several times in parallel."""
+    """Return whether a script file that runs `calls` starts itself several times in parallel."""
     return _multiply(_among(calls, (path, "$0", "${0}", "$BASH_SOURCE", "${BASH_SOURCE[0]}")))
 
 
 def is_fork_bomb(name: str, calls: Mapping[str, Sequence[Call]]) -> bool:
     """Return whether a function calls itself, directly or indirectly, several times in parallel.
 
-    It does if one of the functions on the way back to it makes more than one call that leads back,
-    and one of all these calls is spawned.
+    Consider the functions through which the function can call itself, and their calls of each
+    other. The result is true if one of these functions makes more than one such call, and at least
+    one such call is spawned.
     """
     circle = _circle(name, calls)
     inner = [_among(calls[each], {*circle, *_OWN_NAME}) for each in circle]
@@ -49,7 +53,7 @@ def is_fork_bomb(name: str, calls: Mapping[str, Sequence[Call]]) -> bool:
 
 
 def _circle(name: str, calls: Mapping[str, Sequence[Call]]) -> set[str]:
-    """Return the functions through which a function can call itself, with the function itself."""
+    """Return a function and the functions through which it can call itself."""
     callers: dict[str, set[str]] = {}
     seen, todo = {name}, [name]
     while todo:

@@ -1,6 +1,6 @@
-"""Finds the commands that git runs because of its subcommand's own arguments. Pure.
+"""Finds the commands that git runs because of the arguments of a subcommand. Pure.
 
-`speakers` finds those in options that every subcommand has.
+`speakers` finds the commands in the options that every subcommand has.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from typing import Final
 
 from shelld.guard.options import Option, all_options
 
-# In a URL of git-remote-ext(1), a space after "%" is part of a word. Other letters after "%" stand
-# for the repository and the service.
+# In a URL of git-remote-ext(1), "% " is a space within a word. With other letters, such as "%s", a
+# "%" stands for the service or the repository.
 _WORDS: Final = re.compile(r"(?>(?:%.|[^ %])+)", re.S)
 _ESCAPED: Final = re.compile(r"%(.)", re.S)
-# The pretended file in which the guard keeps what ``git config`` has set.
+# The path of a pretended file, in which the guard stores the settings of ``git config``.
 CONFIGURATION: Final = "/dev/fd/git"
 _PAGER: Final = "--open-files-in-pager="
 
 
 def setting_in(arguments: Sequence[str]) -> str:
-    """Return what ``git config`` sets, as ``name=value``; "" if it sets nothing."""
+    """Return the setting that ``git config`` makes, as ``name=value``, or "" if it makes none."""
     _, operands = all_options(arguments, "Cc", ())
     if operands[:1] != ["config"] or len(operands) < 3:
         return ""
@@ -37,7 +37,8 @@ def settings_of(
 ) -> list[str]:
     """Return the settings of a call of git, as ``name=value``.
 
-    Each option ``--config-env`` gives one. `before`: the settings of an earlier ``git config``.
+    Each option ``--config-env`` gives one setting. `before` has the settings of earlier calls of
+    ``git config``.
     """
     found: list[str] = []
     for name, value in options:
@@ -52,7 +53,7 @@ def settings_of(
 
 
 def scripts_in(arguments: Sequence[str], operands: Sequence[str]) -> list[str]:
-    """Return the scripts in the arguments of a subcommand, and in URLs."""
+    """Return the shell scripts in the arguments and URLs of a subcommand of git."""
     found = [_remote(each[5:]) for each in operands if each.startswith("ext::")]
     if operands[:1] == ["grep"]:
         found += [each[2:] for each in arguments if each.startswith("-O")]

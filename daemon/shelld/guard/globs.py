@@ -1,4 +1,4 @@
-"""Matches bash patterns against paths. Pure; takes time linear in the length of the path."""
+"""Matches bash patterns against paths, in time linear in the length of the path. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from shelld.guard.markers import ANY, ONE, SET
 
 _LITERAL: Final = re.compile(r"[*?\[]")
 _CLASSES: Final = {"[:alpha:]": "a-zA-Z", "[:lower:]": "a-z", "[:alnum:]": "a-zA-Z0-9"}
-# Characters per path component. No name that the guard knows needs a longer pattern.
+# The maximum length in characters of a pattern for one component of a path. No name that the guard
+# knows needs a longer pattern.
 _MAX_PATTERN: Final = 200
 
 
@@ -51,7 +52,7 @@ def matches(pattern: str, path: str) -> bool:
 
 @lru_cache(maxsize=64)
 def matches_most_letters(step: str) -> bool:
-    """Whether a pattern matches most one-letter names, ignoring leading dots in the pattern."""
+    """Return whether a pattern, without its leading dots, matches most one-letter names."""
     matcher = _matcher(step.lstrip("."))
     if matcher is None:
         return True

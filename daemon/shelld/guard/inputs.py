@@ -1,4 +1,4 @@
-"""What a program reads: its stdin, and files of known content."""
+"""Provides the input of a program: its stdin, and files of known content."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from shelld.guard.paths import normalized
 
 
 class Inputs:
-    """The stdin of a program (None: unknown), the content of files, and the working directory."""
+    """The stdin of a program, the content of files, and the working directory.
+
+    `stdin` is None if it is unknown.
+    """
 
     def __init__(self, stdin: str | None, content_at: Callable[[str], str], cwd: str) -> None:
         self.stdin = stdin
@@ -17,7 +20,7 @@ class Inputs:
         self._content_at = content_at
 
     def read(self, operands: Sequence[str]) -> str | None:
-        """Return the input of a filter: the files in its operands, or stdin. None if unknown."""
+        """Return the text of the files in the operands, or else stdin. None means unknown."""
         names = list(operands) or ["-"]
         contents = [self._content(name) for name in names]
         known = [content for content in contents if content is not None]
@@ -30,5 +33,6 @@ class Inputs:
         return None if content == UNKNOWN else content
 
 
-# Takes the arguments of a program. Returns what it writes to stdout, None if unknown.
+# A function that takes the arguments of a program, and returns what the program writes to stdout.
+# It returns None if the output is unknown.
 Output = Callable[[Sequence[str], Inputs], str | None]

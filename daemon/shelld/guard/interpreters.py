@@ -1,7 +1,7 @@
 """Finds the commands that interpreter code starts, and the files that it removes or writes.
 
-Pure. Searches for the names of functions instead of parsing. An argument is known if it is a
-literal, or a variable that the same code sets to a literal. Text in quotes is never a call.
+Pure. Searches for the names of functions, and does not parse the code. An argument is known if it
+is a literal, or a variable that the same code sets to a literal. Text in quotes is never a call.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from shelld.guard.options import leading_options
 from shelld.guard.trees import commands_on_trees, globs_removed
 from shelld.guard.vocabulary import FOREIGN_LANGUAGES, LANGUAGES, SHELLS, VERSION
 
-# How many characters of code to search, and how many calls to follow.
+# The guard searches at most this many characters of code, and follows at most this many calls.
 _MAX_CODE: Final = 16 * 1024
 _MAX_CALLS: Final = 32
 
-# Stands for the user's home directory in `Commands.removed`.
+# In `Commands.removed`, this path stands for the user's home directory.
 OWN_HOME: Final = "~/."
 
 
 class Commands(NamedTuple):
-    """The effects of code, as far as its text shows them."""
+    """The effects of code that the guard finds in its text."""
 
     scripts: list[str]
     argvs: list[list[str]]
@@ -45,7 +45,7 @@ class Commands(NamedTuple):
 
 
 def language_of(program: str) -> str | None:
-    """Return the language of an interpreter, ignoring a version in its name; None if unknown."""
+    """Return the name of an interpreter without its version, None if it is not known."""
     name = program.rstrip(VERSION)
     return name if name in LANGUAGES else None
 
@@ -53,7 +53,7 @@ def language_of(program: str) -> str | None:
 def code_of(
     language: str, arguments: Sequence[str], stdin: str, content_of: Callable[[str], str]
 ) -> str:
-    """Return the code that an interpreter runs: from options, a file or stdin."""
+    """Return the code that an interpreter runs. The code comes from options, a file or stdin."""
     letters = LANGUAGES[language]
     codes: list[str] = []
     rest = list(arguments)
@@ -80,7 +80,7 @@ def code_of(
             rest.insert(0, argument)
             break
         else:
-            # Node.js counts the file, too.
+            # In the arguments that Node.js code sees, the file is one of them.
             given = [argument, *rest] if letters == "ep" else rest
             return with_arguments(content_of(argument), given)
     if not codes:
@@ -92,14 +92,14 @@ def code_of(
 
 
 def _with_lines(code: str, stdin: str) -> str:
-    """Return code for each line of the input, if the input is known."""
+    """Return the code once for each line of the input, if the input is known."""
     if stdin in ("", UNKNOWN):
         return code
     return "\n".join(with_line(code, line) for line in plain(stdin).splitlines()[:_MAX_LINES])
 
 
 def _of_module(name: str, arguments: Sequence[str]) -> str:
-    """Return the code in the arguments of a module of Python that runs code."""
+    """Return the code that a Python module, such as pdb, gets as arguments and runs."""
     if name == "pdb":
         options, _ = leading_options(arguments, "c", ("command",))
         return "\n".join(value.lstrip("!") for _, value in options if value)
@@ -113,10 +113,11 @@ def _timed(arguments: Sequence[str]) -> str:
     return "\n".join([*setups, *statements])
 
 
-# Options with which Perl and Ruby run the code for each line of input, and how many lines to try.
+# With an option like this, Perl and Ruby run the code for each line of input. The guard tries at
+# most `_MAX_LINES` lines.
 _READS: Final = re.compile(r"-[al0-9w]{0,8}[np]")
 _MAX_LINES: Final = 4
-# The length of ``-wlne``, as in ``perl -wlne``: a longer option is not a group of letters.
+# The length of ``-wlne``, as in ``perl -wlne``. A longer option is not a group of letters.
 _LONGEST_GROUP: Final = 5
 
 _CALLS: Final = (
@@ -126,21 +127,21 @@ _CALLS: Final = (
 )
 _EVALUATES: Final = r"(?:\b(?:exec|eval)\b)"
 _OPENS: Final = r"(?:\bopen\b)"
-# How code writes to a program that it has started.
+# The functions with which code writes to a program that it has started.
 _FEEDS: Final = r"(?:\b(?:communicate|write|print|printf|puts|say|end)\b)"
 _REMOVES: Final = (
     r"(?:\b(?:rmtree|remove_tree|rmSync|rmdirSync|rm_rf|rm_r|remove_dir|remove_dir_all|rmdir_r|remove_entry"
     r"|remove_entry_secure|rimraf|removeItem|deleteDir|delete_directory_tree)\b!?"
     rf"|\bPathname(?:\.new)?(?=\s{{0,8}}\(\s{{0,8}}(?:{LITERAL})\s{{0,8}}\)\.(?:rmtree|delete)\b)"
-    # ``rm`` of Node.js and Julia, ``unlink`` of R, ``removeSync`` of Deno
+    # Node.js and Julia have ``rm``, R has ``unlink``, and Deno has ``removeSync``.
     r"|\b(?:rm(?:dir)?|unlink|remove(?:Sync)?)\b(?=\s{0,8}\([^;\n]{0,200}?\brecursive\b))"
 )
-# Code that removes files, and does not choose among them.
+# Calls that remove files or trees, without an ``if`` or ``unless`` after them in the same line.
 _REMOVES_FILES: Final = (
     r"\b(?:unlink(?:Sync)?|os\.remove|File\.delete|rmtree|rmdir|rm_rf)\b"
     r"(?![^\n]{0,200}\b(?:if|unless)\b)"
 )
-# The user's home directory, with nothing joined to it.
+# Expressions for the user's home directory itself, not for a path below it.
 _HOME: Final = (
     r"""(?:(?:os\.path\.)?\bexpanduser\(\s*+(?:"~/?"|'~/?')\s*+\)|\bPath\.home\(\)"""
     r"""|(?:\brequire\((?:"os"|'os')\)\.|\bos\.)?\bhomedir\(\)|\bDir\.home\b|\bos\.environ\[(?:"HOME"|'HOME')\]"""
@@ -164,9 +165,10 @@ _FOREVER: Final = (
 )
 _ENDS: Final = r"\b(?:wait\w*|exit\w*|break|accept|last|return)\b"
 _FORK: Final = r"(?:\b|pcntl_)fork\b"
-# Loops that start programs are common, but a harmless loop waits for something.
+# The functions that start a process. Loops that call them are common, but a harmless loop also
+# waits for something.
 _STARTS: Final = r"\b(?:Popen|Process|Thread|spawn\w*|(?<=\.)exec)\s*\("
-# A command that goes on in the background.
+# A call that starts a command in the background, with ``&`` at the end of the command.
 _IN_BACKGROUND: Final = (
     r"\b(?:system|execute|popen|shell_exec|exec)\b[\s(]{0,8}"
     r"(?:\"[^\"\n]*+(?<=&)\"|'[^'\n]*+(?<=&)')"
@@ -176,9 +178,9 @@ _PAUSES: Final = (
     r"|check_\w+|spawnSync|append|push|if|next)\b"
 )
 _COMMENT: Final = r"^[^\S\n]*+(?:#|//).*$"
-# Languages in which text between backticks is a command.
+# In these languages, text between backticks is a command.
 _BACKTICKS: Final = frozenset({"perl", "ruby", "php"})
-# Languages in which text between backticks behind a dollar is a command.
+# In these languages, text between backticks is a command if a dollar precedes the text.
 _TAGGED: Final = frozenset({"bun", "node", "nodejs", "deno"})
 
 
@@ -187,7 +189,7 @@ def commands_in(language: str, code: str) -> Commands:
     code = compiled(_HOME).sub(repr(OWN_HOME), code)
     code = with_values(with_names(code[:_MAX_CODE]))
     is_bomb = is_fork_bomb(code)
-    # The code may evaluate strings as code.
+    # Add the strings that the code passes to ``eval``, because they also run as code.
     code = "\n".join([code, *(values[0] for values in given(code, _EVALUATES))])
     scripts, argvs = _started(language, code)
     if language in FOREIGN_LANGUAGES:
@@ -210,10 +212,10 @@ def commands_in(language: str, code: str) -> Commands:
 
 
 def _started(language: str, code: str) -> tuple[list[str], list[list[str]]]:
-    """Return the scripts and the programs with arguments that code starts."""
+    """Return the shell scripts that code runs, and the argument lists of started programs."""
     scripts: list[str] = []
     argvs: list[list[str]] = []
-    # A shell may read what code writes.
+    # If true, the code starts a shell, which may read text that the code writes.
     has_shell = False
     if language in _BACKTICKS:
         scripts += [match[1] for match in compiled(r"`([^`]*)`").finditer(code)]
@@ -234,7 +236,7 @@ def _started(language: str, code: str) -> tuple[list[str], list[list[str]]]:
         argvs.append(values)
         if len(values) == 1 or " " in values[0]:
             scripts.append(values[0])
-        # ``execvp("rm", ["rm", ...])`` names the program twice.
+        # In ``execvp("rm", ["rm", ...])``, the name of the program comes twice.
         argvs.append(values[1:])
         if _is_shell(values):
             has_shell = True
@@ -245,7 +247,7 @@ def _started(language: str, code: str) -> tuple[list[str], list[list[str]]]:
 
 
 def _strings_in(code: str) -> Iterator[str]:
-    """Yield the strings that code may run, but not the strings that it only shows."""
+    """Yield the strings that code may run. Skips strings that the code only shows."""
     for match in islice(compiled(LITERAL).finditer(code), _MAX_CALLS):
         if not compiled(_SHOWS).search(code[max(0, match.start() - _MAX_SHOWS) : match.start()]):
             yield unquoted(match[0])

@@ -1,7 +1,7 @@
-"""Computes what simple programs for jq(1) print. Pure.
+"""Computes the output of jq(1) for simple programs. Pure.
 
-Knows strings with interpolation, paths, ``+``, ``|`` and ``join``. None means that an output is
-unknown.
+Such a program consists of strings with interpolation, paths, ``+``, ``|`` and ``join``. None means
+that an output is unknown.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from shelld.guard.options import options_of
 from shelld.guard.specification import specification
 
 _OPTIONS: Final = specification("fL from-file= indent=")
-# Options with two values, and how many results to follow.
+# The options with two values.
 _PAIRS: Final = frozenset({"arg", "argjson", "slurpfile", "rawfile"})
 _MAX_RESULTS: Final = 64
 _MAX_PROGRAM: Final = 4 * 1024
 _STRING: Final = re.compile(r'"(?>(?:[^"\\]|\\.)*)"', re.S)
-# A part of a path, such as ``.name``, ``["name"]``, ``[0]`` and ``[]``.
+# One step of a path, such as ``.name``, ``["name"]``, ``[0]`` or ``[]``.
 _STEP: Final = re.compile(r'\.?(?:([A-Za-z_]\w*)|\["([^"\\]*)"\]|"([^"\\]*)"|\[(\d{0,6})\])\??')
 _TOKEN: Final = re.compile(rf"({_STRING.pattern})|[()\[\]|+]", re.S)
 _JOIN: Final = re.compile(r'join\(("[^"\\]*")\)')
 
 
 class _Unknown(Exception):
-    """The program is not simple."""
+    """The module does not know how to compute the output of a program."""
 
 
 def jq(arguments: Sequence[str], inputs: Inputs) -> str | None:
@@ -110,7 +110,7 @@ def _one(stage: str, given: Any, values: dict[str, Any]) -> list[Any]:  # noqa: 
 
 
 def _interpolated(string: str, given: Any, values: dict[str, Any]) -> str:
-    """Return the text of a string, with the results of its ``\\(...)``."""
+    """Return the text of a string, in which results replace each ``\\(...)``."""
     parts: list[str] = []
     for part in re.split(r"(\\\([^()]*\))", string[1:-1]):
         if part.startswith("\\("):

@@ -18,10 +18,10 @@ from shelld.process import faults
 # A judgement within these limits takes at most a few milliseconds, so it may run on the event loop.
 MAX_CHARACTERS_AT_ONCE: Final = 4 * 1024
 MAX_STEPS_AT_ONCE: Final = 400
-# How many shells to cache, one for each session script.
+# The guard caches at most this many shells, one for each session script.
 _MAX_SHELLS: Final = 32
 
-# Variables that bash sets when it starts, whatever the environment says.
+# Bash sets these variables when it starts, even if the environment has other values.
 _INITIAL: Final = {"IFS": " \t\n"}
 
 
@@ -37,7 +37,7 @@ def judge(
     *,
     traces: bool = False,
 ) -> Verdict:
-    """Return the verdict on a command. Raises only if the daemon runs short of a resource."""
+    """Return the verdict on a command. Raises only if memory or another resource runs short."""
     return _judge(command, start, Budget(policy=policy, traces=traces))
 
 
@@ -48,7 +48,7 @@ def judge_at_once(
     *,
     traces: bool = False,
 ) -> Verdict | None:
-    """Return the verdict, or None if judging takes more than a few milliseconds.
+    """Return the verdict on a command, or None if judging takes more than a few milliseconds.
 
     If the result is None, call `judge`.
     """
@@ -69,13 +69,13 @@ def _judge(command: str, start: StartState, budget: Budget) -> Verdict:
     try:
         shell = _prepared(start.script).copy(budget)
         variables = {**start.env, **_INITIAL}
-        # Bash sets PWD to its working directory, whatever its environment says.
+        # Bash sets PWD to its working directory, even if its environment has another PWD.
         variables.pop("PWD", None)
         variables.update(shell.variables)
-        # Before the first command of a bash, `_` can be anything.
+        # The value of `_` before the first command of a bash is unknown.
         variables.pop("_", None)
         shell.variables = variables
-        # `cd` exports OLDPWD.
+        # Bash exports OLDPWD when `cd` sets it.
         shell.exported = frozenset((*start.env, "OLDPWD"))
         shell.cwd = normalized(cleaned(start.cwd), "/")
         shell.home = start.env.get("HOME", start.home)
@@ -94,7 +94,7 @@ def _judge(command: str, start: StartState, budget: Budget) -> Verdict:
         if faults.shortage(error) is not None:
             # The guard has not judged the command, so the command must not run.
             raise
-        # A bug in the guard says nothing about the command.
+        # A bug in the guard does not mean that the command is dangerous.
         faults.report("the guard")
         return Verdict("unresolved", reason="it cannot be followed")
     if budget.unresolved is not None:
@@ -113,7 +113,7 @@ def is_prepared(script: str) -> bool:
 
 
 def _prepared(script: str) -> Evaluation:
-    """Return the shell that a session's script sets up, cached after the first time."""
+    """Return the shell that a session's script sets up. The result is cached."""
     shell = _shells.get(script)
     if shell is None:
         budget = Budget(policy=DEFAULT_POLICY, traces=False, reports=False)
@@ -121,7 +121,7 @@ def _prepared(script: str) -> Evaluation:
         if script:
             shell.run_script(cleaned(script), "")
         if len(_shells) >= _MAX_SHELLS:
-            # Another thread may remove the same entry.
+            # Another thread may already have removed this entry.
             _shells.pop(next(iter(_shells)), None)
         _shells[script] = shell
     return shell

@@ -1,6 +1,7 @@
-"""Knows the files that something else runs sooner or later: hooks of git, cron tables, profiles.
+"""Knows the files that another program runs later, such as hooks of git, cron tables and profiles.
 
-Pure. A dangerous command that is written to such a file counts as if it ran.
+Pure. If a command writes a dangerous command to such a file, the guard treats it like a command
+that runs.
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ from typing import Final
 
 from shelld.guard.markers import UNKNOWN, plain
 
-# How many commands of one file to follow.
+# The guard follows at most this many commands of one file.
 _MAX_COMMANDS: Final = 32
-# Executable files. Their first line may name an interpreter.
+# Paths of executable files. The first line of such a file may name an interpreter.
 _PROGRAM: Final = re.compile(
     r"(?:.*/\.git/hooks|.*/\.husky|/etc/cron\.(?:hourly|daily|weekly|monthly)|/etc/init\.d"
     r"|/etc/rc\d\.d)/[\w.-]+|/etc/rc\.local"
 )
-# Scripts that every shell of a user runs.
+# Paths of scripts that a shell runs when it starts.
 _PROFILE: Final = re.compile(
     r".*/\.(?:bashrc|bash_profile|bash_login|bash_logout|profile|zshrc|zshenv|zprofile|zlogin)"
     r"|/etc/(?:profile|bash\.bashrc|bashrc|zshrc|profile\.d/[\w.-]+)"
@@ -37,14 +38,14 @@ def is_late_program(path: str) -> bool:
 
 
 def late_scripts(path: str, text: str) -> Iterator[str]:
-    """Yield the shell scripts in text that is written to a file, if something else runs them."""
+    """Yield the shell scripts in the text of a file that another program runs later."""
     if _PROFILE.fullmatch(path):
         yield text
     elif _TABLE.fullmatch(path):
         lines = re.split(f"[\n{UNKNOWN}]", plain(text))
         entries = filter(None, map(_ENTRY.match, lines))
         for entry in islice(entries, _MAX_COMMANDS):
-            # Tables in /etc name a user before the command.
+            # In cron tables in /etc, the name of a user comes before the command.
             is_of_system = path.startswith("/etc/")
             yield entry[1].partition(" ")[2] if is_of_system else entry[1]
     elif _UNIT.fullmatch(path):

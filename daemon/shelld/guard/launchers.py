@@ -1,4 +1,4 @@
-"""Programs that run a command for each item, or that run commands from text in their own format.
+"""Handles programs that run a command for each item, or commands from text in their own format.
 
 Each handler takes the shell, the arguments and stdin, and returns what the program writes.
 """
@@ -56,11 +56,12 @@ def _xargs(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
     if separator is not None and UNKNOWN not in stdin:
         items = [item for item in stdin.split(separator) if item]
     else:
-        # find(1) always returns lines, even for ``-print0``.
+        # The guard's output for find(1) consists of lines, even with ``-print0``.
         items = [_unquoted(each) for each in (_LINE if replaced else _ITEM).findall(stdin)]
     items = _followed(shell, items)
     child = shell.copy()
-    # find(1) returns one `UNKNOWN` for all files that it finds below the start directories.
+    # In the guard's output for find(1), one `UNKNOWN` stands for all files below the start
+    # directories.
     child.is_for_each = UNKNOWN in items
     if replaced is not None:
         commands = [[word.replace(replaced, item) for word in command] for item in items]
@@ -85,7 +86,7 @@ def _unquoted(item: str) -> str:
 
 
 def _followed(shell: Shell, items: list[str]) -> list[str]:
-    """Return the items to follow. If there are more, the command is unresolved."""
+    """Return the items to follow. If there are too many, mark the command as unresolved."""
     if len(items) > _MAX_ITEMS:
         shell.unresolved("it has too many items to be followed")
     return items[:_MAX_ITEMS]
@@ -121,7 +122,7 @@ def _parallel(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
         index = rest.index("::::")
         rest, files = rest[:index], rest[index + 1 :]
         stdin = "\n".join(shell.content_of(each, stdin) for each in files)
-    # find(1) always returns lines, even for ``-print0``.
+    # The guard's output for find(1) consists of lines, even with ``-print0``.
     items = [item for item in re.split(f"[\n{separator}]", stdin) if item]
     shell.is_for_each = UNKNOWN in items
     if any(name in ("pipe", "spreadstdin") for name, _ in options):
@@ -140,7 +141,7 @@ def _parallel(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
 def _crontab(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
     _, operands = leading_options(arguments, "u")
     table = shell.content_of(operands[0], stdin) if operands else stdin
-    # Unknown text may end with a newline.
+    # Unknown text can end with a newline, so a new line can begin after it.
     for line in re.split(f"[\n{UNKNOWN}]", table)[:_MAX_ITEMS]:
         match = re.match(r"\s*+(?:@\w++|(?:\S++\s++){4}\S++)\s++(.*)", line)
         if match is not None and not line.lstrip().startswith("#"):
@@ -160,12 +161,12 @@ def _socat(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
         match = _ADDRESS.match(address)
         kind, rest = (match[1].lower(), match[2]) if match else ("gopen", address)
         if kind in ("exec", "system", "shell"):
-            # Drop text after a comma: it can be an option of the address.
+            # Drop the text after a comma, because it can be an option of the address.
             script = rest if "," not in rest else rest.partition(",")[0]
             shell.copy().run_script(script, stdin)
             continue
         path, _, ways = rest.partition(",")
-        # With ``-u`` or ``-U``, socat only reads from one of its two addresses.
+        # With ``-u`` or ``-U``, socat only reads from one address and only writes to the other.
         is_read = ("u" in given and index == 0) or ("U" in given and index == 1)
         if not is_read and not re.search(r"\brdonly\b|\bo-rdonly\b", ways):
             shell.report(rules.overwrites(path, shell.place()))

@@ -1,4 +1,4 @@
-"""Computes what programs that work on whole lines make of their input: sort, uniq, nl, paste.
+"""Computes the output of programs that work on whole lines, such as sort and uniq.
 
 Pure; runs nothing. None means that an output is unknown. A line that is unknown stays so, wherever
 it ends up: the programs that get the output may still get everything below a known directory.
@@ -37,7 +37,7 @@ def _sort(arguments: Sequence[str], inputs: Inputs) -> str | None:
     return _joined(sorted(lines, reverse=not names.isdisjoint({"r", "reverse"})))
 
 
-# Options of sort(1) that leave the lines as they are.
+# Options of sort(1) that do not change the text of lines.
 _SORTS: Final = frozenset(
     {
         *("b", "d", "f", "g", "h", "i", "M", "n", "r", "R", "u", "V", "z", "numeric-sort"),
@@ -104,7 +104,7 @@ def _paste(arguments: Sequence[str], inputs: Inputs) -> str | None:
         return None
     if "s" in values or "serial" in values:
         return delimiter.join(lines) + "\n"
-    # ``paste - -`` puts two lines into one.
+    # In ``paste - -``, each operand takes one line, so two lines become one.
     columns = len(files)
     rows = (lines[start : start + columns] for start in range(0, len(lines), columns))
     return _joined([delimiter.join(row) for row in rows])

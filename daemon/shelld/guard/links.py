@@ -1,7 +1,7 @@
-"""Finds the other names that programs give to files: links, mounts and device nodes.
+"""Finds the links, mounts and device nodes by which programs give other names to files.
 
-Pure. A link is a path that stands for another path. A rule must judge that other path,
-too. The guard knows only the links that the command itself makes.
+Pure. In this module, a link is any path that stands for another path. A rule must judge both paths.
+The guard knows only the links that the command itself makes.
 """
 
 from __future__ import annotations
@@ -13,20 +13,21 @@ from shelld.guard.markers import UNKNOWN
 from shelld.guard.options import all_options
 from shelld.guard.paths import is_disk, normalized
 
-# How many links a command can make, and how many of them one path can lead through.
+# The guard records at most this many links of a command, and follows at most `_MAX_HOPS` links in
+# one path.
 MAX_LINKS: Final = 64
 _MAX_HOPS: Final = 8
 
 _TARGETS: Final = ("target-directory", "suffix")
-# The major numbers of block devices that are no disks: RAM disks, loop devices, CD-ROMs.
+# The major numbers of RAM disks, loop devices and CD-ROMs, which do not count as disks.
 _NO_DISKS: Final = frozenset({"1", "7", "11"})
 
 
 class Mount(str):
-    """A directory that is mounted at another path, too.
+    """A directory that is also mounted at another path.
 
-    A program that changes everything below a path goes on into the mounts there, but not into the
-    targets of symbolic links.
+    A program that changes everything below a path also changes the directories that are mounted
+    there. It does not change the targets of symbolic links there.
     """
 
     __slots__ = ()
@@ -40,7 +41,7 @@ def mounted_below(path: str, links: Mapping[str, str]) -> list[str]:
 
 
 def resolved(path: str, links: Mapping[str, str], *, is_followed: bool) -> str:
-    """Return the path that a path stands for. If `is_followed`, it may be a link itself."""
+    """Return a path without links. If `is_followed`, also follow a path that is itself a link."""
     for _ in range(_MAX_HOPS):
         for name, target in links.items():
             is_named = path == name and (is_followed or isinstance(target, Mount))
@@ -53,7 +54,7 @@ def resolved(path: str, links: Mapping[str, str], *, is_followed: bool) -> str:
 
 
 def links_by(program: str, arguments: Sequence[str], cwd: str) -> dict[str, str]:
-    """Return the links that a program makes, by their paths."""
+    """Return the links that a program makes. The keys are the paths of the links."""
     if program == "ln":
         return _linked(arguments, cwd)
     if program == "cp":
@@ -81,7 +82,7 @@ def pipes_by(program: str, arguments: Sequence[str], cwd: str) -> list[str]:
 def _linked(arguments: Sequence[str], cwd: str) -> dict[str, str]:
     options, operands = all_options(arguments, "tS", _TARGETS)
     names = {name for name, _ in options}
-    # The target of a symbolic link starts from the directory of the link.
+    # A relative target of a symbolic link starts from the directory of the link.
     is_relative = not names.isdisjoint({"s", "symbolic"}) and names.isdisjoint({"r", "relative"})
     return _pairs(options, operands, cwd, is_relative=is_relative)
 
@@ -105,10 +106,10 @@ def _pairs(
     *,
     is_relative: bool,
 ) -> dict[str, str]:
-    """Return the link to each source. The last operand is a link, or a directory of links."""
+    """Return the links to all sources. The last operand is a link or a directory of links."""
     given = next((value for name, value in options if name in ("t", "target-directory")), None)
     if len(operands) < 2 or given is not None:
-        # The links are in the directory that an option names, or in this one.
+        # The links are in the directory that an option gives, or in the working directory.
         sources, place, is_link = list(operands), normalized(given or ".", cwd), False
     else:
         sources, place = list(operands[:-1]), normalized(operands[-1], cwd)
@@ -137,7 +138,7 @@ def _mounted(arguments: Sequence[str], cwd: str) -> dict[str, str]:
 
 
 def _made(arguments: Sequence[str], cwd: str) -> dict[str, str]:
-    """Return the node of a disk, which ``mknod`` makes from its numbers."""
+    """Return the device node of a disk that ``mknod`` makes from two numbers."""
     _, operands = all_options(arguments, "m", ("mode",))
     if len(operands) != 4 or operands[1] != "b" or operands[2] in _NO_DISKS:
         return {}

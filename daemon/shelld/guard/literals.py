@@ -1,8 +1,8 @@
-"""Rewrites code so that its strings are plain literals, which `interpreters` finds. Pure.
+"""Rewrites the strings in code as plain literals, which `interpreters` finds. Pure.
 
-The rewriting goes by language: triple quotes of Python, ``q(...)`` of Perl and Ruby, and
-``[[...]]`` of Lua. The arguments of a program become literals, too, as do variables that are set
-once, and the lines that ``perl -n`` reads.
+The module knows the triple quotes of Python, ``q(...)`` of Perl and Ruby, and ``[[...]]`` of Lua.
+It also replaces the arguments of a program, variables that are set once, and the lines that ``perl
+-n`` reads by literals.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LONG: Final = {
     "lua": _BRACKETED,
     "luajit": _BRACKETED,
 }
-# All arguments of a program, and one of them.
+# An expression for all arguments of a program. `_ARGUMENT` matches an expression for one argument.
 _ALL_ARGUMENTS: Final = re.compile(r"\bsys\.argv\[1:\]|(?<!\\)@ARGV\b|\*ARGV\b")
 _ARGUMENT: Final = re.compile(
     r"\b(?:sys|process)\.argv\[(\d{1,4})\]|\$argv\[(\d{1,4})\]|(?:\$|\b)ARGV\[(\d{1,4})\]"
@@ -41,34 +41,37 @@ _INTERPOLATED: Final = re.compile(
     r"[$#]?\{(?:(?:sys|process)\.argv\[(\d{1,4})\]|(ARGV)\[(\d{1,4})\])\}"
 )
 
-# A literal begins at no escaped quote.
+# An escaped quote does not begin a literal.
 _STRING: Final = r"""(?<!\\)'(?>(?:[^'\\]|\\.)*)'|(?<!\\)"(?>(?:[^"\\]|\\.)*)"|`[^`]*+`"""
 _SET: Final = re.compile(
     rf"(?<![\w.'\"])[$]?([A-Za-z_]\w*+)[^\S\n]*+=[^\S\n]*+({_STRING})[^\S\n]*+(?=[;,\n)]|\Z)"
 )
 _ASSIGNED: Final = re.compile(r"(?<![\w.'\"])[$]?([A-Za-z_]\w*+)\s*+[-+*/.|%]?=(?![=~])")
-# A variable in a string, beside the operator that joins strings, or behind a string in a list.
+# `_IN_STRING` matches a variable in a string. `_JOINED` matches a variable beside an operator that
+# joins strings, or after a string in a list.
 _IN_STRING: Final = re.compile(r"[$#]?\{([A-Za-z_]\w*+)\}|\$([A-Za-z_]\w*+)")
 _JOINED: Final = re.compile(
     rf"({_STRING})|(?:(?<=[+.])|(?<=['\"],))(\s{{0,8}})[$]?([A-Za-z_]\w*+)(?![\w(\[.])"
     r"|(?<![\w.'\"])[$]?([A-Za-z_]\w*+)(?=\s{0,8}[+.]\s{0,8}f?['\"])"
 )
-# Formats with one value.
+# A string that is formatted with one value, as in ``"%s" % value``.
 _FORMATTED: Final = re.compile(
     rf"({_STRING})(?:\s{{0,8}}%\s{{0,8}}\(?\s{{0,8}}|\.format\(\s{{0,8}})(?:({_STRING})|([A-Za-z_]\w*+)(?![\w(\[.]))"
 )
 _PLACE: Final = re.compile(r"%s|%r|\{0?\}")
-# How many characters a value may have that goes into strings.
+# The guard puts values of at most this many characters into strings.
 _MAX_VALUE: Final = 64
-# How long code can get when values replace names.
+# The maximum length of code, in characters, after values have replaced names.
 _MAX_GROWN: Final = 32 * 1024
 _UNSAFE: Final = re.compile(r"['\"`\\\n]")
-# Text that takes the next argument in Perl and Ruby, and the word that begins a function in Perl.
+# The expressions for the next argument in Perl and Ruby. `_FUNCTION` is the word that begins a
+# function in Perl.
 _SHIFT: Final = re.compile(
     rf"({_STRING})|\bARGV\.shift\b|(?<![\w$@%.])shift\b(?:\s{{0,8}}\(?\s{{0,8}}@ARGV\b\s{{0,8}}\)?|\(\))?"
 )
 _FUNCTION: Final = re.compile(r"\bsub\b")
-# The functions that start or remove something, and how code gives one of them another name.
+# The functions that start programs or remove files. `_RENAMED` matches code that gives such a
+# function another name.
 _TELLING: Final = re.compile(
     r"\b(?:rmtree|remove_tree|rmSync|rm_rf|system|popen|Popen|run|call|check_call|check_output"
     r"|execSync|exec|spawn|spawnSync|execFileSync|getoutput)\b"
@@ -80,7 +83,7 @@ _RENAMED: Final = re.compile(
     rf"({_TELLING.pattern})(?![^\S\n]{{0,8}}[\w(.])"
 )
 _MAX_RENAMED: Final = 8
-# The current line in Perl and Ruby, alone or in a string.
+# The variable for the current line in Perl and Ruby, alone or in a string.
 _LINE: Final = re.compile(rf"({_STRING})|\$_(?![\w\[{{])")
 
 
@@ -99,12 +102,12 @@ def literal(text: str) -> str:
 
 
 def with_arguments(code: str, arguments: Sequence[str]) -> str:
-    """Return code in which the arguments of its program are literals."""
+    """Return code in which literals replace the expressions for command-line arguments."""
     if "argv" not in code and "ARGV" not in code:
         return code
 
     def one(match: re.Match[str]) -> str:
-        # In Python, PHP and Node.js, the first argument is the name of the program.
+        # In Python, PHP and Node.js, index 0 is the name of the program.
         named = match[1] or match[2]
         index = int(match[3]) if named is None else int(named) - 1
         return literal(arguments[index]) if 0 <= index < len(arguments) else match[0]
@@ -120,9 +123,10 @@ def with_arguments(code: str, arguments: Sequence[str]) -> str:
 
 
 def with_shifted(code: str, arguments: Sequence[str]) -> str:
-    """Return code in which each ``shift`` of an argument is a literal.
+    """Return code in which literals replace each ``shift`` of an argument.
 
-    In a function of Perl, ``shift`` takes an argument of the function instead.
+    If the code defines a function in Perl, return it unchanged, because ``shift`` in a function
+    takes an argument of the function.
     """
     if "shift" not in code or _FUNCTION.search(code):
         return code
@@ -138,9 +142,10 @@ def with_shifted(code: str, arguments: Sequence[str]) -> str:
 
 
 def with_names(code: str) -> str:
-    """Return code in which functions that start or remove something have their own names.
+    """Return code in which original names replace new names of functions in `_TELLING`.
 
-    ``from shutil import rmtree as r``, ``r = shutil.rmtree``, ``{ rmSync: r } = require("fs")``.
+    New names come from code such as ``from shutil import rmtree as r``, ``r = shutil.rmtree`` and
+    ``{ rmSync: r } = require("fs")``.
     """
     if _TELLING.search(code) is None:
         return code
@@ -158,7 +163,7 @@ def with_names(code: str) -> str:
 
 
 def with_line(code: str, line: str) -> str:
-    """Return code of Perl or Ruby in which the line that it reads is a literal."""
+    """Return code of Perl or Ruby in which a literal replaces the line that it reads."""
 
     def one(match: re.Match[str]) -> str:
         if match[1] is None:
@@ -170,7 +175,7 @@ def with_line(code: str, line: str) -> str:
 
 
 def with_values(code: str) -> str:
-    """Return code in which variables that are set once, to a literal, are part of the strings."""
+    """Return code in which literals replace the variables that are set only once."""
     found = {match[1]: match[2][1:-1] for match in _SET.finditer(code)}
     times = Counter(match[1] for match in _ASSIGNED.finditer(code))
     values = {
