@@ -1,4 +1,4 @@
-"""The entry point of the guard: returns the verdict on a command, given the state of its shell."""
+"""Returns the verdict on a command, given the state of its shell. Entry point of the guard."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Follows loops: how often their bodies run, and with which values."""
+"""Follows loops, and finds out how often their bodies run, and with which values."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from shelld.guard.words import calculated, expand_word
 
 Node = Any
 
-# How many iterations of a loop over known values to follow.
+# The guard follows at most this many iterations of a loop over known values.
 _MAX_ROUNDS: Final = 64
-# How many iterations of ``for ((...))`` to follow.
+# The guard follows at most this many iterations of ``for ((...))``.
 _MAX_COUNTED: Final = 16
-# A comparison of numbers, as the condition of a loop.
+# The condition of a loop that compares numbers.
 _COMPARISON: Final = re.compile(r"(?:test |\[\[? |\(\()([\s\w$\"{}\[\]@#<>=!-]*?)(?: \]\]?|\)\)|)")
 _OPERATORS: Final = {"-lt": "<", "-le": "<=", "-gt": ">", "-ge": ">=", "-ne": "!=", "-eq": "=="}
 
@@ -56,7 +56,8 @@ class Loops(Programs):
                     fields = expand_word(parse.text_of(child), self)
                 except ExpansionError:
                     fields = [UNKNOWN]
-                # Such a list begins like the output of `find` on a tree, see `_while`.
+                # A list with these fields has the form of the output of `find` on a tree, see
+                # `_while`.
                 walks = walks or (UNKNOWN in fields and fields[0].startswith("/"))
                 values += fields
         values = values if has_list else list(self.positional)
@@ -85,7 +86,8 @@ class Loops(Programs):
                     break
                 output += self._run(body, stdin)
                 if goes_on == UNKNOWN:
-                    # Nobody knows the number of iterations, so what `step` assigns is unknown.
+                    # The number of iterations is unknown, so the variables that `step` assigns
+                    # become unknown.
                     arithmetic(f"{step},{UNKNOWN}", self)
                     break
                 calculated(step, self)
@@ -117,8 +119,8 @@ class Loops(Programs):
         if is_counted and body is not None:
             return self._count(node, stdin)
         before = self.is_for_each
-        # The output of `find` begins with its start directories. `UNKNOWN` follows, for everything
-        # below them. With this input, the loop runs for every file of a tree.
+        # The output of `find` begins with its start directories, and then has `UNKNOWN` for
+        # everything below them. With such input, the loop runs for every file of a tree.
         self.is_for_each = before or (UNKNOWN in stdin and stdin.strip(UNKNOWN).startswith("/"))
         try:
             output = self._rounds(node, conditions, stdin)
@@ -128,7 +130,7 @@ class Loops(Programs):
         return output + ENDLESS if is_endless else output
 
     def _rounds(self, node: Node, conditions: Sequence[Node], stdin: str) -> str:
-        """Follow a loop as long as it reads known input, or as long as its count goes on."""
+        """Follow a loop while it reads known input, or while its numeric condition is true."""
         output = ""
         for _ in range(_MAX_ROUNDS):
             reads = self.reads

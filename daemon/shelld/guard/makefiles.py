@@ -1,4 +1,4 @@
-"""Expands the variables of a makefile as make does, as far as its text tells. Pure."""
+"""Expands the variables in a makefile as make does, if the makefile sets them. Pure."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ from typing import Final
 from shelld.guard.markers import UNKNOWN
 
 _SET: Final = re.compile(r"^(?:export[ \t]++)?([A-Za-z_]\w*+)[ \t]*+[:?]{0,3}=[ \t]*+(.*)$", re.M)
-# A dollar for the shell, a variable, and what stands for the target or its sources.
+# A dollar for the shell, a variable of the makefile, or a variable such as ``$@`` and ``$<``, which
+# stands for the target or its sources.
 _USED: Final = re.compile(r"\$\$|\$[({]([A-Za-z_]\w*+)[)}]|\$(?:[@<^+*?%]|\([@<^+*?%][DF]?\))")
-# How many variables may refer to each other.
+# The maximum length of a chain of variables that refer to each other.
 _MAX_NESTED: Final = 4
 _MAX_EXPANDED: Final = 16 * 1024
-# Characters. A longer value counts as unknown.
+# The maximum length of a value in characters. A longer value counts as unknown.
 _MAX_VALUE: Final = 256
 
 
 def with_variables(makefile: str) -> str:
-    """Return a makefile in which its variables have their values.
+    """Return a makefile in which values replace its variables.
 
-    A variable that the makefile does not set remains, in the syntax of the shell: it may come from
-    the environment.
+    If the makefile does not set a variable, the result has the variable in the syntax of the shell,
+    because its value may come from the environment.
     """
     values = {
         match[1]: match[2] if len(match[2]) <= _MAX_VALUE else UNKNOWN

@@ -1,4 +1,4 @@
-"""The state of a shell: variables, arrays, functions, aliases, and the working directory.
+"""Stores the state of a shell: variables, arrays, functions, aliases, and the working directory.
 
 The guard runs no code to find out a value. An unknown value is `UNKNOWN`.
 """
@@ -23,15 +23,15 @@ from shelld.guard.words import calculated, expand_text, expand_word
 
 Node = Any
 
-# If a command has an unset variable, its author may have expected the variable to be set. So these
-# rules make such a command unresolved. The other rules block it even then.
+# If a command uses an unset variable, its author may have expected the variable to be set. So these
+# rules make such a command unresolved, and do not block it. The other rules block such a command.
 _LENIENT_RULES: Final = RULES - {"rm-root", "mkfs", "fork-bomb"}
 
 # The cost of expanding a word, as a number of copied characters.
 _EXPANDING: Final = 300
-# How many words to expand before reading the clock again.
+# The guard reads the clock once in this many words.
 _WORDS_PER_LOOK: Final = 32
-# Characters. A longer value becomes `UNKNOWN`.
+# The maximum length of a value in characters. A longer value becomes `UNKNOWN`.
 MAX_VALUE: Final = 64 * 1024
 
 _SPECIAL: Final = {
@@ -57,7 +57,8 @@ _SPECIAL: Final = {
 
 _FILE: Final = re.compile(r"\s*<(?![<&>(])[ \t]*(?=\S)")
 
-# Names that bash itself sets. Their values are unknown here, but ``set -u`` does not fail on them.
+# Bash itself sets these variables. The guard does not know their values, but ``set -u`` does not
+# fail on them.
 _SET_BY_BASH: Final = re.compile(
     "[@*]|BASH.*|COMP_.*|DIRSTACK|EPOCH.*|FUNCNAME|GROUPS|HIST.*|OPT.*|PATH|PIPESTATUS|PS[0-9]"
     "|SHELLOPTS|SHLVL|SRANDOM|TERM|COLUMNS|LINES|COPROC.*|MAPFILE|READLINE_.*|REPLY|OLDPWD"
@@ -70,7 +71,7 @@ def function_entry(name: str) -> str:
 
 
 class Names(Arrays):
-    """Implements `scope.Scope`. `exported` names the `variables` that other programs see."""
+    """Implements `scope.Scope`. `exported` has the names of `variables` that programs inherit."""
 
     def __init__(
         self, budget: Budget, environment: dict[str, str], cwd: str, home: str | None
@@ -94,25 +95,28 @@ class Names(Arrays):
         self.home = home
         # The directories on the stack of ``pushd``, without the working directory.
         self.pushed: tuple[str, ...] = ()
-        # The text being followed, and whether it uses an unset variable.
+        # The text of the command that the guard follows now, and whether it uses an unset variable.
         self.segment = ""
         self.has_unset = False
-        # Whether bash stops at an unset variable; None: no longer known.
+        # True if bash stops at an unset variable, False if it does not, and None if this is
+        # unknown.
         self.nounset: bool | None = False
-        # The options of ``shopt`` and ``set`` that are on. Has only those that matter to the guard.
+        # The names of the options that ``shopt`` or ``set`` has turned on.
         self.options: frozenset[str] = frozenset()
         # The actions of ``trap``, by signal.
         self.traps: dict[str, str] = {}
-        # Exported functions that a wrapper such as ``env`` passes on to a bash.
+        # The exported functions that a wrapper such as ``env`` has in its environment, and passes
+        # on to a shell.
         self.inherited: dict[str, Any] = {}
-        # Names with the attribute ``declare -i``, and names whose values change to one case.
+        # The names with the attribute ``declare -i``, and the names whose values bash converts to
+        # upper or lower case.
         self.integers: frozenset[str] = frozenset()
         self.cases: dict[str, str] = {}
-        # What ``local`` has hidden in each function that runs: values, members and targets.
+        # For each running function, the values, members and targets that ``local`` has hidden.
         self.hidden: list[dict[str, Hidden]] = []
-        # How deeply scripts are nested in this shell.
+        # The number of nested scripts that this shell runs now.
         self.scripts = 0
-        # Whether programs run on every file below their operands, as with find.
+        # If true, programs run on every file below their operands, as with ``find -exec``.
         self.is_for_each = False
 
     def copy(self, budget: Budget | None = None) -> Self:
@@ -163,12 +167,13 @@ class Names(Arrays):
         if name in self.arrays:
             return self.member_of(name, 0)
         if name in ("PWD", "DIRSTACK"):
-            # The command may have given these variables another value.
+            # If the command has not set these variables, they have the working directory as their
+            # value.
             return self.variables.get(name, self.cwd)
         return self.variables.get(name, _SPECIAL.get(name))
 
     def _member_of(self, reference: str) -> str | None:
-        """Return the member of an array that a nameref names."""
+        """Return the member of an array that is the target of a nameref."""
         name, _, index = reference.removesuffix("]").partition("[")
         if reference in self.variables:
             return self.variables[reference]
@@ -189,7 +194,7 @@ class Names(Arrays):
         return [] if value is None else [value]
 
     def enter(self, directory: str) -> None:
-        """Change the working directory as ``cd`` does, with PWD and OLDPWD."""
+        """Change the working directory and update PWD and OLDPWD, as ``cd`` does."""
         self.variables["OLDPWD"] = self.value_of("PWD") or ""
         self.variables.pop("PWD", None)
         self.cwd = directory
@@ -219,7 +224,7 @@ class Names(Arrays):
                 expand_text(text, self.copy())
 
     def _enter_in_table(self, name: str, key: str, value: str) -> None:
-        """Change a table of bash itself: the paths of programs, or the aliases."""
+        """Change one of two tables of bash, which hold the paths of programs and the aliases."""
         if name == "BASH_CMDS":
             self.hashed[key] = value
         elif name == "BASH_ALIASES":
@@ -229,7 +234,7 @@ class Names(Arrays):
         self.options = self.options | {option} if is_on else self.options - {option}
 
     def exported_functions(self) -> dict[str, Any]:
-        """Return the functions that a bash below this shell has from the beginning."""
+        """Return the functions that a new bash inherits from this shell."""
         if "allexport" in self.options:
             return {**self.inherited, **self.functions}
         own = {
@@ -246,7 +251,7 @@ class Names(Arrays):
 
     def output_of(self, script: str) -> str:
         if (word := _FILE.match(script)) and not script[Ends(script).of_word(word.end()) :].strip():
-            # $(< file)
+            # The script is ``$(< file)``, which reads a file.
             target = expand_text(script[word.end() :].strip(), self)
             return self.content(normalized(target, self.cwd)).rstrip("\n")
         return plain(self.copy().run_script(script, "")).rstrip("\n")
@@ -262,13 +267,13 @@ class Names(Arrays):
         return fields
 
     def place(self, stdin: str = "") -> Place:
-        """Return where a program would run."""
+        """Return the place where a program would run."""
         return Place(self.cwd, self.home, stdin, self.links)
 
     # -- reports ----------------------------------------------------------------------------
 
     def report(self, finding: Finding | None, segment: str | None = None) -> None:
-        """Raise `Blocked` if a finding is certain; otherwise mark the command as unresolved."""
+        """Raise `Blocked` if a finding is certain. Else mark the command as unresolved."""
         if finding is None or not self.budget.reports:
             return
         if finding.rule in self.budget.policy.disable:

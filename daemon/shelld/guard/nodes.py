@@ -1,7 +1,7 @@
 """Answers questions about a node of the syntax tree: its words, redirections and substitutions.
 
-Pure. Knows where the parser puts a part of a script elsewhere than bash does. Walks are iterative,
-because scripts can nest to any depth.
+Pure. Knows the parts of a script that the parser puts into another node than bash does. Walks are
+iterative, because scripts can nest to any depth.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ def substitutions_of(node: Node) -> list[str]:
 
 
 def is_in_background(node: Node) -> bool:
-    """Return whether `&` follows a statement, which then runs in a child of the shell."""
+    """Return whether `&` follows a statement, so that it runs in a child of the shell."""
     after = node.next_sibling
     return after is not None and after.type == "&" and node.parent.type != "binary_expression"
 
 
 def is_always_reached(node: Node) -> bool:
-    """Whether a command is outside of every condition, loop, pipeline, group and function."""
+    """Return whether a command is outside of conditions, loops, pipelines, groups and functions."""
     while (parent := node.parent) is not None:
         following = node.next_sibling
         if following is not None and following.type == "&":
@@ -65,14 +65,14 @@ def redirection(node: Node) -> tuple[str, str | None]:
 
 
 def is_open_for_both(before: Node | None, node: Node | None) -> bool:
-    """Whether a ``<`` that is an error for the parser and the next redirection are one ``<>``."""
+    """Return whether an error node ``<`` and the redirection after it form one ``<>``."""
     if before is None or node is None or node.type != "file_redirect":
         return False
     return before.type == "ERROR" and before.text == b"<" and text_of(node).startswith(">")
 
 
 def is_of_stdout(node: Node) -> bool:
-    """Return whether an output redirection redirects stdout, perhaps among other descriptors."""
+    """Return whether an output redirection redirects stdout, perhaps with another descriptor."""
     descriptor = node.children[0]
     return descriptor.type != "file_descriptor" or text_of(descriptor) == "1"
 
@@ -85,7 +85,7 @@ def is_herestring(node: Node) -> bool:
 
 
 def descriptor(node: Node) -> str:
-    """Return the number of the descriptor that a redirection for reading opens."""
+    """Return the number of the descriptor that an input redirection opens."""
     first = node.children[0]
     return text_of(first) if first.type == "file_descriptor" else "0"
 
@@ -99,7 +99,7 @@ def words_behind(node: Node) -> list[str]:
 
 
 def words_of(node: Node) -> list[str]:
-    """Return the words of a command. Join adjacent nodes: the parser can split a word."""
+    """Return the words of a command. Join adjacent nodes, because the parser can split a word."""
     words: list[str] = []
     end = -1
     for child in node.named_children:
@@ -117,7 +117,7 @@ def words_of(node: Node) -> list[str]:
 
 
 def words_between(body: Node, redirect: Node) -> list[str]:
-    """Return the words that have no node: a ``-`` before a here-document."""
+    """Return the words without a node of their own, such as a ``-`` before a here-document."""
     whole = body.parent
     start = whole.start_byte
     between = whole.text[body.end_byte - start : redirect.start_byte - start]
@@ -125,7 +125,7 @@ def words_between(body: Node, redirect: Node) -> list[str]:
 
 
 def heredoc_body(redirect: Node) -> str | None:
-    """Return the text of a here-document, None if it has none."""
+    """Return the text of a here-document, None if it has no text."""
     start = next((each for each in redirect.children if each.type == "heredoc_start"), None)
     body = next((each for each in redirect.children if each.type == "heredoc_body"), None)
     end = next((each for each in redirect.children if each.type == "heredoc_end"), None)
@@ -133,7 +133,7 @@ def heredoc_body(redirect: Node) -> str | None:
         return None
     if body.start_byte < body.end_byte or end is None:
         return text_of(body)
-    # The parser reads a body that begins with a backslash as words.
+    # If the body begins with a backslash, the parser reads it as words.
     text: bytes = redirect.text[
         start.end_byte - redirect.start_byte : end.start_byte - redirect.start_byte
     ]
@@ -141,7 +141,7 @@ def heredoc_body(redirect: Node) -> str | None:
 
 
 def heredoc_tails(redirects: Sequence[Node]) -> tuple[list[Node], list[Node], list[str]]:
-    """Return the nodes that the parser puts below a here-document although they belong beside it.
+    """Return the nodes that the parser wrongly puts into the node of a here-document.
 
     These are further redirections and words of the command, and everything after ``|``, ``&&`` and
     the like.
@@ -159,7 +159,8 @@ def heredoc_tails(redirects: Sequence[Node]) -> tuple[list[Node], list[Node], li
                 inner.append(child)
             elif child.type in WORDS:
                 if text_of(child).startswith("\n"):
-                    # The parser treats the body as words.
+                    # These words are the body of the here-document, which the parser treats as
+                    # words.
                     break
                 words.append(text_of(child))
             else:

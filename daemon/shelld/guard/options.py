@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Option(NamedTuple):
-    """`value` is None if the option has no value."""
+    """An option of a program. `value` is None if the option has no value."""
 
     name: str
     value: str | None
@@ -57,7 +57,7 @@ def leading_options(
 def all_options(
     arguments: Sequence[str], letters: str, names: Container[str]
 ) -> tuple[list[Option], list[str]]:
-    """Return all options, including those after operands, and the operands."""
+    """Return the operands, and all options, even if they come after operands."""
     rest = list(arguments)
     found: list[Option] = []
     operands: list[str] = []
@@ -70,7 +70,7 @@ def all_options(
             # "-" is an operand. So is text that begins with a dash and a space, such as a message.
             operands.append(argument)
         elif len(argument) > 2 and argument[1:] in names and rest:
-            # ``gdb -ex COMMAND``: a long option with one dash.
+            # In ``gdb -ex COMMAND``, a long option has only one dash.
             found.append(Option(argument[1:], rest.pop(0)))
         else:
             found += options_of(argument, rest, letters, names)

@@ -1,7 +1,7 @@
 """Computes the output of a few programs, such as ``echo``, ``printf`` and ``base64 -d``.
 
-Pure; runs nothing. From the outputs, the guard learns of commands that are hidden in a substitution
-or piped to a shell. None means that an output is unknown.
+Pure; runs nothing. The guard needs these outputs to find commands that come from a substitution or
+that a shell reads from a pipe. None means that an output is unknown.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from shelld.guard.paths import normalized
 from shelld.guard.rules import parse_arguments
 from shelld.guard.text_filters import FILTERS
 
-# Characters. The guard treats longer output as unknown.
+# The maximum length of an output in characters. The guard treats longer output as unknown.
 MAX_OUTPUT: Final = 64 * 1024
 
 
@@ -122,7 +122,7 @@ def _ls(arguments: Sequence[str], inputs: Inputs) -> str | None:
     if "d" in parsed.flags and not parsed.flags & {"l", "s", "F", "i"}:
         return "".join(each + "\n" for each in parsed.operands) or ".\n"
     if [normalized(each, inputs.cwd) for each in parsed.operands or ["."]] == ["/"]:
-        # Some of what every system has in its root.
+        # Every system has these directories in its root. `UNKNOWN` stands for the rest.
         return None if parsed.flags & {"l", "s", "F", "i", "R"} else f"bin\netc\nusr\n{UNKNOWN}"
     return None
 

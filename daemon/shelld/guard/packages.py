@@ -12,17 +12,17 @@ from typing import Any, Final, cast
 
 from shelld.guard.markers import UNKNOWN, plain
 
-# The file of each program, and the member of the file that has the scripts.
+# For each program, the name of its file, and the member of the file that has the scripts.
 _FILES: Final = {
     **dict.fromkeys(("npm", "pnpm", "yarn", "bun"), ("package.json", "scripts")),
     "composer": ("composer.json", "scripts"),
     "deno": ("deno.json", "tasks"),
 }
 PACKAGERS: Final = frozenset(_FILES)
-# Subcommands before the name of a script, and short names of scripts.
+# Subcommands that precede the name of a script. `_SHORT` has the short names of scripts.
 _RUN: Final = frozenset({"run", "run-script", "rum", "urn", "task", "exec"})
 _SHORT: Final = {"t": "test", "tst": "test"}
-# The scripts that an installation runs.
+# The subcommands that install packages, and the scripts that an installation runs.
 _INSTALLS: Final = frozenset({"", "install", "i", "ci", "add", "update"})
 _AT_INSTALLATION: Final = (
     *("preinstall", "install", "postinstall", "preprepare", "prepare", "postprepare"),
@@ -73,6 +73,6 @@ def _member(text: str, name: str) -> dict[str, Any]:
 
 
 def _scripts(value: object) -> list[str]:
-    """Return the scripts of one name: a text, or a list of texts."""
+    """Return the scripts with one name. The value is a string or a list of strings."""
     values = cast("list[object]", value) if isinstance(value, list) else [value]
     return [each for each in values if isinstance(each, str)]

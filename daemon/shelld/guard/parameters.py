@@ -32,7 +32,7 @@ class Words(Protocol):
         ...
 
     def joined(self, word: str) -> str:
-        """Return the fields of a word, with blanks between them."""
+        """Return the fields of a word, joined with blanks."""
         ...
 
     def heredoc(self, body: str) -> str:
@@ -40,7 +40,7 @@ class Words(Protocol):
         ...
 
 
-# The cost of matching a pattern, relative to copying the value.
+# Trying all matches of a pattern costs this many times as much as copying the value.
 _TRYING: Final = 500
 
 
@@ -83,7 +83,7 @@ _HAS_DEFAULT: Final = re.compile(r":?[-=+?]")
 
 
 def _indirect(target: str, words: Words, *, quoted: bool) -> str | None:
-    """Return the value of a variable, or of a member of an array, that another variable names."""
+    """Return the value of a variable or array member whose name is the value of a variable."""
     name, bracket, index = target.partition("[")
     if not bracket:
         return _value(target, None, words, quoted=quoted)
@@ -109,7 +109,7 @@ def _value(name: str, index: str | None, words: Words, *, quoted: bool) -> str |
 
 
 def _between(scope: Scope) -> str:
-    """Return the separator of the fields in ``"$*"``: the first character of IFS."""
+    """Return the first character of IFS, which separates the fields in ``"$*"``."""
     characters = scope.value_of("IFS")
     return " " if characters is None or UNKNOWN in characters else characters[:1]
 
@@ -125,7 +125,7 @@ def _operated(  # noqa: PLR0911 - a table of cases
         return _defaulted(name, value, operator, word, words, is_missing=is_missing)
     value = value or ""
     if UNKNOWN in value:
-        # Follow the substitutions in the word.
+        # Expand the word only to follow its substitutions.
         words.text(word)
         return UNKNOWN
     if rest[0] == ":":

@@ -18,12 +18,13 @@ from shelld.process import faults
 
 Node = Any
 
-# Bytes. The parser takes at most a few milliseconds for any text of this size.
+# The limit in bytes for a short text. The parser takes at most a few milliseconds for a short text.
 _MAX_SHORT: Final = 1024
 
-# Bytes of memory that must be free to parse a text: a minimum, and more for each byte of the text.
-# Of the texts that we tried, none took more than half of `_MEMORY_PER_BYTE`. No text takes more
-# than `_MAX_MEMORY`, because the time for parsing ends before that.
+# The memory in bytes that must be free to parse a text. It is `_LEAST_MEMORY`, and in addition
+# `_MEMORY_PER_BYTE` for each byte of the text. In tests, no text needed more than half of
+# `_MEMORY_PER_BYTE` for each byte. No text needs more than `_MAX_MEMORY`, because the time for
+# parsing is limited.
 _LEAST_MEMORY: Final = 256 * 1024
 _MEMORY_PER_BYTE: Final = 512
 _MAX_MEMORY: Final = 256 * 1024 * 1024
@@ -31,7 +32,8 @@ _MAX_MEMORY: Final = 256 * 1024 * 1024
 
 @cache
 def _language() -> Any:
-    # Imported here, because the import takes 20 ms and the first answer should not wait for it.
+    # The import is in this function, because it takes 20 ms, and the first answer should not wait
+    # for it.
     import tree_sitter  # noqa: PLC0415
     import tree_sitter_bash  # noqa: PLC0415
 
@@ -39,7 +41,7 @@ def _language() -> Any:
 
 
 class _Parsers(threading.local):
-    """One parser per thread: threads cannot share a parser."""
+    """Holds one parser for each thread, because threads cannot share a parser."""
 
     def __init__(self) -> None:
         try:
@@ -51,8 +53,8 @@ class _Parsers(threading.local):
         except Exception as error:
             if faults.shortage(error) is not None:
                 raise
-            # If memory is short, an import can raise many kinds of exceptions, also in other
-            # threads that import the same module.
+            # If memory is short, an import can raise many kinds of exceptions. Another thread that
+            # imports the same module can then also fail.
             raise MemoryError from error
 
 
@@ -73,9 +75,9 @@ class TooSlow(Exception):
 def parse(text: str, seconds: float = math.inf) -> Node:
     """Return the root of the syntax tree, with error nodes where the text is invalid.
 
-    The parser blocks all other threads, and on invalid text its time grows with the square of the
-    length. Raises `TooSlow` after `seconds`, unless the text is short. Raises MemoryError if memory
-    is short.
+    While the parser runs, all other threads wait. For invalid text, the time grows with the square
+    of the length. Raises `TooSlow` after `seconds`, unless the text is short. Raises MemoryError if
+    memory is short.
     """
     if "\n\\" in text:
         # The parser reads a newline before a backslash as a blank, as in "ls\n\\rm x".
@@ -84,10 +86,10 @@ def parse(text: str, seconds: float = math.inf) -> Node:
     _require_memory_for(len(data))
     if len(data) <= _MAX_SHORT:
         return parser.parse(data).root_node
-    # CPU time of this thread, so that a busy machine does not change a verdict.
+    # The limit is in CPU time of this thread, so that a busy machine does not change a verdict.
     reading = Reading(data, time.thread_time() + seconds)
     try:
-        # Parsing can only be cancelled if the parser reads the text through a callback.
+        # The parser can be stopped only if it reads the text through a callback.
         tree = parser.parse(reading.read, progress_callback=reading.is_over)
     except Exception as error:
         # Without a reset, the next call would resume parsing this text.
@@ -103,7 +105,8 @@ def parse(text: str, seconds: float = math.inf) -> Node:
 class Reading:
     """The callbacks of the parser while it reads a long text.
 
-    The parser crashes if a callback raises. So the callbacks keep the exception, and end the text.
+    The parser crashes if a callback raises an exception. So a callback stores the exception in
+    `error`, and tells the parser that the text ends.
     """
 
     def __init__(self, data: bytes, stop_at: float) -> None:
@@ -119,7 +122,7 @@ class Reading:
             return b""
 
     def is_over(self, _offset: int, _has_error: bool) -> bool:
-        """Return whether the parser must stop."""
+        """Return whether the parser must stop before the end of the text."""
         try:
             return self.error is not None or time.thread_time() > self._stop_at
         except BaseException as error:
@@ -130,12 +133,12 @@ class Reading:
 def _require_memory_for(length: int) -> None:
     """Raise MemoryError unless there is memory to parse a text of `length` bytes.
 
-    The parser crashes when it gets no memory.
+    Without this check, the parser would crash when it gets no memory.
     """
     size = min(_LEAST_MEMORY + _MEMORY_PER_BYTE * length, _MAX_MEMORY)
     try:
-        # This only checks that there is memory, and frees it again. Other threads hardly have time
-        # to take it, because the parser blocks them.
+        # Allocate the memory only as a check, and free it at once. Other threads can hardly use it
+        # up before the parser does, because they wait while the parser runs.
         mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS).close()
     except OSError as error:
         raise MemoryError from error
@@ -146,7 +149,7 @@ def text_of(node: Node) -> str:
 
 
 _FUNCTION_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]*")
-# Bash requires a command after these words. The parser does not.
+# Bash requires a command after these words, but the parser does not.
 _BEFORE_COMMANDS: Final = frozenset({"{", "do", "then", "else"})
 # Reserved words that the parser accepts as the name of a command.
 _RESERVED: Final = frozenset({"}", "do", "done", "elif", "else", "esac", "fi", "in", "then"})
@@ -155,7 +158,7 @@ _RESERVED: Final = frozenset({"}", "do", "done", "elif", "else", "esac", "fi", "
 def is_function(name: str, value: str, seconds: float) -> bool:
     """Return whether bash certainly imports a function of this name from an environment entry.
 
-    If bash refuses the function, the name runs a program, which the guard must judge.
+    If bash refuses the function, a command of this name runs a program, which the guard must judge.
     """
     if not _FUNCTION_NAME.fullmatch(name) or not re.match(r"\(\) \{\s", value):
         return False

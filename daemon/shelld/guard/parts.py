@@ -16,11 +16,11 @@ _NO_METACHARACTER: Final = re.compile(r"[^ \t\n;&|()<>\\'\"`$]+")
 
 
 class Parts(abc.ABC):
-    """The parts of one text. Remembers where pairs of parentheses end, so the time is linear."""
+    """Finds parts of one text. Stores the ends of parentheses, so that the time is linear."""
 
     def __init__(self, text: str) -> None:
         self._text = text
-        # The ends of pairs of parentheses and of substitutions, by the position of "(".
+        # The ends of pairs of parentheses and of substitutions. The keys are the positions of "(".
         self._pairs: dict[int, int] = {}
         self._substitutions: dict[int, int] = {}
 
@@ -87,7 +87,7 @@ class Parts(abc.ABC):
         return min(len(text), position + 1)
 
     def of_pair(self, position: int) -> int:
-        """Return the end of a pair of parentheses, without reading its content as a script."""
+        """Return the end of a pair of parentheses whose content is not a script."""
         text, pairs = self._text, self._pairs
         if position in pairs:
             return pairs[position]

@@ -1,8 +1,8 @@
-"""Tells what a path means: the root, a system directory, a disk, or none of these.
+"""Decides whether a path means the root, a system directory or a disk.
 
-Pure, and looks at no files. A path can contain the characters of `markers`: "may be" functions
-answer for a path that is only partly known. The arguments of all functions but `normalized` are
-absolute paths from `normalized`.
+Pure, and reads no files. A path can contain the characters of `markers`. For a path that is only
+partly known, use the functions whose names begin with `may_be`. The arguments of all functions but
+`normalized` are absolute paths from `normalized`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import Final
 from shelld.guard.globs import has_glob, matches, matches_most_letters
 from shelld.guard.markers import ANY, ONE, SET, UNKNOWN
 
-# Directories that must not be removed as a whole. The files below them are up to the user.
+# Directories that a command must not remove as a whole. The guard allows a command to remove single
+# files below them.
 SYSTEM_DIRECTORIES: Final = frozenset(
     f"/{name}"
     for name in (
@@ -27,7 +28,8 @@ SYSTEM_DIRECTORIES: Final = frozenset(
 # The system directories whose owner and mode must not change.
 SYSTEM_OWNED: Final = SYSTEM_DIRECTORIES - {"/home", "/root", "/var"}
 
-# Directories in /dev that hold no disks. Others are volume groups, and hold their volumes.
+# Directories in /dev without disks. Other directories in /dev are volume groups, which contain
+# volumes.
 _NO_DISKS: Final = (
     "accel|bsg|bus|char|cpu|cpu_dma_latency|dma_heap|dri|dvb|fd|gpio|hugepages|iio|infiniband|input"
     "|loop|mqueue|net|nvidia-caps|pts|raw|serial|shm|snd|tcp|tty|udp|usb|v4l|vboxusb|vfio|xen"
@@ -39,17 +41,17 @@ _DISK: Final = re.compile(
     rf"|block/\d+:\d+|zvol/.+|(?!(?:{_NO_DISKS})/)[\w.+-]+/[^/]+"
     rf"|disk/.+|(?:sd|hd|vd|xvd|nvme|mmcblk)[{ANY}{ONE}{SET}{UNKNOWN}].*|[{ANY}{ONE}].*)"
 )
-# Another path of the root directory.
+# Other paths of the root directory, such as ``/proc/self/root``.
 _OWN_ROOT: Final = re.compile(
     rf"\A(?:/proc/(?:self|thread-self|1|{UNKNOWN})(?:/task/\d+)?/root)+(?=/|\Z)"
 )
-# Another path of the descriptors.
+# Other paths of the directory ``/dev/fd``.
 _OWN_DESCRIPTORS: Final = re.compile(rf"\A/proc/(?:self|thread-self|{UNKNOWN})/fd/")
 _BRACKETS: Final = re.compile(rf"{SET}[^\]]*\]")
 
 
 def normalized(field: str, cwd: str) -> str:
-    """Return an absolute path without ``//``, ``.`` and ``..``; "" for an empty field."""
+    """Return an absolute path without ``//``, ``.`` and ``..``. For an empty field, return ""."""
     if not field:
         return ""
     if not field.startswith("/"):
@@ -70,7 +72,7 @@ def normalized(field: str, cwd: str) -> str:
 
 
 def is_everything(path: str) -> bool:
-    """Return whether a path is the root, or a pattern that matches everything in it."""
+    """Return whether a path is the root, or a pattern that matches everything in the root."""
     if path == "/":
         return True
     if not path.startswith("/"):
@@ -80,13 +82,14 @@ def is_everything(path: str) -> bool:
 
 def _is_any_name(step: str) -> bool:
     """Return whether a pattern matches names of all kinds."""
-    # Search only up to the last "]", so that each search finds one and the time is linear.
+    # Search only up to the last "]", so that each search succeeds, and the total time is linear.
     head, bracket, rest = step.rpartition("]")
     without = _BRACKETS.sub("", head + bracket) + rest
     has_brackets = without != step
     if not (has_brackets or ANY in without or ONE in without):
         return False
-    # Dots do not matter: ``.*`` matches all hidden files, and ``*.*`` all names with a dot.
+    # Ignore dots, because ``.*`` matches all hidden files, and ``*.*`` matches all names with a
+    # dot.
     if without.strip(f"{ANY}{ONE}.!"):
         return False
     return not has_brackets or matches_most_letters(step)
@@ -103,7 +106,7 @@ def is_disk(path: str) -> bool:
 
 
 def may_be_disk(path: str) -> bool:
-    """Return whether a partly unknown path could be that of a disk."""
+    """Return whether a partly unknown path could be the path of a disk."""
     return path.startswith((UNKNOWN, f"/dev/{UNKNOWN}", f"/{UNKNOWN}/"))
 
 

@@ -9,14 +9,15 @@ from typing import Any, Final, cast
 
 from shelld.guard.markers import ANY, ONE, SET, UNKNOWN
 
-# Characters. If the value to match is longer, the result is `UNKNOWN`.
+# The maximum length of a value to match, in characters. For a longer value, the result is
+# `UNKNOWN`.
 MAX_MATCHED: Final = 4 * 1024
 
 
 @lru_cache(maxsize=64)
 def linear_regex(pattern: str) -> Any | None:
     """Return a compiled regular expression that matches in linear time, None if it is invalid."""
-    # Imported here, because most commands need no pattern.
+    # The import is in this function, because most commands need no pattern.
     re2: Any = importlib.import_module("re2")
     options = re2.Options()
     options.log_errors = False
@@ -27,7 +28,7 @@ def linear_regex(pattern: str) -> Any | None:
 
 
 def _regex(pattern: str) -> str:
-    """Return a glob as a regular expression."""
+    """Return a regular expression that matches the same text as a glob."""
     result = ""
     position = 0
     while position < len(pattern):
@@ -47,7 +48,7 @@ def _regex(pattern: str) -> str:
 
 
 def matches_whole(value: str, pattern: str) -> bool | None:
-    """Return whether a pattern matches a value, None if unknown or dependent on letter case."""
+    """Return whether a pattern matches a value, None if unknown or if letter case decides."""
     result = _matches_whole(value, pattern)
     return result if _matches_whole(value.lower(), pattern.lower()) is result else None
 
@@ -61,14 +62,14 @@ def _matches_whole(value: str, pattern: str) -> bool | None:
     return None if matcher is None else matcher.fullmatch(value) is not None
 
 
-# Quoted globs, extended globs, and classes such as ``[[:alpha:]]``.
+# `_UNSUPPORTED` matches quoted globs, extended globs, and classes such as ``[[:alpha:]]``.
 _EXTENDED: Final = re.compile(rf"[{ANY}{ONE}+@!]\(")
 _UNSUPPORTED: Final = re.compile(rf"[*?\[]|{_EXTENDED.pattern}|{SET}[^]{SET}]*+:")
 _ACTIVE: Final = re.compile(f"[{ANY}{ONE}{SET}]")
 
 
 def trimmed(value: str, pattern: str, *, at_start: bool, greedy: bool) -> str:
-    """Return the result of ``${name#pattern}`` and the like for a value."""
+    """Return the result of ``${name#pattern}`` or ``${name%pattern}`` for a value."""
     matcher = linear_regex(f"(?s:{_regex(pattern)})")
     if matcher is None or len(value) > MAX_MATCHED or _EXTENDED.search(pattern):
         return UNKNOWN

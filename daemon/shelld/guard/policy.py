@@ -1,4 +1,4 @@
-"""The rules of the daemon's operator: more commands to block, and commands to allow. Pure."""
+"""Applies the operator's own rules, which block or allow further commands. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shelld.guard.verdict import Finding
 
 
 class BlockRule(Struct, frozen=True, forbid_unknown_fields=True):
-    """`program` and `arguments` are fnmatch(3) patterns."""
+    """A rule that blocks a program. `program` and `arguments` are fnmatch(3) patterns."""
 
     name: str
     program: str
@@ -27,7 +27,7 @@ class Policy(Struct, frozen=True, forbid_unknown_fields=True):
     block: list[BlockRule] = []
 
     def allows(self, command: str) -> bool:
-        """Return whether a command may run, whatever the rules say."""
+        """Return whether the operator allows a command, even if a rule would block it."""
         text = command.strip()
         return any(fnmatchcase(text, pattern) for pattern in self.allow)
 

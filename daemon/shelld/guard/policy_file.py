@@ -1,4 +1,4 @@
-"""Loads the rules of the daemon's operator from a TOML file: more commands to block or to allow.
+"""Loads the rules of the daemon's operator from a TOML file. The rules block or allow commands.
 
 ```toml
 disable = ["mv-system"]            # built-in rules to turn off

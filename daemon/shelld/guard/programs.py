@@ -1,4 +1,4 @@
-"""Follows one command with known words: a function, builtin, wrapper, shell or other program."""
+"""Follows one command whose words are known. It starts a function, builtin or program."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ from shelld.guard.vocabulary import (
 )
 from shelld.guard.wrappers import Inner, unwrapped
 
-# How many programs to follow whose paths match a pattern.
+# If the path of a program is a pattern, the guard follows at most this many programs that match it.
 _MAX_CANDIDATES: Final = 32
-# The beginnings of the names of the dynamic loader, ld.so(8).
+# The names of the dynamic loader, ld.so(8), begin with one of these strings.
 _LOADERS: Final = ("ld-linux", "ld-musl", "ld64.so", "ld.so")
-# The variables that an interactive shell expands. Other shells expand only the first, PS4.
+# The variables that an interactive shell expands. Other shells expand only PS4, which comes first.
 _PROMPTS: Final = ("PS4", "PS0", "PS1", "PS2", "ENV")
-# The function that bash runs in place of a program that does not exist.
+# Bash runs this function if a program does not exist.
 _NOT_FOUND: Final = "command_not_found_handle"
 _FUNCTION_ENTRY: Final = re.compile(r"BASH_FUNC_([^\s%]++)%%")
-# How many nested calls of a recursive function to follow.
+# The guard follows at most this many nested calls of a recursive function.
 _MAX_RECURSION: Final = 2
 
 
@@ -53,7 +53,7 @@ class Programs(Scripted):
         """Follow a command. Return its output, `UNKNOWN` if unknown."""
         program = argv[0].rpartition("/")[2] if argv else ""
         if not program:
-            # There is no name, or the name of a directory.
+            # The command has no name, or its name is that of a directory.
             return ""
         if not self.budget.take():
             self.unresolved("it is too much to be followed")
@@ -79,13 +79,15 @@ class Programs(Scripted):
         if builtin is not None:
             return str(builtin(self, argv[1:], stdin))
         if argv[0] in self.hashed:
-            # Bash may have forgotten this path by now, so the guard also follows the name itself.
+            # Bash may no longer use the path that ``hash -p`` has set, so the guard also follows
+            # the program with the plain name.
             self.copy()._start(self.hashed[argv[0]].rpartition("/")[2], argv, stdin)
         if has_glob(argv[0]):
             return self._one_of(argv, stdin)
         handler = self.functions.get(_NOT_FOUND)
         if handler is not None and program == argv[0] and program not in KNOWN:
-            # Nobody knows whether the program exists.
+            # The guard does not know whether the program exists, so it follows both the function
+            # and the program.
             self.copy()._call(handler, [_NOT_FOUND, *argv], stdin)
         return self._start(program, argv, stdin)
 
@@ -99,7 +101,7 @@ class Programs(Scripted):
     def _call(self, function: Any, argv: list[str], stdin: str) -> str:
         active = self.budget.active
         if active.count(function) >= _MAX_RECURSION:
-            # The body of the function has been followed already.
+            # The guard has already followed the body of this function.
             return UNKNOWN
         if is_fork_bomb_if_called(argv, self.calls):
             self.report(FORK_BOMB)
@@ -173,7 +175,7 @@ class Programs(Scripted):
     def _unwrapped(self, inner: Inner, stdin: str) -> str:
         self.run_told("".join(inner.argv[:1]), inner.assignments)
         child = self.copy()
-        # A program does not see the functions, but passes the exported ones on.
+        # The wrapper does not use exported functions itself, but passes them on to the program.
         child.inherited, child.functions = self.exported_functions(), {}
         child.variables.update(inner.assignments)
         child.exported = child.exported | set(inner.assignments)
@@ -203,11 +205,11 @@ class Programs(Scripted):
         for name, value in list(child.variables.items()):
             if (entry := _FUNCTION_ENTRY.fullmatch(name)) and value.startswith("() {"):
                 child.run_script(f"{entry[1]} {value}", "")
-        # Bash sets PWD to its working directory.
+        # Bash sets PWD to its working directory when it starts.
         child.variables.pop("PWD", None)
         child.variables.pop("_", None)
         if (before := child.variables.get("BASH_ENV")) is not None:
-            # Bash runs this file first.
+            # Bash runs the file in BASH_ENV before the script.
             child.copy().run_text(self.files.get(normalized(before, self.cwd), ""), "")
         for name in _PROMPTS if options.is_interactive else _PROMPTS[:1]:
             child.prompt(child.variables.get(name, ""))
@@ -228,7 +230,7 @@ class Programs(Scripted):
         return child.run_text(stdin, "")
 
     def run_text(self, script: str, stdin: str) -> str:
-        """Follow a script that may be unknown, in whole or in part."""
+        """Follow a script. The script may be unknown, in whole or in part."""
         if UNKNOWN in script:
             self.unresolved("what a shell runs is not known before it runs")
         if script in ("", UNKNOWN):
@@ -237,7 +239,7 @@ class Programs(Scripted):
 
 
 def _named_builtin(program: str, argv: list[str]) -> list[str]:
-    """Return the builtin that ``builtin`` or ``command`` runs, with its arguments, [] if none."""
+    """Return the builtin that ``builtin`` or ``command`` runs and its arguments, else []."""
     if program not in ("builtin", "command"):
         return []
     rest = argv[1:]

@@ -1,6 +1,6 @@
-"""A quick check for commands that cannot matter to the guard. Pure.
+"""Checks quickly whether a command is plainly harmless. Pure.
 
-This check suffices for most commands.
+Most commands are plainly harmless, so the guard need not follow them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from shelld.guard.vocabulary import (
     WRAPPERS,
 )
 
-# A longer command would block the event loop for too long. The guard follows it in a thread.
+# The maximum length of a command in characters. A longer command would block the event loop for too
+# long, so the guard follows it in a thread.
 _MAX_CHARACTERS: Final = 4 * 1024
 
 # A command of only these characters has no quotes, expansions or redirections.
@@ -30,23 +31,25 @@ _SIMPLE: Final = re.compile(r"[\w \n./:,=@%+&|;-]*")
 # variable that an earlier command has set. docs/guard.md says that the guard does not look there.
 _CALCULATED: Final = re.compile(r"=\$\(\([\w +*/%-]*\)\)(?=[\s;&|]|$)")
 _SEPARATORS: Final = re.compile(r"[\s;&|=]+")
-# Unlike `_SEPARATORS`, these leave ``=`` in words, because the name of a function may contain it.
+# Unlike `_SEPARATORS`, this pattern does not split words at ``=``, because the name of a function
+# may contain ``=``.
 _ENDS_OF_WORDS: Final = re.compile(r"[\s;&|]+")
-# The function that bash runs in place of a program that does not exist.
+# Bash runs this function if a program does not exist.
 _NOT_FOUND: Final = b"command_not_found_handle"
 _SOURCES: Final = re.compile(r"(?:^|[;&|\n])[ \t]*\. ")
 
-# Programs that a rule judges, and programs that start other programs. "-" is stdin, which may be a
-# script. mknod(1) names a disk by numbers. ``git clean`` removes trees. `WRITERS`, `SPEAKERS` and
-# `EVERYDAY_WRAPPERS` are not in this set. They do harm only in a command that also contains "/dev",
-# a program of this set, or a character outside `_SIMPLE`.
+# Programs that a rule judges, and programs that start other programs. "-" stands for stdin, which
+# may be a script. mknod(1) gets the numbers of a disk, not its path. ``git clean`` removes trees.
+# `WRITERS`, `SPEAKERS` and `EVERYDAY_WRAPPERS` are not in this set. They do harm only in a command
+# that also contains "/dev", a program of this set, or a character outside `_SIMPLE`.
 _TELLING: Final = frozenset(
     (
         *(*JUDGED, *TREE_PROGRAMS, *WRAPPERS, *STARTERS, *SHELLS, *LANGUAGES, *LISTENERS),
         *TELLING_BUILTINS,
     )
 ) | {"-", "-f-", "mknod", "clean"}
-# Disks, file systems, and the option ``--remove-files`` of tar, which can be cut short.
+# These strings show that a command may name a disk, make a file system, or use the option
+# ``--remove-files`` of tar, which can be abbreviated.
 _TELLING_PARTS: Final = ("/dev", "mkfs", "--rem")
 _DIGIT: Final = re.compile("[0-9]")
 
@@ -56,10 +59,12 @@ def is_plainly_harmless(
     policy: Policy = DEFAULT_POLICY,
     defined: frozenset[bytes] = frozenset(),
 ) -> bool:
-    """Whether a command contains neither a program that a rule judges nor one that starts programs.
+    """Return whether a command contains only programs that cannot do harm by themselves.
 
-    False means that the guard must follow the command. `defined` are the names of functions and
-    aliases, which can run any command.
+    A program can do harm if a rule judges it, or if it starts other programs.
+
+    If the result is false, the guard must follow the command. `defined` has the names of functions
+    and aliases, which can run any command.
     """
     if policy.block or len(command) > _MAX_CHARACTERS:
         return False

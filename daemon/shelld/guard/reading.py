@@ -1,7 +1,7 @@
-"""The builtins that read: ``read`` and ``mapfile``.
+"""Follows the builtins that read input: ``read`` and ``mapfile``.
 
 A handler takes the shell, the arguments and stdin. Commands that share an input read it one after
-the other: `Names.unread` says what is left.
+the other. `Names.unread` returns the rest of the input.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _NAME: Final = re.compile(r"[A-Za-z_]\w*")
 _SUBSCRIPT: Final = re.compile(r"[A-Za-z_]\w*\[(.*)\]", re.S)
-# An array that starts behind this index stays unknown.
+# The maximum index at which ``mapfile -O`` may start. The guard ignores a larger index.
 _MAX_ORIGIN: Final = 1024
 
 
@@ -55,7 +55,7 @@ def read(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
 
 
 def _fields(line: str, separators: str, count: int) -> list[str]:
-    """Split a line at most `count` times; -1: at every separator."""
+    """Split a line at most `count` times, or at every separator if `count` is -1."""
     if not separators.strip():
         # Several whitespace characters in a row count as one separator.
         return line.split(None, count)
@@ -65,13 +65,13 @@ def _fields(line: str, separators: str, count: int) -> list[str]:
 
 
 def _input(shell: Shell, values: dict[str, str], stdin: str) -> str:
-    """Return the input of a builtin with the option ``-u``, or else stdin."""
+    """Return the input from the descriptor that the option ``-u`` gives, or else stdin."""
     descriptor = values.get("u", "0")
     return stdin if descriptor == "0" else shell.content(f"/dev/fd/{descriptor}")
 
 
 def _line(shell: Shell, values: dict[str, str], text: str) -> str | None:
-    """Return what ``read`` reads, None if unknown."""
+    """Return the text that ``read`` reads, None if unknown."""
     if text in ("", UNKNOWN):
         return None
     unread = shell.unread(text)
@@ -90,7 +90,7 @@ def _line(shell: Shell, values: dict[str, str], text: str) -> str | None:
 
 def _delimiter(values: dict[str, str], text: str) -> str:
     delimiter = values["d"][:1] or "\0" if "d" in values else "\n"
-    # ``find -print0`` is followed as lines.
+    # The guard's output for ``find -print0`` consists of lines.
     return "\n" if delimiter == "\0" and delimiter not in text and UNKNOWN in text else delimiter
 
 
@@ -101,7 +101,7 @@ def mapfile(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
     text = _input(shell, values, stdin)
     records = _records(values, shell.unread(text))
     if "C" in values:
-        # Bash calls this for the records, with an index and the record.
+        # Bash runs the callback of ``-C`` with an index and a record as arguments.
         for record in records[:1] or [UNKNOWN]:
             shell.copy().run_script(f"{values['C']} 0 {shlex.quote(plain(record))}", "")
     name = names[-1] if names else "MAPFILE"

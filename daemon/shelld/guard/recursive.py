@@ -1,7 +1,7 @@
-"""Finds the trees that programs other than rm(1), chmod(1) and chown(1) remove or change.
+"""Finds the trees that programs such as tar(1) and setfacl(1) remove or change.
 
-Pure. Takes the arguments of a program. Returns operands as they are written: `rules` finds out
-which paths they mean.
+Pure. The functions take the arguments of a program other than rm(1), chmod(1) and chown(1). They
+return operands without change, because `rules` finds out which paths they mean.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def _names_of(options: Sequence[Option]) -> set[str]:
 
 
 def _tar(arguments: Sequence[str]) -> list[str]:
-    """Return what ``tar --remove-files`` removes, with the directories of ``-C``."""
+    """Return the paths that ``tar --remove-files`` removes, including paths below ``-C``."""
     if arguments and not arguments[0].startswith("-"):
         # The traditional option style of tar has no dash.
         arguments = ["-" + arguments[0], *arguments[1:]]
@@ -32,7 +32,7 @@ def _tar(arguments: Sequence[str]) -> list[str]:
     directory = ""
     found = list(operands)
     for value in (value for name, value in options if name in ("C", "directory") and value):
-        # A relative directory starts from the one before it.
+        # A relative directory starts from the directory of the ``-C`` before it.
         directory = value if value.startswith("/") else f"{directory}{value}"
         directory += "/"
         found += [each if each.startswith("/") else f"{directory}{each}" for each in operands]
@@ -40,7 +40,7 @@ def _tar(arguments: Sequence[str]) -> list[str]:
 
 
 def _zip(arguments: Sequence[str]) -> list[str]:
-    """Return what ``zip -rm`` moves into the archive."""
+    """Return the paths that ``zip -rm`` moves into the archive."""
     options, operands = all_options(arguments, "bnPst", ("exclude", "include", "password"))
     names = _names_of(options)
     moves = not names.isdisjoint({"m", "move"}) and not names.isdisjoint({"r", "recurse-paths"})
@@ -48,20 +48,20 @@ def _zip(arguments: Sequence[str]) -> list[str]:
 
 
 def _seven_zip(arguments: Sequence[str]) -> list[str]:
-    """Return what ``7z a -sdel`` moves into the archive."""
+    """Return the paths that ``7z a -sdel`` moves into the archive."""
     operands = [each for each in arguments if not each.startswith("-")]
     return operands[2:] if "-sdel" in arguments else []
 
 
 def _compress(arguments: Sequence[str]) -> list[str]:
-    """Return what ``gzip -r`` replaces by compressed files."""
+    """Return the trees whose files ``gzip -r`` replaces by compressed files."""
     options, operands = all_options(arguments, "bS", ("suffix",))
     is_recursive = not _names_of(options).isdisjoint({"r", "recursive"})
     return operands if is_recursive and not keeps_originals(arguments) else []
 
 
 def keeps_originals(arguments: Sequence[str]) -> bool:
-    """Return whether a program such as gzip(1) leaves the files that it reads."""
+    """Return whether a program such as gzip(1) does not remove the files that it reads."""
     options, _ = all_options(arguments, "bS", ("suffix",))
     return not _names_of(options).isdisjoint(_KEEPS)
 
@@ -84,7 +84,7 @@ def _rclone(arguments: Sequence[str]) -> list[str]:
 
 
 def _git(arguments: Sequence[str]) -> list[str]:
-    """Return the directory in which ``git clean -fd`` removes all files that git does not have."""
+    """Return the directories in which ``git clean -fd`` removes all untracked files."""
     options, operands = all_options(arguments, "Cce", ("git-dir", "work-tree", "exclude"))
     names = _names_of(options)
     if operands[:1] != ["clean"] or ("f" not in names and "force" not in names) or "d" not in names:
@@ -109,7 +109,7 @@ REMOVERS: Final[dict[str, Finder]] = {
     "rimraf": _trash,
     "rclone": _rclone,
     "git": _git,
-    # A command of ``cmake -E``.
+    # ``cmake -E`` has the command ``remove_directory``.
     "remove_directory": _trash,
     "trash": _trash,
     "trash-put": _trash,
@@ -128,7 +128,7 @@ def _setfacl(arguments: Sequence[str]) -> list[str]:
 
 
 def _chattr(arguments: Sequence[str]) -> list[str]:
-    # A mode that removes attributes looks like an option.
+    # A mode such as ``-i``, which removes an attribute, looks like an option.
     options, operands = all_options(arguments, "vp", ())
     is_recursive = "R" in _names_of(options)
     return [each for each in operands if each[:1] not in ("+", "=")] if is_recursive else []

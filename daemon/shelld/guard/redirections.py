@@ -1,7 +1,8 @@
-"""Follows redirections: the files that they overwrite, and the input and output of commands.
+"""Follows redirections. Finds the files that they overwrite, and the input and output of commands.
 
-Decides to which command a redirection belongs. The parser attaches a redirection to the whole list
-or pipeline. It puts what follows a here-document inside the here-document.
+Decides to which command a redirection belongs, because the parser attaches a redirection to the
+whole list or pipeline. The parser also puts the rest of the line after ``<<`` into the node of the
+here-document.
 """
 
 from __future__ import annotations
@@ -22,18 +23,19 @@ from shelld.guard.traps import run_traps
 from shelld.guard.units import ExpansionError
 from shelld.guard.words import expand_heredoc, expand_text
 
-# Statements whose last member gets the redirections behind them.
+# If a redirection follows such a statement, it belongs to the last member of the statement.
 _WITH_MEMBERS: Final = frozenset(("list", "pipeline"))
 
 Node = Any
 
 
 class _LastMember(NamedTuple):
-    """The last member of a list or pipeline, to which the redirections behind it belong.
+    """The last member of a list or pipeline. Redirections after the list belong to this member.
 
-    In ``a && b | c > x``, this is ``c``: the parser puts the redirection outside of the whole list.
-    `body` is None if there is no command. `shell`: the shell that runs it. `stdin`: its input.
-    `output`: the output of the members before it. `runs`: False if it certainly does not run.
+    In ``a && b | c > x``, the last member is ``c``, but the parser puts the redirection outside of
+    the whole list. `body` is the member, or None if there is no command. `shell` is the shell that
+    runs the member, and `stdin` is its input. `output` is the output of the members before it.
+    `runs` is False if the member certainly does not run.
     """
 
     shell: Redirections
@@ -44,7 +46,7 @@ class _LastMember(NamedTuple):
 
 
 class Redirections(Compounds):
-    """The statements that have redirections, and pipelines."""
+    """Follows pipelines, and statements that have redirections."""
 
     @abc.abstractmethod
     def _command(self, node: Node, stdin: str, more: Sequence[str] = ()) -> str: ...
@@ -53,7 +55,7 @@ class Redirections(Compounds):
     def _execute_words(self, words: Sequence[str], stdin: str, segment: str) -> str: ...
 
     def _redirect(self, redirects: Sequence[Node], stdin: str) -> tuple[str, str | None]:
-        """Return stdin, and the file to which the output goes (None: stdout)."""
+        """Return the text of stdin, and the file for the output, which is None for stdout."""
         target: str | None = None
         statement = redirects[0].parent if redirects else None
         # ``>&N`` may send stdout to the file of another descriptor.
@@ -90,7 +92,7 @@ class Redirections(Compounds):
         copy = f"/dev/fd/{nodes.descriptor(node)}"
         if path in self.consumers:
             if not nodes.is_of_stdout(node):
-                # ``3> >(script)``: the descriptor is another path of the same pipe.
+                # In ``3> >(script)``, the descriptor is another path of the same pipe.
                 self.consumers[copy] = self.consumers[path]
                 return False
             return True
@@ -102,9 +104,9 @@ class Redirections(Compounds):
         return True
 
     def _file_of(self, node: Node) -> tuple[str, str] | None:
-        """Return the operator and the path of a redirection; for ``<<<``, the text.
+        """Return the operator of a redirection and its path, or its text for ``<<<``.
 
-        None if there is no path.
+        Return None if the redirection has no path.
         """
         operator, word = nodes.redirection(node)
         if word is None:
@@ -114,7 +116,7 @@ class Redirections(Compounds):
             return "<<<", text
         name = plain(text).removesuffix("-")
         if operator.endswith("&") and name.isdecimal():
-            # A copy of another descriptor.
+            # This descriptor is a copy of another descriptor.
             return operator, resolved(f"/dev/fd/{name}", self.links, is_followed=True)
         return operator, normalized(text, self.cwd)
 
@@ -142,7 +144,7 @@ class Redirections(Compounds):
         )
 
     def _output_after(self, redirects: Sequence[Node], target: str | None) -> str | None:
-        """Return where the output goes after an ``exec`` with these redirections."""
+        """Return the file for the output after an ``exec`` with these redirections."""
         changes = any(
             nodes.is_of_stdout(each) and not nodes.redirection(each)[0].startswith("<")
             for each in redirects
@@ -168,7 +170,7 @@ class Redirections(Compounds):
         return self.write(target, output)
 
     def _truncate(self, statement: Node, operator: str, path: str) -> None:
-        """Forget the content of a file that is certainly truncated."""
+        """Forget the content of a file that the redirection certainly truncates."""
         is_here = self.scripts == 1 and not self.budget.active
         if path not in self.files or path in self.pipes:
             return
@@ -224,7 +226,7 @@ class Redirections(Compounds):
         return output + part
 
     def _last_member(self, body: Node | None, stdin: str) -> _LastMember:
-        """Follow all members of a list or pipeline but the last."""
+        """Follow all members of a list or pipeline except the last. Return the last member."""
         shell, given, output = self, stdin, ""
         while body is not None and body.type in _WITH_MEMBERS and body.named_children:
             *before, last = body.named_children
@@ -240,7 +242,7 @@ class Redirections(Compounds):
     def _pipe(self, members: Sequence[Node], stdin: str) -> str:
         words = nodes.words_of(members[0]) if members and members[0].type == "command" else []
         if len(members) == 2 and len(words) == 2 and words[0] == "coproc":
-            # `ends` writes ``coproc NAME`` before a compound command like this.
+            # For ``coproc NAME`` before a compound command, `ends` writes such a pipeline.
             self.start_coprocess(words[1], parse.text_of(members[1]))
             return ""
         for index, member in enumerate(members):
@@ -253,13 +255,13 @@ class Redirections(Compounds):
         return stdin
 
     def _run_body(self, node: Node, body: Node | None, stdin: str, words: Sequence[str]) -> str:
-        """Run the body of a redirected statement. `words` are those behind its redirections."""
+        """Follow the body of a redirected statement. `words` come after its redirections."""
         if body is None:
-            # The words of ``<a >b rm x`` are behind a redirection.
+            # In ``<a >b rm x``, all words of the command come after a redirection.
             return self._execute_words(words, stdin, parse.text_of(node)) if words else ""
         if body.type != "command":
             return self._run(body, stdin)
         if words and parse.text_of(body).isdecimal():
-            # ``0<<EOF bash``: the number is a descriptor.
+            # In ``0<<EOF bash``, the number is a descriptor, and not the command.
             return self._execute_words(words, stdin, parse.text_of(node))
         return self._command(body, stdin, words)

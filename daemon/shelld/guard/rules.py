@@ -1,4 +1,4 @@
-"""Decides which programs must not run with which arguments.
+"""Decides whether a program may run with its arguments.
 
 Pure. Takes the argument list that bash would pass to a program, and the `Place` where the program
 would run. Returns a `Finding`. Words are already expanded, and wrappers are removed.
@@ -34,10 +34,10 @@ from shelld.guard.vocabulary import DISK_TOOLS, JUDGED, MAKERS, MKFS, OPTIONS, W
 
 
 class Place(NamedTuple):
-    """Where a program would run, and its stdin.
+    """The place where a program would run, and its stdin.
 
-    `cwd` can contain `UNKNOWN`; `home` is None if unknown. `links` are the paths that stand for
-    other paths, see `links`.
+    `cwd` can contain `UNKNOWN`, and `home` is None if unknown. `links` maps paths to the paths for
+    which they stand, see `links`.
     """
 
     cwd: str
@@ -48,7 +48,7 @@ class Place(NamedTuple):
     def path(self, field: str, *, is_followed: bool = False) -> str:
         """Return the path that an operand means.
 
-        `is_followed`: the program follows the operand if it is a link itself.
+        If `is_followed` is true, the program follows an operand that is itself a link.
         """
         path = normalized(field, self.cwd)
         if not self.links:
@@ -56,7 +56,7 @@ class Place(NamedTuple):
         return resolved(path, self.links, is_followed=is_followed or field.endswith("/"))
 
     def trees(self, fields: Sequence[str], *, is_followed: bool = False) -> list[str]:
-        """Return the paths that operands mean, and what the command has mounted below them."""
+        """Return the paths that operands mean, and the directories that are mounted below them."""
         paths = [self.path(each, is_followed=is_followed) for each in fields]
         if not self.links:
             return paths
@@ -64,7 +64,7 @@ class Place(NamedTuple):
 
 
 class Arguments(NamedTuple):
-    """`flags` are the names of all options, without dashes; `values` maps names to values."""
+    """Parsed arguments. `flags` has the names of all options, and `values` their values."""
 
     flags: frozenset[str]
     operands: list[str]
@@ -129,7 +129,7 @@ _MODE: Final = re.compile(r"-[rwxXst]+")
 
 
 def _chmod(arguments: Sequence[str], place: Place) -> Finding | None:
-    # A mode that removes permissions looks like an option.
+    # A mode such as ``-w``, which removes a permission, looks like an option.
     options = [each for each in arguments if not _MODE.fullmatch(each)]
     if not _is_recursive(options, "R"):
         return None
@@ -209,7 +209,8 @@ def _maker(program: str, arguments: Sequence[str]) -> list[str] | None:
 def _front_end(arguments: Sequence[str]) -> list[str] | None:
     """Return the operands of mkfs(8), None if it makes no file system.
 
-    From the first option that it does not know, mkfs passes all arguments on to another program.
+    If mkfs does not know an option, it passes this option and all later arguments on to another
+    program.
     """
     options, operands = all_options(arguments, "t", ("type",))
     known = ("V", "verbose", "t", "type", "h", "help", "version")
@@ -260,7 +261,7 @@ def is_judged(program: str) -> bool:
 
 
 _NAMES: Final = frozenset({*JUDGED, *WRITERS, *REMOVERS, *PERMITTERS})
-# Prefixes of program names that have many suffixes.
+# The names of many programs consist of one of these prefixes and a suffix.
 _FAMILIES: Final = ("mkfs.", "partclone.")
 
 

@@ -1,4 +1,4 @@
-"""The interface between `words`, which expands words, and `names`, which has the values."""
+"""Defines the interface through which `words` gets the values that `names` stores."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class Scope(Protocol):
-    """The state of a shell, as far as the expansion of words needs it."""
+    """The part of a shell's state that the expansion of words needs."""
 
     home: str | None
 
@@ -15,7 +15,7 @@ class Scope(Protocol):
         ...
 
     def spend(self, characters: int) -> None:
-        """Count processed text."""
+        """Charge the budget for processing text."""
         ...
 
     def miss(self, name: str) -> None:
@@ -26,7 +26,7 @@ class Scope(Protocol):
         ...
 
     def list_of(self, name: str) -> list[str]:
-        """Return the positional parameters (``@``) or the members of an array."""
+        """Return the positional parameters (for ``@``) or the members of an array."""
         ...
 
     def member_of(self, name: str, index: int) -> str | None:
@@ -44,5 +44,5 @@ class Scope(Protocol):
         ...
 
     def file_of(self, script: str, *, is_read: bool) -> str:
-        """Return the file name that ``<(script)`` expands to; if not `is_read`, ``>(script)``."""
+        """Return the file name for ``<(script)`` if `is_read`, else for ``>(script)``."""
         ...

@@ -1,7 +1,7 @@
-"""Follows the commands in text and code that a program gets, whatever the program.
+"""Follows commands in the text and code that a program gets.
 
-Speakers have a language with commands in it, interpreters run code. Other programs get commands as
-options, as words behind ``--``, and in variables.
+A speaker is a program with its own language, whose text can contain commands. An interpreter runs
+code. Other programs get commands in options, in words after ``--``, and in variables.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from shelld.guard.vocabulary import (
 )
 from shelld.guard.wrappers import unwrapped
 
-# The cost of searching text for commands, relative to copying it.
+# Searching text for commands costs this many times as much as copying the text.
 _SEARCHING: Final = 20
 # Programs that exist on most systems.
 KNOWN: Final = frozenset(
@@ -45,13 +45,15 @@ KNOWN: Final = frozenset(
         *(*OUTPUTS, *TELLERS, *LANGUAGES),
     }
 )
-# The programs that run another command that they get as arguments.
+# These programs get a command as arguments, and run it.
 _STARTERS: Final = frozenset({*SHELLS, *WRAPPERS})
-# The programs that run a command after some of their subcommands. The guard may not know all.
+# These programs run a command that follows some of their subcommands. The guard may not know all
+# these subcommands.
 _WITH_SUBCOMMANDS: Final = frozenset(
     name for name, line in {**WRAPPERS, **EVERYDAY_WRAPPERS}.items() if "sub:" in line
 ) - {"git", "npm", "pnpm", "yarn", "bun", "deno"}
-# The ends of the names of variables whose value is a command, and the programs that run none.
+# The value of a variable is a command if its name matches `_TOLD`. The programs in `_DEAF` run no
+# commands from variables.
 _TOLD: Final = re.compile(
     r"(?:EDITOR|PAGER|BROWSER|VISUAL|ASKPASS|OPENER|TERMINAL|_COMMAND|_CMD|_HOOK|_EXEC|_WRAPPER"
     r"|_LAUNCHER|_RSH|_SSH)\Z|\A(?:CC|CXX|CPP|LD|AR|SHELL)\Z"
@@ -68,7 +70,7 @@ class Scripted(Files):
             self._follow_likely([command_behind_dashes(arguments)])
         if program in KNOWN or has_glob(program):
             return
-        # As with `WRITERS`, only commands with a path below /dev can name a disk.
+        # As for the programs in `WRITERS`, only a command with a path below /dev can name a disk.
         if self.links or self.cwd.startswith("/dev") or any("/dev" in each for each in arguments):
             place = self.place()
             for each in overwritten_by(arguments):
@@ -81,7 +83,7 @@ class Scripted(Files):
         self._follow_likely(commands)
 
     def _follow_likely(self, commands: Sequence[list[str]]) -> None:
-        """Follow commands that a program may run. They count only if they are dangerous."""
+        """Follow commands that a program may run. Report only commands that are dangerous."""
         before = self.budget.unresolved
         for command in commands:
             name = "".join(command[:1]).rpartition("/")[2]
@@ -106,7 +108,7 @@ class Scripted(Files):
         return self.variables.get(name) if name in self.exported else None
 
     def run_told(self, program: str, variables: Mapping[str, str]) -> None:
-        """Follow the commands in variables for one program, such as ``BROWSER='...' program``."""
+        """Follow the commands in variables of a program, as in ``BROWSER='...' program``."""
         name = program.rpartition("/")[2]
         if name in _DEAF and language_of(name) is None:
             return
@@ -115,7 +117,7 @@ class Scripted(Files):
                 self.copy().run_text(value, "")
 
     def _interpreter(self, language: str, arguments: Sequence[str], stdin: str) -> None:
-        """Follow the commands that code in another language would start, if the code is known."""
+        """Follow the commands that the known code of an interpreter would start."""
         code = code_of(language, arguments, stdin, partial(self.content_of, stdin=stdin))
         self.spend(len(code) * _SEARCHING)
         commands = commands_in(language, code)
@@ -124,7 +126,7 @@ class Scripted(Files):
         place = self.place()
         walks = UNKNOWN in stdin and stdin.startswith("/")
         if commands.removes_files and (self.is_for_each or walks):
-            # The files are arguments, or the lines of the input.
+            # The code removes files that are its arguments or the lines of its input.
             given = [each for each in arguments if each.startswith("/")]
             given += stdin.split(UNKNOWN, maxsplit=1)[0].split() if walks else []
             self.report(rules.check("rm", ["-r", "--", *given], place))

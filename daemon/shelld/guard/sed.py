@@ -13,10 +13,10 @@ from shelld.guard.rules import overwrites
 if TYPE_CHECKING:
     from shelld.guard.shell import Shell
 
-# How many commands of a script to look at, and how many of its characters.
+# The guard reads at most this many commands and this many characters of a script.
 _MAX_COMMANDS: Final = 256
 _MAX_SCRIPT: Final = 16 * 1024
-# The cost of searching a script, relative to copying it.
+# Searching a script costs this many times as much as copying it.
 _SEARCHING: Final = 20
 
 _BLANK: Final = re.compile(r"[\s;{}]*+")
@@ -28,12 +28,16 @@ _ADDRESS: Final = re.compile(
 _FLAGS: Final = re.compile(r"[gpiImMe0-9]*+")
 _LINE: Final = re.compile(r"[^\n]*+")
 _LABEL: Final = re.compile(r"[^\n;}]*+")
-# Lines that end with a backslash go on.
+# If a line ends with a backslash, the text continues in the next line.
 _TEXT: Final = re.compile(r"(?>(?:\\.|[^\\\n])*)", re.S)
 
 
 class _Command(NamedTuple):
-    """A shell script, a file to write, and an ``s`` whose result runs; "" if none."""
+    """The effects of a command of sed.
+
+    `run` is a shell script, `write` is a file that sed writes, and `replacing` is a command ``s``
+    whose result runs as a script. Each is "" if there is none.
+    """
 
     run: str = ""
     write: str = ""
@@ -107,7 +111,7 @@ def _substitution(script: str, start: int) -> tuple[_Command, int]:
 
 
 def _end_of_parts(script: str, start: int) -> tuple[int, int]:
-    """Return the ends of both parts of ``s`` or ``y``, behind their delimiters."""
+    """Return the positions after the delimiters that end both parts of ``s`` or ``y``."""
     delimiter, position = script[start : start + 1], start + 1
     ends: list[int] = []
     while position < len(script) and len(ends) < 2:

@@ -1,4 +1,4 @@
-"""The interface of a shell that builtins and launchers use."""
+"""Defines the interface through which builtins and launchers use a shell."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parses the options of a shell: what it runs, and how. Pure."""
+"""Parses the options of a shell, which decide what the shell runs, and how. Pure."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ class ShellOptions:
         self.rest = list(arguments)
         self.has_command = self.reads_stdin = self.nounset = False
         self.is_interactive = False
-        # The options that matter to the guard, see `Names.options`.
+        # The names of the options that the arguments turn on, see `Names.options`.
         self.switched: frozenset[str] = frozenset()
-        # `is_idle`: the shell runs nothing. `tells`: it only prints its version or its help.
+        # `is_idle` is true if the shell runs nothing. `tells` is true if the shell only prints its
+        # version or its help.
         self.is_idle = self.tells = False
         while self.rest and self.rest[0][:1] in "-+" and len(self.rest[0]) > 1:
             option = self.rest.pop(0)
