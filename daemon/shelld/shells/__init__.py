@@ -1,1 +1,1 @@
-"""The shells: commands that run or have run, and the spare shells."""
+"""Owns the shells. A shell is a command that runs or has run, or a spare shell."""

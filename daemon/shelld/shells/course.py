@@ -1,6 +1,7 @@
-"""The life of a command as a table, from the request for a runner until nothing is left.
+"""Defines the life of a command as a table, from the request for a runner to the last process.
 
-Pure: no I/O, no clock, nothing that waits. `supervisor` reports events and performs actions.
+This module is pure. It does no I/O, reads no clock and never waits. `supervisor` reports events and
+performs actions.
 
 Theory
 ======
@@ -9,9 +10,10 @@ Who takes part
 --------------
 
 *bash* runs the command. Its parent is a *runner*, which reaps bash, finds and kills the processes
-that bash has started, and proves that none is left. The *keeper* is the parent of all runners. When
-a runner dies, the keeper does the runner's work and reports on the same channel. When the keeper is
-dead too, the daemon does that work: it *kills orphans*.
+that bash has started, and proves that no such process is left. The *keeper* is the parent of all
+runners. When a runner dies, the keeper does the runner's work and reports on the same channel. When
+the keeper is dead as well, the daemon itself *kills orphans*: the processes that the command has
+left.
 
 What each state knows
 ---------------------
@@ -52,15 +54,15 @@ no deadline can act too late.
 What can race with what
 -----------------------
 
-* A kill and the end of bash. The runner orders them: a kill that arrives after bash has ended does
-  not change the outcome, because the runner reports whether it had signalled bash.
+* A kill and the end of bash. The runner decides which of them came first. It reports whether it had
+  signalled bash, so a kill that arrives after the end of bash does not change the outcome.
 * The death of the runner and its messages. The channel keeps the messages of a dead runner, so the
-  end of bash is known before LOST or CHANNEL_ENDED. If a runner dies before it can send STARTED,
-  its command may have run. So the command ends as killed.
-* LOST and CHANNEL_ENDED. The keeper reports LOST before anything else. If the keeper dies too, the
-  channel ends; only ORPHANS_KILLED can follow.
-* The request for a runner and the death of the keeper. If no runner has sent READY, no command has
-  run, and it is safe to ask another keeper: RUNNER_ABSENT.
+  end of bash is known before LOST or CHANNEL_ENDED. A command may have run although its runner died
+  before it could send STARTED. So the command ends as killed.
+* LOST and CHANNEL_ENDED. The keeper reports LOST before anything else. If the keeper also dies, the
+  channel ends, and only ORPHANS_KILLED can follow.
+* The request for a runner and the death of the keeper. If no runner has sent READY, the command has
+  not run. Then the event is RUNNER_ABSENT, and it is safe to ask another keeper.
 """
 
 from __future__ import annotations
@@ -80,7 +82,7 @@ class State(enum.StrEnum):
 
 
 class Event(enum.StrEnum):
-    # From the runner.
+    # The runner reports these events.
     STARTED = enum.auto()
     """Bash was started."""
     START_FAILED = enum.auto()
@@ -94,26 +96,26 @@ class Event(enum.StrEnum):
     EMPTY = enum.auto()
     """Nothing is left. Bash, if it was running, has been killed."""
     SURVIVED = enum.auto()
-    """The kill deadline has passed, and some processes are alive; they are named in the record."""
-    # From the keeper, or from the end of the channel.
+    """The kill deadline has passed, and some processes are alive. The record names them."""
+    # The keeper or the end of the channel causes these events.
     LOST = enum.auto()
     """The runner has died. The keeper takes its place."""
     CHANNEL_ENDED = enum.auto()
-    """Nobody is at the other end of the channel."""
+    """No process has the other end of the channel open."""
     RUNNER_ABSENT = enum.auto()
-    """No runner ever came. The daemon may ask for another one."""
-    # From the daemon.
+    """No runner has come for this request. The daemon may ask for another runner."""
+    # The daemon causes these events.
     KILL_ASKED = enum.auto()
-    """Somebody wants the command dead, or its timeout has passed."""
+    """Somebody has asked for a kill of the command, or its timeout has passed."""
     TOLD = enum.auto()
-    """The spare shell has its command."""
+    """The spare shell has received its command."""
     PIPES_CLOSED = enum.auto()
-    """Nobody can write any more output."""
+    """No process can write any more output."""
     ORPHANS_KILLED = enum.auto()
     """The daemon has killed the remaining processes, or the record names the survivors."""
     NEVER_STARTED = enum.auto()
     """No runner was available, so nothing was started."""
-    # Deadlines.
+    # Each of these deadlines has passed.
     START_DUE = enum.auto()
     TIMEOUT_DUE = enum.auto()
     IDLE_DUE = enum.auto()
@@ -124,11 +126,11 @@ class Event(enum.StrEnum):
 
 class Action(enum.StrEnum):
     NOTE_WAITING = enum.auto()
-    """The spare shell can receive a command."""
+    """Record that the spare shell can receive a command."""
     NOTE_START = enum.auto()
-    """The command runs, or has run."""
+    """Record that the command runs, or has run."""
     NOTE_FAILURE = enum.auto()
-    """The command could not be started, because no runner was available."""
+    """Record that the command could not be started, because no runner was available."""
     SEND_KILL = enum.auto()
     """Ask the runner for a kill, and set KILL_DUE."""
     DISCARD = enum.auto()
@@ -140,17 +142,17 @@ class Action(enum.StrEnum):
     TIME_OUT_IDLE = enum.auto()
     """Kill the command, or move it to the background, because it is silent."""
     AWAIT_OUTPUT = enum.auto()
-    """Give the processes that bash has left a moment to write: set OUTPUT_DUE."""
+    """Set OUTPUT_DUE, so that the processes that bash has left have a moment to write."""
     ASSUME_KILLED = enum.auto()
-    """Nobody has reported how bash ended. Bash counts as ended by SIGKILL."""
+    """Count bash as ended by SIGKILL, because nobody has reported how bash ended."""
     END = enum.auto()
     """Settle the outcome and report it."""
     NOTE_LOST_LEFTOVER = enum.auto()
-    """The runner is lost. The keeper kills the processes that bash has left."""
+    """Record that the runner is lost and that the keeper kills the processes that bash has left."""
     AWAIT_KEEPER = enum.auto()
-    """The keeper kills the remaining processes: set KEEPER_DUE."""
+    """Set KEEPER_DUE, because the keeper now kills the remaining processes."""
     STOP_RUNNER = enum.auto()
-    """Have an unresponsive runner killed."""
+    """Make the keeper kill an unresponsive runner."""
     GIVE_UP_ON_KEEPER = enum.auto()
     """Name the processes that may be alive, or kill orphans."""
     KILL_ORPHANS = enum.auto()
@@ -177,8 +179,8 @@ DEADLINES: Final[dict[State, frozenset[Event]]] = {
 
 _KILLED: Final = (Action.ASSUME_KILLED, Action.END)
 
-# The actions for an event in each state whose own steps do not have the event. OVER has no
-# steps.
+# The usual actions for an event. They hold in each state whose own steps do not name the event.
+# OVER has no steps.
 _USUAL: Final[dict[Event, tuple[Action, ...]]] = {
     Event.KILL_ASKED: (Action.SEND_KILL,),
     Event.KILL_DUE: (Action.STOP_RUNNER,),
@@ -201,7 +203,7 @@ _STEPS: Final[dict[State, dict[Event, Step]]] = {
     },
     State.WAITING: {
         Event.TOLD: Step(State.RUNNING, (Action.NOTE_START,)),
-        # A stopped bash would not run its command.
+        # A spare shell that was stopped by a signal would not run its command.
         Event.STOPPED: Step(State.WAITING, (Action.DISCARD,)),
         Event.BASH_EXITED: Step(State.WAITING),
         Event.EXITED_EMPTY: Step(State.OVER),
@@ -225,7 +227,7 @@ _STEPS: Final[dict[State, dict[Event, Step]]] = {
         Event.BASH_EXITED: Step(State.EXITED, (Action.AWAIT_OUTPUT,)),
         Event.EXITED_EMPTY: Step(State.OVER, (Action.END,)),
         Event.EMPTY: Step(State.OVER, _KILLED),
-        # Bash is among the survivors.
+        # Bash has survived the kill.
         Event.SURVIVED: Step(State.LEFTOVER, _KILLED),
         Event.ORPHANS_KILLED: Step(State.OVER, _KILLED),
         Event.TIMEOUT_DUE: Step(State.RUNNING, (Action.TIME_OUT,)),

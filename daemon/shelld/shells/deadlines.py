@@ -1,4 +1,4 @@
-"""The deadlines of one command, by the events that they cause.
+"""Keeps the deadlines of one command. Each deadline has the name of the event that it causes.
 
 `course` says why each deadline exists.
 """
@@ -12,24 +12,25 @@ from typing import Final
 from shelld.keeper.channel import KILL_DEADLINE_MS
 from shelld.shells.course import Event
 
-# OUTPUT_DUE. Measured: 5 ms is nearly always enough, 50 ms always was.
+# The time until OUTPUT_DUE. In measurements, 5 ms were nearly always enough, and 50 ms were always
+# enough.
 OUTPUT_GRACE_S: Final = 0.05
 
-# START_DUE. Forking a thousand runners at once takes a few seconds. A keeper that a command has
-# suspended never forks a runner.
+# The time until START_DUE. The keeper needs a few seconds to fork a thousand runners at once. A
+# keeper that a command has suspended never forks a runner.
 START_TIMEOUT_S: Final = 15.0
 
 # The time from the loss of the runner to KEEPER_DUE, and from the end of the grace to KILL_DUE. A
-# runner gives itself half a second less for a kill.
+# runner gives up a kill half a second earlier.
 KILL_TIMEOUT_S: Final = KILL_DEADLINE_MS / 1000 + 0.5
 
-# How long a manager that ends, or a supervisor that is cancelled, waits for its kills. The runners
-# finish the kills alone.
+# How long a manager that ends, or a supervisor that is cancelled, waits for its kills. After that,
+# the runners finish the kills without the daemon.
 LAST_KILL_S: Final = 0.3
 
 
 class Deadlines:
-    """`clock` returns the time in seconds. All times here are of that clock."""
+    """Keeps deadlines as readings of `clock`, in seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -37,7 +38,7 @@ class Deadlines:
 
     @property
     def next(self) -> float:
-        """The earliest deadline; infinite if there is none."""
+        """The time of the earliest deadline; infinite if no deadline is set."""
         return min(self._due.values(), default=math.inf)
 
     def set(self, name: Event, seconds: float) -> None:
@@ -56,7 +57,7 @@ class Deadlines:
             self._due.pop(name, None)
 
     def keep(self, names: Set[Event]) -> None:
-        """Drop all other deadlines."""
+        """Keep these deadlines, and drop all others."""
         for name in self._due.keys() - names:
             del self._due[name]
 

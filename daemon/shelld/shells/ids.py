@@ -1,7 +1,7 @@
-"""Shell ids: never reused, and recognised without a list.
+"""Makes shell ids. An id is never reused. This module recognises its own ids without a list.
 
 An id is ``shell_``, a count in hexadecimal, and eight check digits that depend on this process. So
-the id itself shows whether it was ever given out.
+the digits show whether this process has ever given out the id.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _MAX_LENGTH: Final = 40
 
 
 class ShellIds:
-    """`given`: the number of ids so far."""
+    """Makes ids for one daemon. `given` is the number of ids that `next` has returned."""
 
     def __init__(self) -> None:
         self.given = 0

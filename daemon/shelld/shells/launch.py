@@ -1,7 +1,8 @@
-"""A command on its way to a runner: everything that must exist before it can start.
+"""Prepares everything that must exist before a runner can start a command.
 
 Owns the pipes and files of one command until it has started. If its runner is lost before that,
-another runner gets the same pipes and files. Does not follow the command any further.
+another runner gets the same pipes and files. This module does not follow the command after its
+start.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ from shelld_protocol.structs import DEFAULT_SESSION
 # If a command is too long for an argument, bash reads it from a descriptor. Bash closes the
 # descriptor before the command runs.
 _READ_COMMAND: Final = rb'\builtin eval "\exec 3<&-;%s$(</dev/fd/3)"'
-# The form for a session in which `exec` is a function. Bash keeps a copy of the descriptor while
-# the command runs.
+# This form is for a session in which `exec` is a function. Bash keeps a copy of the descriptor
+# while the command runs.
 _READ_COMMAND_WITHOUT_EXEC: Final = rb'\builtin eval "%s$(</dev/fd/3)" 3<&-'
 # Tracing starts after the command has been read. Otherwise the trace would show the whole command.
 _TRACE: Final = b"-o xtrace"
@@ -53,9 +54,9 @@ _START_TRACE: Final = rb"\builtin set -x;"
 
 
 class TimeoutPolicy(Struct, frozen=True):
-    """What happens after `timeout_ms` of running, or of silence.
+    """Says what happens after `timeout_ms` of running, or of silence.
 
-    Either a kill with `grace_ms`, or a move to the background.
+    The command is killed with `grace_ms`, or moves to the background.
     """
 
     timeout_ms: int
@@ -66,12 +67,14 @@ class TimeoutPolicy(Struct, frozen=True):
 class StartRequest(Struct, frozen=True):
     """One command to start.
 
-    `session` None: no session. `timeout` None: no limit. `idle_timeout` None: no limit on silence.
-    `verdict` is the guard's. `warning`: why the guard would have blocked the command.
-    `in_foreground`: the session keeps the command's state. `terminal`: the size of its terminal;
-    None: no terminal. `open_stdin`: more input may follow `stdin`; a terminal implies this.
-    `typed`: what is known of the line that `stdin` leaves unfinished. `merge`: one pipe for both
-    output streams. `sandbox` None: that of the session, if it has one.
+    `session` is None for a command without a session. `timeout` is None for no limit on the run
+    time, and `idle_timeout` is None for no limit on silence. `verdict` is the guard's verdict, and
+    `warning` says why the guard would have blocked the command. With `in_foreground`, the session
+    keeps the command's state. `terminal` is the size of the command's terminal, or None for no
+    terminal. With `open_stdin`, more input may follow `stdin`; a terminal implies `open_stdin`.
+    `typed` describes the unfinished line at the end of `stdin`. With `merge`, both output streams
+    share one pipe. If `sandbox` is None, the command runs in the sandbox of its session, if the
+    session has a sandbox.
     """
 
     command: str
@@ -96,14 +99,14 @@ class Launch:
     """A bash that is about to start. `stdout` and `stderr` are the read ends of its pipes.
 
     With a terminal, `stdout` is its descriptor and `stderr` is None. `stderr` is also None if there
-    is one pipe for both streams. `restrictions`: what bash must start with. `files`: those for
-    states, if bash starts in a sandbox.
+    is one pipe for both streams. `restrictions` are the limits with which bash must start. `files`
+    are the files for the states of commands, if bash starts in a sandbox.
 
-    The read ends never block. The supervisor owns them after `hand_over`. Raises OSError if a
-    resource is short.
+    The read ends never block. The supervisor owns them after `hand_over`. The constructor raises
+    OSError if a resource is short.
     """
 
-    # Whether its bash still waits for a command.
+    # Whether bash is a spare shell that still waits for a command.
     is_waiting = False
 
     def __init__(
@@ -113,16 +116,17 @@ class Launch:
         restrictions: Restrictions | None,
         files: DumpFiles | None,
     ) -> None:
-        # Descriptors. `close` closes `_ours`, unless the command was handed over. It always closes
-        # `_theirs`, because the runner gets copies.
+        # The descriptors of the daemon and of the command. `close` closes `_ours`, unless the
+        # command was handed over. `close` always closes `_theirs`, because the runner gets copies
+        # of them.
         self._ours: list[int] = []
         self.is_handed_over = False
         self._theirs: list[int] = []
         self.stdout = -1
         self.stderr: int | None = None
-        # None: nothing can be written to the command once it runs.
+        # The input of a command that can get more input once it runs; otherwise None.
         self.input: PipeInput | TerminalInput | None = None
-        # The supervisor owns it after `hand_over`.
+        # The supervisor owns the recorder after `hand_over`.
         self.recorder: Recorder | None = None
         self._session = session
         self._files = files
@@ -134,7 +138,7 @@ class Launch:
         self._restrictions = restrictions
 
     def hand_over(self, channel: Channel) -> None:
-        """Give the command to a runner. If that fails, the channel is closed too."""
+        """Give the command to a runner. If sending fails, this closes the channel."""
         handles = [] if self._files is None else self._open_cgroups()
         descriptors = (*self._descriptors, *handles)
         count, has_terminal = len(descriptors), isinstance(self.input, TerminalInput)
@@ -155,7 +159,7 @@ class Launch:
     def _open_cgroups(self) -> list[int]:
         """Return handles with which bash can enter its cgroups from a sandbox.
 
-        Returns none if a cgroup cannot be opened.
+        Returns an empty list if a cgroup cannot be opened.
         """
         handles: list[int] = []
         if self._restrictions is not None:
@@ -174,11 +178,11 @@ class Launch:
     def close(self) -> None:
         """Close the descriptors that nobody needs once bash runs, or has failed to start.
 
-        They include our copies of the pipes' write ends. Closing those late saves a wake-up: as
-        long as they are open, the pipes have no end of file.
+        They include our copies of the pipes' write ends. The pipes have no end of file as long as
+        these copies are open. So closing the copies late saves a wake-up.
         """
         if self._ours and self.recorder is not None:
-            # The recorder was not handed over either.
+            # This launch still owns its recorder, because the command was not handed over.
             self.recorder.close()
         if self.input is not None and not self.is_handed_over:
             if self.input.descriptor in self._theirs:
@@ -254,9 +258,9 @@ class Launch:
         *,
         has_startup_file: bool = False,
     ) -> bytes:
-        """Return the lines that make bash report its state; b"" if nobody keeps the state.
+        """Return the lines that make bash report its state; b"" if the state is not kept.
 
-        `state`: the state from which the command starts. `changes`: the variables that the
+        `state` is the state from which the command starts. `changes` has the variables that the
         command can change, see `changes_of`.
         """
         session = self._session
@@ -317,7 +321,8 @@ class CommandLaunch(Launch):
             self.input.typed = request.typed
             self.input.write(to_bytes(request.stdin))
         command = to_bytes(request.command)
-        # Error messages begin with $0, which is "bash", whatever the path of this bash.
+        # Error messages of bash begin with $0. So $0 is always "bash", whatever the path of this
+        # bash.
         self._argv = [b"bash", b"-c", command]
         base, changes = self._session.base, request.env
         state = state_of_call(self._session.state, changes)
@@ -329,7 +334,8 @@ class CommandLaunch(Launch):
             self._add_file(command)
         self._env = self._session.environment(request.env)
         self._go_to(request.cwd)
-        # A BASH_ENV that an earlier command has set is for programs, not for this bash.
+        # If an earlier command has set BASH_ENV, that value is for the programs that commands
+        # start. This bash must not read the file.
         is_for_bash = "BASH_ENV" in (request.env or {}) or b"BASH_ENV" in base.env
         startup_file = self._env.get(b"BASH_ENV", b"") if is_for_bash else b""
         recording = b""
@@ -360,7 +366,8 @@ class CommandLaunch(Launch):
             except OSError as error:
                 if error.errno != errno.EFBIG or self._session.state is not base:
                     raise
-                # RLIMIT_FSIZE forbids writing the prelude. Bash could not write its state either.
+                # RLIMIT_FSIZE forbids writing the prelude. It would also keep bash from writing its
+                # state.
                 if self.recorder is not None:
                     self.recorder.close()
             else:

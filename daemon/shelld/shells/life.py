@@ -1,7 +1,8 @@
-"""The life of one command, or one spare shell: events in, actions out.
+"""Follows the life of one command or one spare shell: takes its events and performs the actions.
 
-The only writer of the shell's record. `course` says which actions follow an event; this module
-performs them. Nothing here waits: `supervisor` notices events and reports them.
+A `Life` is the only writer of the shell's record. `course` says which actions follow an event, and
+this module performs them. Nothing in this module waits, because `supervisor` notices the events and
+reports them.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ logger = Log("shelld.shells")
 
 
 class Life:
-    """Calls `listen(life, moment)` once at each `Moment`."""
+    """Applies events to one shell. Calls `listen(life, moment)` once at each `Moment`."""
 
     def __init__(
         self,
@@ -56,16 +57,18 @@ class Life:
         self.moments = Moments(partial(listen, self))
         self.state = State.SPARE if launch.is_waiting else State.STARTING
         self.is_over = False
-        # While True, orphans are being killed and no messages are read.
+        # While this is True, the supervisor kills orphans and reads no messages.
         self.has_orphans = False
         # If either is True, the runner cannot be used again.
         self.runner_is_lost = self._runner_retires = False
         self._outcome = outcome
-        # Whether the command is to move to the background, at once or as soon as it runs.
+        # Whether somebody has asked to move the command to the background. If the command does not
+        # run yet, it moves as soon as it runs.
         self._is_to_be_released = False
-        # Signal and grace (ms) of the last kill that somebody has asked for.
+        # The signal and the grace (ms) of the last kill that somebody has asked for.
         self._kill: tuple[int | None, int] = (signal.SIGKILL, 0)
-        # Whether somebody has asked for a kill without any grace. A later kill does not undo that.
+        # Whether somebody has asked for a kill without any grace. A later kill with a grace does
+        # not change this.
         self.is_killed_at_once = False
         self.deadlines.set(Event.START_DUE, START_TIMEOUT_S)
 
@@ -88,7 +91,7 @@ class Life:
 
     @property
     def member(self) -> Member | None:
-        """The command's membership in a group with limits."""
+        """The command's membership in a group with limits; None if the command has no limits."""
         return self._outcome.member
 
     @property
@@ -108,11 +111,11 @@ class Life:
 
     @property
     def is_gone(self) -> bool:
-        """Whether nothing is left of it."""
+        """Whether no process of the command is left."""
         return self.moments.is_told(Moment.EMPTY)
 
     def exceed(self, reason: LimitReason) -> None:
-        """Kill the command, or what it has left, because it is above a limit."""
+        """Kill the command, or the processes that it has left, because it is above a limit."""
         self._outcome.exceeds(self.shell, reason)
         self.begin_kill(signal.SIGKILL, 0, ShellEvent.KILLED)
 
@@ -121,7 +124,7 @@ class Life:
     ) -> None:
         """Ask the runner for a kill. The event and reason of the first call count.
 
-        `number` None: SIGTERM, unless the command has had it.
+        If `number` is None, the signal is SIGTERM, unless the command has already got SIGTERM.
         """
         if not self.is_being_ended:
             self._outcome.kill_reason = event
@@ -138,7 +141,7 @@ class Life:
     def release(self) -> bool:
         """Move the command to the background, without its limits, as soon as it runs.
 
-        Returns False if it is being ended.
+        Returns False if the command is being ended.
         """
         if self.is_being_ended:
             return False
@@ -152,14 +155,15 @@ class Life:
         before = self.shell.output.written
         self.links.drain()
         if self.sandbox is not None:
-            # The proxy reports a refusal before the command can write about it.
+            # The proxy reports a refusal before the command can write a message about this refusal.
+            # So all refusals that the output mentions have been reported.
             self.sandbox.collect_denials()
         if self.shell.output.written != before:
             self.time_limits.note_output()
             self.shell.notify()
 
     def end_as_lost(self) -> None:
-        """End the shell after our own code has failed and the tree was killed."""
+        """End the shell as "lost", after the supervisor has failed and the command was killed."""
         self.state, self.is_over = State.OVER, True
         if self.launch.is_waiting or self.shell.failure is not None:
             return
@@ -185,7 +189,7 @@ class Life:
             self._PERFORM[action](self)
 
     def channel_ended(self) -> None:
-        """Record that nobody is at the other end of the channel."""
+        """Record that no process has the other end of the channel open."""
         if self._nobody_came:
             self.take(Event.RUNNER_ABSENT)
         else:
@@ -212,14 +216,15 @@ class Life:
         )
 
     def receive(self, message: Message) -> None:
-        """Process a message of the runner, or of the keeper in its place."""
+        """Process a message of the runner, or of the keeper that does the runner's work."""
         kind = message[0]
         if kind == LOST:
             self.runner_is_lost = True
         elif kind == RETIRES:
             self._runner_retires = True
         elif kind == FILE_LOST:
-            # The lost message may be the exit status. Shutting the channel down ends the runner.
+            # Some message was lost, perhaps the exit status. Shutting the channel down ends the
+            # runner.
             self.links.channel.shut_down()
         event = note(message, self.shell, self._outcome)
         if event is not None:
@@ -236,7 +241,7 @@ class Life:
         try:
             self.launch.bash_runs(self.shell.pid)
         except OSError:
-            # Bash has ended, or its memory cannot be written.
+            # Bash has ended, or the daemon cannot write into the memory of bash.
             self.discard()
         self.moments.tell(Moment.STARTED)
 
@@ -285,8 +290,8 @@ class Life:
     def _release_if_asked(self) -> None:
         """Move a running command to the background if somebody has asked for it.
 
-        A command that does not run yet has no pid for the answer, and another runner may need its
-        files.
+        Otherwise the command moves later. Until it runs, there is no pid for the answer, and
+        another runner may still need the files of the command.
         """
         if self._is_to_be_released and self.shell.is_running:
             self.shell.released = True
@@ -295,14 +300,14 @@ class Life:
     def _close_files(self) -> None:
         """Close our copies of the descriptors of a command in the background.
 
-        A terminal stays open until bash ends. A program may close it and open it again. We must not
-        hang up on the program in between, nor while it exits.
+        A terminal stays open until bash ends. A program may close the terminal and open it again.
+        The program must not get a hang-up in between, and also not while it exits.
         """
         if not self.shell.has_terminal:
             self.launch.close()
 
     def _await_output(self) -> None:
-        # Close our write ends, so that the end of file shows at once.
+        # Close the daemon's copies of the write ends, so that the end of file shows at once.
         self.launch.close()
         self.links.drain()
         self._set_deadline(Event.OUTPUT_DUE, OUTPUT_GRACE_S)
@@ -313,7 +318,7 @@ class Life:
             self.shell.reason = "lost"
 
     def _end(self) -> None:
-        # Everything that bash wrote is in the pipes by now.
+        # All output of bash is in the pipes by now.
         self.links.drain()
         self.links.end_input()
         self._outcome.settle(self.shell, self.launch.recorder)

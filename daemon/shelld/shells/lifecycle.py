@@ -1,4 +1,4 @@
-"""The states of a shell and the events that move it: a table, and nothing else.
+"""Defines the states of a shell, and the events that change them, as a table.
 
 An ended shell never changes its state again, whatever its leftover processes do.
 """
@@ -10,7 +10,7 @@ from typing import Final
 
 
 class ShellStatus(enum.StrEnum):
-    """The values are the words of the protocol."""
+    """The states of a shell. The values are the words of the protocol."""
 
     PENDING = "pending"
     RUNNING = "running"

@@ -1,4 +1,4 @@
-"""The connections of one command: a channel to its runner, and its pipes or its terminal.
+"""Holds the connections of one command: a channel to its runner, and its pipes or its terminal.
 
 Owns the pipes, and the poller that watches them and the channel. The channel goes back to the
 runner pool once the command is over.
@@ -18,23 +18,26 @@ from shelld.shells.pipe import Pipe, Terminal
 from shelld.shells.shell import Shell
 from shelld.terminals.input import TerminalInput
 
-# How often a command is handed over in all, if no runner comes. The death of a keeper may cost two
-# attempts: the kernel may close the runner's socket before the keeper's. Then the keeper still
-# seems to listen.
+# The number of attempts to hand over a command, if no runner comes. The death of a keeper may cost
+# two attempts, because the kernel may close the socket of the runner before the socket of the
+# keeper. In between, the keeper still seems to listen.
 MAX_LAUNCHES: Final = 5
 
-# The number of shortages of memory in a row at which `Links.read` fails. The supervisor pauses for
-# `SHORTAGE_PAUSE_S` after each one, so a shortage may last a minute.
+# `Links.read` fails when this many reads in a row have run out of memory. The supervisor pauses for
+# `SHORTAGE_PAUSE_S` after each of these reads, so a shortage may last a minute.
 MAX_SHORTAGES: Final = 600
 SHORTAGE_PAUSE_S: Final = 0.1
 
-# The descriptors of a command: its channel, two pipes and its input. By default, each poll would
-# allocate memory for a thousand descriptors.
+# The number of descriptors of a command: its channel, two pipes and its input. Without this number,
+# each poll would allocate memory for a thousand descriptors.
 _MAX_EVENTS: Final = 4
 
 
 class Links:
-    """Registers the pipes at once, before the command is handed over."""
+    """Reads the channel and the pipes of one command.
+
+    The constructor registers the pipes with a poller, before the command is handed over.
+    """
 
     def __init__(
         self,
@@ -50,7 +53,7 @@ class Links:
         self._launches_left = MAX_LAUNCHES - 1
         # True until the channel has ended.
         self._channel_is_watched = True
-        # Shortages of memory in a row, in `read`.
+        # The number of reads in a row that have run out of memory.
         self._shortages = 0
         # The open pipes, by descriptor.
         self._pipes: dict[int, Pipe]
@@ -65,7 +68,7 @@ class Links:
         self._input = launch.input
         self._pollers = pollers
         self._has_channel = True
-        # None after it was given back.
+        # The poller; None after it was given back.
         self._watched: WatchedPoller | None = pollers.take()
         try:
             self._poller, self._watch = self._watched
@@ -83,14 +86,14 @@ class Links:
         await self._watch.wait(on_readable, until)
 
     def wake_at(self, moment: float) -> None:
-        """Make `wait` end at this time at the latest."""
+        """Make `wait` end at this moment at the latest."""
         self._watch.set_deadline(moment)
 
     def read(self) -> Iterator[Message | None]:
         """Store the output that has arrived, and yield the messages.
 
-        None means the end of the channel. If `is_shortage` is true afterwards, call this again
-        after a pause.
+        None means the end of the channel. If `is_shortage` is true afterwards, the caller must call
+        `read` again after a pause.
         """
         before = self._shortages
         try:
@@ -132,7 +135,10 @@ class Links:
         return self._shortages > 0 or (self._input is not None and self._input.is_unwatched)
 
     def _note_shortage(self, error: MemoryError) -> None:
-        """Count a shortage. Raises `error` if it has lasted too long."""
+        """Count a read that has run out of memory.
+
+        Raises `error` if the shortage has lasted too long.
+        """
         self._shortages += 1
         if self._shortages >= MAX_SHORTAGES:
             raise error
@@ -152,7 +158,8 @@ class Links:
             else:
                 self._poller.unregister(descriptor)
         except (OSError, MemoryError):
-            # `is_shortage` is true now, so end the current wait.
+            # `is_shortage` is true now. So end the current `wait`, because its caller must check
+            # `is_shortage`.
             self.wake_at(0)
             raise
 
@@ -162,7 +169,10 @@ class Links:
             self._input.close("ended")
 
     def _end_input_of(self, descriptor: int) -> None:
-        """Take no more input if it goes through a descriptor that is about to be closed."""
+        """Take no more input if this descriptor carries the input.
+
+        The caller is about to close it.
+        """
         if self._input is not None and self._input.descriptor == descriptor:
             self.end_input()
 
@@ -182,15 +192,15 @@ class Links:
                 self._pipes[descriptor].drain()
         for pipe in self._pipes.values():
             if isinstance(pipe, Terminal):
-                # The poller learns of output only once a thread of the kernel has handled it. A
-                # read waits for that thread.
+                # A thread of the kernel handles the output of a terminal. The poller reports output
+                # only after that, but a read waits for the thread.
                 pipe.drain()
 
     def launch_again(self, launch: Launch) -> bool:
         """Give the command to another runner. Return False if there is none.
 
-        Call this only if the old runner does not have the command: no runner has come, or the
-        channel was closed before the whole command was sent.
+        Call this only if no runner has come, or if the channel was closed before the whole command
+        was sent. Otherwise the old runner may run the command.
         """
         while self._launches_left:
             self._launches_left -= 1
@@ -198,7 +208,7 @@ class Links:
                 channel = self._pool.acquire()
                 launch.hand_over(channel)
             except ConnectionError:
-                # The runner, or the keeper that was to start it, has just ended.
+                # The runner has just ended, or the keeper ended before it could start the runner.
                 continue
             except OSError:
                 return False
@@ -215,10 +225,10 @@ class Links:
             self.channel.send((KILL, number if number is None else int(number), grace_ms))
 
     def stop_runner(self) -> bool:
-        """Have an unresponsive runner killed. Return False if none has come yet.
+        """Make the keeper kill an unresponsive runner. Return False if no runner has come yet.
 
-        In that case, replace the keeper, and shut the channel down, so that no runner can take the
-        command. The end of the channel follows.
+        If no runner has come, this replaces the keeper, and shuts the channel down, so that no
+        runner can take the command. The end of the channel follows.
         """
         runner = self.channel.peer
         if runner is not None:
@@ -231,7 +241,7 @@ class Links:
     def give_back_poller(self, *, is_intact: bool) -> None:
         """Give the poller back. Call this before any descriptor is closed.
 
-        `is_intact`: the poller can be reused.
+        If `is_intact` is true, the poller can be reused.
         """
         watched, self._watched = self._watched, None
         if watched is None:
@@ -250,7 +260,7 @@ class Links:
             raise
 
     def cancel_start(self, launch: Launch) -> None:
-        """Release everything, because no supervisor will."""
+        """Release everything, because there is no supervisor that would do so."""
         self.give_back_poller(is_intact=False)
         if launch.is_handed_over:
             self.close_pipes()
@@ -258,7 +268,10 @@ class Links:
                 launch.recorder.close()
 
     def let_go_of_channel(self, *, is_intact: bool) -> None:
-        """Give an intact runner back, or else close the channel. Only the first call acts."""
+        """Give an intact runner back to the pool, or close the channel.
+
+        Only the first call has an effect.
+        """
         if not self._has_channel:
             return
         self._has_channel = False

@@ -1,10 +1,11 @@
-"""The manager owns every shell: nobody else starts, kills or forgets one.
+"""The manager owns every shell. Only the manager starts, kills and forgets shells.
 
-Inside ``async with`` there is a `Runtime`, with a task for each shell. Leaving the block kills all
-shells, and forgets everything. A manager belongs to the event loop on which it was entered.
+Inside ``async with``, the manager has a `Runtime`, with a task for each shell. At the end of the
+block, it kills all shells and forgets everything. A manager belongs to the event loop on which it
+was entered.
 
-Invariant: at most `max_shells` shells are running or have processes left; none of those is ever
-evicted.
+Invariant: at most `max_shells` shells are running or have processes left. The manager never forgets
+such a shell.
 """
 
 from __future__ import annotations
@@ -40,16 +41,17 @@ from shelld.shells.shell import Shell
 from shelld.terminals.input import TerminalInput
 from shelld_protocol.errors import resource_exhausted, shell_not_found, spawn_failed
 
-# How often to drop expired shells and unneeded runners.
+# The time between two sweeps, which drop expired shells and unneeded runners.
 _SWEEP_S: Final = 15.0
 
-# The turns of the event loop after which a shell without processes is surely released.
+# After this many turns of the event loop, a shell without processes is certainly released.
 _TURNS_TO_RELEASE: Final = 4
 
 
 class Manager:
-    """Calls `on_start`, `on_end` and all of `on_forget` with every shell that starts, has ended, or
-    is forgotten. Calls `on_close` before it kills the remaining shells. Only `on_end` may raise.
+    """Calls `on_start` with every shell that starts, `on_end` with every shell that has ended, and
+    all of `on_forget` with every shell that it forgets. Calls `on_close` before it kills the
+    remaining shells. Only `on_end` may raise.
     """
 
     def __init__(
@@ -70,8 +72,8 @@ class Manager:
         self._ids = ShellIds()
         # All shells by id, in start order.
         self._shells: dict[str, Shell] = {}
-        # The shells that run or have processes left, and the number of shells that are about to
-        # start.
+        # `_live` has the shells that run or have processes left. `_starting_count` is the number of
+        # shells that are about to start.
         self._live: set[Shell] = set()
         self._starting_count = 0
         # Retained shells without processes, in the order in which they became empty.
@@ -128,7 +130,8 @@ class Manager:
         except BaseExceptionGroup as group:
             if error is None or group.exceptions != (error,):
                 raise
-            # The group has only the exception of the block itself, which propagates unchanged.
+            # The group contains only the exception of the block itself. Return False, so that this
+            # exception propagates unchanged.
             return False
         finally:
             runtime, self._runtime = self.runtime, None
@@ -153,7 +156,7 @@ class Manager:
 
     @property
     def looks(self) -> Turns:
-        """Gives turns to tasks that look at the processes of commands."""
+        """The queue of the tasks that scan /proc for the processes of commands."""
         return self.runtime.looks
 
     @property
@@ -231,7 +234,7 @@ class Manager:
         if shell.failure is not None:
             self._forget(shell)
             return
-        # The audit log and the answer have the whole command already.
+        # The audit log and the answer already have the whole command, so the record can shorten it.
         shell.shorten()
         self._ended[shell] = None
         self._forget_excess()
@@ -281,7 +284,9 @@ class Manager:
         return len(expired)
 
     def _forget_excess(self) -> None:
-        """If there are too many ended shells, forget the oldest that no request reads."""
+        """If there are too many ended shells, forget the oldest ones, except those that a request
+        reads.
+        """
         excess = len(self._ended) - self.options.max_retained
         if excess > 0:
             unread = (shell for shell in self._ended if not shell.output.is_pinned)
@@ -318,7 +323,7 @@ class Manager:
         """
         runtime = self.runtime
         session = runtime.sessions.known(name)
-        # Spare shells first: if this fails, the caller can close the session again.
+        # End the spare shells first. If this fails, the caller can close the session again.
         runtime.spares.close_session(name)
         runtime.sessions.forget(name)
         runtime.limiter.forget(session)

@@ -1,4 +1,4 @@
-"""The three moments of a shell that are reported to others, each once and in order."""
+"""Reports three moments in the life of a shell to a listener, each moment once and in order."""
 
 from __future__ import annotations
 
@@ -21,16 +21,15 @@ class Moment(enum.IntEnum):
 
 
 class Moments:
-    """Calls `listen` whenever one of these moments comes. Reports an error of `listen` and ignores
-    it."""
+    """Calls `listen` at each moment. If `listen` raises, this logs the error and goes on."""
 
     def __init__(self, listen: Callable[[Moment], None]) -> None:
         self._listen = listen
-        # The last moment of which `listen` was told; 0 before the first.
+        # The last moment that was reported to `listen`; 0 before the first.
         self._told = 0
 
     def tell(self, moment: Moment) -> None:
-        """Tell `listen` of a moment, unless it knows of this moment or of a later one."""
+        """Report a moment to `listen`, unless this moment or a later one was already reported."""
         if moment <= self._told:
             return
         self._told = moment

@@ -1,4 +1,4 @@
-"""Writes the messages of a runner, or of the keeper in its place, into the shell's record."""
+"""Writes the messages of a runner, or of the keeper that does its work, into the shell's record."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """Reads how many processes the kernel has killed because memory was short.
 
 wait4(2) reports a SIGKILL, but not its sender. The kernel counts the processes that it kills when
-memory runs out: for our own memory cgroup, or else for the machine. `outcome` assumes that the
-kernel has sent a SIGKILL if shelld has not sent it and the count has increased.
+memory runs out. This module reads the count of the daemon's own memory cgroup, or else the count of
+the machine. `outcome` assumes that the kernel has sent a SIGKILL if shelld has not sent it and the
+count has increased.
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ _COUNT: Final = re.compile(rb"^oom_kill (\d+)$", re.MULTILINE)
 
 
 class OomKills:
-    """Reads the count, from `path` if given. Owns the descriptor from first use to `close`."""
+    """Reads the kernel's count of such kills, from `path` if given.
+
+    Owns the descriptor from first use to `close`.
+    """
 
     def __init__(self, path: str | None = None) -> None:
         self._path = path
@@ -26,7 +30,7 @@ class OomKills:
         self._descriptor: int | None = None
 
     def count(self) -> int:
-        """Return the count, in a few microseconds; 0 if the system has none."""
+        """Return the count, or 0 if the system has no such count. This takes a few microseconds."""
         if not self._is_open:
             self._open()
         return self._read() or 0

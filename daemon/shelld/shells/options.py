@@ -16,8 +16,8 @@ _DEFAULT: Final = Options()
 class ManagerOptions(Struct, frozen=True):
     """Limits of a manager, and the `bash` and the environment (`env`) of its commands.
 
-    Sizes are in bytes. `limits` are those of each session, and of each command without a session.
-    `sandbox` is the policy of their sandbox.
+    Sizes are in bytes. `limits` holds for each session, and for each command without a session.
+    `sandbox` is the policy of the sandbox of these sessions and commands.
     """
 
     bash: str = _DEFAULT.bash

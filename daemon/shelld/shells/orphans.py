@@ -1,7 +1,7 @@
 """Kills a command's leftover processes if its runner is gone and the keeper cannot kill them.
 
 If memory or descriptors are short, this module may be unable to list the remaining processes. Then
-it names only bash as a survivor, or no survivor if bash has ended.
+it reports only bash as a survivor, or no survivor if bash has ended.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from shelld.keeper.tree import SessionMembers
 async def kill_orphans(pool: Runners, runner: RunnerInfo | None, leader: int | None) -> list[int]:
     """Kill all processes of a command. Return the pids of the survivors.
 
-    `leader`: the pid of its bash, if known.
+    `leader` is the pid of the command's bash, if known.
     """
     contained = pool.adopts and (runner is None or runner.subreaper)
     if not contained and leader is not None:

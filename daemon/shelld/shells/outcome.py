@@ -1,4 +1,4 @@
-"""How and why bash ended: as the runner reported, or as assumed if nobody has reported it."""
+"""Decides how and why bash ended, from the report of the runner or without any report."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ from shelld_protocol.structs import EndReason
 logger = Log("shelld.shells")
 
 # The return codes of bash after the kernel has killed a process of the command because memory is
-# short. If the kernel has killed bash: -SIGKILL. If it has killed the process for which bash waited
-# last, bash exits with 128 + SIGKILL.
+# short. The code is -SIGKILL if the kernel has killed bash itself. If the kernel has killed the
+# process for which bash waited last, bash exits with 128 + SIGKILL.
 _SIGKILLED: Final = (-signal.SIGKILL, 128 + signal.SIGKILL)
 
-# Reasons that hold only if our kill ended the shell, with the possible events of that kill. A limit
-# may be met in the grace after a timeout.
+# Some reasons hold only if a kill by shelld has ended the shell. This table has the possible events
+# of that kill for each such reason. A limit has two events, because a command may exceed the limit
+# in the grace after a timeout.
 _BY_LIMIT: Final = frozenset({ShellEvent.KILLED, ShellEvent.TIMED_OUT})
 _KILLS: Final[Mapping[EndReason | None, Set[ShellEvent]]] = {
     "idle": frozenset({ShellEvent.TIMED_OUT}),
@@ -36,15 +37,15 @@ _KILLS: Final[Mapping[EndReason | None, Set[ShellEvent]]] = {
 
 
 class Outcome:
-    """`kill_reason`: why somebody first asked for a kill. `member`: the command's membership in a
-    group with limits, if it has any.
+    """Collects the facts about the end of bash. `kill_reason` says why somebody first asked for a
+    kill. `member` is the command's membership in a group with limits, or None.
     """
 
     def __init__(self, oom_kills: OomKills, member: Member | None = None) -> None:
         self.kill_reason: ShellEvent | None = None
         self.member = member
-        # If bash has ended by itself: the limit that made the command fail, or that its leftover
-        # processes have exceeded.
+        # The limit that made a command fail whose bash has ended by itself, or the limit that the
+        # leftover processes of the command have exceeded.
         self._limit: LimitReason | None = None
         # The status of wait(2); None while bash runs.
         self._wait_status: int | None = None
@@ -80,8 +81,9 @@ class Outcome:
                 shell.reason, self._limit = "oom", None
 
     def exceeds(self, shell: Shell, reason: LimitReason) -> None:
-        """Record that the command, or what it has left, is killed because of a limit."""
-        # A command that went on in the background may still have the reason for that.
+        """Record that the command, or its leftover processes, are killed because of a limit."""
+        # The record of a command that has moved to the background may still have the reason for the
+        # move. The new reason replaces it.
         has_moved = self.kill_reason is None and not self.is_known
         if shell.reason is None or has_moved:
             shell.reason = reason
@@ -89,7 +91,9 @@ class Outcome:
                 self._limit = reason
 
     def assume_killed(self) -> None:
-        """Count bash as ended by SIGKILL: nobody has reported its end, or bash survives."""
+        """Count bash as ended by SIGKILL, because nobody has reported its end, or because bash
+        survives.
+        """
         self._wait_status, self._was_signalled = signal.SIGKILL, True
 
     def settle(self, shell: Shell, recorder: Recorder | None) -> None:
@@ -98,7 +102,8 @@ class Outcome:
         event = (self.kill_reason or ShellEvent.KILLED) if self._was_signalled else None
         expected = _KILLS.get(shell.reason)
         if expected is not None and event not in expected:
-            # The command went on in the background, or has ended by itself before the kill.
+            # The reason does not hold, because the command has moved to the background, or because
+            # it has ended by itself before the kill.
             shell.reason = None
         if event is None and self._limit is not None:
             shell.reason = self._limit
@@ -110,9 +115,9 @@ class Outcome:
         _end(shell, self._wait_status, event)
 
     def settle_as_lost(self, shell: Shell) -> bool:
-        """End a shell whose processes were all killed. Return False if it had ended before.
+        """End a shell whose processes were all killed. Return False if the shell had ended before.
 
-        Of its processes, only the survivors are known.
+        Afterwards, the record names only the survivors among its processes.
         """
         if shell.status is ShellStatus.PENDING:
             shell.started()

@@ -1,4 +1,4 @@
-"""Moves output from a command's pipe, or terminal, to its store."""
+"""Moves output from the pipe or the terminal of a command to the store of its output."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from shelld.eventloop.pipe_locks import close_pipe, unlocked
 from shelld.keeper.transient import TRANSIENT
 from shelld.output.retention import OutputStream, ShellOutput
 
-# The most that one pump moves before other pipes and requests have their turn: half a
-# millisecond's work.
+# One pump moves at most this many bytes, so that other pipes and requests get their turn. Moving
+# them takes half a millisecond.
 PUMP_BYTES: Final = 1024 * 1024
 
-# A command that fills its pipe gets a larger pipe. With fewer hand-overs, large output takes two
-# thirds of the time. Other commands keep the usual size: once a user has many large pipes,
-# Linux gives that user only tiny pipes (pipe-user-pages-soft in pipe(7): 64 MiB in all).
+# A command that fills its pipe gets a larger pipe. A larger pipe needs fewer switches between the
+# command and the daemon, so large output takes a third less time. Other commands keep the usual
+# size: once a user has many large pipes, Linux gives that user only tiny pipes
+# (pipe-user-pages-soft in pipe(7): 64 MiB in all).
 _USUAL_PIPE_BYTES: Final = 64 * 1024
 _LARGE_PIPE_BYTES: Final = 1024 * 1024
 _MAX_LARGE_PIPES: Final = 16
@@ -30,12 +31,12 @@ _MAX_LARGE_PIPES: Final = 16
 # The number of empty reads in a row after which `drain` stops.
 MAX_ATTEMPTS: Final = 3
 
-# One read of a terminal returns at most 4 KiB. One pump reads up to 128 KiB before others have
-# their turn. A terminal holds more only if its command goes on writing.
+# One read of a terminal returns at most 4 KiB. One pump reads at most 128 KiB, so that others get
+# their turn. A terminal never holds that much, unless its command goes on writing.
 _TERMINAL_BYTES: Final = 128 * 1024
 
 # If there is no memory to store the bytes that a pump has read, the pump tries up to
-# `MAX_SHORTAGES` times, with this pause.
+# `MAX_SHORTAGES` times. It pauses for `SHORTAGE_PAUSE_S` after each attempt.
 MAX_SHORTAGES: Final = 40
 SHORTAGE_PAUSE_S: Final = 0.05
 
@@ -44,7 +45,10 @@ _buffer: Final = memoryview(bytearray(PUMP_BYTES))
 
 
 class Pipe:
-    """Owns `descriptor`, which never blocks, until `close`."""
+    """The read end of a command's pipe.
+
+    Owns `descriptor` until `close`. The descriptor never blocks.
+    """
 
     _large_pipes = 0
 
@@ -62,7 +66,8 @@ class Pipe:
         except OSError as error:
             if error.errno in TRANSIENT:
                 return True
-            # The rest of the pipe is lost, and the result of the command says so.
+            # The rest of the output in the pipe is lost. The result of the command reports this
+            # loss.
             self._stream.store.error = errno.errorcode.get(error.errno or 0, "EIO")
             return False
         self._keep(count)
@@ -90,7 +95,7 @@ class Pipe:
 
     def _enlarge(self) -> None:
         if Pipe._large_pipes < _MAX_LARGE_PIPES and hasattr(fcntl, "F_SETPIPE_SZ"):
-            # Ask once. If the system refuses, the pipe works as before.
+            # Ask the system only once. If it refuses, the pipe keeps its usual size.
             self._is_large = True
             Pipe._large_pipes += 1
             with contextlib.suppress(OSError), unlocked(self.descriptor):
@@ -104,7 +109,7 @@ class Pipe:
                 fcntl.ioctl(self.descriptor, termios.FIONREAD, size)
             held = int.from_bytes(size, sys.byteorder)
         except OSError:
-            # No pipe of ours holds more.
+            # No pipe of the daemon holds more than this.
             held = _LARGE_PIPE_BYTES
         store = self._stream.store
         end, attempts = store.written + held, MAX_ATTEMPTS
@@ -112,7 +117,8 @@ class Pipe:
             before = store.written
             if not self.pump(end - before):
                 break
-            # There may be fewer bytes: a command can read its own pipe through /proc.
+            # There may be fewer bytes than `held`, because a command can read its own pipe through
+            # /proc.
             attempts = MAX_ATTEMPTS if store.written > before else attempts - 1
 
     def close(self) -> None:
@@ -128,7 +134,10 @@ class Terminal(Pipe):
         self.listen: Callable[[memoryview], None] = _nobody
 
     def pump(self, max_bytes: int = _TERMINAL_BYTES) -> bool:
-        """Move the bytes that have arrived. Return False if no process has the terminal open."""
+        """Move the bytes that have arrived.
+
+        Return False if no process has the terminal open any more.
+        """
         end, limit, is_open = 0, min(max_bytes, _TERMINAL_BYTES), True
         try:
             while end < limit:

@@ -1,7 +1,7 @@
-"""Where commands start: directly under the daemon's keeper, or in a sandbox.
+"""Owns the places where commands start: directly under the daemon's keeper, or in a sandbox.
 
-A place has the runners for its commands, and the files to which they write their state. Starts no
-command.
+A place has the runners for its commands, and the files to which these commands write their state.
+This module starts no command.
 """
 
 from __future__ import annotations
@@ -19,20 +19,24 @@ from shelld.shells.shell import Shell
 
 
 class Place(NamedTuple):
-    """`files` None: those of the session. `sandbox` None: no sandbox."""
+    """A place where commands start.
+
+    If `files` is None, the commands use the files of their session. `sandbox` is None outside all
+    sandboxes.
+    """
 
     runners: Runners
     files: DumpFiles | None = None
     sandbox: Sandbox | None = None
 
     def show(self, shell: Shell) -> None:
-        """Show what the place enforces."""
+        """Record in the shell which parts of its sandbox policy the place enforces."""
         shell.sandbox = None if self.sandbox is None else self.sandbox.policy.enforced
 
 
 class Places:
-    """`start_task` starts a task that outlives the request. `on_retire` is called with a sandbox
-    that gets no more commands.
+    """`start_task` starts a task that outlives the request. `Places` calls `on_retire` with each
+    sandbox that gets no more commands.
     """
 
     def __init__(
@@ -84,7 +88,7 @@ class Places:
                 place.files.close()
 
     def trim(self) -> None:
-        """End the sandboxes that nothing needs."""
+        """End the sandboxes that have run no command for some time."""
         self._sandboxes.trim()
 
     def stop(self) -> None:
@@ -99,5 +103,5 @@ class Places:
                 place.files.close()
 
     def abandon(self) -> None:
-        """Close the channels in a forked child."""
+        """In a forked child, close the child's copies of the channels."""
         self._sandboxes.abandon()

@@ -1,8 +1,10 @@
-"""The parts of a running manager: supervisors, runners, spare shells, sessions, the spool.
+"""Holds the parts of a running manager: supervisors, runners, spare shells, sessions, the spool.
 
-Starts commands. The manager decides whether a command may start, and knows all shells.
+Starts commands. The manager, not this module, decides whether a command may start, and knows all
+shells.
 
-Invariant: between handing a command to a runner and starting its supervisor, nothing is awaited.
+Invariant: nothing is awaited after a command was handed to a runner and before its supervisor
+starts.
 """
 
 from __future__ import annotations
@@ -54,7 +56,7 @@ from shelld.terminals.input import TerminalInput
 from shelld_protocol.errors import session_closed, shutting_down, unavailable
 
 # The number of commands that may be starting at once. If a thousand commands come in a burst, most
-# of them wait here at no cost, and the daemon answers other requests meanwhile.
+# of them wait for their turn at no cost, and the daemon answers other requests meanwhile.
 MAX_STARTING: Final = 32
 
 _TMP_HINT: Final = "Set tmp to shared, or let the daemon create cgroups."
@@ -62,7 +64,7 @@ _TMP_HINT: Final = "Set tmp to shared, or let the daemon create cgroups."
 
 class Runtime:
     """Calls `on_enter` after a command was handed over, `on_end` after it has ended, and
-    `on_release` when nothing of it is left.
+    `on_release` when no process of the command is left.
     """
 
     def __init__(
@@ -106,7 +108,7 @@ class Runtime:
         self._pollers = PollerPool()
         self._clock = asyncio.get_running_loop().time
         self._tasks = Workers(tasks, Supervisor.run, Supervisor.give_up)
-        # Commands and spare shells under supervision.
+        # The commands and spare shells that have a supervisor.
         self._lives: set[Life] = set()
         self._pipe_watch = PipeWatch(lambda: len(self._lives) > self.spares.count)
 
@@ -140,8 +142,8 @@ class Runtime:
     def abandon(self) -> None:
         """In a forked child, close its copies of the parent's channels and pipes.
 
-        Otherwise runners would not see the end of the parent, and a spare shell would wait for the
-        child to close its pipe.
+        Otherwise runners would not see the end of the parent, and a spare shell would wait until
+        the child closes its copy of the pipe.
         """
         for life in self._lives:
             life.links.channel.close()
@@ -177,7 +179,7 @@ class Runtime:
         try:
             return await self.spares.take(session, request)
         except Exception:
-            # A command never depends on a spare shell.
+            # Without a spare shell, the command gets a new bash.
             faults.report("the choice of a spare shell")
             return None
 
@@ -207,16 +209,19 @@ class Runtime:
         shell.begin()
         try:
             if not launch.is_in_place(session, request):
-                # Not a failure: the directory was replaced while the spare shell waited.
+                # The directory was replaced while the spare shell waited. This does not count as a
+                # failure of the spare shell.
                 life.discard()
                 return False
             working_dir = session.resolve(request.cwd)
             if life.member is not None:
-                # Before the command can start a process: the shell counts from now on.
+                # From now on, the shell counts towards the limits. The command cannot have started
+                # a process before.
                 self.limiter.begin(life.member, life)
             launch.run(session, request)
         except BlockingIOError:
-            # The pipe of the spare shell has too little room for the lines.
+            # The pipe of the spare shell has too little room for the last lines that bash must
+            # read.
             life.discard()
             return False
         except OSError:
@@ -224,7 +229,7 @@ class Runtime:
             life.discard()
             self.spares.note_use(succeeded=False)
             return False
-        # The command runs already.
+        # The command runs from here on.
         shell.assign(self._ids.next(), request, working_dir)
         life.command_runs(request)
         self.spares.note_use(succeeded=True)
@@ -263,7 +268,8 @@ class Runtime:
         sandbox = place.sandbox
         has_private_tmp = sandbox is not None and sandbox.policy.tmp == "private"
         if has_private_tmp and member.enforced.memory == "watch":
-            # No process holds the memory of a private /tmp, so the watch would not see it.
+            # The files in a private /tmp use memory that belongs to no process. So the watch would
+            # not count this memory.
             self.limiter.end(member)
             raise unavailable("memory_bytes with a private /tmp", "a cgroup", _TMP_HINT)
         return member
@@ -288,7 +294,7 @@ class Runtime:
             raise
 
     def _supervise(self, launch: Launch, member: Member | None, place: Place) -> Life:
-        """Hand a launch to a runner, and start the task that supervises it."""
+        """Hand a launch to a runner, and start the task that supervises the command."""
         channel: Channel | None = None
         output: ShellOutput | None = None
         links: Links | None = None
@@ -333,7 +339,7 @@ class Runtime:
             if output is not None:
                 self.retention.forget(output)
             if channel is not None:
-                # The runner may have the command already. The runner ends with its channel.
+                # The runner may already have the command. Closing the channel ends the runner.
                 channel.close()
             launch.close()
             raise
@@ -380,7 +386,7 @@ class Runtime:
             self._shell_is_empty(life)
 
     def _spare_is_empty(self, life: Life) -> None:
-        # The spare shell has run no command, and never will.
+        # The spare shell has run no command, and will never run one.
         try:
             self._lives.discard(life)
         finally:
@@ -391,7 +397,7 @@ class Runtime:
 
     def _shell_is_empty(self, life: Life) -> None:
         shell = life.shell
-        # A command that could not start has had no `Moment.ENDED`.
+        # A command that could not start never reached `Moment.ENDED`, so report its end here.
         self.spares.command_ended(shell)
         try:
             self._lives.discard(life)

@@ -1,9 +1,11 @@
-"""The record of one shell: command, state, outcome, output, leftover processes.
+"""Keeps the record of one shell: its command, state, outcome, output and leftover processes.
 
-A shell *ends* when bash does. It is *empty* when every process that bash left behind is gone too.
+A shell *ends* when its bash ends. A shell is *empty* when its bash and every process that bash has
+started are gone.
 
-Only the supervisor of a shell writes to its record. All others read the record, ask for the shell's
-end (`end_tree`) and wait (`wait_until`). They do so on the event loop of the shells.
+Only the supervisor of a shell writes to its record. All other code reads the record, asks for the
+shell's end (`end_tree`) and waits (`wait_until`). All of this happens on the event loop of the
+shells.
 """
 
 from __future__ import annotations
@@ -33,14 +35,14 @@ from shelld_protocol.structs import EndReason, EnforcedLimits, Prompt, Usage
 
 
 class CommandUsage(Struct, frozen=True):
-    """The figures of wait4(2), in microseconds and bytes."""
+    """The resource usage that wait4(2) reports, in microseconds and bytes."""
 
     user_us: int = 0
     system_us: int = 0
     max_rss_bytes: int = 0
 
     def in_milliseconds(self) -> Usage:
-        """Return the figures in the form that results have."""
+        """Return the usage in the form in which results report it."""
         return Usage(round(self.user_us / 1000), round(self.system_us / 1000), self.max_rss_bytes)
 
 
@@ -83,11 +85,12 @@ class Owner(Protocol):
 
 @dataclass(eq=False, repr=False, slots=True, weakref_slot=True)
 class Shell:
-    """`created_at`, `started_at` and `completed_at` are seconds as of time.time().
+    """The record of one shell. `created_at`, `started_at` and `completed_at` are readings of
+    time.time().
 
-    They are for display. Expiry uses the monotonic clock.
+    These times are only for display. Expiry uses the monotonic clock.
 
-    `assign` sets the command. A spare shell has a record before its command is known.
+    `assign` sets the command. A spare shell has a record even before its command is known.
     """
 
     id: str = ""
@@ -95,7 +98,7 @@ class Shell:
     working_dir: str = ""
     _: KW_ONLY
     output: ShellOutput = field(default_factory=ShellOutput)
-    # No process of the command is left, or none has started.
+    # Whether no process of the command is left, or no process has started.
     is_empty: bool = True
     stdout: OutputStream = field(init=False)
     stderr: OutputStream = field(init=False)
@@ -105,32 +108,32 @@ class Shell:
     warning: str | None = field(default=None, init=False)
     timeout_ms: int | None = field(default=None, init=False)
     idle_timeout_ms: int | None = field(default=None, init=False)
-    # Whether it started as a foreground command.
+    # Whether the command started as a foreground command.
     in_foreground: bool = field(default=False, init=False)
-    # Time from SIGTERM to SIGKILL.
+    # The time from SIGTERM to SIGKILL.
     grace_ms: int = field(default=Options().grace, init=False)
     pid: int | None = field(default=None, init=False)
     exit_code: int | None = field(default=None, init=False)
     signal: str | None = field(default=None, init=False)
     usage: CommandUsage = field(default=NO_USAGE, init=False)
-    # Pids that were alive after the end of bash, as last reported.
+    # The pids of the processes that were alive after the end of bash, as last reported.
     leftover: list[int] = field(init=False)
     # Whether bash left any processes when it ended.
     left_processes: bool = field(default=False, init=False)
-    # Pids that were alive after the last kill's deadline.
+    # The pids of the processes that were alive after the deadline of the last kill.
     survivors: list[int] = field(init=False)
-    # Why it ended, if status and signal do not show it.
+    # Why the shell ended, if status and signal do not show the reason.
     reason: EndReason | None = field(default=None, init=False)
-    # How the limits of its session are enforced for it; None if there are none.
+    # How the limits of the session are enforced for this command; None without limits.
     limits: EnforcedLimits | None = field(default=None, init=False)
-    # What its sandbox enforces; None for no sandbox.
+    # Which parts of the policy the sandbox enforces; None for a command without a sandbox.
     sandbox: EnforcedSandbox | None = field(default=None, init=False)
     denials: Denials = field(default_factory=Denials, init=False)
-    # (errno, what) if nothing could be started.
+    # (errno, step that failed) if bash could not be started.
     failure: tuple[int, str] | None = field(default=None, init=False)
-    # Whether its call was answered while the command ran.
+    # Whether the call of the command was answered while the command ran.
     released: bool = field(default=False, init=False)
-    # The prompt that caused this answer, if a prompt did.
+    # The prompt that caused this early answer, if a prompt caused it.
     released_at: SeenPrompt | None = field(default=None, init=False)
     created_at: float = field(init=False)
     started_at: float | None = field(default=None, init=False)
@@ -138,13 +141,13 @@ class Shell:
     input: PipeInput | TerminalInput | None = field(default=None, init=False)
     # Reads the command's state, if the session keeps it.
     recorder: Recorder | None = field(default=None, init=False)
-    # None once nothing is left to own.
+    # The owner of the processes and pipes; None once none of them is left.
     owner: Owner | None = field(default=None, init=False)
     status: ShellStatus = field(default=ShellStatus.PENDING, init=False)
     _began: float = field(init=False)
     _lasted: float = field(default=math.nan, init=False)
     _completed_at: float | None = field(default=None, init=False)
-    # When it became empty, as of time.monotonic().
+    # When the shell became empty, as a reading of time.monotonic().
     _expires_from: float = field(default=math.inf, init=False)
     _waiters: list[_Waiter] = field(init=False)
 
@@ -158,7 +161,7 @@ class Shell:
 
     @property
     def began(self) -> float:
-        """When it was made, or its command was given to the spare shell (time.monotonic())."""
+        """When the shell was made, or when the spare shell got the command (time.monotonic())."""
         return self._began
 
     @property
@@ -167,18 +170,18 @@ class Shell:
 
     @property
     def open_input(self) -> PipeInput | TerminalInput | None:
-        """The command's input; None if nothing more can be written to it."""
+        """The command's input; None if nobody can write to the input any more."""
         target = self.input
         return target if target is not None and target.is_open and not self.has_ended else None
 
     @property
     def is_running(self) -> bool:
-        """Whether its bash runs; false before the start, too."""
+        """Whether bash runs now. This is false before the start and after the end."""
         return self.status is ShellStatus.RUNNING
 
     @property
     def is_in_foreground(self) -> bool:
-        """Whether a caller waits for its end now."""
+        """Whether a caller waits now for the end of the command."""
         return self.in_foreground and not (self.released or self.has_ended)
 
     @property
@@ -209,7 +212,7 @@ class Shell:
 
     @property
     def output_is_complete(self) -> bool:
-        """Whether nothing more will be written, as far as shelld knows."""
+        """Whether no process can write more output, as far as shelld knows."""
         return self.has_ended and (self.is_empty or not self.leftover)
 
     @property
@@ -223,7 +226,7 @@ class Shell:
 
     @property
     def elapsed_ms(self) -> int:
-        """Its run time so far, by the monotonic clock."""
+        """The run time so far, by the monotonic clock."""
         lasted = self._lasted
         return round((time.monotonic() - self._began if math.isnan(lasted) else lasted) * 1000)
 
@@ -240,7 +243,7 @@ class Shell:
             self._expires_from = time.monotonic() - (time.time() - seconds)
 
     def ended_before(self, seconds: float) -> bool:
-        """Whether it became empty at least `seconds` ago."""
+        """Whether the shell became empty at least `seconds` ago."""
         return self.is_empty and self._expires_from <= time.monotonic() - seconds
 
     # -- for all ----------------------------------------------------------------------------
@@ -259,8 +262,9 @@ class Shell:
     async def wait_for_news(self, deadline: float, written: int | None = None) -> bool:
         """Wait until the command writes something or the shell ends. Return False at the deadline.
 
-        `deadline` is a moment of the event loop's clock. `written`: how much the command had
-        written when the caller last read its output. By default, only new output counts.
+        `deadline` is a moment of the event loop's clock. `written` is the number of bytes that the
+        command had written when the caller last read the output. By default, only new output
+        counts.
         """
         before = self.output.written if written is None else written
 
@@ -278,15 +282,15 @@ class Shell:
             self._waiters.remove(waiter)
 
     def discard(self) -> None:
-        """Have the whole tree killed. Does not wait."""
+        """Ask the owner to kill the whole tree. Does not wait."""
         if self.owner is not None:
             self.owner.discard()
 
     def release(self) -> bool:
         """Move the command to the background, without its limits. Does not wait.
 
-        A command that has not started yet moves there once it runs. Returns False if the command
-        has ended, or is being ended.
+        A command that has not started yet moves to the background once it runs. Returns False if
+        the command has ended, or is being ended.
         """
         is_possible = self.owner is not None and not self.has_ended and self.owner.release()
         self.notify()
@@ -306,8 +310,8 @@ class Shell:
     ) -> list[int]:
         """Signal the whole tree, SIGKILL it after the grace, and return once it is dead.
 
-        `number` None: SIGTERM, unless the command has had it.
-        Returns the pids that are still alive a second after the grace, else []. `event` and
+        If `number` is None, the signal is SIGTERM, unless the command has already got SIGTERM.
+        Returns the pids of the processes that are alive a second after the grace. `event` and
         `reason` become part of the outcome, if this call causes the end.
         """
         if self.owner is not None and not self.is_empty:
@@ -357,11 +361,11 @@ class Shell:
         self.notify()
 
     def stop_clock(self) -> None:
-        """Record the time of bash's end. The outcome follows."""
+        """Record the time at which bash ended. `end` sets the outcome later."""
         self._lasted = time.monotonic() - self._began
 
     def end(self, wait_status: int, kill_event: ShellEvent | None) -> None:
-        """Settle the outcome. `kill_event`: why we killed the command, if we did."""
+        """Set the outcome. `kill_event` says why shelld has killed the command, or is None."""
         code = os.waitstatus_to_exitcode(wait_status)
         if code >= 0:
             self.exit_code = code
@@ -378,7 +382,8 @@ def _is_met(waiter: _Waiter) -> bool:
     try:
         return waiter.condition()
     except Exception:
-        # The waiter checks the condition again, and gets the exception.
+        # The condition has raised. Wake the waiter, which checks the condition again and gets the
+        # exception.
         return True
 
 

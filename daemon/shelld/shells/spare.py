@@ -1,20 +1,20 @@
-"""A spare shell: a bash that starts before its command is known.
+"""Runs spare shells. A spare shell is a bash that starts before its command is known.
 
-Starts a spare shell and gives it its command. A spare shell restores the state of one session, and
-runs one command. It gets a supervisor when it starts. The same supervisor later supervises the
-command.
+This module starts a spare shell and later gives it a command. A spare shell restores the state of
+one session, and runs one command. It gets a supervisor when it starts. The same supervisor later
+supervises the command.
 
-If the session has changed since then, the daemon sends lines with the differences before the
-command runs. A spare shell that has restored the state of a new session can serve any session that
-was not configured. Any other spare shell serves its own session only: a command can read the
-environment with which its bash has started, and must not read the environment of another session.
+If the session has changed since the start, bash first reads lines that make the same changes. A
+spare shell that has restored the state of a new session can serve any session that was not
+configured. Any other spare shell serves its own session only: a command can read the environment
+with which its bash has started, and must not read the environment of another session.
 
-A spare shell is ``bash -c PLACEHOLDER``. The last line of its startup file reads a pipe to its end,
-and so makes bash wait. Bash keeps a pointer to its argument, and reads the argument only after that
-line. So the daemon overwrites the argument with the command, in the memory where execve(2) has put
-the argument (`arg_start` in proc(5)). Then it closes the pipe. The command sees what it would see
-in a newly started bash: the same `$0`, `$-` and traces, and the same wording and line numbers in
-errors. docs/sessions.md lists the exceptions.
+A spare shell is ``bash -c PLACEHOLDER``. The last line of its startup file reads from a pipe until
+the end of file, and so makes bash wait. Bash keeps a pointer to its argument, and reads the
+argument only after that line. So the daemon overwrites the argument with the command, in the memory
+where execve(2) has put the argument (`arg_start` in proc(5)). Then it closes the pipe. The command
+sees what it would see in a newly started bash: the same `$0`, `$-` and traces, and the same wording
+and line numbers in errors. docs/sessions.md lists the exceptions.
 
 To write into the memory of bash, the daemon needs the rights of a debugger. A process has these
 rights over its descendants, unless the system forbids it (ptrace(2), "Ptrace access mode
@@ -44,10 +44,10 @@ from shelld.sessions.text import to_bytes
 from shelld.shells.launch import Launch, StartRequest
 from shelld.shells.life import Life
 
-# A longer command gets a new bash.
+# A command longer than this gets a new bash.
 MAX_COMMAND_BYTES: Final = 4_096
 
-# The descriptor of the prelude in its bash: the first after the three that every command has.
+# The descriptor of the prelude in bash. It is the first after stdin, stdout and stderr.
 _PRELUDE: Final = 3
 
 # Indexes of fields of /proc/PID/stat, counted after the second field, a name in parentheses.
@@ -80,7 +80,7 @@ def has_signals(status: bytes) -> bool:
     """Whether signals that can end a process are pending, from its /proc/PID/status.
 
     For most of these signals the kernel makes SIGKILL pending for each thread. Signals that write a
-    core file stay pending for the process. So this checks the thread and the process.
+    core file stay pending for the process. So this function checks both the thread and the process.
     """
     found = _PENDING.search(status)
     pending = 0 if found is None else int(found[1], 16) | int(found[2], 16)
@@ -88,7 +88,7 @@ def has_signals(status: bytes) -> bool:
 
 
 class SpareLaunch(Launch):
-    """The start of a spare shell, in the present state of a session."""
+    """Starts a spare shell in the present state of a session, and gives it its command."""
 
     is_waiting = True
 
@@ -101,14 +101,14 @@ class SpareLaunch(Launch):
     ) -> None:
         super().__init__(session, bash, restrictions, files)
         self.state = session.state
-        # When it was started (time.monotonic()), and how long the start took.
+        # When the spare shell was started (time.monotonic()), and how many seconds the start took.
         self.since = time.monotonic()
         self.start_took = math.inf
         # Whether bash runs, and whether it can take its command.
         self.has_started = False
         self.is_ready = False
         self._pid = 0
-        # Descriptors of its files in /proc, and the address of its argument.
+        # The descriptors of files of bash in /proc, and the address of the argument of bash.
         self._status: int | None = None
         self._memory: int | None = None
         self._address = 0
@@ -135,12 +135,12 @@ class SpareLaunch(Launch):
         self._theirs.append(read)
         self._theirs.append(self._pipe)
         self._descriptors.append(read)
-        # Never wait for a bash that does not read.
+        # A write must never wait for a bash that does not read.
         os.set_blocking(self._pipe, False)
 
     @property
     def session_name(self) -> str | None:
-        """The only session that it can serve; None if it can serve all that were not configured."""
+        """The session that the spare shell serves; None if it serves all unconfigured sessions."""
         return self._session.name
 
     def bash_runs(self, pid: int) -> None:
@@ -150,7 +150,7 @@ class SpareLaunch(Launch):
         self.look()
 
     def look(self) -> None:
-        """Find out whether it can take a command now. Raises OSError if it never can."""
+        """Check whether bash can take a command now. Raises OSError if bash can never take one."""
         if self.is_ready or not self.has_started:
             return
         stat = os.open(f"/proc/{self._pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
@@ -168,7 +168,7 @@ class SpareLaunch(Launch):
         self.is_ready = True
 
     def _open(self, name: str, flags: int) -> int:
-        """Open a file of its process in /proc."""
+        """Open a file of the process of bash in /proc."""
         descriptor = os.open(f"/proc/{self._pid}/{name}", flags | os.O_CLOEXEC)
         self._theirs.append(descriptor)
         return descriptor
@@ -182,7 +182,7 @@ class SpareLaunch(Launch):
         return suits and session.lines_from(self.state) is not None
 
     def suits(self, session: Session, request: StartRequest) -> bool:
-        """Whether it is equivalent to a bash that would start for this request now."""
+        """Whether this bash is equivalent to a new bash that would start for this request."""
         return (
             request.env is None
             and request.stdin is None
@@ -201,7 +201,7 @@ class SpareLaunch(Launch):
         )
 
     def run(self, session: Session, request: StartRequest) -> None:
-        """Let it run a command. Raises OSError if it does not run the command."""
+        """Let bash run a command. Raises OSError if bash does not run the command."""
         assert self._memory is not None
         assert self._status is not None
         differences = session.lines_from(self.state)
@@ -221,22 +221,24 @@ class SpareLaunch(Launch):
             raise ProcessLookupError(errno.ESRCH, "it has ended")
         if has_signals(os.pread(self._status, _STAT_BYTES, 0)):
             raise ProcessLookupError(errno.ESRCH, "it is being killed")
-        # Bash continues now.
+        # The end of file lets bash continue.
         os.close(self._theirs.pop(self._theirs.index(self._pipe)))
         self.is_waiting = False
 
     def is_in_place(self, session: Session, request: StartRequest) -> bool:
         """Whether this bash can run the command in the directory that the request means.
 
-        False if the directory of this bash was deleted. If bash is to stay in its directory, also
-        false if the path of the request no longer leads there. Raises OSError if the bash is gone.
+        False if the directory of this bash was deleted. If the command runs in the present
+        directory of bash, also false if the path of the request no longer leads to that directory.
+        Raises OSError if the bash is gone.
         """
         will_go = goes_elsewhere(self.state, session.state)
         if not (will_go or self._cwd) and request.cwd is None:
             return True
         bash_is_in = os.stat(f"/proc/{self._pid}/cwd")
         if will_go:
-            # If the directory was deleted before bash started, bash has printed errors.
+            # Bash changes to another directory. But if its present directory was deleted before
+            # bash started, bash has printed errors.
             return bash_is_in.st_nlink > 0
         try:
             leads_to = os.stat(to_bytes(session.resolve(request.cwd)))
@@ -264,6 +266,6 @@ class Spare(NamedTuple):
         return self.launch.since
 
     def suits(self, session: Session, request: StartRequest) -> bool:
-        """Whether it can run this request, is not being ended, and still has its runner."""
+        """Whether the spare shell can run this request, is not being ended, and has its runner."""
         is_doomed = self.life.is_being_ended or self.life.runner_is_lost
         return not is_doomed and self.launch.suits(session, request)

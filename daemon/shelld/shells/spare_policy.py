@@ -1,8 +1,9 @@
-"""Decides which sessions get spare shells, and how many. Pure: the caller passes the time.
+"""Decides which sessions get spare shells, and how many. This module is pure. The caller passes the
+clock.
 
-A spare shell costs as much as the start that it saves, only earlier. So spare shells start even
-while other programs keep the processors busy. But while shelld's own commands keep the processors
-busy, the start of a spare shell would delay these commands.
+A spare shell costs as much work as the start that it saves, but does this work earlier. So spare
+shells start even while other programs keep the processors busy. But while shelld's own commands
+keep the processors busy, no spare shell starts, because it would delay these commands.
 """
 
 from __future__ import annotations
@@ -16,7 +17,11 @@ from msgspec import Struct
 
 
 class Waiting(Protocol):
-    """A spare shell: the session that it is for (None: any), and since when it has waited."""
+    """A spare shell, as the policy sees it.
+
+    `session_name` is None if the spare shell serves any session. `since` is when the spare shell
+    was started.
+    """
 
     @property
     def session_name(self) -> str | None: ...
@@ -29,18 +34,18 @@ W = TypeVar("W", bound=Waiting)
 
 
 class SparePolicy(Struct, eq=False):
-    """At most `limit` spare shells wait. Times are in seconds."""
+    """Decides so that at most `limit` spare shells wait. Times are in seconds."""
 
     clock: Callable[[], float]
     limit: int
     processors: int
     # A session that was not used for this long has no spare shells.
     idle_s: float = 300.0
-    # Spare shells younger than this do not make room for others. Otherwise sessions that take turns
-    # would end each other's spare shells before they are used.
+    # Spare shells younger than this do not make room for others. Otherwise each of several sessions
+    # that run commands in turn would end the spare shells of the others before a command uses them.
     min_age_s: float = 15.0
-    # A command follows another *at once* if the pause between them is shorter than the fastest
-    # start of a spare shell, multiplied by this number. Then `in_a_row` spare shells wait, and they
+    # A command follows another *at once* if the pause between the two commands is shorter than this
+    # number times the fastest start of a spare shell. Then `in_a_row` spare shells wait, and they
     # start while a command runs. Otherwise no spare shell starts while a command runs.
     starts_between: float = 10
     in_a_row: int = 2
@@ -56,8 +61,9 @@ class SparePolicy(Struct, eq=False):
     def command_is_over(self, name: str | None) -> bool:
         """Record the end of a command. Return whether its session gets spare shells of its own.
 
-        A session gets them if it was already among the `limit` sessions used last. If more sessions
-        take turns, the others would end its spare shell before its next command.
+        A session gets them if it was already among the `limit` sessions used last. If more than
+        `limit` sessions run commands in turn, the other sessions would end its spare shell before
+        its next command.
         """
         recent = itertools.islice(reversed(self._used_at), self.limit)
         is_frequent = name in recent
@@ -70,7 +76,10 @@ class SparePolicy(Struct, eq=False):
         self._fastest_start_s = min(self._fastest_start_s or seconds, seconds)
 
     def note_use(self, *, succeeded: bool) -> bool:
-        """Record whether a spare shell could be used. Return whether to try more."""
+        """Record whether a spare shell could be used.
+
+        Return False if no more spare shells should start.
+        """
         self._failures = 0 if succeeded else self._failures + 1
         return self._failures < self.max_failures
 
@@ -82,13 +91,13 @@ class SparePolicy(Struct, eq=False):
     # -- decisions --------------------------------------------------------------------------
 
     def follows_at_once(self, name: str | None) -> bool:
-        """Whether a command that this session gets now would follow another at once."""
+        """Whether a command that this session gets now follows the last one *at once*."""
         pause = self.clock() - self._used_at.get(name, -math.inf)
         return pause < self.starts_between * (self._fastest_start_s or 0)
 
     @property
     def max_running(self) -> int:
-        """The number of foreground commands at which no spare shell starts any more."""
+        """If this many foreground commands run, no spare shell starts."""
         return max(4, 2 * self.processors)
 
     def one_that_gives_way(self, waiting: Sequence[W]) -> W | None:
@@ -97,7 +106,7 @@ class SparePolicy(Struct, eq=False):
         return next(iter([*_extra(waiting), *old]), None)
 
     def not_needed(self, waiting: Sequence[W]) -> list[W]:
-        """Return surplus spare shells, and those of idle sessions."""
+        """Return the old surplus spare shells, and the spare shells of idle sessions."""
         extra = self._older_than(self.min_age_s, _extra(waiting))
         idle = self._older_than(self.idle_s, waiting)
         return extra + [each for each in idle if each not in extra]
@@ -107,6 +116,9 @@ class SparePolicy(Struct, eq=False):
 
 
 def _extra(waiting: Sequence[W]) -> list[W]:
-    """Return the surplus spare shells: all but the oldest one of each session."""
+    """Return the surplus spare shells.
+
+    These are all spare shells of a session except the oldest.
+    """
     names = [each.session_name for each in waiting]
     return [each for index, each in enumerate(waiting) if names[index] in names[:index]]

@@ -28,10 +28,10 @@ MAX_START_WAIT_S: Final = 0.25
 
 
 class Spares:
-    """The spare shells that wait. With `policy.limit` 0, there are none.
+    """Owns the spare shells that wait. If `policy.limit` is 0, there are no spare shells.
 
-    `start` starts a spare shell. A shortage raises no OSError here: without a spare shell, a
-    command gets a new bash.
+    `start` starts a spare shell. A shortage raises no OSError in this class, because without a
+    spare shell a command gets a new bash.
     """
 
     def __init__(
@@ -39,19 +39,19 @@ class Spares:
     ) -> None:
         self._start = start
         self.policy = policy
-        # Its state is that of every new session.
+        # The state of this session is the state of every new session.
         self._any_session = any_session
         self._limit = policy.limit if CAN_RECORD else 0
         # The number of spare shells that have run a command.
         self.used = 0
         # The spare shells that wait, in start order.
         self._waiting: list[Spare] = []
-        # The commands that run in the foreground.
+        # The commands that were started in the foreground and have not ended.
         self._running: set[Shell] = set()
 
     @property
     def count(self) -> int:
-        """How many spare shells wait."""
+        """The number of spare shells that wait."""
         return len(self._waiting)
 
     def command_started(self, session: Session, shell: Shell) -> None:
@@ -66,7 +66,7 @@ class Spares:
         self._running.discard(shell)
 
     def command_is_over(self, session: Session) -> None:
-        """Start the next spare shell, now that there is time."""
+        """Start the next spare shell after a command of the session, while nobody waits."""
         if not self._limit:
             return
         is_frequent = self.policy.command_is_over(session.name)
@@ -91,15 +91,15 @@ class Spares:
     def _provide(self, session: Session, count: int) -> None:
         """Start spare shells until `count` wait for a session, as far as the policy allows.
 
-        Spare shells in the state of a new session wait for any session that was not configured and
-        has no limits.
+        A spare shell in the state of a new session may serve any session that was not configured
+        and has no limits.
         """
         if session.state is session.base and self._starts_as_others(session):
             session = self._any_session
         waiting = len(self._of(session.name))
         while waiting < count and self._has_room(waiting) and _can_wait(session):
             waiting += 1
-            # In a shortage, leave the rest of the resources to commands.
+            # If resources are short, start no spare shell, and leave the resources to commands.
             with contextlib.suppress(OSError):
                 self._waiting.append(self._start(session))
 
@@ -111,9 +111,9 @@ class Spares:
         return [spare for spare in self._waiting if spare.session_name == name]
 
     def _has_room(self, waiting: int) -> bool:
-        """Whether a spare shell may start for a session that has `waiting` of them.
+        """Whether one more spare shell may start for a session that has `waiting` spare shells.
 
-        May first end another spare shell to make room.
+        This may first end another spare shell to make room.
         """
         if 0 < self._limit == len(self._waiting) and not waiting:
             spare = self.policy.one_that_gives_way(self._waiting)
@@ -134,7 +134,7 @@ class Spares:
             return not spare.launch.is_ready, len(session.lines_from(spare.launch.state) or b"")
 
         spare = min(suitable, key=rank)
-        # From here on, no other command can get it.
+        # From here on, no other command can get this spare shell.
         self._waiting.remove(spare)
         try:
             if spare.launch.is_ready or await self._becomes_ready(spare, session, request):
@@ -150,7 +150,7 @@ class Spares:
         launch, shell = spare.launch, spare.life.shell
         with anyio.move_on_after(MAX_START_WAIT_S):
             await shell.wait_until(lambda: launch.has_started or shell.is_empty)
-        # The report of its start may have come while bash was still in execve(2).
+        # The start may have been reported while bash was still in execve(2), so look once more.
         with contextlib.suppress(OSError):
             launch.look()
         if shell.is_empty and shell.failure is None:

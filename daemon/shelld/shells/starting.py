@@ -30,5 +30,5 @@ def check_started(shell: Shell) -> None:
     """
     raise_failure(shell)
     if shell.pid is None and shell.reason != "lost":
-        # A kill came before the start.
+        # Somebody has killed the command before its start.
         raise spawn_failed(errno.ECANCELED, "exec")

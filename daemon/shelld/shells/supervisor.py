@@ -1,7 +1,7 @@
-"""The task that supervises one command, or one spare shell, until nothing is left of it.
+"""Supervises one command, or one spare shell, until no process of it is left.
 
-Waits for output, messages and deadlines, and passes them to the command's `Life`. An exception in
-this task ends only this shell, as "lost".
+Each shell has a task that waits for output, messages and deadlines, and passes them to the `Life`
+of the shell. An exception in this task ends only this shell, as "lost".
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ from shelld.shells.links import SHORTAGE_PAUSE_S
 from shelld.shells.moments import Moment
 from shelld.shells.orphans import kill_orphans
 
-# If the daemon notices a deadline later than this, the daemon itself was suspended.
+# If the daemon notices a deadline more than this time late, the daemon itself was suspended.
 PAUSE_S: Final = 1.0
 
-# The deadlines that other processes must meet, and the time (s) that they get after a suspension.
-# They may have been suspended, too, and a busy machine may resume them late.
+# The deadlines that other processes must meet, and the new time (s) that these processes get after
+# a suspension of the daemon. They may also have been suspended, and a busy machine may resume them
+# late.
 _OF_OTHERS: Final[Mapping[Event, float]] = {
     Event.START_DUE: START_TIMEOUT_S,
     Event.KILL_DUE: KILL_TIMEOUT_S,
@@ -43,10 +44,10 @@ class Supervisor:
         self._pool = pool
 
     async def run(self) -> None:
-        """Supervise until nothing is left of the command.
+        """Supervise the command until none of its processes is left.
 
-        Cancelling this kills the command first. If our own code fails, this kills the command, ends
-        its shell as "lost" and raises. Then call `give_up`.
+        A cancelled `run` first kills the command. If the code of shelld fails, `run` kills the
+        command, ends its shell as "lost" and raises. The caller must then call `give_up`.
         """
         try:
             await self._supervise()
@@ -79,8 +80,8 @@ class Supervisor:
                 # `_advance` wakes waiters first, so the answer goes out before the clean-up.
                 await self._links.wait(self._advance, life.deadlines.next)
             if self._links.is_shortage:
-                # The command has not failed. Output and messages that have arrived can be read
-                # later.
+                # A shortage is no failure of the command. Output and messages that have arrived can
+                # be read later.
                 await faults.pause(SHORTAGE_PAUSE_S)
             if life.has_orphans:
                 shell = life.shell
@@ -91,7 +92,7 @@ class Supervisor:
                 self._advance()
 
     async def _end_in_time(self) -> None:
-        """Kill the tree, wait a moment for its end, and end the shell as killed."""
+        """Kill the tree, wait a moment until it is dead, and end the shell as killed."""
         self.life.discard()
         with anyio.move_on_after(LAST_KILL_S, shield=True):
             await self._supervise()
@@ -106,7 +107,8 @@ class Supervisor:
         if not life.is_over:
             self._read()
         if life.shell.failure is None:
-            # If the start failed, waiters wake later, when nobody can look the shell up any more.
+            # If the start failed, waiters wake only later, after the manager has forgotten the
+            # shell.
             life.shell.notify()
         return life.is_over or life.has_orphans or self._links.is_shortage
 
@@ -128,13 +130,14 @@ class Supervisor:
             if late_by > PAUSE_S and name in _OF_OTHERS:
                 deadlines.set(name, _OF_OTHERS[name])
                 continue
-            # Output or a message that arrived in time may be unread, and may postpone the deadline.
+            # Output or a message that arrived in time may still be unread. It may postpone the
+            # deadline.
             self._read()
             if deadlines.take(name):
                 self.life.take(name)
 
     async def _kill_unseen(self) -> None:
-        """Have the runner kill the tree, and wait until it reports that nothing is left.
+        """Make the runner kill the tree, and wait until the runner reports that no process is left.
 
         Without that report, the runner kills the tree when its channel ends.
         """
@@ -147,7 +150,7 @@ class Supervisor:
                 try:
                     messages = channel.receive()
                 except MemoryError:
-                    # The channel keeps the messages that it cannot return.
+                    # The channel keeps the messages for which there was no memory.
                     await faults.pause(SHORTAGE_PAUSE_S)
                     continue
                 if messages is None:
@@ -185,6 +188,6 @@ class Supervisor:
 
 
 def _tells_empty(message: Message) -> bool:
-    """Whether a message says that nothing is left."""
+    """Whether a message says that no process is left."""
     kind = message[0]
     return kind in _EMPTY or (kind == EXITED and bool(message[-1]))

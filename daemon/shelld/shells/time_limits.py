@@ -1,4 +1,4 @@
-"""The limits of a request on the run time and the silence of its command."""
+"""Enforces the limits of a request on the run time and the silence of its command."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class TimeLimits:
         self._shell = shell
         self._deadlines = deadlines
         self._policies: dict[Event, TimeoutPolicy] = {}
-        # How many bytes the command had written at the last check.
+        # The number of bytes that the command had written at the last check.
         self._written = 0
 
     def begin(self, request: StartRequest) -> None:
@@ -38,7 +38,7 @@ class TimeLimits:
             self._deadlines.set(Event.IDLE_DUE, policy.timeout_ms / 1000)
 
     def policy(self, name: Event) -> TimeoutPolicy:
-        """Return the policy that applies at a deadline."""
+        """Return the policy that says what happens at a deadline."""
         return self._policies[name]
 
     def lift(self) -> None:
