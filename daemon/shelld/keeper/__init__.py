@@ -9,29 +9,29 @@
                   bash -c ...     in its own session and process group
 
 The daemon, the keeper and the runners are child subreapers (prctl(2), Linux). When a process of a
-command loses its parent, however it detached, the kernel reparents it to the runner, or to the
-keeper if the runner was killed, or to the daemon if both were killed. If ``waitpid`` fails with
-ECHILD in a runner, that *proves* that nothing is left. A scan of /proc could never prove it. Keeper
-and daemon have other children, so they scan until two scans in a row find nothing
-(`orphan_reaper`). If a command has stopped the keeper or a runner, the parent of the stopped
-process continues it. The kernel continues the keeper and the runners when their parent ends. Where
-a runner can have its own cgroup (`cgroup`), the kernel kills a command's processes all at once.
-Without subreapers (`tree.SessionMembers`), the runner, the keeper and the daemon kill the processes
-that they can still find.
+command loses its parent, the kernel makes the runner its new parent, even if the process has
+detached itself. The new parent is the keeper if the runner was killed, and the daemon if both were
+killed. If ``waitpid`` fails with ECHILD in a runner, this *proves* that no process of the command
+is left. A scan of /proc could never prove this. The keeper and the daemon have other children, so
+they scan until two scans in a row find no process (`orphan_reaper`). If a command has stopped the
+keeper or a runner, the parent of the stopped process continues it. The kernel continues the keeper
+and the runners when their parent ends. If a runner can have its own cgroup (`cgroup`), the kernel
+kills all processes of a command at once. Without subreapers (`tree.SessionMembers`), the runner,
+the keeper and the daemon kill the processes that they can still find.
 
-This package imports only the standard library, neither anyio nor the rest of the daemon: the keeper
-must stay small, because every runner is a fork of it. The keeper does not import `pool`, which is
-the daemon's end.
+This package imports only the standard library, neither anyio nor the rest of the daemon. The keeper
+must stay small, because every runner is a fork of the keeper. The keeper does not import `pool`,
+which is the daemon's end.
 
 The protocol
 ------------
-Messages are marshalled tuples on `Channel`; descriptors travel with them.
+Messages are marshalled tuples on a `Channel`. A message can carry descriptors.
 
 daemon -> keeper
     ``(SPAWN_RUNNER,)`` + [socket]   fork a runner that serves this socket. There is no answer:
                                      messages sent into the other end wait there for the runner.
     ``(STOP_RUNNER, pid)``           SIGKILL an unresponsive runner and, if the keeper is a
-                                     subreaper, everything below the runner: a process there may
+                                     subreaper, all processes below the runner, because one may
                                      trace the runner and so keep it from being reaped.
 
 daemon -> runner
@@ -39,66 +39,68 @@ daemon -> runner
     + [stdin, stdout, stderr, *extra]
                                      start a command; extra descriptors become 3, 4, ... All strings
                                      are bytes; an empty `cwd` is the daemon's own; `count` is the
-                                     number of descriptors sent. `has_terminal`: the first three
-                                     are one terminal, which becomes the command's controlling
-                                     terminal. `restrictions`: None, or the members of
+                                     number of descriptors sent. With `has_terminal`, the first
+                                     three are one terminal, which becomes the controlling terminal
+                                     of the command. `restrictions` is None, or the members of
                                      `start.Restrictions`, with the number of `handles`, which are
                                      the last descriptors.
-    ``(KILL, signal, grace_ms)``     signal the tree, SIGKILL it after the grace. `signal` None:
-                                     SIGTERM, unless the command has had it
+    ``(KILL, signal, grace_ms)``     signal the tree, and SIGKILL it after the grace. If `signal` is
+                                     None, send SIGTERM, unless the command has already got SIGTERM.
 
 runner -> daemon
     ``(READY, runner_pid, subreaper, cgroup)``
-                                     once, before anything else: whether the runner became a
-                                     subreaper and has its own cgroup.
-    ``(STARTED, pid, refused)``      `refused`: the indexes of the cgroups of `restrictions` that
-                                     bash could not enter.
+                                     the first message, sent once. It says whether the runner became
+                                     a subreaper and whether it has its own cgroup.
+    ``(STARTED, pid, refused)``      bash runs. `refused` has the indexes of the cgroups of
+                                     `restrictions` that bash could not enter.
     ``(FAILED, errno, what)``        nothing was started; `what` is "cwd", "bash" or "exec".
     ``(EXITED, status, user_us, system_us, max_rss_bytes, signalled, leftover, empty)``
-                                     bash was reaped; `signalled`: a KILL was carried out before;
-                                     `leftover`: pids of the leftover processes, None if they
-                                     cannot be listed; `empty`: this message implies EMPTY.
+                                     bash was reaped. `signalled` says whether the runner carried
+                                     out a KILL before. `leftover` has the pids of the leftover
+                                     processes, or is None if they cannot be listed. If `empty` is
+                                     true, this message implies EMPTY.
     ``(STOPPED,)``                   a signal has stopped bash.
     ``(LEFTOVER, pids)``             the list of leftover processes has changed.
     ``(SURVIVORS, pids)``            these processes are left `KILL_DEADLINE_MS` after the grace.
                                      The runner still tries to kill them.
-    ``(RETIRES,)``                   this command is the runner's last. Sent before the last message
-                                     about the command.
-    ``(EMPTY,)``                     nothing is left; the runner takes the next command.
+    ``(RETIRES,)``                   this command is the runner's last. The runner sends this before
+                                     its last message about the command.
+    ``(EMPTY,)``                     no process is left. The runner can take the next command.
 
 keeper -> daemon, on the socket of a runner that has died
     ``(LOST,)``                      the keeper is killing the processes that the runner left.
     ``(SURVIVORS, pids)``, ``(EMPTY,)``
-                                     as above; then end of file.
+                                     the same messages as above. End of file follows.
 
-End of file on a runner's socket means that the daemon is gone or has given up the command: the
-runner kills the tree, then ends. A runner that has not started its command by then never starts it.
-After end of file on its own socket, the keeper ends once its last runner has ended. If the keeper
-is a subreaper, it meanwhile kills runners that cannot end, with everything they started. End of
-file on the daemon's side, without EMPTY, means that the keeper is gone too, could not fork, or
-cannot know which processes a runner left.
+A runner reads end of file on its socket if the daemon is gone or has given up the command. Then the
+runner kills the tree and ends. If the runner has not started its command by then, it never starts
+it. After end of file on its own socket, the keeper ends once its last runner has ended. Until then,
+a keeper that is a subreaper kills each runner that cannot end, with all processes that this runner
+has started. If the daemon reads end of file without EMPTY, the keeper is also gone, could not
+fork, or cannot know which processes a runner left.
 
 Failures
 --------
 Any system call may fail, and any line may raise MemoryError. Each owner has one boundary:
 
-`tree`      Raises no OSError. A process that cannot be inspected counts as alive. If not even this
-            process's children can be listed, it returns None; no caller takes that for "none are
-            left".
+`tree`      Raises no OSError. A process that cannot be inspected counts as alive. If the children
+            of this process cannot be listed, it returns None. No caller takes None for "no process
+            is left".
 `Channel`   If only part of a message could be sent, the sender shuts the channel down, so both ends
             read end of file. A message whose file did not arrive becomes FILE_LOST. A runner
-            answers it with FAILED; the daemon gives up the channel.
-runner      Catches only errors that it expects. Any other error ends it, wherever it was raised
-            (`Keeper._become_runner`). The keeper treats it like a killed runner: the command is
-            LOST, the keeper kills its tree, and another runner takes its place. A runner also ends
-            itself if it cannot list the processes that it must kill. If it has just reaped bash, it
-            reports that first.
+            answers FILE_LOST with FAILED, and the daemon gives up the channel.
+runner      Catches only errors that it expects. Any other error ends the runner, wherever the error
+            was raised (`Keeper._become_runner`). The keeper treats such a runner like a killed one:
+            the command is LOST, the keeper kills the tree, and another runner takes the next
+            command. A runner also ends itself if it cannot list the processes that it must kill. If
+            it has just reaped bash, it first reports the end of bash.
 keeper      Catches every error within one turn of its loop, and checks all its children again. It
-            records a dead runner as lost before it tries anything else, so it never forgets one.
-            It ends with an error in three cases only: it fails `_MAX_FAILURES` times in a row; it
-            cannot list the processes that it must kill, and the daemon can; or a command has
-            changed its limits or priority, and the daemon can adopt the runners. Then the daemon
-            adopts the runners, kills the rest, and starts another keeper; no command is lost.
+            records a dead runner as lost before it does anything else, so it never forgets a dead
+            runner. The keeper ends with an error in three cases only: it fails `_MAX_FAILURES`
+            times in a row; it cannot list the processes that it must kill, but the daemon can; or a
+            command has changed the keeper's limits or priority, and the daemon can adopt the
+            runners. Then the daemon adopts the runners, kills the other processes, and starts
+            another keeper. No command is lost.
 `pool`      Only `prepare` and `acquire` raise OSError. The error concerns only the command
             that needs the runner.
 """

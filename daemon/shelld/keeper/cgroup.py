@@ -1,16 +1,16 @@
 """Give every runner its own cgroup where possible (cgroup v2, Linux).
 
-``cgroup.kill`` ends everything in a cgroup at once, including processes that fork faster than a
-scan can find them and processes that have changed their user. But it does not prove that nothing is
-left, because a privileged command can leave its cgroup. The only proof is that the runner has no
-child left.
+``cgroup.kill`` kills all processes in a cgroup at once, even those that fork faster than a scan can
+find them, and those that have changed their user. But this does not prove that no process is left,
+because a privileged command can leave its cgroup. The only proof is that the runner has no child
+left.
 
 A runner enters its cgroup, and its commands start there. To kill them, the runner first leaves the
 cgroup.
 
-This module uses a directory only if nobody else manages it (under systemd, it must be delegated)
-and if it has no limits. A program looks for its limits in its own cgroup. In a new cgroup, the
-program would not find the limits of the directory.
+This module makes cgroups only in a directory that no other program manages and that has no limits.
+Under systemd, the directory must be delegated. The directory must have no limits, because a program
+looks for its limits in its own cgroup, and would not find the limits of the directory above.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ from typing import Final
 from shelld.keeper.own_cgroups import own_cgroups
 from shelld.keeper.proc import look
 
-# The names of our cgroups begin with this and the pid of the process that has made them.
+# The name of each cgroup that shelld makes begins with this prefix and the pid of the process that
+# has made the cgroup.
 PREFIX: Final = "shelld-"
 _OWNER: Final = re.compile(rf"{PREFIX}(\d{{1,9}})-")
 _LIMITS: Final = ("memory.max", "memory.high", "cpu.max")
 
 
 def usable_directory() -> str | None:
-    """Return the directory of this process's own cgroup if it can be divided, else None."""
+    """Return the directory of this process's own cgroup if this process can make cgroups there."""
     directory = next((own.directory for own in own_cgroups() if not own.controllers), None)
     under_systemd = os.path.exists("/run/systemd/system")
     if directory is None or not is_usable(directory, under_systemd=under_systemd):
@@ -39,7 +40,9 @@ def usable_directory() -> str | None:
 
 
 def is_usable(directory: str, *, under_systemd: bool) -> bool:
-    """Return whether this process may divide a cgroup without coordinating with anyone else."""
+    """Return whether this process may make cgroups in `directory`, because no other program does
+    so.
+    """
     needed = (directory, f"{directory}/cgroup.procs")
     if not all(os.access(path, os.W_OK) for path in needed):
         return False
@@ -62,7 +65,7 @@ def _is_limited(path: str) -> bool:
         with open(path) as file:
             return not file.read().startswith("max")
     except FileNotFoundError:
-        # Without the controller there is no limit.
+        # If the controller is not enabled, the file is missing, and there is no limit.
         return False
     except OSError:
         return True
@@ -81,7 +84,7 @@ def remove_stale(parent: str) -> None:
 
 
 class Cgroup:
-    """A directory that the keeper creates for one runner. Every method tolerates failure."""
+    """A directory that the keeper creates for one runner. No method raises OSError."""
 
     def __init__(self, parent: str, path: str) -> None:
         self._parent = parent
@@ -107,11 +110,14 @@ class Cgroup:
         return write(f"{self._path}/cgroup.procs", b"0")
 
     def leave(self) -> bool:
-        """Move the calling process out. The processes that it started stay."""
+        """Move the calling process out of the cgroup.
+
+        The processes that it started stay in the cgroup.
+        """
         return write(f"{self._parent}/cgroup.procs", b"0")
 
     def kill(self) -> None:
-        """SIGKILL everything in the cgroup."""
+        """SIGKILL all processes in the cgroup."""
         write(f"{self._path}/cgroup.kill", b"1")
 
     def remove(self) -> bool:

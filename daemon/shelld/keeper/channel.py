@@ -1,11 +1,11 @@
-"""A stream socket that carries marshalled tuples and descriptors.
+"""Sends marshalled tuples and descriptors over a stream socket.
 
-Both ends are parts of one program that run under the same Python, so `marshal` fits: it is built in
-and fast, and its output never leaves the machine.
+The format of `marshal` fits, because both ends are parts of one program, run under the same Python,
+and are on one machine. `marshal` is built in and fast.
 
-A frame is a 4-byte length and the marshalled tuple. A tuple of more than `INLINE_BYTES` travels
-as a temporary file, so that a send never waits for the reader. Descriptors belong to the frame
-they were sent with.
+A frame is a 4-byte length and the marshalled tuple. A tuple of more than `INLINE_BYTES` travels as
+a temporary file, so that a send never waits for the reader. Descriptors belong to the frame with
+which they were sent.
 """
 
 from __future__ import annotations
@@ -33,19 +33,21 @@ EMPTY: Final = 9
 READY: Final = 10
 LOST: Final = 11
 STOP_RUNNER: Final = 12
-# Never sent: `receive` returns it for a long message whose file did not arrive.
+# No process sends this kind. `receive` returns it for a long message whose file did not arrive.
 FILE_LOST: Final = 13
 STOPPED: Final = 14
 RETIRES: Final = 15
 ENTERED: Final = 16
 
-# How long after the grace a runner tries to kill everything before it reports survivors.
+# After the grace, a runner tries to kill the tree for this long before it reports survivors.
 KILL_DEADLINE_MS: Final = 1_000
 
-# Well under the smallest default send buffer (Linux: 208 KiB), with room for several frames.
+# The longest tuple in a frame. The smallest default send buffer (Linux: 208 KiB) has room for
+# several such frames.
 INLINE_BYTES: Final = 32 * 1024
 _MAX_DESCRIPTORS: Final = 8
-# The kernel keeps a table as long as the highest descriptor: 8 bytes for each.
+# The highest descriptor that `Channel.pair` uses. The kernel keeps a table with 8 bytes for each
+# number up to the highest descriptor.
 _MAX_FILES: Final = 1 << 16
 _FILE_FRAME: Final = 0xFFFFFFFF
 _CLOEXEC: Final = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
@@ -58,7 +60,10 @@ _Read = tuple[bytes, list[tuple[int, int, bytes]], int, Any]
 
 
 class RunnerInfo(NamedTuple):
-    """`subreaper`, `cgroup`: whether the runner became a subreaper and has its own cgroup."""
+    """What a runner reports about itself.
+
+    `subreaper` says whether it became a subreaper, and `cgroup` whether it has its own cgroup.
+    """
 
     pid: int
     subreaper: bool
@@ -87,15 +92,16 @@ def write_all(descriptor: int, content: bytes) -> None:
     """Write `content` to a file. Raises OSError if not all of it can be written."""
     written = os.write(descriptor, content)
     while written < len(content):
-        # A short write hides its reason; the next write raises the error.
+        # A short write does not report its reason, but the next write raises the error.
         written += os.write(descriptor, memoryview(content)[written:])
 
 
 class Channel:
-    """One end. Owns its socket, and the data and descriptors received but not yet returned.
+    """One end of a connection. Owns its socket, and received data and descriptors until it returns
+    them.
 
-    `peer`: the READY report of the runner at the other end. `keeper`: the pid of the keeper that
-    the daemon asked for this runner.
+    `peer` is the READY report of the runner at the other end. `keeper` is the pid of the keeper
+    that the daemon asked for this runner.
     """
 
     def __init__(self, sock: socket.socket) -> None:
@@ -103,7 +109,8 @@ class Channel:
         self._buffer = bytearray()
         self._descriptors: list[int] = []
         # The state of a `receive` that a shortage of memory has interrupted: the last read, the
-        # messages so far, and whether the buffer may hold more. The next call goes on from there.
+        # messages so far, and whether the buffer may hold more messages. The next call continues
+        # with this state.
         self._read: _Read | None = None
         self._messages: list[tuple[Message, list[int]]] = []
         self._is_behind = False
@@ -112,11 +119,12 @@ class Channel:
 
     @classmethod
     def pair(cls) -> tuple[Self, socket.socket]:
-        """Return our end, which never blocks, and the socket to hand to the other process.
+        """Return the daemon's end, which never blocks, and the socket for the other process.
 
         If this process is killed, the kernel closes its descriptors from the highest number down,
-        and waits for ever at a pipe whose lock a command holds. Our end has a high number, so the
-        other process sees its end before that, and kills the command.
+        and waits for ever at a pipe whose lock a command holds. The daemon's end has a high number,
+        so it is closed before any such pipe. Then the other process reads end of file, and kills
+        the command.
         """
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
@@ -135,9 +143,10 @@ class Channel:
         return self._socket.fileno()
 
     def send(self, message: Message, descriptors: tuple[int, ...] = ()) -> None:
-        """Send one message. Raises OSError if the peer is gone or not reading, or memory is short.
+        """Send one message. Raises OSError if the peer is gone or does not read, or memory is
+        short.
 
-        On an error, either nothing was sent, or both ends read end of file.
+        After an error, either no part of the message was sent, or both ends read end of file.
         """
         body = marshal.dumps(message)
         if len(body) <= INLINE_BYTES:
@@ -157,7 +166,7 @@ class Channel:
             sent = self._socket.send(frame)
         try:
             while sent < len(frame):
-                # On a blocking socket, a signal interrupted the call.
+                # On a blocking socket, a short send means that a signal has interrupted the call.
                 sent += self._socket.send(frame[sent:])
         except BaseException:
             # The peer would take the next message for the rest of this frame.
@@ -172,12 +181,12 @@ class Channel:
     def receive(self) -> list[tuple[Message, list[int]]] | None:
         """Return the complete messages that have arrived, with their descriptors; None at the end.
 
-        Reads once: on a blocking socket, call it only when the socket is readable. The kernel drops
-        descriptors that this process has no room for. A message whose file was dropped becomes
-        `FILE_LOST`.
+        Reads once. On a blocking socket, call this only when the socket is readable. The kernel
+        drops descriptors for which this process has no room. A message whose file was dropped
+        becomes `FILE_LOST`.
 
-        If it raises MemoryError, call it again, even if the socket is not readable: nothing is
-        lost, and the next call begins with the bytes that were already read.
+        If this raises MemoryError, call it again, even if the socket is not readable. No message is
+        lost, because the next call begins with the bytes that were already read.
         """
         read = self._read
         if read is None and not self._is_behind:
@@ -186,7 +195,7 @@ class Channel:
                     65536, socket.CMSG_SPACE(_MAX_DESCRIPTORS * _INT_SIZE), _CLOEXEC
                 )
             except OSError as error:
-                # After a transient error, the data can still be read.
+                # After a transient error, a later call can read the data.
                 return [] if error.errno in TRANSIENT else None
         if read is not None:
             data, ancillary, _flags, _address = read
@@ -198,7 +207,8 @@ class Channel:
             self._descriptors = descriptors
             self._read = None
             self._is_behind = True
-        # After a MemoryError, the next call repeats a step below or sees its effect.
+        # After a MemoryError, the next call repeats the step that has failed, unless the step has
+        # already had its effect.
         while self._buffer and (found := self._next_message()) is not None:
             message, size = found
             if message[0] == READY:
@@ -208,7 +218,7 @@ class Channel:
             del self._buffer[:size]
         messages = self._messages
         if messages and self._descriptors:
-            # The kernel ends a read after data that came with descriptors, so they belong to the
+            # The kernel ends a read after data with descriptors. So the descriptors belong to the
             # last frame of the read.
             messages[-1][1].extend(self._descriptors)
             self._descriptors.clear()
@@ -217,7 +227,9 @@ class Channel:
         return messages
 
     def _with_received(self, ancillary: list[tuple[int, int, bytes]]) -> list[int]:
-        """Return the descriptors that wait for their message, and those just received."""
+        """Return the descriptors that still have no message: those of earlier reads, and those of
+        this read.
+        """
         descriptors = self._descriptors.copy()
         for level, kind, content in ancillary:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
@@ -230,7 +242,7 @@ class Channel:
         return descriptors
 
     def _next_message(self) -> tuple[Message, int] | None:
-        """Return the first message in the buffer and its size there; None if it is not complete."""
+        """Return the first message in the buffer and its size; None if it is not complete."""
         buffer = self._buffer
         if len(buffer) < 4:
             return None
@@ -247,7 +259,7 @@ class Channel:
         descriptor = self._descriptors.pop(0)
         try:
             size = os.fstat(descriptor).st_size
-            # `pread`, because the sender shares the file offset.
+            # Use `pread`, because the sender shares the file offset.
             return _tuple(marshal.loads(os.pread(descriptor, size, 0)))
         except (OSError, MemoryError, EOFError, ValueError, TypeError):
             return (FILE_LOST,)

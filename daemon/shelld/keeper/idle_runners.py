@@ -1,4 +1,7 @@
-"""The runners of a pool that have no command: which one is used next, and how many are kept."""
+"""Keeps the runners of a pool that have no command.
+
+Decides which runner is used next, and how many are kept.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,8 @@ from typing import Final
 
 from shelld.keeper.channel import Channel
 
-# Enough for a harness with 64 commands in flight, which would otherwise wait for new runners. An
-# idle runner costs about 1.3 MiB, until `trim` ends it.
+# With this many idle runners, a client that runs 64 commands at a time need not wait for new
+# runners. An idle runner costs about 1.3 MiB, until `trim` ends it.
 MAX_IDLE: Final = 64
 # How many idle runners `trim` keeps even if no command has needed them.
 SPARE: Final = 2
@@ -15,23 +18,24 @@ SPARE: Final = 2
 
 class IdleRunners:
     def __init__(self) -> None:
-        # The most recently used runner is last, and is used next.
+        # The idle runners. The most recently used runner is the last, and is the next to be used.
         self._channels: list[Channel] = []
         self._fewest = 0
 
     def take(self) -> Channel | None:
-        """Return a runner that lives; None if there is none."""
+        """Return an idle runner that is alive; None if there is none."""
         while self._channels:
             channel = self._channels.pop()
             self._fewest = min(self._fewest, len(self._channels))
-            # An idle runner sends nothing but READY. Anything else means that it has died.
+            # An idle runner sends no message except READY. If the channel has another message or
+            # has ended, the runner has died.
             if channel.receive() == []:
                 return channel
             channel.close()
         return None
 
     def add(self, channel: Channel) -> None:
-        """Keep a runner whose tree is empty, or end it if there are enough."""
+        """Keep a runner whose tree is empty, or end it if there are enough idle runners."""
         if channel.is_open and len(self._channels) < MAX_IDLE:
             self._channels.append(channel)
         else:
@@ -45,6 +49,6 @@ class IdleRunners:
         self._fewest = len(self._channels)
 
     def close(self) -> None:
-        """End all."""
+        """End all idle runners."""
         while self._channels:
             self._channels.pop().close()

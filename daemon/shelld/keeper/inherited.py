@@ -1,11 +1,11 @@
-"""What processes inherit: the environment, and the limits and priority.
+"""Reads what this process passes on to its children: the environment, the limits and the priority.
 
 Commands inherit limits and priority from their runner, and runners from the keeper.
 
 A command may change these for any process of its user, for example for its runner with ``prlimit
---pid $PPID``. A runner that was changed takes no other command, so no other command inherits the
-change. A lowered soft limit does not stop a runner or the keeper from doing its work. But nobody
-checks an idle runner: if it was changed, its next command inherits the change. After that command,
+--pid $PPID``. After such a change, the runner takes no other command, so no other command inherits
+the change. A lowered soft limit does not stop a runner or the keeper from doing its work. But no
+check finds a change of an idle runner, so its next command inherits the change. After that command,
 the runner takes no further command.
 """
 
@@ -24,7 +24,7 @@ _LIMITS: Final = sorted(
 def environment() -> dict[bytes, bytes]:
     """Return the environment of this process, without an entry that has no name.
 
-    Bash skips such an entry, too. Python could start no program with it.
+    Bash also skips such an entry. Python could not start a program with it.
     """
     return {name: value for name, value in os.environb.items() if name}
 
@@ -44,13 +44,13 @@ def _is_lower(limit: int, other: int) -> bool:
 
 
 class Limits:
-    """The limits at the time when the object was made."""
+    """Keeps the limits of this process as they were when the object was made."""
 
     def __init__(self) -> None:
         self._at_start = [(number, resource.getrlimit(number)) for number in _LIMITS]
 
     def restore(self) -> None:
-        """Raise limits that a command has lowered, as far as this user may.
+        """Raise limits that a command has lowered, as far as the system allows.
 
         Without descriptors or memory, this process could not find the processes that it must kill.
         """

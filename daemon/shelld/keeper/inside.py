@@ -1,13 +1,16 @@
-"""The keeper of a sandbox: the first program in new namespaces. `sandbox` in the daemon starts it.
+"""Runs the keeper of a sandbox. It is the first program in new namespaces, and the daemon's module
+`sandbox` starts it.
 
-Protects itself and its runners from the commands, then serves as any other keeper. Commands run as
-the same user and see these processes. But no command can trace them, or read their memory or their
-descriptors. So none can send messages to the daemon in the name of a runner.
+This keeper protects itself and its runners from the commands, and then serves like any other
+keeper. Commands run as the same user and see the keeper and its runners. But no command can trace
+these processes, or read their memory or their descriptors. So no command can send messages to the
+daemon in the name of a runner.
 
-It first sends ``(ENTERED,)`` with descriptors of the directory for shelld's own files, of /dev/null
-and, if the sandbox has a proxy, of the listening socket at which commands find it. Until then,
-nothing has run in the sandbox. If it cannot protect itself, it ends instead. It is the first
-process of its namespace, so no command can kill it.
+The keeper first sends ``(ENTERED,)`` with descriptors of the directory for shelld's own files and
+of /dev/null. If the sandbox has a proxy, the message also has a descriptor of the socket at which
+commands reach the proxy. Before this message, no command has run in the sandbox. If the keeper
+cannot protect itself, it ends and sends no message. It is the first process of its namespace, so no
+command can kill it.
 """
 
 from __future__ import annotations
@@ -24,18 +27,19 @@ from shelld.keeper.privileges import check_no_capabilities, protect_devices
 
 _PR_SET_DUMPABLE: Final = 4
 _WAITING: Final = 128
-# The terminals of commands are opened outside. Without a rule for them, /dev/stderr would not work.
+# The descriptor of the directory of the commands' terminals. The daemon opens these terminals
+# outside the sandbox. Without a Landlock rule for them, /dev/stderr would not work.
 _TERMINALS: Final = 6
-# What every sandbox has for itself.
+# The directories that every sandbox has for itself. Commands can write there.
 _OWN: Final = ("/dev", "/proc")
 
 
 def main(
     file_limit: str, mechanism: str, directory: str, private: str, network: str, *writable: str
 ) -> None:
-    """Serve the socket 3. `private`: the directory of shelld's own files. `network`: "shared" with
-    the machine, or the port of the proxy, or "0" for no proxy. `writable`: where commands can
-    write.
+    """Serve the socket with descriptor 3. `private` is the directory of shelld's own files.
+    `network` is "shared" if the sandbox shares the network of the machine, or else the port of the
+    proxy, or "0" for no proxy. `writable` are the paths to which commands can write.
 
     The descriptor `_TERMINALS` is the directory of the terminals that commands get, if it is open.
     """
@@ -63,7 +67,7 @@ def main(
 def _listener(port: int) -> int:
     """Return a listening socket of the sandbox's own loopback. Raises OSError.
 
-    Only the proxy accepts connections. Until it does, the kernel lets some wait.
+    Only the proxy accepts connections. Until then, up to `_WAITING` connections wait in the kernel.
     """
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as sock:
         sock.bind(("127.0.0.1", port))

@@ -1,16 +1,17 @@
-"""The keeper: forks runners, and finishes the work of runners that die.
+"""Runs the keeper, which forks runners and finishes the work of runners that die.
 
-Owns the runner processes and their cgroups, but not the commands. It runs in its own interpreter,
-which imports only what the keeper needs. So a fork is cheap and inherits nothing of the daemon.
+The keeper owns the runner processes and their cgroups, but not the commands. It runs in its own
+interpreter, which imports only a few modules. So a fork is cheap and inherits nothing of the
+daemon.
 
-It keeps every runner's socket open. When a runner is killed, the keeper kills the processes that
-the runner left. When no process is left, the keeper reports this on the runner's socket, with the
-messages that a runner would send. Without subreapers it cannot know what a runner left, so it
-closes the socket, and the daemon does the work.
+The keeper keeps the socket of every runner open. When a runner is killed, the keeper kills the
+processes that the runner left. When no process is left, the keeper reports this on the runner's
+socket, with the messages that a runner would send. Without subreapers, the keeper cannot know which
+processes a runner left. So it closes the socket, and the daemon kills these processes.
 
-A failure of one message or one runner does not end the keeper. It ends with an error if it fails
-again and again, cannot list the processes that it must kill, or has limits or a priority that a
-command has changed. The daemon then starts another keeper.
+A failure of one message or one runner does not end the keeper. The keeper ends with an error if it
+fails again and again, if it cannot list the processes that it must kill, or if a command has
+changed the limits or the priority of the keeper. The daemon then starts another keeper.
 """
 
 from __future__ import annotations
@@ -50,22 +51,23 @@ _IGNORED: Final = (
     signal.SIGPIPE,
     signal.SIGXCPU,
 )
-# How many turns in a row may raise an unexpected exception before the keeper ends.
+# The keeper ends when this many turns of its loop in a row have raised an unexpected exception.
 _MAX_FAILURES: Final = 100
-# closerange(3) may close descriptors one by one; a limit of millions would then take seconds.
+# The highest descriptor that the keeper closes at its start. closerange(3) may close descriptors
+# one by one, so a limit of millions could take seconds.
 _MAX_INHERITED: Final = 65_536
-# How often to look for runners that do not end, once the daemon is gone.
+# The time between two checks for runners that do not end, once the daemon is gone.
 _GIVE_UP_INTERVAL_S: Final = 2 * KILL_DEADLINE_MS / 1000
 
 
 class KeeperOptions(NamedTuple):
-    """`file_limit`: the soft RLIMIT_NOFILE of commands.
+    """The options of a keeper. `file_limit` is the soft RLIMIT_NOFILE of commands.
 
-    `mechanism`: the strongest containment to use: "cgroup", "subreaper" or "process-group".
+    `mechanism` is the strongest containment to use: "cgroup", "subreaper" or "process-group".
 
-    `has_heir`: when this process ends, the daemon adopts everything below it.
+    With `has_heir`, the daemon adopts all processes below this process when this process ends.
 
-    `is_namespaced`: this process is in another PID namespace than the daemon.
+    With `is_namespaced`, this process is in another PID namespace than the daemon.
     """
 
     file_limit: int
@@ -77,9 +79,9 @@ class KeeperOptions(NamedTuple):
 class _Runner:
     """A forked runner, until its tree is known to be empty. Owns a copy of its socket.
 
-    After the runner has died, this object reports what is left. It never waits for a daemon that
-    does not read. `others`: survivors of runners that died earlier. `is_given_up`: the keeper must
-    kill the runner and everything below it.
+    After the runner has died, this object reports which of its processes are left. It never waits
+    for a daemon that does not read. `others` are the survivors of runners that died earlier. With
+    `is_given_up`, the keeper must kill the runner and all processes below it.
     """
 
     def __init__(self, descriptor: int, cgroup: Cgroup | None) -> None:
@@ -91,13 +93,13 @@ class _Runner:
         self.reported = False
 
     def tell(self, message: Message) -> bool:
-        """Send a message; return whether that worked. If not, the daemon sees end of file later."""
+        """Send a message. Return False if this fails; then the daemon sees end of file later."""
         try:
             sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, fileno=self.socket)
         except OSError:
             return False
         try:
-            # This also sets the flag for the runner, but the runner is dead.
+            # This also makes the runner's copy of the socket non-blocking, but the runner is dead.
             sock.setblocking(False)
             Channel(sock).send(message)
         except OSError:
@@ -140,12 +142,12 @@ class Keeper:
         self._poll.register(self._channel.fileno(), select.POLLIN)
         self._poll.register(self._wake.fileno(), select.POLLIN)
         self._daemon_alive = True
-        # When to look next for runners that do not end, in monotonic seconds. None while the daemon
-        # uses this keeper. Always None if the keeper is no subreaper.
+        # The time of the next check for runners that do not end, in monotonic seconds. It is None
+        # while the daemon uses this keeper, and always None if the keeper is no subreaper.
         self._give_up_at: float | None = None
         self._runners: dict[int, _Runner] = {}
         self._forked_count = 0
-        # Runners that died before they could prove that nothing is left.
+        # The runners that died before they could prove that no process of their command is left.
         self._lost: list[_Runner] = []
         self._orphan_reaper = OrphanReaper()
         self._cgroups_to_remove: list[Cgroup] = []
@@ -153,7 +155,7 @@ class Keeper:
         self._must_reap = False
 
     def serve(self) -> None:
-        """Fork runners until the daemon is gone and nothing is left below this process."""
+        """Fork runners until the daemon is gone and no process is left below this process."""
         failures = 0
         while self._daemon_alive or not self._childless:
             try:
@@ -170,7 +172,7 @@ class Keeper:
                 time.sleep(KILL_INTERVAL_MS / 1000)
                 self._must_reap = True
         self._remove_cgroups()
-        # If the daemon was killed, it has left the cgroups of limited sessions.
+        # Remove the cgroups of limited sessions. A daemon that was killed has not removed them.
         for place in {path for own in own_cgroups() for path in (own.directory, own.parent)}:
             remove_stale(place)
 
@@ -204,8 +206,8 @@ class Keeper:
         try:
             messages = self._channel.receive()
         finally:
-            # Close the channel after an error too: nobody knows how much was read. The daemon then
-            # starts another keeper.
+            # Close the channel at its end, and also after an error, because it is unknown how much
+            # was read. The daemon then starts another keeper.
             if messages is None:
                 self._poll.unregister(self._channel.fileno())
                 self._channel.close()
@@ -216,25 +218,26 @@ class Keeper:
             if message[0] == SPAWN_RUNNER and descriptors:
                 self._fork_runner(descriptors.pop())
             elif message[0] == SPAWN_RUNNER:
-                # This process had no descriptor left for the runner's socket. The daemon sees end
-                # of file and asks again.
+                # The kernel has dropped the runner's socket, because this process had no descriptor
+                # left. The daemon sees end of file and asks again.
                 self._limits.restore()
                 self._check_inheritance()
             elif message[0] == STOP_RUNNER and message[1] in self._runners:
                 self._give_up(message[1])
 
     def _give_up(self, pid: int) -> None:
-        """SIGKILL a runner. If this is a subreaper, also kill everything below the runner at once.
+        """SIGKILL a runner. If this process is a subreaper, also kill all processes below the
+        runner.
 
-        A process below may trace the runner. Then the runner cannot be reaped before its tracer
-        has ended.
+        One of these processes may trace the runner. Then the runner cannot be reaped before its
+        tracer has ended.
         """
         with contextlib.suppress(OSError):
             os.kill(pid, signal.SIGKILL)
         given_up = self._runners[pid]
         if not self._subreaper:
-            # Let the daemon see end of file now, even if a tracer keeps the runner from being
-            # reaped.
+            # Close the socket, so that the daemon sees end of file now, even if a tracer keeps the
+            # runner from being reaped.
             given_up.close()
         elif not given_up.is_given_up:
             given_up.is_given_up = True
@@ -256,7 +259,7 @@ class Keeper:
             keeper_pid = os.getpid()
             pid = os.fork()
         except Exception:
-            # The daemon sees end of file.
+            # The fork has failed. Close the socket, so that the daemon sees end of file.
             os.close(descriptor)
             if cgroup is not None:
                 cgroup.remove()
@@ -275,7 +278,8 @@ class Keeper:
         status = 1
         try:
             signal.set_wakeup_fd(-1)
-            # Close the sockets of the other runners, so that the daemon can see them end.
+            # Close the sockets of the other runners. Otherwise the daemon could not see the end of
+            # these runners.
             for other in self._runners.values():
                 other.close()
             for lost in self._lost:
@@ -291,7 +295,8 @@ class Keeper:
             )
             status = 0
         finally:
-            # Exit after any exception, too: this process must not continue as a second keeper.
+            # Exit even after an exception, because this process must not continue as a second
+            # keeper.
             os._exit(status)
 
     def _reap(self) -> None:
@@ -304,7 +309,7 @@ class Keeper:
             if pid == 0:
                 return
             if os.WIFSTOPPED(status):
-                # A command has stopped its runner, perhaps to avoid a kill.
+                # A command has stopped its runner, perhaps to avoid a kill. Continue the runner.
                 if pid in self._runners:
                     with contextlib.suppress(OSError):
                         os.kill(pid, signal.SIGCONT)
@@ -314,11 +319,13 @@ class Keeper:
 
     def _bury(self, ended: _Runner, status: int) -> None:
         if status == 0 or not self._subreaper:
-            # The runner has proved that nothing is left, or the keeper cannot know what is left. In
-            # the second case, the daemon sees end of file, and looks in the command's session.
+            # The runner has proved that no process is left, or the keeper cannot know which
+            # processes are left. In the second case, the daemon sees end of file, and looks for
+            # processes in the command's session.
             ended.close()
         else:
-            # Do this first, so that the daemon gets a report even if a later step fails.
+            # Record the lost runner first, so that the daemon gets a report even if a later step
+            # fails.
             self._lost.append(ended)
             self._orphan_reaper.start_round()
             if not ended.is_given_up:
@@ -359,7 +366,7 @@ class Keeper:
 
 
 def _limit_files(soft: int) -> None:
-    # Both limits may have been lowered since the daemon started.
+    # A command may have lowered both limits since the daemon started.
     with contextlib.suppress(ValueError, OSError):
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         if hard != resource.RLIM_INFINITY:
@@ -385,14 +392,15 @@ def main(
     with contextlib.suppress(OSError):
         os.chdir(directory)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    # Each runner takes one descriptor. Without the higher limit, fewer runners fit.
+    # Raise the limit on open files, because the keeper needs a descriptor for each runner.
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    # Runners are forks of this process: memory that the collector does not touch stays shared.
+    # Runners are forks of this process. They share its memory as long as the garbage collector does
+    # not touch this memory.
     gc.freeze()
     options = KeeperOptions(int(file_limit) or soft, mechanism, has_heir == "1", is_namespaced)
     try:
         Keeper(socket.socket(fileno=descriptor), options).serve()
     except (KeeperError, OSError):
-        # Print no error: the daemon starts another keeper, and nothing is lost.
+        # Print no error, because the daemon starts another keeper and no command is lost.
         os._exit(1)

@@ -1,7 +1,7 @@
-"""Closes to a process, with Landlock, what mounts and namespaces leave open in a sandbox.
+"""Uses Landlock to close two gaps that mounts and namespaces leave in a sandbox.
 
 * Named pipes and devices: a program can open them for writing although their mount is read-only.
-* Abstract unix sockets of the machine, which belong to its network namespace.
+* Abstract unix sockets of the machine: a sandbox that shares the network can connect to them.
 
 Python has no functions for these system calls.
 """
@@ -20,9 +20,9 @@ _ADD_RULE: Final = 445
 _RESTRICT_SELF: Final = 446
 _GET_VERSION: Final = 1
 _PATH_BENEATH: Final = 1
-# The first version in which files can still be moved to another directory (Linux 5.19).
+# The first version of Landlock that can allow moves of files to another directory (Linux 5.19).
 _VERSION_FOR_FILES: Final = 2
-# The first version that can close the abstract sockets of other domains (Linux 6.12).
+# The first version of Landlock that can close the abstract sockets of other domains (Linux 6.12).
 _VERSION_FOR_SOCKETS: Final = 6
 _WRITE_FILE: Final = 1 << 1
 _MOVE: Final = 1 << 13
@@ -54,20 +54,22 @@ def can_close_abstract_sockets() -> bool:
 def restrict(
     writable: Iterable[str], descriptors: Iterable[int] = (), *, closes_sockets: bool
 ) -> None:
-    """Let this process and its descendants open no file for writing, except below some directories.
+    """Forbid this process and its descendants to open files for writing, except in some
+    directories.
 
-    `writable`: the paths of these directories. A path that cannot be reached is skipped.
-    `descriptors`: descriptors of further such directories.
-    `closes_sockets`: also close the abstract unix sockets of others.
+    `writable` are the paths of these directories. A path that cannot be reached is skipped.
+    `descriptors` are the descriptors of further such directories. With `closes_sockets`, this
+    process and its descendants also cannot connect to abstract unix sockets of other processes.
 
-    An old kernel that cannot restrict files leaves them open. Raises OSError for other failures.
+    If the kernel is too old to restrict files, this restricts no files. Raises OSError for other
+    failures.
     """
     version = _version()
     handled = _WRITE_FILE | _MOVE if version >= _VERSION_FOR_FILES else 0
     if not handled and not closes_sockets:
         return
     ruleset = _Ruleset(handled, 0, _SCOPE_ABSTRACT_SOCKETS if closes_sockets else 0)
-    # Older versions do not know the last members.
+    # Older versions of Landlock do not know the last members of the struct.
     size = ctypes.sizeof(ruleset) if closes_sockets else _Ruleset.handled_access_net.offset
     made = _call(_CREATE_RULESET, ctypes.byref(ruleset), ctypes.c_size_t(size), 0)
     try:
@@ -93,7 +95,7 @@ def _version() -> int:
 def _allow_path(ruleset: int, path: str, access: int) -> None:
     descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
     try:
-        # Only some accesses make sense for a file.
+        # A rule for a file cannot contain the rights that only directories have.
         is_directory = os.path.isdir(path)
         _allow(ruleset, descriptor, access if is_directory else access & ~_MOVE)
     finally:

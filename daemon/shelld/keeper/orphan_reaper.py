@@ -1,8 +1,8 @@
-"""Kills orphans: children of this process that a killed runner or keeper left behind.
+"""Kills orphans. An orphan is a child of this process that a killed runner or keeper left behind.
 
-A subreaper with other children cannot wait for ECHILD. It scans and kills until two scans in a row
-find nothing: reading a list of children takes several steps, and a process that ends between two
-steps can hide its neighbour.
+A subreaper with other children cannot wait for ECHILD. So it scans and kills until two scans in a
+row find no orphan. One scan is not enough: it reads a list of children in several steps, and a
+process that ends between two steps can hide the next process of the list.
 """
 
 from __future__ import annotations
@@ -13,27 +13,29 @@ from typing import Final
 from shelld.keeper.channel import KILL_DEADLINE_MS
 from shelld.keeper.tree import Spared, kill_descendants
 
-# The pause between two rounds of SIGKILL: killed processes need a moment to die and be reaped.
+# The pause between two rounds of SIGKILL, because killed processes need a moment until they are
+# dead and reaped.
 KILL_INTERVAL_MS: Final = 2
-# The pause between two rounds after the deadline: survivors wait for a disk or belong to another
-# user.
+# The pause between two rounds after the deadline. It is longer, because survivors wait for a disk
+# or belong to another user.
 SURVIVOR_INTERVAL_MS: Final = 500
 
-# The maximum number of processes that a parent reaps before it does anything else. While processes
-# fork and end, there may always be one more to reap.
+# The maximum number of processes that a parent reaps before it does anything else. Without a
+# maximum, a parent might never finish, because new processes may end all the time.
 REAPED_AT_ONCE: Final = 1_000
-# The minimum number of rounds before giving up, even after the deadline: on a busy machine, the
-# deadline may pass after very few rounds.
+# The minimum number of rounds before the reaper gives up, even after the deadline. On a busy
+# machine, the deadline may pass after very few rounds.
 ROUNDS_BEFORE_GIVING_UP: Final = 20
 
 _CLEAN_ROUNDS: Final = 2
 
 
 class OrphanReaper:
-    """Kills everything below this process in rounds, except spared processes and their descendants.
+    """Kills all processes below this one in rounds, except spared processes and their descendants.
 
-    `survivors`: processes that outlived the deadline; rounds still try to kill them, but `is_done`
-    ignores them. `is_blind`: the deadline has passed, and the processes cannot even be listed.
+    `survivors` are the processes that are alive after the deadline. Rounds still try to kill them,
+    but `is_done` ignores them. `is_blind` says that the deadline has passed, but the processes
+    cannot be listed.
     """
 
     def __init__(self) -> None:
@@ -45,28 +47,31 @@ class OrphanReaper:
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing is left except `survivors`."""
+        """Whether no orphan is left except `survivors`."""
         return self._clean_rounds >= _CLEAN_ROUNDS
 
     @property
     def interval_ms(self) -> int | None:
-        """The time until the next round is due; None if none is due."""
+        """The time until the next round is due; None if no round is due."""
         if not self.is_done:
             return SURVIVOR_INTERVAL_MS if self.is_blind else KILL_INTERVAL_MS
         return SURVIVOR_INTERVAL_MS if self.survivors else None
 
     def start_round(self) -> None:
-        """Start over: a process may have left something behind just now."""
+        """Start again with a new deadline, because there may be new orphans."""
         self._clean_rounds = self._rounds = 0
         self._give_up_at = time.monotonic() + KILL_DEADLINE_MS / 1000
 
     def kill_round(self, is_spared: Spared) -> None:
-        """Kill the existing processes. The caller reaps, and calls again after `interval_ms`."""
+        """Kill the orphans that exist now.
+
+        The caller reaps them, and calls again after `interval_ms`.
+        """
         found = kill_descendants(is_spared)
         self._rounds += 1
         self.is_blind = False
         if found is None:
-            # This round proves nothing.
+            # The orphans could not be listed, so this round does not show that none is left.
             if not self.is_done:
                 self._clean_rounds = 0
                 self.is_blind = self._is_late

@@ -15,7 +15,10 @@ class OwnCgroup(NamedTuple):
 
     @property
     def parent(self) -> str:
-        """The directory above, which is a cgroup only if this one is not the root."""
+        """The directory above.
+
+        It is a cgroup only if `directory` is not the root of the hierarchy.
+        """
         return os.path.dirname(self.directory)
 
 

@@ -1,8 +1,8 @@
-"""The daemon's end of the keeper: hands out runners and takes them back.
+"""Serves as the daemon's end of the keeper. It hands out runners and takes them back.
 
-Owns the keeper process and the channels of idle runners; an acquired channel belongs to the shell
-that it was acquired for. Every call is synchronous, so that nothing can happen between taking a
-runner and owning its command.
+The pool owns the keeper process and the channels of idle runners. An acquired channel belongs to
+the shell for which it was acquired. Every call is synchronous, so no other task can run between the
+acquisition of a runner and the start of its command.
 
 Only `prepare` and `acquire` raise OSError. The error concerns only one command: the next command
 tries everything again.
@@ -24,15 +24,15 @@ from shelld.keeper.inherited import environment
 from shelld.keeper.orphan_reaper import KILL_INTERVAL_MS, REAPED_AT_ONCE, OrphanReaper
 from shelld.keeper.proc import look, own_children, processes, session_of
 
-# With nothing left to kill, keeper and runners end in a few milliseconds.
+# The keeper and the runners end in a few milliseconds if they need not kill any process.
 CLOSE_TIMEOUT_MS: Final = 200
 
-# If more than `MAX_SHORT_LIVES` keepers in a row lived for less than this, start the next one only
-# when a command needs it: perhaps shelld was uninstalled, and no keeper can run.
+# If more than `MAX_SHORT_LIVES` keepers in a row lived for less than this, the next keeper starts
+# only when a command needs it. Perhaps shelld was uninstalled, and no keeper can run.
 MIN_KEEPER_LIFE_S: Final = 1.0
 MAX_SHORT_LIVES: Final = 3
 
-# Processor time for rounds of `clean_up` without a pause. Rounds without a pause catch processes
+# The processor time that `clean_up` may use for rounds without a pause. Such rounds catch processes
 # that only fork and end. Meanwhile, other requests wait.
 CLEAN_UP_S: Final = 0.005
 
@@ -44,11 +44,12 @@ _ROOT: Final = str(Path(__file__).parents[2])
 
 
 class RunnerPool:
-    """`file_limit`: the soft RLIMIT_NOFILE of commands, if this process raises its own.
+    """Hands out runners. `file_limit` is the soft RLIMIT_NOFILE of commands, if this process raises
+    its own.
 
-    `mechanism`: the strongest containment to use, if the system has it: "cgroup", "subreaper" or
-    "process-group". `adopts`: this process is a subreaper, and all its own children are keepers and
-    runners, so `clean_up` may kill any other child.
+    `mechanism` is the strongest containment to use, if the system has it: "cgroup", "subreaper" or
+    "process-group". With `adopts`, this process is a subreaper, and all its own children are
+    keepers and runners. So `clean_up` may kill any other child.
     """
 
     def __init__(
@@ -68,17 +69,18 @@ class RunnerPool:
         self._keeper_started_at = 0.0
         self._short_lives = 0
         self._idle = IdleRunners()
-        # Children of this process: runners whose keeper was killed, and keepers that no longer
-        # listen.
+        # The children of this process that it has not started or no longer uses: runners whose
+        # keeper was killed, and keepers that no longer listen.
         self._adopted: set[int] = set()
-        # Replaced keepers. Each led the session of its runners.
+        # The replaced keepers. Each of them led the session of its runners.
         self._replaced: set[int] = set()
-        # Keepers and adopted runners that have ended. The runners of such a keeper must be adopted.
+        # The keepers and adopted runners that have ended. The daemon must adopt the runners of such
+        # a keeper.
         self._ended: set[int] = set()
         self._orphan_reaper = OrphanReaper()
         self._next_clean_up_ms: int | None = None
-        # Each keeper starts in this directory, even if this process has changed to another one by
-        # then.
+        # A descriptor of the directory in which each keeper starts, even if this process has
+        # changed to another directory.
         self._directory: int | None = None
 
     @property
@@ -86,8 +88,8 @@ class RunnerPool:
         """A path to the directory in which commands start by default.
 
         It is the directory in which this process was when the property was first used. The path
-        leads there even if the directory was renamed or deleted. The value is "." if there is no
-        such path.
+        leads there even if the directory was renamed or deleted. The value is "." if the system has
+        no such path.
         """
         if self._directory is None:
             with contextlib.suppress(OSError):
@@ -95,14 +97,19 @@ class RunnerPool:
         return "." if self._directory is None else f"/proc/{os.getpid()}/fd/{self._directory}"
 
     def prepare(self) -> None:
-        """Start the keeper and one runner ahead of need. Raises OSError if that fails."""
+        """Start the keeper and one runner before a command needs them.
+
+        Raises OSError if that fails.
+        """
         self._idle.add(self._new_runner())
 
     def acquire(self) -> Channel:
-        """Return a runner that has no command. Raises OSError if none is idle and none can start.
+        """Return a runner that has no command. Raises OSError if no runner is idle and no runner
+        can start.
 
         The caller should start no more than a few dozen runners at a time, and wait for their
-        READY: if the keeper's socket is full, requests for runners fail with EAGAIN.
+        READY. Otherwise the keeper's socket may become full, and requests for runners fail with
+        EAGAIN.
         """
         return self._idle.take() or self._new_runner()
 
@@ -118,14 +125,14 @@ class RunnerPool:
         self._idle.trim()
         self._reap_replaced()
         if self._replaced and not self.adopts and (running := processes()) is not None:
-            # Forget the empty sessions: the system may reuse their numbers.
+            # Forget the sessions without processes, because the system may reuse their numbers.
             self._replaced &= {session_of(pid) for pid in running}
 
     def close(self) -> None:
         """End the idle runners and, once the last runner has ended, the keeper.
 
         Waits at most `CLOSE_TIMEOUT_MS` for orphans, and then at most the same time for the keeper.
-        A runner that is still killing processes then continues alone.
+        A runner that is still killing processes then continues without the daemon.
         """
         self._idle.close()
         self._continue_runners_without_keeper()
@@ -138,7 +145,10 @@ class RunnerPool:
         self._close_directory()
 
     def abandon(self) -> None:
-        """Close the channels in a forked child. The keeper belongs to the parent."""
+        """In a forked child, close the child's copies of the channels.
+
+        The keeper belongs to the parent.
+        """
         self._idle.close()
         if self._keeper is not None:
             self._keeper.close()
@@ -160,15 +170,16 @@ class RunnerPool:
         """
         with contextlib.suppress(OSError):
             if pid in self._adopted:
-                # Kill everything below the runner too: a tracer there would keep the runner from
-                # being reaped.
+                # Also kill all processes below the runner, because one of them may trace the runner
+                # and so keep it from being reaped.
                 self._adopted.discard(pid)
                 self._orphan_reaper.start_round()
                 self.clean_up()
             elif self._has_lost_its_keeper(pid):
                 os.kill(pid, signal.SIGKILL)
             elif self._keeper is not None:
-                # Only the parent, which reaps the runner, can be sure that the pid was not reused.
+                # The keeper sends the signal. Only the parent, which reaps the runner, can be sure
+                # that the pid was not reused.
                 self._keeper.send((STOP_RUNNER, pid))
                 self._continue_keeper()
 
@@ -183,15 +194,15 @@ class RunnerPool:
         if self._keeper_pid is not None and channel.keeper == self._keeper_pid:
             with contextlib.suppress(OSError):
                 os.kill(self._keeper_pid, signal.SIGKILL)
-            # The keeper may be reaped much later: when its tracer lets it go.
+            # The keeper may be reaped much later, when its tracer detaches.
             self._adopted.add(self._keeper_pid)
             self._replace_keeper()
 
     def _has_lost_its_keeper(self, runner: int) -> bool:
         """Return whether the keeper of a runner has ended or no longer listens.
 
-        Only a keeper and its runners are in their session. So if `runner` is in it, its pid was not
-        reused.
+        A session of a keeper contains only the keeper and its runners. So if `runner` is in such a
+        session, its pid was not reused.
         """
         session = session_of(runner)
         if session == self._keeper_pid:
@@ -204,7 +215,7 @@ class RunnerPool:
     def _continue_runners_without_keeper(self) -> None:
         """Continue the runners that have lost their keeper.
 
-        A stopped runner could not see the end of its channel.
+        Otherwise a stopped runner would not see the end of its channel.
         """
         if self.adopts or not (self._replaced or self._keeper_is_gone()):
             return
@@ -214,8 +225,8 @@ class RunnerPool:
                     os.kill(pid, signal.SIGCONT)
 
     def _continue_keeper(self) -> None:
-        # Only `_reap` sees that the keeper was stopped, and `_reap` runs only if this process
-        # adopts orphans.
+        # Only `_reap` sees that the keeper was stopped. If this process does not adopt orphans,
+        # `_reap` does not run, so continue the keeper here.
         if not self.adopts and self._keeper_pid is not None:
             with contextlib.suppress(OSError):
                 os.kill(self._keeper_pid, signal.SIGCONT)
@@ -228,7 +239,8 @@ class RunnerPool:
         self.clean_up()
         if self._keeper_is_gone():
             return True
-        # A replaced keeper may still be ending. A keeper leads its session; a runner does not.
+        # A replaced keeper may not have ended yet. A keeper leads its session, but a runner does
+        # not.
         if any(session_of(pid) == pid for pid in self._adopted):
             return True
         if runner is None:
@@ -239,7 +251,7 @@ class RunnerPool:
         return process.state != "X" and (not process.is_dead or process.parent != os.getpid())
 
     def expect_orphans(self) -> None:
-        """Look for processes that a runner and its keeper have left; `clean_up` kills them."""
+        """Make `clean_up` kill the processes that a runner and its keeper have left."""
         if self.adopts:
             self._orphan_reaper.start_round()
 
@@ -250,14 +262,14 @@ class RunnerPool:
 
     @property
     def is_blind(self) -> bool:
-        """Whether the time to kill orphans is over, and they cannot even be listed."""
+        """Whether the deadline to kill orphans has passed, but the orphans cannot be listed."""
         return self._orphan_reaper.is_blind
 
     def clean_up(self) -> int | None:
         """Reap children and kill orphans; return in how many ms to call again, or None.
 
-        Call this on SIGCHLD too. It also replaces a keeper that was killed. It continues a stopped
-        keeper, and stopped runners whose keeper has ended.
+        Call this also on SIGCHLD. It also replaces a keeper that was killed, and continues a
+        stopped keeper and stopped runners whose keeper has ended.
         """
         if not self.adopts:
             return None
@@ -290,8 +302,8 @@ class RunnerPool:
                     with contextlib.suppress(OSError):
                         os.kill(pid, signal.SIGCONT)
             elif pid == self._keeper_pid or pid in self._adopted:
-                # The children of `pid` are now children of this process. All but the runners are
-                # orphans.
+                # The children of `pid` are now children of this process. All of them except runners
+                # are orphans.
                 self._adopted.discard(pid)
                 self._ended.add(pid)
                 self._orphan_reaper.start_round()
@@ -303,15 +315,18 @@ class RunnerPool:
         return True
 
     def _is_ours(self, pid: int) -> bool:
-        # At any moment, a keeper may be killed and leave its runners to this process. Their session
-        # tells them apart from orphans: it is the keeper's, which no command can join.
+        # A keeper may be killed at any moment, and its runners become children of this process. The
+        # session of a runner distinguishes it from an orphan: a runner is in the session of its
+        # keeper, which no command can join.
         if pid in self._adopted:
             return True
         session = session_of(pid)
         return session == self._keeper_pid or session in self._adopted or session in self._ended
 
     def _adopt_runners(self) -> None:
-        """Adopt the runners of keepers that have ended, if they can be listed."""
+        """Adopt the runners of keepers that have ended, if the children of this process can be
+        listed.
+        """
         if self._ended and (own := own_children()) is not None:
             self._adopted.update(pid for pid in own if session_of(pid) in self._ended)
             self._ended.clear()
@@ -323,12 +338,12 @@ class RunnerPool:
         if self._keeper is not None:
             self._keeper.close()
             self._keeper = None
-            # If this fails, the next command tries again.
+            # If the start fails, the next command tries again.
             with contextlib.suppress(OSError):
                 self._keeper = self._start_keeper() if at_once else None
 
     def _reap_replaced(self) -> None:
-        """Reap replaced keepers that have ended, if `_reap` does not do it."""
+        """Reap replaced keepers that have ended, if `_reap` does not reap them."""
         if not self.adopts:
             for pid in list(self._adopted):
                 with contextlib.suppress(OSError):
@@ -356,7 +371,7 @@ class RunnerPool:
                 try:
                     self._keeper.send((SPAWN_RUNNER,), (theirs.fileno(),))
                 except ConnectionError:
-                    # The keeper was killed, or has closed its channel. Its runners live on with
+                    # The keeper was killed, or has closed its channel. Its runners continue with
                     # their commands.
                     keeper = self._other_keeper(self._keeper)
                     keeper.send((SPAWN_RUNNER,), (theirs.fileno(),))
@@ -372,8 +387,8 @@ class RunnerPool:
         if self.adopts:
             self._reap()
         if self._keeper is silent and self._keeper_pid is not None:
-            # The old keeper has not ended yet, but will: at once if it was killed, else with its
-            # last runner.
+            # The old keeper has not ended yet. It ends at once if it was killed, and otherwise
+            # together with its last runner.
             self._adopted.add(self._keeper_pid)
             self._replace_keeper()
         if self._keeper is None:
@@ -387,8 +402,8 @@ class RunnerPool:
             try:
                 self._keeper_pid = os.posix_spawn(
                     sys.executable,
-                    # Isolated and without site, the interpreter starts in a few ms, and has no
-                    # foreign import path.
+                    # These options isolate the interpreter and skip `site`. So it starts in a few
+                    # ms, and imports no foreign modules.
                     [
                         *(sys.executable, "-I", "-S", "-c", _BOOT, _ROOT),
                         *(str(self._file_limit or 0), self.mechanism, str(int(self.adopts))),

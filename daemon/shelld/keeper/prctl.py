@@ -1,4 +1,4 @@
-"""Attributes of this process that prctl(2) sets, if the system has them."""
+"""Sets attributes of this process with prctl(2), if the system has them."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def become_subreaper() -> bool:
 
 
 def continue_when_parent_ends() -> None:
-    """Have the kernel send this process SIGCONT whenever its parent, or a later parent, ends.
+    """Make the kernel send SIGCONT to this process whenever its parent, or a later parent, ends.
 
-    If a command has stopped this process, a living parent continues it. The signal does so once the
-    parent has ended. Forks do not inherit this setting. The kernel also sends the signal when only
-    the thread that forked this process ends. That is harmless: SIGCONT does nothing to a process
-    that is not stopped.
+    If a command has stopped this process, a living parent continues it. After the end of the
+    parent, the signal from the kernel continues this process. Forks do not inherit this setting.
+    The kernel also sends the signal when only the thread that forked this process ends. Such a
+    signal is harmless, because SIGCONT has no effect on a process that is not stopped.
     """
     _prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)
 

@@ -1,9 +1,10 @@
-"""Protects the devices in a sandbox of root, and gives up the capabilities that this takes.
+"""Protects the devices in a sandbox of root, and then gives up the capabilities that it needs for
+this.
 
 The devices in a sandbox are those of the machine, and root owns them. So a command of root could
 change their modes, although it has no capabilities. bubblewrap cannot make a device read-only and
-usable: this program does, before any command runs. Programs can still write to a device on a
-read-only mount.
+still usable. So this program does so before any command runs. Programs can still write to a device
+on a read-only mount.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import re
 from typing import Final
 
 DEVICES: Final = ("null", "zero", "full", "random", "urandom", "tty")
-# `protect_devices` needs the first capability for its work, and the second one to drop both.
+# `protect_devices` needs the first capability for its work, and the second capability to drop both.
 CAPABILITIES: Final = ("CAP_SYS_ADMIN", "CAP_SETPCAP")
 
 _NUMBERS: Final = (21, 8)
@@ -33,7 +34,7 @@ _CAPABILITY_SETS: Final = re.compile(r"^Cap\w+:\s*(\w+)$", re.MULTILINE)
 
 
 def protect_devices() -> None:
-    """Make the devices read-only, and drop all capabilities for good. Raises OSError."""
+    """Make the devices read-only, and drop all capabilities permanently. Raises OSError."""
     libc = ctypes.CDLL(None)
     for name in DEVICES:
         path = f"/dev/{name}"

@@ -1,7 +1,7 @@
-"""Looks at processes: what /proc tells about them, and what the kernel does.
+"""Reads facts about processes from /proc and from the kernel. Changes nothing.
 
 /proc may hide a process (mount option hidepid), and reading /proc may fail for lack of a descriptor
-or of memory. A process that cannot be inspected counts as alive. Changes nothing.
+or of memory. A process that cannot be inspected counts as alive.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-# More than any short file of /proc has.
+# A short file of /proc is never this long.
 _SHORT_BYTES: Final = 4096
 
 
@@ -20,7 +20,8 @@ class ProcessInfo(NamedTuple):
 
     parent: int
     state: str
-    # In state Z, more than one thread means that only the first thread has ended.
+    # The number of threads. In state Z, more than one thread means that only the first thread has
+    # ended.
     threads: int = 1
 
     @property
@@ -51,7 +52,7 @@ def processes() -> dict[int, ProcessInfo] | None:
 
 
 def _processes_by_ps() -> dict[int, ProcessInfo]:
-    # A large import, needed only without /proc.
+    # Import it only here, because the module is large and needed only without /proc.
     import subprocess
 
     columns = ("-o", "pid=", "-o", "ppid=", "-o", "stat=")
@@ -65,7 +66,8 @@ def _processes_by_ps() -> dict[int, ProcessInfo]:
 
 def read_file(path: str) -> bytes:
     """Return the content of a file of /proc. Raises OSError."""
-    # Use no file object: that would take longer, and a process could fork and escape meanwhile.
+    # Use no file object, because a read would then take longer, and a process could fork and escape
+    # meanwhile.
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         content = b""
@@ -79,7 +81,7 @@ def read_file(path: str) -> bytes:
 def read_short_file(path: str) -> bytes:
     """Return the content of a file of /proc that the kernel returns at once. Raises OSError.
 
-    This holds for files with the facts of one thread or descriptor, but not for lists.
+    The kernel returns a file about one thread or descriptor at once, but a list in several parts.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -89,7 +91,7 @@ def read_short_file(path: str) -> bytes:
 
 
 def stat_fields(pid: int) -> list[bytes]:
-    """Return the fields of /proc/PID/stat from the third on, which is the state. Raises OSError."""
+    """Return the fields of /proc/PID/stat, beginning with the third, the state. Raises OSError."""
     return fields_of(read_short_file(f"/proc/{pid}/stat"))
 
 
@@ -107,7 +109,8 @@ def look(pid: int) -> ProcessInfo:
     except ProcessLookupError:
         return _GONE
     except FileNotFoundError:
-        # Gone or hidden: hidepid=2 hides even the existence of a process.
+        # The process is gone or hidden. The mount option hidepid=2 hides even the existence of a
+        # process.
         return _HIDDEN if exists(pid) else _GONE
     except (OSError, ValueError, IndexError):
         return _HIDDEN
@@ -156,7 +159,7 @@ def lister() -> Callable[[int], list[int]] | None:
     """
     if os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
         return children_of
-    # A kernel without CONFIG_PROC_CHILDREN requires a scan of every process.
+    # A kernel without CONFIG_PROC_CHILDREN has no lists of children, so scan all processes.
     everything = processes()
     if everything is None:
         return None

@@ -1,8 +1,8 @@
-"""A runner: starts one command at a time and proves that nothing of it is left.
+"""Runs a runner, which starts one command at a time and proves that no process of it is left.
 
-Owns the process tree of its command. Never reads output (the daemon owns the pipes) and never
-decides when to kill (it kills on an order, or when the daemon ends). Single-threaded: one poll over
-the socket and SIGCHLD.
+A runner owns the process tree of its command. It never reads output, because the daemon owns the
+pipes. It never decides when to kill: it kills on an order, or when the daemon ends. It has one
+thread, which polls the socket and SIGCHLD.
 
 Invariants:
 
@@ -10,12 +10,13 @@ Invariants:
   reap it. The runner uses the pid as a process group only during that time, so the number cannot
   belong to another group.
 * The runner reports a tree as empty only on ECHILD. Without subreapers, a scan for the tree must
-  also find nothing.
-* The runner starts a command only when nothing is left of the last one, and never after it has seen
-  the end of the channel.
-* A runner takes no other command once a command has changed its directory, limits or priority.
-* A runner that cannot do its job ends with an error. Its keeper then kills what the runner left,
-  and tells the daemon: see "Failures" in the docstring of the package.
+  also find no process.
+* The runner starts a command only when no process of the last command is left, and never after the
+  runner has seen the end of the channel.
+* A runner takes no other command once a command has changed the runner's directory, limits or
+  priority.
+* A runner that cannot do its job ends with an error. Its keeper then kills the processes that the
+  runner left, and reports to the daemon. "Failures" in the docstring of the package describes this.
 """
 
 from __future__ import annotations
@@ -63,7 +64,8 @@ from shelld.keeper.tree import Descendants, SessionMembers
 OOM_SCORE_ADJUSTMENT: Final = 500
 
 _WAKE_BYTES: Final = 4_096
-# With more memory, processes or descriptors, the same command would start.
+# After these errors, the same command would start if there were more memory, processes or
+# descriptors.
 _SHORTAGES: Final = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 _BASH_ERRORS: Final = (errno.ENOENT, errno.EACCES, errno.ENOEXEC, errno.ENOTDIR, errno.ELOOP)
 
@@ -73,7 +75,7 @@ class RunnerError(Exception):
 
 
 class WakeOnChild:
-    """A descriptor that becomes readable when SIGCHLD arrives."""
+    """Owns a descriptor that becomes readable when SIGCHLD arrives."""
 
     def __init__(self) -> None:
         self._read, write = os.pipe()
@@ -94,9 +96,11 @@ class WakeOnChild:
 
 
 class Runner:
-    """`cgroup`: this runner's own. `keeper_pid`: the keeper, which later removes the cgroup.
+    """Serves one channel. `cgroup` is this runner's own cgroup. `keeper_pid` is the pid of the
+    keeper, which later removes the cgroup.
 
-    `is_namespaced`: the daemon is in another PID namespace, so pids go with a handle.
+    With `is_namespaced`, the daemon is in another PID namespace. Then each pid in a message goes
+    with a pidfd.
     """
 
     def __init__(
@@ -123,10 +127,11 @@ class Runner:
         self._arrivals = select.poll()
         self._arrivals.register(self._channel.fileno(), select.POLLIN)
         self._home = _open_working_directory()
-        # Whether this process is in a directory that a command chose. There may be no way back.
+        # Whether this process is in the directory of a command. It may be impossible to leave this
+        # directory again.
         self._is_away = False
-        # The limits and priority that each command should inherit. A command can change those of
-        # its runner.
+        # The limits and priority that each command should inherit. A command can change the limits
+        # and the priority of its runner.
         self._inherited = inherited()
         self._limits = Limits()
         self._is_needed = True
@@ -136,8 +141,8 @@ class Runner:
         self._busy = False
         self._signalled = False
         self._leftover: list[int] = []
-        # When to send SIGKILL, and when to report survivors, in monotonic seconds. None while no
-        # kill is under way; `_give_up_at` is also None once survivors were reported.
+        # When to send SIGKILL, and when to report survivors, in monotonic seconds. Both are None
+        # while no kill is under way. `_give_up_at` is also None once survivors were reported.
         self._kill_at: float | None = None
         self._give_up_at: float | None = None
         self._has_had_sigterm: bool = False
@@ -149,16 +154,17 @@ class Runner:
         self._send_pid((READY, os.getpid(), subreaper, self._cgroup is not None))
 
     def serve(self) -> None:
-        """Run commands until no more can come and nothing of the last one is left."""
+        """Run commands until no more can come and no process of the last command is left."""
         while self._is_needed or self._busy:
             events = self._wait()
-            # Reap first: a kill that arrives after the command's end must find that the command has
-            # ended.
+            # Reap before reading the channel. A kill that arrives after the end of the command must
+            # find that the command has ended.
             if self._busy:
                 self._reap()
             if self._wake.fileno() in events:
-                # Drain only now: the daemon waits for the report of the end. Reap again, because
-                # the drain discards the wake-up of any child that ended since the first reap.
+                # Drain only after the first reap, because the daemon waits for the report of the
+                # end. Then reap again, because the drain discards the wake-up of any child that
+                # ended since the first reap.
                 self._wake.drain()
                 if self._busy:
                     self._reap()
@@ -167,12 +173,13 @@ class Runner:
             if self._busy and self._kill_at is not None:
                 self._escalate(self._kill_at)
         if os.getppid() == self._keeper_pid:
-            # Perhaps a command has stopped the keeper. The keeper must run to see that its work is
-            # done.
+            # Perhaps a command has stopped the keeper. The keeper must continue, so that it sees
+            # the end of this runner and can end.
             with contextlib.suppress(OSError):
                 os.kill(self._keeper_pid, signal.SIGCONT)
         elif self._cgroup is not None:
-            # Usually the keeper does this, once this process has ended.
+            # The keeper is gone. Otherwise it would remove the cgroup after the end of this
+            # process.
             self._cgroup.leave()
             self._cgroup.remove()
 
@@ -183,7 +190,7 @@ class Runner:
             return dict(self._poll.poll(timeout))
         except OSError:
             # A command may have lowered the limit on open files. poll(2) takes no more descriptors
-            # than that.
+            # than the limit allows.
             self._limits.restore()
             return dict(self._poll.poll(timeout))
 
@@ -213,7 +220,8 @@ class Runner:
             if message[0] == RUN:
                 self._run(message, descriptors)
             elif message[0] == FILE_LOST:
-                # Only a RUN message is ever long enough to travel as a file.
+                # Only a RUN message can be long enough to travel as a file, so the lost message was
+                # a command.
                 self._retire_if_spoilt(is_short=True)
                 self._send((FAILED, errno.EMFILE, "exec"))
                 for descriptor in descriptors:
@@ -226,8 +234,8 @@ class Runner:
     ) -> list[tuple[Message, list[int]]] | None:
         """Return these messages and all later ones; None if the channel has ended by now.
 
-        Perhaps the daemon has closed the channel to give up the command, even before this process
-        existed.
+        The daemon may have closed the channel to give up the command, perhaps even before this
+        process existed.
         """
         while self._arrivals.poll(0):
             later = self._channel.receive()
@@ -262,12 +270,14 @@ class Runner:
         failure = self._spawn(message, descriptors)
         if failure is not None:
             self._go_home()
-            # Perhaps only this process is short of the resource, and will stay so.
+            # Perhaps only this process is short of the resource, and its next command would fail in
+            # the same way.
             self._retire_if_spoilt(is_short=failure[0] in _SHORTAGES)
             self._send((FAILED, *failure))
         else:
             assert self._leader is not None
-            # Send this first: if this process is killed earlier, the daemon does not learn the pid.
+            # Send the pid first. If this process were killed before that, the daemon would never
+            # know the pid.
             self._send_pid((STARTED, self._leader, self._refused))
             self._tree.begin(self._leader)
             self._busy = True
@@ -277,8 +287,8 @@ class Runner:
         self._go_home()
 
     def _go_home(self) -> None:
-        # This fails if the user may not, or may no longer, enter the directory in which the daemon
-        # was started. Then this command is the runner's last.
+        # Go back to the directory in which the daemon was started. If the user may not enter this
+        # directory, this command is the runner's last.
         if self._is_away and self._home is not None:
             with contextlib.suppress(OSError):
                 os.fchdir(self._home)
@@ -297,7 +307,7 @@ class Runner:
         """Start the command; return (errno, what) on failure."""
         _, program, argv, env, cwd, count, has_terminal, restrictions = message
         if len(descriptors) != count:
-            # The kernel drops descriptors that this process has no room for.
+            # The kernel has dropped descriptors, because this process has no room for them.
             return errno.EMFILE, "exec"
         try:
             if cwd:
@@ -310,7 +320,7 @@ class Runner:
         terminal = b"/proc/self/fd/%d" % descriptors[0] if has_terminal else None
         if restrictions is not None:
             limits, cgroups, *number = restrictions
-            # Handles of the cgroups are the last descriptors.
+            # The last descriptors are the handles of the cgroups.
             first = count - (number[0] if number else 0)
             restrictions = (limits, cgroups, tuple(descriptors[first:]))
             descriptors = descriptors[:first]
@@ -323,8 +333,8 @@ class Runner:
             number = error.errno or errno.EIO
             return number, "bash" if number in _BASH_ERRORS else "exec"
         except ValueError:
-            # A string with a NUL, or a variable's name with "=". The daemon checks for both, and
-            # the runner must survive both.
+            # A string contains a NUL, or the name of a variable contains "=". The daemon checks for
+            # both. The runner must survive such strings even so.
             return errno.EINVAL, "exec"
         return None
 
@@ -362,8 +372,8 @@ class Runner:
             self._limits.restore()
             leftover = self._tree.remaining(childless=childless)
         if leftover is None:
-            # Report the command's end first. The keeper kills the leftover processes and reports
-            # when that is done.
+            # Report the command's end first. After the end of this runner, the keeper kills the
+            # leftover processes and reports their end.
             if exited is not None:
                 self._send((*exited, None, False))
             raise RunnerError
@@ -383,7 +393,7 @@ class Runner:
         self._leftover = leftover
 
     def _finish(self) -> None:
-        """Get ready for the next command, after nothing is left of the last one."""
+        """Get ready for the next command, after no process of the last command is left."""
         if self._killing and self._cgroup is not None and not self._cgroup.enter():
             self._cgroup = None
         self._busy = False
@@ -394,9 +404,9 @@ class Runner:
     def _kill(self, number: int | None, grace_ms: int) -> None:
         """Signal the tree now, and kill it after the grace.
 
-        `number` None: SIGTERM, unless the command has had it. The end of a call and the stop of the
-        daemon may both ask for that. To many programs, a second SIGTERM means that they must not
-        clean up.
+        If `number` is None, the signal is SIGTERM, unless the command has already got SIGTERM. The
+        end of a call and the stop of the daemon may both ask for SIGTERM. To many programs, a
+        second SIGTERM means that they must not clean up.
         """
         if number is None:
             number = 0 if self._has_had_sigterm else signal.SIGTERM
@@ -404,7 +414,7 @@ class Runner:
         self._limits.restore()
         now = time.monotonic()
         kill_at = now if number == signal.SIGKILL else now + grace_ms / 1000
-        # A second kill may only make the deadline earlier.
+        # A second kill can make the deadline earlier, but not later.
         self._kill_at = kill_at if self._kill_at is None else min(self._kill_at, kill_at)
         self._give_up_at = self._kill_at + KILL_DEADLINE_MS / 1000
         self._rounds = 0
@@ -433,7 +443,8 @@ class Runner:
             if living is None:
                 raise RunnerError
             self._give_up_at = None
-            # A debugger may keep dead processes from being reaped.
+            # If no process is alive, a debugger may keep dead processes from being reaped. Report
+            # those.
             self._send((SURVIVORS, living or self._tree.unreaped()))
 
     def _is_late(self, now: float) -> bool:
@@ -449,7 +460,9 @@ def _open_working_directory() -> int | None:
 
 
 def _be_killed_first() -> None:
-    """Have the kernel kill this runner or its commands before the daemon and its parents."""
+    """When memory runs out, make the kernel kill this runner or its commands before the daemon and
+    the parents of the daemon.
+    """
     with contextlib.suppress(OSError, ValueError), open("/proc/self/oom_score_adj", "r+") as file:
         adjusted = min(1000, int(file.read()) + OOM_SCORE_ADJUSTMENT)
         file.seek(0)
@@ -464,7 +477,7 @@ def main(
     keeper_pid: int,
     is_namespaced: bool = False,
 ) -> None:
-    """Serve the daemon on `sock` until the daemon is gone and nothing is left to kill."""
+    """Serve the daemon on `sock` until the daemon is gone and no process is left to kill."""
     Runner(
         sock,
         subreaper=subreaper,

@@ -1,4 +1,4 @@
-"""The interface of what gives runners to commands: `pool`, or the sandbox of a command."""
+"""Defines the interface of an object that gives runners to commands: the pool, or a sandbox."""
 
 from __future__ import annotations
 

@@ -1,12 +1,13 @@
 """Starts the program of a command in a session of its own. Never waits for its end.
 
-posix_spawn(3) does this fastest. But it can neither lower limits nor enter a cgroup, and it would
-be too late to do that to a running program, which may have started others by then. So for a
-restricted program, this process forks, and the child restricts itself and then executes the
-program. The child reports over a pipe what has failed. The pipe closes when the program starts.
+posix_spawn(3) is the fastest way to start a program. But it cannot lower limits or enter a cgroup.
+To restrict the program after its start would be too late, because it may already have started other
+programs. So for a restricted program, this process forks, and the child restricts itself and then
+executes the program. The child reports its failures over a pipe. The pipe closes when the program
+starts.
 
-dup2(2) clears close-on-exec. Nothing else above 2 is inheritable in this process. The sources lie
-above all targets, so no dup2 overwrites a source that is still needed.
+dup2(2) clears close-on-exec. No other descriptor above 2 is inheritable in this process. The
+sources have higher numbers than all targets, so no dup2 overwrites a source that is still needed.
 """
 
 from __future__ import annotations
@@ -22,21 +23,23 @@ from typing import Any, Final, NamedTuple, NoReturn
 from shelld.keeper.cgroup import write
 
 _READ_BYTES: Final = 4_096
-# Set these signals to their defaults: an ignored signal stays ignored after execve(2). The list has
-# every signal, because posix_spawn(3) would ask the system about each missing one.
+# A program starts with the defaults of these signals. Otherwise an ignored signal would stay
+# ignored after execve(2). The list has every signal, because posix_spawn(3) would ask the system
+# about each signal that is not in the list.
 _DEFAULT_SIGNALS: Final = sorted(
     map(int, signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
 )
 
-# The first words of a line of the report.
+# The possible first words of a line of the child's report.
 _REFUSED: Final = b"refused"
 _FAILED: Final = b"failed"
 
 
 class Restrictions(NamedTuple):
-    """`limits`: pairs of a number such as RLIMIT_NOFILE and a value. The soft and the hard limit
-    are lowered to that value. `cgroups`: the directories of the cgroups to enter. `handles`:
-    descriptors of the files `cgroup.procs` in these directories, if a sandbox cannot write there.
+    """The restrictions of a program. `limits` are pairs of a number such as RLIMIT_NOFILE and a
+    value. The soft and the hard limit are lowered to this value. `cgroups` are the directories of
+    the cgroups to enter. `handles` are descriptors of the files `cgroup.procs` in these
+    directories, if the program starts in a sandbox that cannot write there.
     """
 
     limits: tuple[tuple[int, int], ...] = ()
@@ -45,10 +48,10 @@ class Restrictions(NamedTuple):
 
 
 class Program(NamedTuple):
-    """What to execute. `descriptors` become the descriptors 0, 1, 2, ... of the program. Before
-    that, they have higher numbers than all of these.
+    """A program to execute. `descriptors` become the descriptors 0, 1, 2, ... of the program. Their
+    numbers in this process are higher than all these numbers.
 
-    `terminal`: the path of the terminal that becomes descriptor 0 and the controlling terminal.
+    `terminal` is the path of the terminal that becomes descriptor 0 and the controlling terminal.
     """
 
     path: bytes
@@ -90,7 +93,8 @@ def _spawn(program: Program) -> int:
 def _fork(program: Program, restrictions: Restrictions) -> tuple[int, tuple[int, ...]]:
     reader, writer = os.pipe()
     try:
-        # Until the child has set up its signals, no handler of this process may run in it.
+        # Block all signals until the child has set up its signals. Until then, no signal handler of
+        # this process may run in the child.
         before = signal.pthread_sigmask(signal.SIG_SETMASK, _DEFAULT_SIGNALS)
         try:
             pid = os.fork()
@@ -153,12 +157,13 @@ def _become(program: Program, restrictions: Restrictions, pipe: int) -> NoReturn
     except MemoryError:
         os.write(pipe, _FAILED + b" %d\n" % errno.ENOMEM)
     finally:
-        # After any other exception, too, this process must not go on as a second runner.
+        # Exit even after an unexpected exception, because this process must not continue as a
+        # second runner.
         os._exit(127)
 
 
 def _enter(index: int, cgroup: bytes, handles: tuple[int, ...]) -> bool:
-    """Enter a cgroup; return whether that worked."""
+    """Enter a cgroup; return whether this has worked."""
     if not handles:
         return write(cgroup + b"/cgroup.procs", b"0")
     with contextlib.suppress(OSError):
@@ -177,7 +182,7 @@ def _set_up_descriptors(program: Program) -> None:
 
 
 def _lower(limit: int, value: int) -> None:
-    """Lower the soft and the hard limit to `value`. A limit that is lower already stays.
+    """Lower the soft and the hard limit to `value`. A limit that is already lower does not change.
 
     Raises OSError.
     """

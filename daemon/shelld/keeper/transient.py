@@ -1,6 +1,7 @@
-"""System call errors that say nothing about the descriptor: the same call may succeed later.
+"""Lists errors of system calls that say nothing about the descriptor. The same call may succeed
+later.
 
-Defined here because the keeper imports nothing from the rest of the daemon.
+The list is in this package because the keeper imports nothing from the rest of the daemon.
 """
 
 from __future__ import annotations

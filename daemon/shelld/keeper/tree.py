@@ -2,18 +2,19 @@
 
 Two classes know the processes that a command has started. They have the same methods:
 
-* `Descendants`, if this process is a child subreaper (prctl(2), Linux): everything that was forked
-  below it, however it detached. If this process has no child left, nothing is left.
-* `SessionMembers`, without subreapers: everything that is still in the session of the command, or
-  is linked to that session by a chain of living parents. This is weaker: it misses a process that
-  left the session *and* lost its parent before anybody looked.
+* `Descendants` is for a process that is a child subreaper (prctl(2), Linux). It finds all processes
+  that were forked below this one, even if they have detached themselves. If this process has no
+  child left, no process of the command is left.
+* `SessionMembers` is for a system without subreapers. It finds all processes in the session of the
+  command, and all processes that a chain of living parents links to this session. This class is
+  weaker, because it misses a process that left the session *and* lost its parent between two scans.
 
 A pid is signalled only while it cannot be reused. Only this process can reap its direct children.
-For a deeper process, it holds a pidfd, and checks the parent again before the signal.
+For any other process, it holds a pidfd, and checks the parent again before the signal.
 
 Nothing here raises OSError. A process that cannot be inspected (see `proc`) counts as alive and as
-childless. If not even this process's own children can be listed, the answer is None: a caller
-must not take that for "nothing is left".
+childless. If this process's own children cannot be listed, a function returns None. A caller must
+not take None for "no process is left".
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ from typing import Final
 
 from shelld.keeper.proc import by_parent, exists, lister, look, processes, session_of
 
-# The maximum number of direct children that one round walks and kills.
+# One round walks and kills at most this many direct children.
 _KILLED_AT_ONCE: Final = 500
 
-# Whether to spare a process. The walk asks when it reaches the process, because the answer may
-# change during the walk.
+# A function that returns whether to spare a process. The walk calls it when it reaches the process,
+# because the result may change during the walk.
 Spared = Callable[[int], bool]
 
 
@@ -42,16 +43,16 @@ def _nobody(_pid: int) -> bool:
 def walk(
     is_spared: Spared = _nobody, *, newest: int | None = None
 ) -> Iterator[tuple[int, int]] | None:
-    """Return an iterator over pid and parent pid of everything below this process.
+    """Return an iterator over the pids of all processes below this one, each with its parent's pid.
 
-    Includes zombies; omits spared processes and everything below them. Returns None if not even the
-    direct children can be listed. `newest`: the maximum number of direct children that are not
-    spared; the iterator omits older ones.
+    The iterator includes zombies. It omits spared processes and all processes below them. Returns
+    None if the direct children cannot be listed. `newest` is the maximum number of direct children
+    that are not spared; the iterator omits older ones.
 
-    The walk may miss processes that fork meanwhile, so callers repeat it. Yields the youngest
-    first, and lists the children of a process before yielding it, so that a caller can kill each
-    process at once. A slower caller could not catch up with processes that live just long enough to
-    fork.
+    The walk may miss processes that fork meanwhile, so callers repeat it. The walk yields the
+    youngest process first. It lists the children of a process before it yields the process, so that
+    a caller can kill each process at once. A slower caller could not catch up with processes that
+    live just long enough to fork.
     """
     list_children = lister()
     if list_children is None:
@@ -112,11 +113,11 @@ def living_descendants() -> list[int] | None:
 def signal_process(pid: int, number: int, parent: int) -> None:
     """Signal a process below this one that was found as a child of `parent`.
 
-    Does nothing if the parent of the process is now neither `parent` nor this process.
+    Does nothing if the process now has another parent, unless the new parent is this process.
     """
     us = os.getpid()
-    # Errors mean that the process is gone or has another uid (then it becomes a survivor), or that
-    # no descriptor is left.
+    # An error means that the process is gone, that it has another uid and so becomes a survivor, or
+    # that no descriptor is left.
     with contextlib.suppress(OSError):
         if parent == us or not hasattr(os, "pidfd_open"):
             os.kill(pid, number)
@@ -132,11 +133,11 @@ def signal_process(pid: int, number: int, parent: int) -> None:
 
 
 def kill_descendants(is_spared: Spared = _nobody) -> list[int] | None:
-    """SIGKILL everything below this process; return the pids, including zombies.
+    """SIGKILL all processes below this one; return their pids, including zombies.
 
-    Returns None if the processes cannot be listed. Repeat this until nothing is left: of many
-    children, each call kills only the newest. Children that fork are among the newest; the older
-    ones are zombies.
+    Returns None if the processes cannot be listed. Repeat this until no process is left, because
+    each call kills only the newest of many children. Children that fork are among the newest, and
+    older children are zombies.
     """
     below = walk(is_spared, newest=_KILLED_AT_ONCE)
     if below is None:
@@ -165,20 +166,21 @@ def _signal_group(group: int, number: int) -> None:
 
 
 class Descendants:
-    """Everything below this process, which is a subreaper.
+    """Finds the processes of a command below this process, which is a subreaper.
 
-    `leader`: the command's own process, which leads its own group and session; None once this
-    process was reaped.
+    `leader` is the pid of the command's own process, which leads its own group and session.
+    `leader` is None once the command's own process was reaped.
     """
 
-    # No polling: the last process to end is a child of this one, so SIGCHLD arrives.
+    # This class needs no polling. The last process to end is a child of this process, so SIGCHLD
+    # arrives.
     poll_interval_ms: int | None = None
 
     def begin(self, leader: int) -> None:
         """Record the start of a command."""
 
     def living(self) -> list[int] | None:
-        """Return the pids that still run; None if they cannot be listed."""
+        """Return the pids of the processes that still run; None if they cannot be listed."""
         return living_descendants()
 
     def remaining(self, *, childless: bool) -> list[int] | None:
@@ -186,11 +188,12 @@ class Descendants:
         return [] if childless else self.living()
 
     def signal(self, number: int, leader: int | None) -> None:
-        """Send a signal to each process once: many programs take a second SIGTERM to mean "now".
+        """Send a signal to each process once, because for many programs a second SIGTERM means
+        "now".
 
         Signal the command's group first. Otherwise a script could see its children end, and go on.
-        Before that, find the processes outside the group: the parents that lead to them may end at
-        the signal.
+        But find the processes outside the group before that, because their parents may end at the
+        signal.
         """
         others = [
             (pid, parent)
@@ -207,21 +210,26 @@ class Descendants:
         return sorted(pid for pid, _ in walk() or ())
 
     def kill(self, leader: int | None) -> bool:
-        """SIGKILL everything; return False if it cannot be listed. Repeat until nothing is left."""
+        """SIGKILL all processes; return False if they cannot be listed.
+
+        Repeat until none is left.
+        """
         if leader is not None:
             _signal_group(leader, signal.SIGKILL)
         return kill_descendants() is not None
 
 
 class SessionMembers:
-    """Without subreapers: the command's session, and everything traced to it so far."""
+    """Finds the processes of a command without subreapers: those in its session, and all processes
+    that earlier scans have linked to this session.
+    """
 
-    # Poll: SIGCHLD arrives only when a direct child ends.
+    # This class needs polling, because SIGCHLD arrives only when a direct child ends.
     poll_interval_ms: int | None = 250
 
     def __init__(self) -> None:
         self._session = 0
-        # Maps pids to their sessions, because a reused pid is in another session.
+        # Maps each known pid to its session. A reused pid is in another session.
         self._known: dict[int, int] = {}
 
     def begin(self, leader: int) -> None:
@@ -229,7 +237,7 @@ class SessionMembers:
         self._known.clear()
 
     def living(self) -> list[int] | None:
-        """Return the pids known to still run; None if they cannot be listed."""
+        """Return the pids of the known processes that still run; None if they cannot be listed."""
         found = processes()
         if found is None:
             return None
