@@ -1,4 +1,4 @@
-"""The daemon: shell commands for agents and editors, over JSON-RPC on stdio."""
+"""The daemon, which runs shell commands for agents and editors. They send JSON-RPC on stdio."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""``shelld`` and ``python -m shelld``.
+"""Runs ``shelld`` and ``python -m shelld``.
 
 The subcommands, such as ``shelld run``, are separate programs: see `shelld.cli`. ``shelld attach``
 starts a lasting daemon as ``shelld lasting NAME LINGER DESCRIPTOR OPTION ...``, with a listening
@@ -8,12 +8,12 @@ Exit codes:
 
 * 0: end of file, a signal, or ``shutdown`` and ``exit``
 * 1: ``exit`` without ``shutdown``, or the event loop has failed
-* 2: arguments, files or streams cannot be used, or the system has no room for a process or thread
-  of the daemon, or no memory for its start
+* 2: the daemon cannot start, because arguments, files or streams cannot be used, or because the
+  system has no memory or no room for a process or thread
 * 3: answers could not be written, because the disk was full or the client did not read them in
   time
 * 4: requests could not be read, because memory was short for a minute or our own code has failed
-* 130: a subcommand was interrupted, or the start of the daemon
+* 130: SIGINT has interrupted a subcommand or the start of the daemon
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Final
 
-# The exit code of a shell for a program that SIGINT has ended.
+# The exit code that a shell reports for a program that SIGINT has ended.
 _INTERRUPTED: Final = 128 + signal.SIGINT
 
-# Texts of the errors of an import that has no memory. Python's own are SystemErrors, those of
-# dlopen(3) are ImportErrors.
+# Texts of the errors that an import raises if there is no memory. Errors of Python itself are
+# SystemErrors. Errors of dlopen(3) are ImportErrors.
 _NO_MEMORY: Final = ("without exception set", "without setting an exc", "failed to map segment")
 
 
@@ -68,7 +68,7 @@ def _main() -> int:
 
 
 def _forget_working_directory() -> None:
-    """Let no later import find a module that a command has put into the working directory.
+    """Prevent imports of modules that a command has put into the working directory.
 
     `python -m shelld` without -P adds that directory to the path of modules.
     """
@@ -80,7 +80,7 @@ def _forget_working_directory() -> None:
 def _subcommand(  # noqa: PLR0912 - one branch for each
     name: str,
 ) -> Callable[[Sequence[str]], int] | None:
-    """Return the program of a subcommand. Load no other."""
+    """Return the program of a subcommand. This loads no other program."""
     match name:
         case "attach":
             from shelld.cli.attach import attach as program  # noqa: PLC0415
@@ -121,7 +121,8 @@ def _run(arguments: list[str]) -> int:
             pass
     if arguments and (program := _subcommand(arguments[0])) is not None:
         return program(arguments[1:])
-    # Import this late: a client may wait for a subcommand, which does not need these modules.
+    # Import this late, because a client may wait for a subcommand, and no subcommand needs these
+    # modules.
     from shelld.start import run_daemon  # noqa: PLC0415
 
     return run_daemon(arguments)

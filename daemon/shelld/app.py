@@ -1,4 +1,4 @@
-"""The daemon's life: build the parts, wait for a reason to stop, and stop.
+"""Runs the daemon: builds its parts, waits for a reason to stop, and stops.
 
 Every stage of the stop has a deadline, and starts even if the previous one failed. The runners
 finish the job: they see end of file when the daemon ends, and kill their commands.
@@ -47,16 +47,18 @@ from shelld.shells.shell import Shell
 
 logger = Log("shelld.app")
 
-# The signals that stop the daemon. A second one cuts the stop short.
+# The signals that stop the daemon. A second signal cuts the stop short.
 STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 # Time for requests in flight to end by themselves after the last read.
 DRAIN_S: Final = 0.5
-# After that, the shells that still run get SIGTERM, and SIGKILL after this grace period.
+# When that time is over, shells that still run get SIGTERM. After this grace period, they get
+# SIGKILL.
 STOP_GRACE_MS: Final = 500
-# Time until all of these shells must be dead, including the grace period. Each shell extends it,
-# and so does time that the drain has left. It is counted in turns (see `patience`): a turn in which
-# a shell ends does not count. A busy machine may end shells late, and clients must learn of that.
+# Time until all of these shells must be dead, including the grace period. Each shell extends this
+# time. If the drain ends early, the rest of its time is added. The time is counted in turns (see
+# `patience`), and a turn in which a shell ends does not count. A busy machine may end shells late,
+# and clients must still learn of their ends.
 STOP_KILL_S: Final = 0.8
 STOP_KILL_PER_SHELL_S: Final = 0.003
 # Time for the client to read the last answers: the rest of STOP_S, but at least FLUSH_S. The whole
@@ -67,16 +69,17 @@ FLUSH_S: Final = 0.3
 STOP_S: Final = 1.6
 # How much later than planned a busy machine may end the stages of the stop.
 LATENESS_S: Final = 1.0
-# Time for threads to end after the event loop has ended. Some, such as a search by RE2, cannot be
-# stopped.
+# Time for threads to end after the event loop has ended. Some threads cannot be stopped, such as a
+# search by RE2.
 THREADS_S: Final = 0.3
-# The exit codes if answers could not be written, or requests could not be read, although the client
-# may still be there.
+# The exit code if answers could not be written, and the exit code if requests could not be read,
+# although the client may still be there.
 STDOUT_FAILED: Final = 3
 STDIN_FAILED: Final = 4
 # The exit code if the event loop itself has failed.
 LOOP_FAILED: Final = 1
-# How often to check that the parent still runs, if the system cannot report its end.
+# The interval at which the daemon checks that its parent still runs, if the system cannot report
+# the parent's end.
 PARENT_POLL_S: Final = 1.0
 
 
@@ -87,11 +90,10 @@ def run(
     audit: AuditLog | None,
     policy: Policy,
 ) -> int:
-    """Serve until the service is over; return the exit code. The service is made on the event loop.
+    """Serve until the service is over; return the exit code. `make_service` runs on the event loop.
 
     Ends the process instead of returning if the event loop fails, or if tasks or threads ignore
-    their cancellation.
-    Raises StartupError.
+    their cancellation. Raises StartupError.
     """
     try:
         _try_descriptors()
@@ -125,8 +127,8 @@ def run(
 def _try_descriptors() -> None:
     """Open and close the descriptors that an event loop opens first. Raises OSError.
 
-    Without this check, asyncio could run out of descriptors after it has opened some of them. It
-    would then also print a traceback later.
+    Without this check, asyncio could run out of descriptors after it has opened some. Then asyncio
+    would also print a traceback later.
     """
     with selectors.DefaultSelector():
         for end in socket.socketpair():
@@ -138,7 +140,7 @@ def _end_although_tasks_run(manager: Manager, pool: RunnerPool, exit_code: int) 
         # The stop ran out of time before all commands ended. Their runners kill them.
         logger.info("the daemon ends before its shells")
     else:
-        # They ignore their cancellation, or have had too little processor time.
+        # Some tasks ignore their cancellation, or have had too little processor time.
         logger.info("the daemon ends although tasks of it still run")
     _end_process(pool, exit_code)
 
@@ -171,7 +173,8 @@ async def _run(
     logger.info("shelld %s has started", __version__)
     async with (
         anyio.create_task_group() as requests,
-        # The manager is the inner scope, so shells end before the requests that wait for them.
+        # The manager is the inner scope, so shells end before the requests that wait for these
+        # shells.
         Manager(manager_options(options), pool=pool, on_end=on_end) as manager,
     ):
         daemon = Daemon(options, manager, audit, policy)
@@ -221,7 +224,8 @@ async def _run(
             try:
                 watchers.cancel_scope.cancel()
             except MemoryError:
-                # anyio has no memory to say who cancels. All commands have ended by now.
+                # anyio has no memory for the name of the task that cancels. All commands have ended
+                # by now.
                 _end_although_tasks_run(manager, pool, exit_code)
         requests.cancel_scope.cancel()
     return exit_code
@@ -266,7 +270,10 @@ async def _stop(
     stop_at: float,
     kill_until: float,
 ) -> None:
-    """Stop step by step. `server` and `output` serve the attached client; None without one."""
+    """Stop step by step.
+
+    `server` and `output` serve the attached client. Without a client, they are None.
+    """
     manager = daemon.manager
 
     async def drain() -> None:
@@ -320,7 +327,7 @@ async def _watch_signals(reading: anyio.CancelScope, second_signal: anyio.Event)
 
 
 def _ignore_signals() -> None:
-    """Ignore further signals, so that none changes the exit code of a daemon that ends anyway."""
+    """Ignore further signals, so that no signal changes the exit code of the ending daemon."""
     for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
 

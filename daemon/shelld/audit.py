@@ -1,13 +1,13 @@
-"""The audit log: one JSON line per command, and one per input to a command.
+"""The audit log. It has one JSON line per command, and one per input to a command.
 
-It never holds output, input or values of the environment.
+The log never holds output, input or values of the environment.
 
 Owns the log file and rotates it at `max_bytes`: FILE becomes FILE.1, and so on up to FILE.3.
-Creates files with mode 0600. FILE may also be a device, or a FIFO that has a reader. Such a FILE is
-not rotated, and keeps its mode. If FILE was a regular file, only a regular file can take its place
-later; until one does, lines go to the old file. A line that cannot be written at once is dropped
-with a warning, so the log never delays a command or makes it fail. After a line that was cut short,
-the next record begins on a new line. If FILE cannot be rotated, it grows.
+Creates files with mode 0600. FILE may also be a device, or a FIFO that has a reader. A device or
+FIFO is not rotated, and keeps its mode. If FILE was a regular file, only a regular file can take
+its place later. Until then, lines go to the old file. A line that cannot be written at once is
+dropped with a warning, so the log never delays a command or makes it fail. After a line that was
+cut short, the next record begins on a new line. If FILE cannot be rotated, it grows.
 """
 
 from __future__ import annotations
@@ -69,7 +69,10 @@ class AuditRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InputRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A write to a running command's input: its size, never its content."""
+    """The record of a write to a running command's input.
+
+    It has the size of the input, never the content.
+    """
 
     time: str
     event: Literal["input"] = "input"
@@ -113,7 +116,7 @@ class AuditLog:
         if self._is_file:
             with contextlib.suppress(PermissionError):
                 os.fchmod(descriptor, 0o600)
-        # Whether only a part of the last line was written.
+        # True if only a part of the last line was written.
         self._is_cut = self._is_file and self._size > 0 and not _ends_with_line(self._path)
         return descriptor
 
@@ -146,7 +149,10 @@ class AuditLog:
             self._is_cut = line[len(line) - len(view) - 1] != ord("\n")
 
     def _follow(self) -> None:
-        """Notice lines of other daemons, and the new file if another daemon rotated the log."""
+        """Take account of lines that other daemons have written.
+
+        If another daemon has rotated the log, use the new file.
+        """
         try:
             try:
                 status = os.stat(self._path, follow_symlinks=False)
@@ -185,8 +191,8 @@ class AuditLog:
             self._warn("rotated", error)
 
     def _begin_new_file(self) -> None:
-        # FILE is missing if the last attempt could not open a new file. Something else may have
-        # taken its name since. In both cases, do not rename the old files.
+        # FILE is missing if the last attempt could not open a new file. Since then, another file
+        # may have got this name. In both cases, do not rename the old files.
         for number in range(OLD_FILES, 0, -1) if self._is_at_its_path() else ():
             source = self._path if number == 1 else self._numbered(number - 1)
             with contextlib.suppress(FileNotFoundError):
@@ -208,7 +214,7 @@ class AuditLog:
 
 
 def _ends_with_line(path: Path) -> bool:
-    """Whether a non-empty file ends with a newline. True if the file cannot be read."""
+    """Return whether a non-empty file ends with a newline. True if the file cannot be read."""
     try:
         with path.open("rb") as file:
             file.seek(-1, os.SEEK_END)

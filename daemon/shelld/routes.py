@@ -1,4 +1,4 @@
-"""Maps each method to the body that answers it."""
+"""Maps the name of each method to the function that answers its requests."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ P = TypeVar("P", bound=Params)
 def _anywhere(
     name: str, params_type: type[P], body: Callable[[RequestContext, P], Awaitable[Any]]
 ) -> Method:
-    """Return a method that passes the requests of targets on."""
+    """Return a method that passes a request for a target on to that target."""
     return as_method(params_type, body, passing_on(name, params_type))
 
 
 def routes(toolbox: Toolbox, task_table: Tasks) -> Mapping[str, Method]:
-    """Return the methods of one client: all but `shutdown` and `exit`, which the server answers."""
+    """Return the methods of one client, except `shutdown` and `exit`, which the server answers."""
     mcp_methods = McpMethods(toolbox, task_table)
     tasks = TaskMethods(mcp_methods)
     return {

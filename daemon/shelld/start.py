@@ -1,6 +1,6 @@
-"""The start of the daemon: reads the options, claims the streams, starts the keeper, serves.
+"""Starts the daemon: reads the options, claims the streams, starts the keeper, and serves.
 
-Loaded by `__main__` when no subcommand is asked for.
+`__main__` loads this module if the command line has no subcommand.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from shelld.server.startup import (
 
 def run_daemon(arguments: list[str]) -> int:
     """Serve until the end of the daemon; return its exit code."""
-    # Handle these signals until the event loop does. No request has been read by then, so none
-    # needs an answer.
+    # Handle these signals here until the event loop handles them. No request has been read by then,
+    # so no request needs an answer.
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, _end_quietly)
     lasting = None
@@ -109,7 +109,7 @@ def _serve(
             audit = AuditLog(Path(options.audit_log), options.audit_max_bytes)
         except OSError as error:
             return refuse(f"cannot write the audit log: {error.strerror}")
-    # Perhaps nobody reads stderr, so this write must not block.
+    # Perhaps no process reads stderr, so this write must not block.
     write_without_waiting(2, greeting_for(streams[0]).encode())
     make_service: Callable[[], Service] = partial(OneClient, streams)
     if lasting is not None:
@@ -124,7 +124,7 @@ def _serve(
 
 
 def _problem_with(options: Options) -> str:
-    """Return why commands cannot run with these options, or ""."""
+    """Return the reason why commands cannot run with these options, or "" if they can."""
     is_default = options.bash == Options().bash
     if problem := problem_with_bash(options.bash, is_trusted=is_default):
         return f"cannot run commands with {options.bash}: {problem}"

@@ -88,7 +88,7 @@ class SubscriptionOptions(Struct, frozen=True):
     strip: bool
 
     def includes(self, shell: Shell) -> bool:
-        """Whether the subscription covers a shell that starts now."""
+        """Return whether the subscription covers a shell that starts now."""
         if self.bash_id is not None:
             return self.bash_id == shell.id
         return self.session is None or self.session == shell.session

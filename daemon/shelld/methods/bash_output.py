@@ -193,7 +193,7 @@ def _take(shell: Shell, reader: StreamReader, read: Read) -> Read:
 
 
 def _is_large(text: str) -> bool:
-    """Whether a text has more bytes than one step of a read takes."""
+    """Return whether a text has more bytes than one step of a read takes."""
     if len(text) > STEP_BYTES or text.isascii():
         return len(text) > STEP_BYTES
     return len(text.encode()) > STEP_BYTES

@@ -68,7 +68,7 @@ class LargeAnswers:
         self._owner: RequestContext | None = None
 
     def is_turn_of(self, context: RequestContext) -> bool:
-        """Whether it is this request's turn."""
+        """Return whether it is this request's turn."""
         return self._owner is context
 
     async def begin(self, context: RequestContext) -> None:

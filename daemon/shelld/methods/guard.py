@@ -64,7 +64,7 @@ async def verdict_on(
 
 
 def _is_in_dev(session: Session, params: BashParams | ExplainCommandParams) -> bool:
-    """Whether the command starts in /dev, where a name without a path may name a disk."""
+    """Return whether the command starts in /dev, where a name without a path may name a disk."""
     if params.cwd is None:
         return session.state.cwd.startswith(b"/dev")
     if "dev" not in params.cwd and b"dev" not in session.state.cwd:
@@ -87,7 +87,7 @@ async def admit(context: RequestContext, params: BashParams | ExplainCommandPara
 
 
 async def may_run_stdin(context: RequestContext, params: BashParams) -> bool:
-    """Whether the verdict may depend on the command's input, because a shell may run it."""
+    """Return whether the verdict may depend on the command's input, because a shell may run it."""
     if context.daemon.options.guard == "off":
         return False
     return (await verdict_on(context, params, knows_stdin=False)).verdict != "allow"

@@ -47,15 +47,15 @@ class Readers(Protocol):
         ...
 
     def read_now(self) -> bool:
-        """Whether any shell may read now."""
+        """Return whether any shell may read now."""
         ...
 
     def ignore_interrupts(self) -> bool:
-        """Whether one of them ignores SIGINT, and so keeps the line."""
+        """Return whether one of them ignores SIGINT, and so keeps the line."""
         ...
 
     def handle_interrupt(self) -> bool:
-        """Whether one of them may still be handling a SIGINT."""
+        """Return whether one of them may still be handling a SIGINT."""
         ...
 
 
@@ -153,7 +153,7 @@ class TypedLines:
         self._turn_ends_at = _TURN_COST
 
     def are_read(self) -> bool:
-        """Whether a shell may read the typed text now."""
+        """Return whether a shell may read the typed text now."""
         return bool(self._directories())
 
     async def judge(
@@ -312,7 +312,7 @@ def _continued(script: str) -> str:
 
 
 def _is_incomplete(script: str, longest: int) -> bool:
-    """Whether the next line belongs to the same command, and the command is not too long."""
+    """Return whether the next line belongs to the same command, and the command is not too long."""
     if not script.strip() or len(script) > longest:
         return False
     if _ends_in_backslash(script):

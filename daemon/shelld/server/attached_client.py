@@ -136,7 +136,7 @@ class AttachedClient:
 
 
 def is_hung_up(connection: socket.socket) -> bool:
-    """Whether a `shelld attach` is gone."""
+    """Return whether a `shelld attach` is gone."""
     return bool(_events(connection.fileno()))
 
 

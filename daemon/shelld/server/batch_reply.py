@@ -33,7 +33,7 @@ class BatchReply:
         self._bytes = 0
 
     def has_room(self) -> bool:
-        """Whether another member may make a large answer.
+        """Return whether another member may make a large answer.
 
         The batch holds all answers until the last one comes.
         """

@@ -84,7 +84,10 @@ class Input:
             await anyio.lowlevel.checkpoint()
 
     def is_hung_up(self) -> bool:
-        """Whether the client has closed its end of a pipe or socket. There may be unread bytes."""
+        """Return whether the client has closed its end of a pipe or socket.
+
+        There may be unread bytes.
+        """
         poll = select.poll()
         # POLLHUP is always reported.
         poll.register(self._descriptor, select.POLLRDHUP)
@@ -210,7 +213,7 @@ class Output:
         return 0
 
     def _takes_some(self) -> bool:
-        """Whether a write can proceed now without blocking."""
+        """Return whether a write can proceed now without blocking."""
         try:
             return bool(self._poll.poll(0))
         except OSError:

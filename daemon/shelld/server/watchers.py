@@ -63,7 +63,7 @@ class Watchers:
         return len(self._connections) < MAX_WATCHERS
 
     def has(self, connection: socket.socket) -> bool:
-        """Whether a connection belongs to a watcher."""
+        """Return whether a connection belongs to a watcher."""
         return connection in self._connections
 
     async def serve(self, connection: socket.socket, manager: Manager, targets: Targets) -> None:

@@ -1,4 +1,4 @@
-"""How much of a command and a state can be passed to the next bash by execve(2).
+"""Computes how much of a command and a state execve(2) can pass to the next bash.
 
 execve(2) takes only strings shorter than 128 KiB. All strings and their pointers together may take
 a quarter of the stack's limit, at least 128 KiB and at most 6 MiB. Variables and functions that do
@@ -16,7 +16,7 @@ _AT_MOST: Final = 6 * _KIB * _KIB
 _LONGEST: Final = 128 * _KIB - 1
 # Room for the other arguments, and for what shelld adds.
 _RESERVED: Final = 32 * _KIB
-# An entry also has an equals sign, a NUL byte and a pointer.
+# Besides name and value, an entry of the environment has an equals sign, a NUL byte and a pointer.
 _PER_ENTRY: Final = 10
 
 MAX_ENTRY_BYTES: Final = 64 * _KIB
@@ -32,7 +32,7 @@ def space_for(stack_limit: int) -> int:
 
 
 def share_of_command(space: int) -> int:
-    """Return how many bytes the command may have."""
+    """Return how many bytes of `space` the command may have."""
     return min(_LONGEST, space // 4)
 
 
@@ -41,10 +41,10 @@ def share_of_variables(space: int) -> int:
     return (space - share_of_command(space) - _RESERVED) // 2
 
 
-# Runners inherit the daemon's limit.
+# Runners inherit the daemon's limit on the stack.
 _SPACE: Final = space_for(resource.getrlimit(resource.RLIMIT_STACK)[0])
 MAX_ENV_BYTES: Final = share_of_variables(_SPACE)
-# A longer command cannot be an argument.
+# A longer command cannot be an argument of bash.
 MAX_ARGUMENT_BYTES: Final = share_of_command(_SPACE)
 
 

@@ -1,9 +1,9 @@
 """Applies the `env` of a call to its bash, and keeps the `env` out of the session.
 
-Pure. A variable's value alone does not tell whether the command has changed the variable: bash sets
-some variables itself, and does not take others from its environment. So, before it runs the
-command, bash reports the state of the call's variables (`lines_of_call`). A variable that is still
-the same afterwards is not kept.
+Pure. A variable's value alone does not show whether the command has changed the variable, because
+bash sets some variables itself and does not take others from its environment. So bash reports the
+call's variables before it runs the command (`lines_of_call`). If a variable is still the same after
+the command, the session does not keep it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from shelld.sessions.text import to_bytes
 
 Changes = dict[str, str | None]
 
-# These two variables list the options that are on.
+# These two variables of bash list the options that are on.
 _OPTION_VARIABLES: Final = (b"SHELLOPTS", b"BASHOPTS")
 _POSIX: Final = "POSIXLY_CORRECT"
 _SET_OPTIONS: Final = frozenset(
@@ -40,14 +40,14 @@ _SHOPT: Final = re.compile(rb"[a-z_0-9]+")
 
 
 class Told(NamedTuple):
-    """What bash reported before it ran a command: the output of `declare -p`, and the options."""
+    """The report of bash before it runs a command: the output of `declare -p`, and the options."""
 
     variables: bytes
     options: frozenset[bytes]
 
 
 def state_of_call(state: ShellState, changes: Changes | None) -> ShellState:
-    """Return `state` with the variables of a call, which take precedence."""
+    """Return `state` with the variables of a call. They replace variables of the same name."""
     if not changes:
         return state
     options = state.options
@@ -56,7 +56,7 @@ def state_of_call(state: ShellState, changes: Changes | None) -> ShellState:
         line = options.removesuffix(b"\n") or b"\\builtin set"
         options = b"%s -o %s\n" % (line, b" -o ".join(names))
     if changes.get(_POSIX) is not None:
-        # Do not switch posix mode off: that would unset the variable.
+        # Do not switch posix mode off, because bash would then unset the variable.
         options = options.replace(b" +o posix", b"")
     state = replace(state.without(frozenset(map(to_bytes, changes))), options=options)
     functions = _functions(changes)
@@ -87,8 +87,8 @@ def _with_functions(state: ShellState, functions: dict[bytes, bytes | None]) -> 
 def functions_again(changes: Changes, state: ShellState) -> bytes:
     """Return the lines that restore those functions of the session that a call has replaced.
 
-    `state`: the session's state. Functions that the session's script defines need no lines: the
-    script has defined them for this call, too.
+    `state`: the session's state. Functions that the session's script defines need no lines, because
+    the script has defined them in the bash of this call.
     """
     lines: list[bytes] = []
     for name in _functions(changes):
@@ -117,10 +117,11 @@ def withhold(env: dict[bytes, bytes], changes: Changes) -> None:
 def lines_of_call(changes: Changes, path: str | None) -> bytes:
     """Return the lines that apply the `env` of a call.
 
-    They run after the lines that restore the session's state, and before those that set the options
-    of `set`.
+    These lines run after the lines that restore the session's state, and before the lines that set
+    the options of `set`.
 
-    If there is a `path`, they also write a report to it. `split_told` parses the report.
+    If `path` is given, these lines also write a report to that file. `split_told` parses the
+    report.
     """
     end = b" >>%s 2>/dev/null || \\builtin :\n" % (path or "").encode()
     names = " ".join(name for name in changes if _NAME.fullmatch(name)).encode()
@@ -144,7 +145,7 @@ def lines_of_call(changes: Changes, path: str | None) -> bytes:
 
 
 def split_told(written: bytes) -> tuple[Told, bytes]:
-    """Return what bash reported before it ran its command, and the dump."""
+    """Return the report that bash made before it ran its command, and the dump."""
     options, _, rest = written.partition(b"\0")
     variables, _, dump = rest.partition(b"\0")
     return Told(variables, frozenset(options.rstrip(b"\n").split(b":"))), dump
@@ -161,7 +162,7 @@ def without_options_of_call(dump: bytes, told: Told, changes: Changes, state: Sh
     if not given:
         return dump
     # The last line of the prelude may set the options of `set`. Bash makes its report before that
-    # line, so that line decides about these options.
+    # line. So that line, not the report, decides about these options.
     before = told.options - _SET_OPTIONS if state.options else told.options
     before |= frozenset(_IS_ON.findall(state.options))
     return without_options(dump, given - before)
@@ -170,8 +171,8 @@ def without_options_of_call(dump: bytes, told: Told, changes: Changes, state: Sh
 def untouched(dump: bytes, told: Told, changes: Changes) -> list[bytes]:
     """Return the names of the call's variables that its command has not changed."""
     before, after = declared(told.variables), declared_in(dump)
-    # SHELLOPTS and BASHOPTS change with every option, and options are compared elsewhere. The dump
-    # itself sets BASH_XTRACEFD. So these variables always count as untouched.
+    # SHELLOPTS and BASHOPTS change with every option. `without_options_of_call` compares the
+    # options. The dump itself sets BASH_XTRACEFD. So these variables always count as untouched.
     for name in (*_OPTION_VARIABLES, b"BASH_XTRACEFD"):
         after.pop(name, None)
         before.pop(name, None)

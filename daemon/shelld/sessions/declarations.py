@@ -1,4 +1,4 @@
-"""Parses the output of `declare -p`: one declaration for each variable.
+"""Parses the output of `declare -p`, which has one declaration for each variable.
 
 Pure, except for a cache. Most declarations are the same from command to command, and in all
 sessions, so the cache remembers the parsed form of short lines.
@@ -21,7 +21,7 @@ from shelld.sessions.variables import (
     SET_AT_START,
 )
 
-# Attributes that change an assigned value: to a number, or to upper or lower case.
+# Attributes with which bash changes an assigned value to a number, or to upper or lower case.
 _CHANGES_VALUE: Final = re.compile(rb"[cilu]")
 # All attributes except those of arrays (a, A) and namerefs (n).
 _NO_SHAPE: Final = re.compile(rb"[^aAn]+")
@@ -35,13 +35,16 @@ _DECLARATION: Final = re.compile(
 )
 ELEMENT: Final = re.compile(rb"\[\d++\]=(%s)" % _STRING, re.VERBOSE | re.DOTALL)
 
-# How many lines the cache keeps, and their maximum length. They take a few MB at most.
+# The number of lines that the cache keeps, and their maximum length. The cache takes a few MB at
+# most.
 _MAX_CACHED: Final = 2_048
 _MAX_CACHED_BYTES: Final = 512
 
 
 class Declaration(Struct, frozen=True):
-    """One variable. `text`: the whole declaration, which ends with a newline.
+    """One variable, as `declare -p` prints it.
+
+    `text`: the whole declaration, which ends with a newline.
 
     `value` is quoted as bash has printed it; None if the variable has no value. `is_own`: the
     variable belongs to one bash, see `OWN_VARIABLES`. `exported`: the value in the environment, or
@@ -59,14 +62,14 @@ class Declaration(Struct, frozen=True):
 
 
 def declarations_in(text: bytes) -> list[Declaration] | None:
-    """Return the declarations in a text, in order; None if it holds anything else."""
+    """Return the declarations in a text, in order. Return None if the text holds anything else."""
     found: list[Declaration] = []
     position, length = 0, len(text)
     while position < length:
         end = text.find(b"\n", position) + 1
         each = None
         if 0 < end - position <= _MAX_CACHED_BYTES:
-            # A value may have a newline in it. Then this line is not complete.
+            # A value may contain a newline. Then the declaration goes on after this line.
             each = _declaration_on(text[position:end])
         if each is None:
             match = _DECLARATION.match(text, position)
@@ -81,8 +84,8 @@ def declarations_in(text: bytes) -> list[Declaration] | None:
 def declared(text: bytes) -> dict[bytes, bytes]:
     """Return the declarations in the output of `declare -p`, by name.
 
-    Ignores error messages between them. POSIXLY_CORRECT counts only if it is exported: the option
-    posix also sets it, but does not export it.
+    Ignores error messages between the declarations. POSIXLY_CORRECT counts only if it is exported,
+    because the option posix also sets this variable, but does not export it.
     """
     return {
         match["name"]: match[0]
@@ -117,26 +120,27 @@ def _declaration(match: re.Match[bytes]) -> Declaration:
 def _line(match: re.Match[bytes]) -> bytes:
     """Return the line that restores a variable.
 
-    A value may be older than the attributes. If bash assigned the value to a variable with these
-    attributes, bash would change the value, or evaluate it as an arithmetic expression. The
-    evaluation can run commands. So the line sets the value first, and then the attributes.
+    A value may have been assigned before the variable got its attributes. If bash assigned the
+    value to a variable with these attributes, bash would change the value, or evaluate it as an
+    arithmetic expression. The evaluation can run commands. So the line sets the value first, and
+    then the attributes.
     """
     flags, name, value = match["flags"], match["name"], match["value"]
     if value is not None and _CHANGES_VALUE.search(flags):
         shape = _NO_SHAPE.sub(b"", flags) or b"-"
         line = b"declare -%s %s=%s; declare -%s %s\n" % (shape, name, value, flags, name)
     elif flags == b"-" and value is not None:
-        # This takes bash half as long as `declare` does.
+        # For this line, bash needs half the time that it needs for `declare`.
         line = b"%s=%s\n" % (name, value)
     else:
         line = match[0]
     if name == b"OLDPWD" and b"x" not in flags:
-        # Each bash exports OLDPWD at its start, and a declaration does not change that.
+        # Each bash exports OLDPWD at its start, and a declaration does not end the export.
         line += b"declare +x OLDPWD\n"
     if (value is None and name in SET_AT_START) or (name == b"OPTIND" and flags == b"-"):
         # The command has unset the variable, but each bash sets it again.
         line = b"unset -v %s; %s" % (name, line)
     if name.startswith(SET_LATE):
-        # Bash has already printed the error, in the command that set the variable.
+        # Hide the error, because bash has already printed it when the command set the variable.
         return b"{ %s; } 2>/dev/null\n" % line[:-1]
     return line

@@ -1,10 +1,10 @@
 """Makes the lines that change a bash from one state to another. Pure.
 
-Bash runs these lines after the script of the first state. The result is the same as in a new bash
-after the script of the second state. The lines change variables and the directory. If the first
-state has no aliases, no options of `shopt`, no umask, no directory stack and no functions outside
-the environment, as in a new session, the lines can set these, too. If anything else differs, such
-as a readonly variable of the first state, there are no lines.
+Bash runs these lines after the script of the first state. Bash is then in the same state as a new
+bash after the script of the second state. The lines change variables and the directory. If the
+first state has no aliases, no options of `shopt`, no umask, no directory stack and no functions
+outside the environment, as in a new session, the lines can also set these parts. If anything else
+differs, such as a readonly variable of the first state, there are no lines.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from shelld.sessions.quoting import quote
 from shelld.sessions.state import SET_LATE, ShellState, exported
 from shelld.sessions.variables import LIKE_OTHERS, OWN_VARIABLES
 
-# Running more lines would take longer than starting another bash.
+# A bash would need more time for more lines than another bash needs to start.
 _MAX_BYTES: Final = 16 * 1024
-# Comparing this number takes less than a millisecond. Comparing more would delay other requests.
+# It takes less than a millisecond to compare this number of variables. A larger number would delay
+# other requests.
 _MAX_VARIABLES: Final = 2_000
 _OF_ONE_BASH: Final = OWN_VARIABLES - LIKE_OTHERS
-# Changing these variables also affects bash itself: its messages, its options or its start.
+# A change of one of these variables also affects bash itself: its messages, its options or its
+# start.
 _SPECIAL: Final = OWN_VARIABLES | {b"BASH_ENV", b"GLOBIGNORE", b"OPTIND", b"POSIXLY_CORRECT"}
 # Words in the lines that the daemon sends to a spare shell. A function or alias with one of these
 # names would break the lines.
@@ -37,7 +39,7 @@ _NOTHING: Final[_Value] = (None, None)
 
 
 def takes_lines(state: ShellState) -> bool:
-    """Whether a bash in this state understands the lines that the daemon sends to a spare shell.
+    """Return whether a bash in this state understands the daemon's lines for a spare shell.
 
     In posix mode, bash would exit at the definition of the function `trap`.
     """
@@ -45,9 +47,9 @@ def takes_lines(state: ShellState) -> bool:
 
 
 def lines_between(before: ShellState, after: ShellState) -> bytes | None:
-    """Return the lines that lead from one state to another, or None if there are no lines.
+    """Return the lines that change a bash from `before` to `after`, or None if no lines can do so.
 
-    They do not set the options of `set`: these come last in the lines for a spare shell.
+    These lines do not set the options of `set`, which come last in the lines for a spare shell.
     """
     if before is after:
         return b""
@@ -68,21 +70,21 @@ def _size(state: ShellState) -> int:
 
 
 def _has_same_functions(before: ShellState, after: ShellState) -> bool:
-    """Whether both states have the same functions in their environments."""
-    # Functions that a new session has from the daemon's own environment are not in `functions`, so
-    # they cannot be compared.
+    """Return whether both states have the same functions in their environments."""
+    # The functions of a new session come from the daemon's own environment. They are not in
+    # `functions`, so this function cannot compare them.
     has_listed = bool(before.definitions) or len(before.function_names) == len(before.functions)
     is_same = before.functions == after.functions and before.private == after.private
     return is_same and has_listed
 
 
 def goes_elsewhere(before: ShellState, after: ShellState) -> bool:
-    """Whether the lines change the directory."""
+    """Return whether the lines change the directory."""
     return (before.cwd, before.inherits_cwd) != (after.cwd, after.inherits_cwd)
 
 
 def _directory(before: ShellState, after: ShellState) -> bytes | None:
-    """Return the line that changes the directory, b"" if it stays, or None if `cd` cannot work."""
+    """Return the line that changes the directory; b"" for no change, None if `cd` would fail."""
     if not goes_elsewhere(before, after):
         return b""
     if b"PWD" in before.declarations or b"PWD" in after.declarations:
@@ -91,16 +93,16 @@ def _directory(before: ShellState, after: ShellState) -> bytes | None:
     if before.declarations.get(_OLDPWD) not in (None, usual, _WITHOUT_VALUE):
         return None
     if after.inherits_cwd or not after.cwd:
-        # The path of the daemon's own directory may lead elsewhere by now.
+        # By now, the path of the daemon's own directory may lead to another directory.
         return None
     # In the wrong directory, the command must not run.
     return b"\\builtin cd -- %s || \\builtin exit 1\n" % quote(after.cwd)
 
 
 def _rest_of_script(before: ShellState, after: ShellState) -> bytes | None:
-    """Return the lines after the variables in the second script.
+    """Return the lines that follow the variables in the script of `after`.
 
-    Returns b"" if the first script has the same lines, or None if it has other lines.
+    Returns b"" if the script of `before` has the same lines, or None if it has other lines.
     """
     old = before.definitions, before.switches, before.pushed, before.aliases
     new = after.definitions, after.switches, after.pushed, after.aliases
@@ -115,7 +117,7 @@ def _variables(before: ShellState, after: ShellState) -> bytes | None:
         # `cd` has set OLDPWD.
         names.add(_OLDPWD)
     lines: list[bytes] = []
-    # A set has no order, and equal differences must give equal scripts.
+    # Sort the names, because a set has no order and equal differences must give equal scripts.
     for name in sorted(names):
         old, new = _value(before, name), _value(after, name)
         value, declaration = new
@@ -146,7 +148,7 @@ def _changed(before: ShellState, after: ShellState) -> set[bytes]:
 
 
 def _is_of_one_bash(name: bytes, before: ShellState, after: ShellState) -> bool:
-    """Whether a variable belongs to one bash, and neither script has a line for it."""
+    """Return whether a variable belongs to one bash, and neither script has a line for it."""
     in_scripts = name in before.declarations or name in after.declarations
     return name in _OF_ONE_BASH and not in_scripts
 
@@ -156,7 +158,7 @@ def _value(state: ShellState, name: bytes) -> _Value:
 
 
 def _differ_in_value_only(name: bytes, old: _Value, new: _Value) -> bool:
-    """Whether both values are strings, and both or neither are exported."""
+    """Return whether both values are strings, and both or neither are exported."""
     if old[1] is None or new[1] is None:
         return old[1] is new[1] and new[0] is not None
     assignment = name + b"="

@@ -2,9 +2,9 @@
 
 A dump holds the variables (exported or not) with their attributes, the functions, the aliases, the
 options of `shopt` and `set`, the umask, the directory stack and the working directory. `dump.bash`
-is the program, with two parts in `globals.bash` and `functions.bash`. After a command that can have
-changed only some variables and the directory, bash runs `variables.bash` instead, which writes a
-*short dump*.
+is the program, with two parts in `globals.bash` and `functions.bash`. Some commands can change only
+certain variables and the directory. After such a command, bash runs `variables.bash` instead, which
+writes a *short dump*.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Final
 from shelld.sessions.quoting import quote
 from shelld.sessions.scripts import lines_of
 
-# Variables of the program. They hold the options from before the program changed them, the traps
-# that the command has set, and whether POSIXLY_CORRECT was set.
+# Variables of the program. They hold the options as they were before the program changed them, the
+# traps that the command has set, and whether POSIXLY_CORRECT was set.
 OPTIONS_VARIABLE: Final = b"__shelld_options"
 TRAPS_VARIABLE: Final = b"__shelld_traps"
 POSIX_VARIABLE: Final = b"__shelld_posix"
 
-# What `declare -p -` prints in a function that has used `local -`. In that function, bash does not
-# report the options of `set` that hold outside it.
+# The output of `declare -p -` in a function that has used `local -`. In such a function, bash does
+# not report the options of `set` that hold outside the function.
 LOCAL_OPTIONS: Final = b"declare -- -\n"
 
 GLOBALS: Final = b"\n".join(lines_of("globals.bash"))
@@ -46,7 +46,7 @@ def dump_program(
 
     `own_directory`: a path to the daemon's directory. `globals_word`: the program in
     `globals.bash`, as a word. `functions_word`: the program in `functions.bash`, as a word, or b""
-    to leave out its check. That program needs a file as its standard output. `before_functions`:
+    to leave out its check. The standard output of that program must be a file. `before_functions`:
     commands of ours that run before bash reports its functions, each with "; " at its end. By then,
     nothing that the session's command has set up can interfere, and posix mode is off: in posix
     mode, bash would exit if `eval` defined a function whose name is not an identifier.
@@ -59,7 +59,7 @@ def dump_program(
     program = program.replace(b"SET_OPTIONS ", rb"\builtin set +o; " if lists_options else b"")
     # BASHOPTS does not always show whether dotglob is on, see `dump_parser`.
     program = program.replace(b" SHOPT_OPTIONS", b"" if lists_options else b" dotglob")
-    # Last, because these commands may contain the words that are replaced above.
+    # Replace this word last, because these commands may contain the words that are replaced above.
     return program.replace(b"BEFORE_FUNCTIONS ", before_functions)
 
 

@@ -1,8 +1,9 @@
-"""Parses the dump that a bash writes as it ends. The result is the state that the next bash starts
-from.
+"""Parses the dump that a bash writes as it ends.
 
-Pure, except for a cache. Nothing raises, whatever a dump holds. The state leaves out what belongs
-to one bash: its pid, its clock, its call stack.
+The result is the state that the next bash starts from.
+
+Pure, except for a cache. No function here raises, whatever a dump holds. The state leaves out facts
+that belong to one bash, such as its pid, its clock and its call stack.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ _SHORT_PARTS: Final = 2
 _SHOPT: Final = 2 - _PARTS - 2
 _LOST: Final = 5
 _DOTGLOB: Final = b"shopt -s dotglob\n"
-# Only the newest entries of the directory stack are kept: bash prints the whole stack for each
-# entry that it adds.
+# Only the newest entries of the directory stack are kept, because the next bash prints the whole
+# stack for each entry that it adds.
 MAX_DIRECTORIES: Final = 200
 _END: Final = b"\0\0"
 
@@ -56,7 +57,7 @@ _MAX_CACHED_BYTES: Final = 64 * 1024
 
 
 def is_whole(dump: bytes, *, is_short: bool = False) -> bool:
-    """Whether bash has finished its dump."""
+    """Return whether bash has finished its dump."""
     if is_short:
         return dump.count(b"\0") == _SHORT_PARTS + 1
     return dump.endswith(_END) and dump.count(b"\0") >= _PARTS + 2
@@ -75,12 +76,12 @@ def without_options(dump: bytes, names: frozenset[bytes]) -> bytes:
 
 
 def hides_options(dump: bytes) -> bool:
-    """Whether a dump is unreadable because a function with `local -` has called `exit`."""
+    """Return whether a dump is unreadable because a function with `local -` has called `exit`."""
     return LOCAL_OPTIONS in dump
 
 
 def has_lost_functions(dump: bytes) -> bool:
-    """Whether the dump has a function that bash has printed, but could not read back."""
+    """Return whether the dump has a function that bash has printed, but could not read back."""
     parts = _parts(dump)
     return parts is not None and parts[_LOST] != b""
 
@@ -174,7 +175,10 @@ def parse_short_dump(dump: bytes, before: ShellState, names: frozenset[bytes]) -
 
 
 class _Variables(NamedTuple):
-    """What `declare -p` says. `enabled`, `stack`: the values of `OPTIONS_VARIABLE` and DIRSTACK."""
+    """The content of the output of `declare -p`.
+
+    `enabled`, `stack`: the values of `OPTIONS_VARIABLE` and DIRSTACK.
+    """
 
     env: dict[bytes, bytes]
     declarations: dict[bytes, bytes]
@@ -185,7 +189,10 @@ class _Variables(NamedTuple):
 
 
 def _variables(found: list[Declaration], size: int = 0) -> _Variables:
-    """`size`: bytes that the environment has already."""
+    """Sort the declarations of a dump.
+
+    `size`: the number of bytes that the environment has already.
+    """
     env: dict[bytes, bytes] = {}
     declarations: dict[bytes, bytes] = {}
     later: list[bytes] = []
@@ -223,7 +230,10 @@ def _variables(found: list[Declaration], size: int = 0) -> _Variables:
 
 
 class _Settings(Struct, frozen=True):
-    """All parts of a dump except variables and directories. Most commands do not change them."""
+    """All parts of a dump except variables and directories.
+
+    Most commands do not change these parts.
+    """
 
     defined: Definitions
     switches: bytes
@@ -283,8 +293,8 @@ def _enabled(value: bytes, listing: bytes) -> frozenset[bytes]:
     """Return the options that are on, from the values of BASHOPTS and SHELLOPTS.
 
     These variables do not show all changes. Posix mode turns inherit_errexit on, and leaving posix
-    mode does not turn it off. BASHOPTS does not show this change, so if posix is on, the result has
-    inherit_errexit, too. GLOBIGNORE turns dotglob on and off, so `listing`, the output of
+    mode does not turn it off. BASHOPTS does not show this change. So if posix is on, the result
+    also has inherit_errexit. GLOBIGNORE turns dotglob on and off, so `listing`, the output of
     `shopt -p`, decides about dotglob.
     """
     names = frozenset(unquote(value).split(b":")) - {b"dotglob"}

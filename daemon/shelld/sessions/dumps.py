@@ -1,8 +1,9 @@
 """The anonymous files to which commands write their state. Bash opens them through /proc.
 
 A process that a command left behind may write to such a path at any later time. So the descriptor
-stays open after the command has ended, and serves the next command. That way, no other file ever
-gets the descriptor's number. Each command has a *mark*, which its own bash writes after its state.
+stays open after the command has ended, and the next command uses it. In this way, no other file
+ever gets the descriptor's number. Each command has a *mark*, which its own bash writes after its
+state.
 """
 
 from __future__ import annotations
@@ -15,15 +16,15 @@ from typing import Final
 
 from shelld.keeper.channel import anonymous_file
 
-# Whether /proc has paths to descriptors.
+# True if /proc has paths to descriptors.
 CAN_RECORD: Final = os.path.isdir("/proc/self/fd")
 
 
 class DumpFiles:
-    """Opens another file only if all the others are in use.
+    """Owns the files. Makes a new file only if all the others are in use.
 
-    `own_directory`: a path to the daemon's own directory. With ".", every directory counts as the
-    daemon's own.
+    `own_directory`: a path to the daemon's own directory. If it is ".", every directory counts as
+    the daemon's own.
     """
 
     def __init__(self, own_directory: str = ".") -> None:
@@ -37,7 +38,10 @@ class DumpFiles:
         return b"%d" % next(self._marks)
 
     def take(self) -> int:
-        """Return an empty file, which belongs to the caller until `give_back`. Raises OSError."""
+        """Return the descriptor of an empty file.
+
+        The caller owns it until `give_back`. Raises OSError.
+        """
         if not self._unused:
             return self._make()
         os.ftruncate(self._unused[-1], 0)
@@ -66,7 +70,7 @@ class DumpFiles:
             os.ftruncate(descriptor, 0)
 
     def close(self) -> None:
-        """Close all files: unused ones now, the others when their owners give them back."""
+        """Close the unused files now, and the others when their owners give them back."""
         self._is_open = False
         while self._unused:
             os.close(self._unused.pop())
@@ -79,7 +83,7 @@ class PrivateDumpFiles(DumpFiles):
     """
 
     def __init__(self, make: Callable[[], tuple[int, str]], nothing: Callable[[], int]) -> None:
-        # Commands start in a directory of the daemon only by its path.
+        # No directory in a sandbox counts as the daemon's own.
         super().__init__("/nonexistent")
         self._make_file = make
         self._open_nothing = nothing

@@ -21,10 +21,12 @@ CORE: Final = (
 
 
 class EnvironmentRules(NamedTuple):
-    """`remove` and `keep` are patterns of names, as in `*_TOKEN`. Case does not matter.
+    """The rules of one session.
 
-    A variable that matches `keep` is always taken. Any other variable is taken unless it matches
-    `remove`. In the mode `core`, it must also match `CORE`.
+    `remove` and `keep` are patterns of names, such as `*_TOKEN`. Case does not matter.
+
+    A session always takes a variable that matches `keep`. It takes any other variable unless that
+    variable matches `remove`. In the mode `core`, such a variable must also match `CORE`.
     """
 
     mode: EnvironmentMode = "inherit"
@@ -50,5 +52,5 @@ INHERIT: Final = EnvironmentRules()
 def _matching(patterns: tuple[str, ...]) -> re.Pattern[bytes]:
     """Return an expression for the names that match one of the patterns."""
     expressions = (translate(pattern).encode() for pattern in patterns)
-    # Without patterns, nothing matches.
+    # Without patterns, the expression must match nothing.
     return re.compile(b"|".join(expressions) or b"(?!)", re.IGNORECASE)

@@ -1,10 +1,10 @@
 """Passes the functions of one bash on to the next.
 
-Pure. There are two ways. One is an environment entry, with which bash itself exports functions.
-Error messages then give "environment" as the function's place, as for any imported function. The
-other is a definition in the script that the next bash runs. This way works for every function. In
-the script, `eval` runs each definition: if bash cannot parse a definition, it still runs the rest
-of the script.
+Pure. There are two ways. The first way is an environment entry, with which bash itself exports
+functions. Error messages then give "environment" as the function's place, as for any imported
+function. The second way is a definition in the script that the next bash runs. The second way works
+for every function. In the script, `eval` runs each definition. So if bash cannot parse a
+definition, it still runs the rest of the script.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from shelld.sessions.words import BUILTINS
 # The first line of a function in the output of `declare -f`. Bash writes "function" before a name
 # that is a reserved word.
 _HEAD: Final = re.compile(rb"^(?:function )?([^\n]*) \(\) \n", re.MULTILINE)
-# Bash imports functions with other names, too, but only these names have no special meaning in a
+# Bash also imports functions with other names, but only these names have no special meaning in a
 # script or a pattern.
 _PLAIN_NAME: Final = re.compile(rb"[A-Za-z_][A-Za-z0-9_.:-]*")
 _ENTRY: Final = re.compile(rb"BASH_FUNC_(.+)%%", re.DOTALL)
@@ -31,7 +31,9 @@ _EXTENDED: Final = re.compile(rb"[?*+@!]\(")
 
 
 class Definitions(NamedTuple):
-    """The next bash starts with `entries` in its environment and runs `script`.
+    """Definitions of functions.
+
+    The next bash starts with `entries` in its environment and runs `script`.
 
     `private`: the functions in `entries` that were not exported.
     """
@@ -60,7 +62,8 @@ def definitions(
     # The first head is at the start of the text. Every other function must have exactly one head.
     found = [head for head in _HEAD.finditer(text) if not head.start() or head[1] in known]
     if [head[1] for head in found] != [name for _, name in names]:
-        # A line of a here-document looks like a head, so the ends of functions are unclear.
+        # A line of a here-document looks like a head, so this code cannot tell where a function
+        # ends.
         lines = [_evaluated(_with_keywords(text, found))]
         lines += [b"\\builtin unset -f -- %s\n" % quote(name) for name in sorted(lost)]
         return Definitions({}, _script(lines) if text else b"")
@@ -93,7 +96,7 @@ def definitions(
 
 
 def entry_name(function: bytes) -> bytes:
-    """Return the name of the environment entry that bash imports a function from."""
+    """Return the name of the environment entry from which bash imports a function."""
     return b"BASH_FUNC_%s%%%%" % function
 
 
@@ -109,7 +112,7 @@ def function_of(entry: bytes) -> bytes | None:
 def without_export(functions: Iterable[bytes]) -> bytes:
     """Return the line that ends the export of functions.
 
-    Bash exports each function that it imports.
+    This line is needed because bash exports each function that it imports.
     """
     names = b" ".join(functions)
     return b"\\builtin export -nf -- %s\n" % names if names else b""
@@ -147,7 +150,7 @@ def _definition(flags: bytes, name: bytes, source: bytes) -> bytes:
     head = b"" if source.startswith(b"function ") else b"function "
     text = _evaluated(head + source)
     if b"=" in name:
-        # `declare` would read such a name as an assignment, and `export` refuses it.
+        # `declare` would read such a name as an assignment, and `export` refuses such a name.
         if b"x" in flags:
             text = b"\\builtin set -a\n%s\\builtin set +a\n" % text
         if b"r" in flags:

@@ -1,8 +1,8 @@
 """Recognises remote directories, which another machine or another program serves.
 
-If the server does not answer, every system call on such a directory blocks, and would block the
-event loop. Reading the list of mounts never blocks. So this module judges a directory by its path,
-without touching it.
+If that machine or program does not answer, every system call on the directory blocks. Such a call
+would block the event loop. Reading the list of mounts never blocks. So this module judges a
+directory by its path, without touching it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _READ_BYTES: Final = 64 * 1024
 _MAX_LINKS: Final = 40
 
 # Types of file systems. FUSE has types with a dot, such as fuse.sshfs. "fuseblk" is not listed,
-# because it is a disk of this machine.
+# because it stands for a disk of this machine.
 _REMOTE: Final = frozenset(
     b"afs autofs beegfs ceph cifs davfs fuse glusterfs lustre ncpfs nfs nfs4 smb3 smbfs".split()
 )
@@ -36,7 +36,7 @@ class Mounts:
         self._remote: frozenset[bytes] = frozenset()
 
     def may_hang(self, path: bytes) -> bool:
-        """Whether a system call on `path` may block for ever. Follows symbolic links."""
+        """Return whether a system call on `path` may block for ever. Follows symbolic links."""
         try:
             self._update()
         except OSError:
@@ -44,9 +44,9 @@ class Mounts:
         return bool(self._remote) and _leads_into(path, self._remote)
 
     def is_same(self, path: bytes, other: bytes) -> bool:
-        """Whether two paths lead to the same directory.
+        """Return whether two paths lead to the same directory.
 
-        Compares only the paths if looking at the directories may block.
+        If a system call on one of the directories may block, compares only the paths.
         """
         try:
             if self.may_hang(path) or self.may_hang(other):
@@ -90,7 +90,7 @@ def _byte(escape: re.Match[bytes]) -> bytes:
 
 
 def _leads_into(path: bytes, mounts: frozenset[bytes]) -> bool:
-    """Whether a path leads through one of these directories. Never touches a file in them."""
+    """Return whether a path leads through one of these directories. Touches no file in them."""
     parts = path.split(b"/")[::-1]
     reached = b""
     links = 0
@@ -109,7 +109,7 @@ def _leads_into(path: bytes, mounts: frozenset[bytes]) -> bool:
                 continue
             links += 1
             if links > _MAX_LINKS:
-                # The kernel does not follow more links either.
+                # The kernel does not follow more links than this either.
                 return False
             if target.startswith(b"/"):
                 reached = b""

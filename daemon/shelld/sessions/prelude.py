@@ -1,11 +1,11 @@
 """The *prelude*: the lines that bash runs before its command.
 
-They restore the session's state, and make bash report its new state when it ends. Bash runs them as
-its startup file (BASH_ENV). So the command remains the argument of `-c`, and messages and ``$0``
-are as under ``bash -c``. This module is pure.
+These lines restore the session's state, and make bash report its new state when bash ends. Bash
+runs the lines as its startup file (BASH_ENV). So the command remains the argument of `-c`, and
+messages and ``$0`` are as under ``bash -c``. This module is pure.
 
 A prelude calls builtins with `\\builtin`, because a function may have the name of a builtin. The
-options of `set` come last, so that nothing of the prelude is traced.
+options of `set` come last, so that bash does not trace the prelude.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from shelld.sessions.state import ShellState
 
 # Matches every command whose own text may set a trap. For functions and aliases, see `sets_traps`.
 _MAY_TRAP: Final = re.compile(rb"trap|eval|source|(?:^|[\s;&|(){}!])\.[ \t]")
-# Matches every command with the definition of a function in it.
+# Matches every command that contains the definition of a function.
 _DEFINES: Final = re.compile(rb"\([\s\\]*\)|function")
 # Matches every command with a construct that bash may print wrongly, see functions.bash.
 _MISPRINTED: Final = re.compile(rb"<<|\((?:[ \t]|\\\n)*esac|coproc")
@@ -38,14 +38,15 @@ _MAX_WORDS_BYTES: Final = 64 * 1024
 # The function `trap`, for a command that may set traps.
 _WRAPPER: Final = b" ".join(lines_of("trap.bash")).replace(b"TABLE", TRAPS_VARIABLE)
 
-# With one of these in its environment, bash may start in another way: in posix mode, or with
-# ~/.bashrc instead of BASH_ENV. Debian and others build bash so, for commands that sshd starts.
+# With one of these variables in its environment, bash may start in posix mode, or with ~/.bashrc
+# instead of BASH_ENV. Debian and other distributions build bash in this way, for commands that sshd
+# starts.
 _UNWANTED: Final[tuple[bytes, ...]] = (b"POSIX_PEDANTIC", b"SSH_CLIENT", b"SSH2_CLIENT")
-# With these in its environment, bash would run another startup file, or none.
+# With one of these variables in its environment, bash would run another startup file, or none.
 _STARTUP: Final[tuple[bytes, ...]] = (b"BASH_ENV", *_UNWANTED)
 # Matches a value of BASH_ENV that is not simply a path.
 _EXPANDED: Final = re.compile(rb"[$`\\]|^~")
-# The lines that expand the value in ``$_``, and run the file.
+# The lines that expand the value in ``$_``, and run the file with the resulting name.
 _RUN_EXPANDED: Final = rb"""\builtin : "$(\builtin printf %s "${_@P}")"
 if [[ $_ == "~" || $_ == "~/"* ]]; then \builtin : "${HOME-}${_#"~"}"; fi
 if [[ $_ && $_ != */* ]]; then \builtin : "./$_"; fi
@@ -66,12 +67,12 @@ def startable(env: dict[bytes, bytes]) -> tuple[dict[bytes, bytes], dict[bytes, 
 
 
 def needs_prelude(env: dict[bytes, bytes]) -> bool:
-    """Whether `env` may make bash start in posix mode, or with ~/.bashrc instead of BASH_ENV."""
+    """Return whether `env` may make bash start in posix mode, or run ~/.bashrc, not BASH_ENV."""
     return any(name in env for name in _UNWANTED)
 
 
 def may_trap(command: bytes, state: ShellState) -> bool:
-    """Whether a command, or a function that it calls, may set or list traps."""
+    """Return whether a command, or a function that it calls, may set or list traps."""
     if _MAY_TRAP.search(command):
         return True
     if not state.sets_traps:
@@ -80,7 +81,7 @@ def may_trap(command: bytes, state: ShellState) -> bool:
 
 
 def may_define_misprinted(command: bytes) -> bool:
-    """Whether the text of a command may define a function that bash prints wrongly."""
+    """Return whether the text of a command may define a function that bash prints wrongly."""
     return _MISPRINTED.search(command) is not None and _DEFINES.search(command) is not None
 
 
@@ -94,12 +95,12 @@ def dump_at_exit(
     lists_options: bool = True,
     before_dump: bytes = b"",
 ) -> bytes:
-    """Return the lines that make bash write its state to `path` after its command.
+    """Return the lines that make bash write its state to `path` after its command has ended.
 
-    `own_directory` is a path to the daemon's directory. Bash writes `mark`, of letters and digits,
-    after its state. `shares_trap`: the command may set a trap on EXIT, too. `checks_functions`:
-    whether bash checks that it can read the functions that it prints. `lists_options`: see
-    `dump_program`. `before_dump`: see `before_functions` there.
+    `own_directory` is a path to the daemon's directory. After its state, bash writes `mark`, which
+    has only letters and digits. `shares_trap`: the command may also set a trap on EXIT.
+    `checks_functions`: whether bash checks that it can read the functions that it prints.
+    `lists_options`: see `dump_program`. `before_dump`: see `before_functions` there.
     """
     redirections = _to_file(path)
     end = rb"; \builtin printf " + mark
@@ -135,8 +136,9 @@ def dump_at_exit(
 def short_dump_at_exit(
     path: str, own_directory: str, mark: bytes, *, names: frozenset[bytes]
 ) -> bytes:
-    """Return lines like those of `dump_at_exit`, which report only these variables and the
-    directory.
+    """Return lines that report only these variables and the directory.
+
+    Otherwise, they are like the lines of `dump_at_exit`.
     """
     program = short_dump_program(names, own_directory.encode())
     return _trap(program + rb"; \builtin printf " + mark, _to_file(path))
@@ -145,10 +147,10 @@ def short_dump_at_exit(
 def _to_file(path: str) -> bytes:
     """Return the redirections with which a trap on EXIT writes to `path`."""
     # A restricted shell cannot write to a file. It prints an error, which is lost because stderr is
-    # closed first. Traces go to /dev/null. An expansion sends them there, because a command would
-    # be traced itself. Bash accepts a descriptor in BASH_XTRACEFD only if it is open, so stderr is
-    # open again before the expansion. The redirection to the file appends, because the file may
-    # hold what bash has reported before its command.
+    # closed first. Traces go to /dev/null. An expansion redirects them, because bash would also
+    # trace a command that redirects them. Bash accepts a descriptor in BASH_XTRACEFD only if it is
+    # open, so stderr is open again before the expansion. The redirection to the file appends,
+    # because the file may hold what bash has reported before its command.
     trace = rb'2>"/dev/null${BASH_XTRACEFD:+${-:$((BASH_XTRACEFD=2)):0}}"'
     # If a signal ends a child between fork and exec, the child runs its parent's trap on EXIT. In a
     # child, the path below names no descriptor, so the trap writes nothing.
@@ -178,9 +180,10 @@ def prelude(
 ) -> bytes:
     """Return the prelude of a command. Bash reads it from `descriptor`.
 
-    `withheld` is from `startable`. `startup_file`: the user's own BASH_ENV, or b""; the file may
-    not exist. `recording`: from `dump_at_exit`. `before_options`: more lines, which run when
-    everything but the options of `set` is restored. `last_word` becomes the command's first ``$_``.
+    `withheld` is a result of `startable`. `startup_file`: the user's own BASH_ENV, or b""; the file
+    may be missing. `recording`: the result of `dump_at_exit`. `before_options`: more lines, which
+    run when everything except the options of `set` is restored. `last_word` becomes the command's
+    first ``$_``.
     """
     lines = b"\\exec %d<&-\n" % descriptor + _first_lines(withheld) + recording
     if startup_file:
@@ -195,24 +198,24 @@ def prelude(
 def _run_startup_file(value: bytes) -> bytes:
     """Return the lines that run the file that BASH_ENV names, if the file exists.
 
-    Bash expands the value as if it were in double quotes, and then a tilde. A subshell does the
-    same here, because an invalid expansion would end the prelude. The path is in ``$_``.
+    Bash expands the value as if it were in double quotes, and then a tilde. The lines do the same
+    in a subshell, because an invalid expansion would end the prelude. The path is in ``$_``.
     """
     if not _EXPANDED.search(value):
         path = quote(value if b"/" in value else b"./" + value)
-        # Bash says this without the name and the line of the prelude.
+        # Bash prints this error without the name and the line number of the prelude.
         refusal = rb'\builtin printf "bash: %s: is a directory\n" ' + quote(value) + b" >&2"
         tests = b"if [[ -d %s ]]; then %s\nelif [[ -e %s ]]; then \\builtin . %s; fi\n"
         return tests % (path, refusal, path, path)
-    # `@P` treats backslashes as in a prompt, where two stand for one.
+    # `@P` treats backslashes as in a prompt, where two backslashes stand for one.
     return b"\\builtin : %s\n%s" % (quote(value.replace(b"\\", rb"\\")), _RUN_EXPANDED)
 
 
 def _after_startup_file(state: ShellState) -> ShellState:
     """Return the state for a bash that has run a startup file.
 
-    The file may have set a readonly variable of the state already. Then the line of that variable
-    fails, and its error must not show.
+    The startup file may have set a readonly variable of the state already. Then the line for that
+    variable fails, and bash must not print the error.
     """
     lines = {
         name: b"{ %s; } 2>/dev/null\n" % line[:-1]
@@ -232,16 +235,16 @@ def waiting_prelude(
     becomes the command's first ``$_``.
 
     Without its last lines, bash would run its command in the wrong state. So the prelude first
-    closes `descriptor`: then a descriptor is free for opening the pipe. If bash still cannot open
-    the pipe, it exits.
+    closes `descriptor`, because bash needs a free descriptor to open the pipe. If bash still cannot
+    open the pipe, it exits.
     """
     return b"".join(
         (
             b"\\exec %d<&-\n" % descriptor,
             # There are no last lines if the daemon has ended, or if bash has skipped the rest of
             # the prelude at a syntax error. Then bash runs the placeholder, which evaluates this
-            # variable. With the empty value, bash exits. The first value of the variable is the
-            # placeholder itself, which would run without end.
+            # variable. If the variable is empty, bash exits. At its start, bash sets the variable
+            # to the placeholder, which would then run itself without end.
             b"BASH_EXECUTION_STRING=\n",
             _first_lines(withheld),
             state.script,
@@ -266,14 +269,14 @@ def last_lines(
     """
     return b"".join(
         (
-            # Undo the prelude's `set -e`. It made bash exit if bash could not open the pipe with
+            # Undo the prelude's `set -e`, which made bash exit if it could not open the pipe with
             # these lines.
             b"\\builtin set +e\n",
             b"\\exec %d<&-\n" % (descriptor + 1),
             # Set the variables as in a bash that has started just now, with this command.
             b"BASH_EXECUTION_STRING=%s\n" % quote(command),
-            # Reset SECONDS, unless the session has unset it. (Bash cannot check that itself:
-            # [[ -v SECONDS ]] would make SECONDS an integer.)
+            # Reset SECONDS, unless the session has unset it. (Bash cannot check this itself,
+            # because [[ -v SECONDS ]] would make SECONDS an integer.)
             b"" if b"unset" in state.declarations.get(b"SECONDS", b"") else b"SECONDS=0\n",
             differences,
             recording,
@@ -286,15 +289,15 @@ def last_lines(
 def _set_options(state: ShellState, last_word: bytes) -> bytes:
     """Return the line that sets the options of `set`, and ``$_``.
 
-    After `eval`, ``$_`` is its last argument. In the text that `eval` runs, this argument is a
-    comment. A comment ends at a newline, so only the first line of `last_word` is used.
+    After `eval`, ``$_`` is the last argument of `eval`. In the text that `eval` runs, this argument
+    is a comment. A comment ends at a newline, so only the first line of `last_word` is used.
     """
     options = state.options.removesuffix(b"\n") + b" #"
     return b"\\builtin eval %s %s\n" % (quote(options), quote(last_word.partition(b"\n")[0]))
 
 
 def _posix_mode(state: ShellState, withheld: dict[bytes, bytes]) -> bytes:
-    """Return the line that exports POSIXLY_CORRECT, unless the script has done so.
+    """Return the line that exports POSIXLY_CORRECT, unless the script of the state exports it.
 
     Posix mode forbids some names of functions, so the line comes after the functions.
     """

@@ -1,4 +1,4 @@
-"""Quotes words for bash, and unquotes what bash has quoted. Pure."""
+"""Quotes words for bash, and unquotes words that bash has quoted. Pure."""
 
 from __future__ import annotations
 

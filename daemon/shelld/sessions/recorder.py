@@ -1,4 +1,4 @@
-"""Reads the state that one command leaves, and passes it to the session."""
+"""Reads the state that one command leaves, and passes this state to the session."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class Recorder:
     """Owns the file to which the bash of one command writes its state.
 
     The command has no descriptor for that file. When bash ends, it opens the file by `path`, as any
-    process of the same user could. It writes its state, and `mark` after that. On a system without
-    such paths, nothing is kept. `files`: those of the command's sandbox, if it has one.
-    `is_apart`: the command has a tighter sandbox than its session. Then its state is not kept
-    either. Otherwise later commands would run its functions outside its sandbox.
+    process of the same user could. It writes its state, and then `mark`. On a system without such
+    paths, no state is kept. `files`: the files of the command's sandbox, if it has one. `is_apart`:
+    the command has a tighter sandbox than its session. Then its state is not kept either. Otherwise
+    later commands would run its functions outside its sandbox.
     """
 
     def __init__(
@@ -35,20 +35,20 @@ class Recorder:
         self._session = session
         self._is_apart = is_apart
         if cwd is None and "PWD" in (changes or ()):
-            # Bash takes the path of its directory from PWD. Without the session's PWD, it knows the
-            # directory by another path.
+            # Bash takes the path of its directory from PWD. Without the session's PWD, bash may
+            # know the directory by another path.
             cwd = session.cwd
         self._started_in = () if cwd is None else session.paths_of(cwd)
         self._changes = changes
-        # Set if bash writes a short dump.
+        # This is set if bash writes a short dump.
         self.start: Start | None = None
         self._files = session.dump_files if files is None else files
         self.mark = self._files.next_mark()
-        # After this, nothing can fail. A failure would leave the file without an owner.
+        # Take the file last, because a later failure would leave the file without an owner.
         self._descriptor = self._files.take() if CAN_RECORD and not is_apart else None
         self._unsettled: Left | None = None
         self._turn: anyio.Lock | None = None
-        # Why the state was not kept, if it was not.
+        # The reason why the state was not kept; None if there is no reason.
         self.reason: Unkept | None = None
 
     @property
@@ -69,7 +69,7 @@ class Recorder:
     def keep(self, *, has_exited: bool) -> None:
         """Keep the state of a command that was not killed.
 
-        `has_exited`: bash has exited, and no signal has ended it.
+        `has_exited`: bash has exited by itself, and no signal has ended it.
         """
         kept: Left | Unkept | None = Unkept.SIGNAL
         if has_exited:
@@ -121,7 +121,7 @@ class Recorder:
                 self._session.unsettled.remove(self.settle)
 
     def close(self) -> None:
-        """Give the file back. From now on, nothing is recorded."""
+        """Give the file back. From now on, no state is recorded."""
         if self._descriptor is not None:
             self._files.give_back(self._descriptor)
             self._descriptor = None

@@ -1,8 +1,9 @@
-"""One session: the state from which its next command starts.
+"""One session, with the state from which its next command starts.
 
 A session starts from the daemon's own environment and working directory. Each command starts from
 the last state that was kept. A session keeps the state of a command as a whole or not at all. So
-concurrent commands never mix their states: the one that ends last wins.
+concurrent commands never mix their states. The session keeps the state of the command that ends
+last.
 """
 
 from __future__ import annotations
@@ -39,20 +40,23 @@ from shelld.sessions.state import (
 from shelld.sessions.text import to_bytes, to_text
 from shelld_protocol.structs import NO_LIMITS, ResourceLimits, Unkept
 
-# A larger state is not kept: parsing it would delay other requests.
+# A larger state is not kept, because parsing it would delay other requests.
 MAX_DUMP_BYTES: Final = 4 * 1024 * 1024
 
-# A thread parses longer dumps. A dump of this length takes one or two milliseconds, or a third of
-# that if most lines are in the cache.
+# A thread parses longer dumps. Parsing a dump of this length takes one or two milliseconds, or a
+# third of this time if most lines are in the cache.
 MAX_INLINE_BYTES: Final = 64 * 1024
 
-# Variables that are not reported: they belong to one process, or `cwd` is reported instead.
+# The daemon does not report these variables to clients. They belong to one process, or `cwd` is
+# reported instead.
 _NOT_TOLD: Final = frozenset({b"_", b"SHLVL", b"PWD", b"OLDPWD"})
 
 
 class Start(NamedTuple):
-    """What is known when a command starts: the session's state, and the variables that the command
-    can change. The command can also change the directory, but nothing else.
+    """Facts about a command that writes a short dump.
+
+    They are the session's state at its start, and the variables that it can change. Besides these,
+    the command can change only the directory.
     """
 
     state: ShellState
@@ -62,25 +66,29 @@ class Start(NamedTuple):
 class Left(NamedTuple):
     """The dump of a command, with the directory and the variables that its call has set.
 
-    `started_in` and `changes` are `cwd` and `env` of the call. The session does not keep them. It
+    `started_in` and `changes` are `cwd` and `env` of the call. The session does not keep these. It
     keeps a directory or a value only if the command itself has set it. `started_in` has two forms
-    of the path: as given, and without symbolic links, as bash may know it. If a call has no `cwd`,
-    but PWD in its `env`, `started_in` is the session's directory.
+    of the path: the path as given, and the path without symbolic links, by which bash may know the
+    directory. If a call has no `cwd`, but has PWD in its `env`, `started_in` is the session's
+    directory.
     """
 
     dump: bytes
     started_in: tuple[bytes, ...] = ()
     changes: dict[str, str | None] | None = None
-    # What bash reported before it ran the command, if the call had an `env`.
+    # The report that bash made before it ran the command, if the call had an `env`.
     told: Told | None = None
-    # Set if the dump is a short one.
+    # This is set if the dump is a short dump.
     start: Start | None = None
     # Counts commands in the order in which they ended.
     number: int = 0
 
 
 class Session:
-    """`base`: the state of a new session. A session without a `name` never keeps anything."""
+    """One session.
+
+    `base`: the state of a new session. A session without a `name` never keeps a state.
+    """
 
     def __init__(
         self,
@@ -95,12 +103,12 @@ class Session:
     ) -> None:
         self.name = name
         self.base = base
-        # The limits on the resources that its commands use.
+        # The limits on the resources that the session's commands use.
         self.limits = limits
         self.is_limited = limits != NO_LIMITS
-        # The rules for the variables that it takes from the daemon's environment.
+        # The rules for the variables that the session takes from the daemon's environment.
         self.rules = rules
-        # The policy of the sandbox in which its commands run; None for no sandbox.
+        # The policy of the sandbox in which the session's commands run; None for no sandbox.
         self.sandbox = sandbox
         # Whether the session has started a command.
         self.is_used = False
@@ -143,7 +151,7 @@ class Session:
 
     @property
     def inherits_cwd(self) -> bool:
-        """Whether the next command starts in the directory where the daemon started.
+        """True if the next command starts in the directory where the daemon started.
 
         The path of that directory may have changed.
         """
@@ -154,7 +162,7 @@ class Session:
 
         Without `cwd`, the command starts in the session's directory. If that directory was deleted,
         the command starts in the nearest existing directory above it. A remote directory is not
-        checked: only a failed start shows that it was deleted.
+        checked. Only a failed start of a command shows that it was deleted.
         """
         if cwd is not None:
             return os.path.join(self.cwd, cwd)
@@ -167,14 +175,14 @@ class Session:
 
     @property
     def is_remote(self) -> bool:
-        """Whether a system call on the session's directory may block for ever."""
+        """True if a system call on the session's directory may block for ever."""
         return not self.inherits_cwd and self._mounts.may_hang(self._state.cwd)
 
     def directory_failed(self, directory: str) -> None:
         """Record that no command could start in `directory`.
 
-        If `directory` is remote, its file system has answered, so system calls on it no longer
-        block.
+        If `directory` is remote, this failure shows that its file system answers. So system calls
+        on `directory` no longer block.
         """
         if directory == self.cwd:
             self._lost_directory = to_bytes(directory)
@@ -183,7 +191,7 @@ class Session:
         if is_inherited:
             return directory
         if directory != self._lost_directory and self.sandbox is not None:
-            # Only commands can see it, if it is in a private directory.
+            # If it is in a private directory of the sandbox, only commands can see it.
             return directory
         if directory != self._lost_directory and self._mounts.may_hang(directory):
             return directory
@@ -194,8 +202,8 @@ class Session:
     def _directory_after(self, left: Left, cwd: bytes, is_daemons: bool) -> tuple[bytes, bool]:
         """Return the session's directory after a command, and whether the next command inherits it.
 
-        The command ended in `cwd`. Only the daemon's directory is inherited, and only if bash knows
-        it by the path that the daemon knows.
+        The command ended in `cwd`. The next command inherits only the daemon's directory, and only
+        if bash knows this directory by the path that the daemon knows.
         """
         # The directory of a call does not become the session's directory. If bash's directory was
         # deleted, bash does not know the path. In both cases, the session's directory stays.
@@ -205,13 +213,13 @@ class Session:
         return cwd, is_daemons and cwd == self.base.cwd
 
     def environment(self, changes: dict[str, str | None] | None) -> dict[bytes, bytes]:
-        """Return the environment of a command: the exported variables, with `changes`."""
+        """Return the environment of a command: the session's exported variables, with `changes`."""
         state = self.state
         if state is self.base and not changes:
             return state.env
         env = {name: value for name, value in state.env.items() if name not in state.later}
         # Bash starts with the daemon's locale. If bash does not know the session's locale, it keeps
-        # the daemon's.
+        # the daemon's locale.
         env.update(
             (name, self.base.env[name])
             for name in state.later
@@ -221,7 +229,7 @@ class Session:
             env.update(state.functions)
             env[b"PWD"] = state.cwd
             if b"SHLVL" in self.base.env:
-                # Each bash adds 1.
+                # Each bash adds 1 to SHLVL.
                 env[b"SHLVL"] = self.base.env[b"SHLVL"]
             if b"_" in self.base.env:
                 # The first `$_` of each bash.
@@ -267,7 +275,7 @@ class Session:
     async def settle_all(self) -> None:
         """Wait until the session has the states of all commands that have ended.
 
-        Await this before you look at the state: a command can count as ended before its dump is
+        Await this before you use the state, because a command can count as ended before its dump is
         parsed.
         """
         for settle in list(self.unsettled):
@@ -280,7 +288,7 @@ class Session:
         return self._settling > 0
 
     def _keep(self, left: Left, state: ShellState | None, names: list[bytes]) -> Unkept | None:
-        """Take over the state of a command, except for the variables in `names`.
+        """Make the state of a command the session's state, except for the variables in `names`.
 
         If the state or a part of it cannot be kept, returns the reason.
         """
@@ -289,7 +297,7 @@ class Session:
         if left.start is not None and state.size > MAX_DUMP_BYTES:
             return Unkept.TOO_LARGE
         if left.number > self._kept:
-            # Otherwise the session has the state of a command that ended later.
+            # Otherwise the session has the state of a command that ended later than this one.
             self._take(left, state, names)
             self._kept = left.number
         return Unkept.FUNCTIONS if has_lost_functions(left.dump) else None
@@ -305,14 +313,15 @@ class Session:
         state = replace(state, cwd=cwd, inherits_cwd=is_inherited, env=env)
         state = with_late_settings(state, self.base.env)
         if not state.option_names.is_known:
-            # Commands that are running now may rely on the names of options.
+            # Commands that are running now may rely on the names of options, so keep these names.
             state = replace(state, option_names=before.option_names)
         if state != before:
             self._state = state
             self._lines.clear()
 
     def changed_env(self) -> dict[str, str | None]:
-        """Return the exported variables that differ from the daemon's; None for removed ones."""
+        """Return the exported variables that differ from the daemon's. Removed variables are None.
+        """
         env, base = self.state.env, self.base.env
         changed = {name: value for name, value in env.items() if base.get(name) != value}
         removed = dict.fromkeys(name for name in base if name not in env)

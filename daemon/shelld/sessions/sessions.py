@@ -16,12 +16,15 @@ from shelld_protocol.structs import DEFAULT_SESSION, NO_LIMITS, ResourceLimits
 
 
 class Sessions:
-    """All sessions by name. The default session always exists; any other exists from its first use.
+    """All sessions by name.
 
-    Until `close`, owns the files to which commands write their state. `cwd` and `env` are those of
-    the daemon. `own_directory`: a path that leads to `cwd` even after that was renamed. `rules`
-    choose what a session takes from `env`, `limits` are its limits, and `sandbox` is the policy of
-    its sandbox, unless the session has its own.
+    The default session always exists. Any other session exists from its first use.
+
+    Until `close`, owns the files to which commands write their state. `cwd` and `env` are the
+    directory and the environment of the daemon. `own_directory`: a path that leads to `cwd` even
+    after `cwd` was renamed. `rules` choose the variables that a session takes from `env`, `limits`
+    are its limits, and `sandbox` is the policy of its sandbox. A session can have its own rules,
+    limits and sandbox instead.
     """
 
     def __init__(
@@ -43,7 +46,8 @@ class Sessions:
         self._dump_files = DumpFiles(own_directory)
         self._mounts = Mounts()
         self._sessions: dict[str, Session] = {}
-        # The commands without a session start from the state of this one, which keeps nothing.
+        # Commands without a session start from the state of this session, which never keeps a
+        # state.
         self._none = self._new(None, self._base, limits, rules, sandbox)
 
     def _first_state(self, rules: EnvironmentRules, sandbox: ResolvedPolicy | None) -> ShellState:
@@ -52,7 +56,8 @@ class Sessions:
             own = {name.encode(): value.encode() for name, value in sandbox.variables.items()}
             env = {**env, **own}
         state = first_state(self._cwd, env)
-        # A runner in a sandbox has not started in the daemon's directory.
+        # In a sandbox, the runner has not started in the daemon's directory, so commands cannot
+        # inherit it.
         return state if sandbox is None else replace(state, inherits_cwd=False)
 
     def _new(
@@ -69,7 +74,7 @@ class Sessions:
         )
 
     def get(self, name: str | None) -> Session:
-        """Return the session of this name, which may be new."""
+        """Return the session of this name. If there is none, create it."""
         if name is None:
             return self._none
         session = self._sessions.get(name)
@@ -110,17 +115,23 @@ class Sessions:
         return name is None or name in self._sessions
 
     def is_current(self, session: Session) -> bool:
-        """Return False if a session has been forgotten since it was looked up."""
+        """Return False if a session has been forgotten since the caller got it."""
         return session.name is None or self._sessions.get(session.name) is session
 
     def known(self, name: str) -> Session:
-        """Return a session. Raises `RpcError` (session_not_found) if it was never used."""
+        """Return the session of this name.
+
+        Raises `RpcError` (session_not_found) if it was never used.
+        """
         if name not in self._sessions and name != DEFAULT_SESSION:
             raise session_not_found(name)
         return self.get(name)
 
     def look_at(self, name: str | None) -> Session:
-        """Return the session of this name. If it was never used, return one in the first state."""
+        """Return the session of this name.
+
+        If it was never used, return a session in the first state.
+        """
         return self._none if name is None else self._sessions.get(name, self._none)
 
     def all(self) -> dict[str, Session]:

@@ -1,7 +1,7 @@
-"""Recognises commands that cannot change their session, or can change only a part of it.
+"""Recognises commands that cannot change their session, or can change only a part of the session.
 
-Pure and conservative. This module looks at the words of a command, knows the common ones, and
-assumes that every other word may change something. A needless assumption only costs time.
+Pure and conservative. This module reads the words of a command. It knows the common words, and
+assumes that every other word may change something. If this assumption is wrong, it only costs time.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from shelld.sessions.state import SET_LATE, ShellState
 from shelld.sessions.variables import NOT_IMPORTED, OWN_VARIABLES, SET_AT_START
 from shelld.sessions.words import BUILTINS
 
-# Plain words and variables, redirections to them, and operators.
+# Plain words and variables, redirections to such words, and operators.
 _NAME: Final = r"\$(?:[A-Za-z_][A-Za-z0-9_]*|[$?#!0-9])"
 _WORD: Final = (
     rf"""(?:[A-Za-z0-9_./:=,@%+*?~-]|\\[^\n]|'[^']*'|"(?:[^"$`\\!]|{_NAME})*"|{_NAME})+"""
@@ -25,10 +25,10 @@ _TOKEN: Final = re.compile(
     | (?P<operator> && | \|\| | [;|&\n] )""",
     re.VERBOSE,
 )
-# Assignments. A value may contain sums, and the output of commands of plain words. Another process
-# runs these commands.
+# Assignments. A value may contain sums, and the output of commands that consist of plain words.
+# These commands run in another process, so they change nothing here.
 _OUTPUT: Final = r"\$\((?!\()[A-Za-z0-9_./:=,@%+*?~|;& \t-]*\)"
-# Without ++ and --, which assign.
+# The operators ++ and -- are not allowed here, because they assign.
 _SUM: Final = r"\$\(\((?:[A-Za-z0-9_ */%<>]|\+(?!\+)|-(?!-))*\)\)"
 _VALUE: Final = (
     rf"""(?:[A-Za-z0-9_./:=,@%+*?~-]|\\[^\n]|'[^']*'|{_NAME}|{_OUTPUT}|{_SUM}"""
@@ -40,12 +40,12 @@ _VARIABLE: Final = re.compile(
 )
 _SUMS: Final = re.compile(_SUM)
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-# A number, or a sum, whose value is a number.
+# A number, or a sum. The value of a sum is a number.
 _NUMBER: Final = re.compile(rf"-?[0-9]{{1,18}}|{_SUM}")
 _NUMBER_VALUE: Final = re.compile(rb"-?[0-9]{1,18}")
 # A line of a state's script that sets a variable to a number.
 _NUMBER_LINE: Final = re.compile(rb'\w+="-?[0-9]{1,18}"\n')
-# Variables with a meaning for bash: it uses, changes or checks them itself.
+# Variables with a meaning for bash, which uses, changes or checks them itself.
 _SPECIAL_NAMES: Final = (
     OWN_VARIABLES | NOT_IMPORTED | frozenset(b"GLOBIGNORE OPTIND OPTARG POSIXLY_CORRECT".split())
 )
@@ -71,14 +71,15 @@ NOTHING: Final[frozenset[bytes]] = frozenset()
 
 
 def changes_of(command: str, state: ShellState) -> frozenset[bytes] | None:
-    """Return the variables that a command can change in its session, `NOTHING` if there are none,
-    or None if it may change anything.
+    """Return the variables that a command can change in its session.
+
+    If the command can change nothing, return `NOTHING`. If it may change anything, return None.
 
     A command that can change a variable may also change the directory. `state`: the state from
     which the command starts.
 
     Most commands only start programs, one after the other or in pipelines. After such a command,
-    bash need not report its state, so it needs no trap. Without a trap, bash becomes the last
+    bash need not report its state, so bash needs no trap. Without a trap, bash becomes the last
     program, as under ``bash -c``, and a signal that ends this program thus ends bash. Most other
     commands only assign variables or change the directory. Then bash reports only the variables and
     the directory.
@@ -90,7 +91,7 @@ def changes_of(command: str, state: ShellState) -> frozenset[bytes] | None:
 
 
 def _has_odd_words(state: ShellState) -> bool:
-    """Whether words may mean something else, because there are aliases or posix mode is on."""
+    """Return whether words may have another meaning, because of aliases or posix mode."""
     is_posix = b"-o posix" in state.options or b"POSIXLY_CORRECT" in state.env
     return is_posix or state.names != state.function_names
 
@@ -102,11 +103,12 @@ class _Reader:
         self._command = command
         self._state = state
         self._position = 0
-        # For each variable that the command may assign, whether the value is certainly a number.
+        # Records, for each variable that the command may assign, whether the value is certainly a
+        # number.
         self._assigned: dict[bytes, bool] = {}
 
     def read(self) -> frozenset[bytes] | None:
-        """Return the variables that the command can change; None if it may change anything."""
+        """Return the variables that the command can change, or None if it may change anything."""
         is_first = True
         # The name of the command whose arguments are being read, and the last argument read.
         name = before = ""
@@ -132,7 +134,7 @@ class _Reader:
         return frozenset(self._assigned)
 
     def _is_known(self, name: str) -> bool:
-        """Whether the reader knows what a command of this name can change."""
+        """Return whether the reader knows what a command of this name can change."""
         if not _COMMAND.fullmatch(name) or name.encode() in self._state.names:
             return False
         if name == "cd":
@@ -143,7 +145,7 @@ class _Reader:
     def _assigns(self, *, needs_value: bool) -> bool:
         """Read an assignment or, unless `needs_value`, the name of a variable.
 
-        Return False if there is no assignment, or if it can change anything else.
+        Return False if there is no assignment, or if the assignment can also change anything else.
         """
         found = _VARIABLE.match(self._command, self._position)
         if found is None or (needs_value and found["value"] is None):
@@ -166,7 +168,7 @@ class _Reader:
         Return False if the session's variable is an array or an integer, or has any other attribute
         except export.
 
-        `is_number`: whether its new value is a number.
+        `is_number`: whether the new value of the variable is a number.
         """
         line = self._state.declarations.get(name)
         if line is not None and not line.startswith((name + b"=", b"\\builtin export " + name)):
@@ -176,7 +178,7 @@ class _Reader:
         return True
 
     def _is_number(self, name: bytes) -> bool:
-        """Whether a variable holds a number, or nothing.
+        """Return whether a variable holds a number or is unset.
 
         In a sum, bash evaluates any other value as an expression, which may assign variables.
         """
@@ -200,7 +202,7 @@ def _is_number(value: bytes) -> bool:
 
 
 def _is_plain(name: str, before: str, word: str) -> bool:
-    """Whether the argument `word`, which follows `before`, surely leaves bash unchanged."""
+    """Return whether the argument `word`, which follows `before`, surely leaves bash unchanged."""
     if name == "export":
         return False
     if name in ("test", "["):
@@ -209,7 +211,7 @@ def _is_plain(name: str, before: str, word: str) -> bool:
 
 
 def _may_assign(before: str, word: str) -> bool:
-    """Whether two words of a test may be like ``-v 'a[y=7]'``, where bash evaluates ``y=7``."""
+    """Return whether two words of a test may assign a variable, as in ``-v 'a[y=7]'``."""
     if _SPLIT.search(_QUOTED.sub("", word)):
         return True
     operator, operand = before.translate(_QUOTES), word.translate(_QUOTES)

@@ -1,7 +1,7 @@
-"""The state of a bash, in the form in which another bash can take it over. Pure.
+"""The state of a bash, in a form from which another bash can start. Pure.
 
 A state is an environment, with which the next bash starts, and a script, which that bash runs. The
-next command then finds what it would find if all commands were typed into one bash.
+next command then runs as if all commands were typed into one bash.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ class OptionNames(Struct, frozen=True):
 
 
 class ShellState(Struct, frozen=True):
-    """`env` has the exported variables. `script` and `options` restore the rest.
+    """The state of a bash.
+
+    `env` has the exported variables. `script` and `options` restore the rest.
 
     `later`: the names of variables that must not be in the environment when bash starts. The script
     sets them. The fields that make up the script are in the order in which bash runs them. `cwd` is
@@ -46,29 +48,30 @@ class ShellState(Struct, frozen=True):
 
     cwd: bytes
     env: dict[bytes, bytes]
-    # For some variables, the line of the script that sets or unsets them: their entry in `env` is
-    # not enough, or each bash sets them at its start.
+    # The lines of the script that set or unset some variables. For these variables, the entry in
+    # `env` is not enough, or each bash sets them at its start.
     declarations: dict[bytes, bytes] = {}
-    # Defines the functions that are not in `functions`. May leave extglob on.
+    # These lines define the functions that are not in `functions`. They may leave extglob on.
     definitions: bytes = b""
     # The options of shopt, and the umask.
     switches: bytes = b""
     # The directory stack.
     pushed: bytes = b""
     aliases: bytes = b""
-    # The options of `set`, in one line, which runs last: a trace would show all lines after it.
+    # The options of `set`, in one line. This line runs last, because bash could trace all lines
+    # after it.
     options: bytes = b""
     later: frozenset[bytes] = frozenset()
     # The names of functions and aliases.
     names: frozenset[bytes] = frozenset()
     function_names: frozenset[bytes] = frozenset()
-    # Readonly variables and namerefs. Bash cannot unset them.
+    # Readonly variables and namerefs, which bash cannot unset.
     permanent: frozenset[bytes] = frozenset()
-    # Functions that travel as environment entries and so are not in the script.
+    # Functions that the next bash gets as environment entries. They are not in the script.
     functions: dict[bytes, bytes] = {}
     # The names of those functions that the session does not export.
     private: tuple[bytes, ...] = ()
-    # Whether a function or an alias has the word `trap` in it.
+    # True if a function or an alias contains the word `trap`.
     sets_traps: bool = False
     inherits_cwd: bool = False
     option_names: OptionNames = OptionNames()
@@ -83,12 +86,12 @@ class ShellState(Struct, frozen=True):
 
     @property
     def meanings(self) -> bytes:
-        """The part of the script that gives words a meaning: all but options and the umask."""
+        """The part of the script that gives words a meaning: all except options and the umask."""
         return self.variables + self.definitions + self.pushed + self.aliases
 
     @property
     def size(self) -> int:
-        """About how many bytes bash would need to report this state."""
+        """The approximate number of bytes that bash would need to report this state."""
         names = self.env.keys() - self.declarations.keys()
         in_env = sum(len(name) + len(self.env[name]) for name in names)
         functions = sum(map(len, self.functions.values()))
@@ -129,8 +132,8 @@ def exported(name: bytes, value: bytes) -> bytes:
 def first_state(cwd: bytes, env: dict[bytes, bytes]) -> ShellState:
     """Return the state of a bash that has started in `cwd` with `env`, and has run nothing.
 
-    Leaves out the options of the shell that has started the daemon: its `set -x` is not meant for
-    the commands of the daemon's callers.
+    Leaves out the options of the shell that has started the daemon. For example, `set -x` in that
+    shell is not meant for the commands of the daemon's callers.
     """
     env = {name: value for name, value in env.items() if name not in (b"SHELLOPTS", b"BASHOPTS")}
     functions = {entry: name for entry in env if (name := function_of(entry)) is not None}
@@ -155,7 +158,7 @@ def passed_on(env: dict[bytes, bytes]) -> dict[bytes, bytes]:
 
 
 def with_late_settings(state: ShellState, base: dict[bytes, bytes]) -> ShellState:
-    """Return the state with changed `SET_LATE` variables moved from the environment to the script.
+    """Return the state, with changed `SET_LATE` variables in the script instead of the environment.
 
     The script hides bash's errors about their values, because the commands that have set the
     variables have already shown these errors.
@@ -171,7 +174,7 @@ def with_late_settings(state: ShellState, base: dict[bytes, bytes]) -> ShellStat
         name: b"{ \\builtin export %s=%s; } 2>/dev/null\n" % (name, quote(state.env[name]))
         for name in names
     }
-    # A variable with more attributes has a line already.
+    # A variable that has other attributes already has a line.
     return replace(
         state,
         declarations={**lines, **state.declarations},

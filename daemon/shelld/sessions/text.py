@@ -1,8 +1,8 @@
-"""Paths and values as text, whatever the locale says.
+"""Converts paths and values to text and back, independently of the locale.
 
 The kernel and bash use bytes; requests and answers are UTF-8. For bytes that are not UTF-8, text
-has surrogates, so that encoding gives the same bytes again. Such text never leaves the process:
-answers hold the result of `shown`.
+has surrogates, so that encoding gives the same bytes again. Text with surrogates never leaves the
+process, because answers hold the result of `shown`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import Final
 from shelld_protocol.errors import invalid_params
 from shelld_protocol.structs import CUT_MARK, MAX_SHOWN_CHARACTERS
 
-# Applying more variables than this to a command would delay other requests.
+# The maximum number of variables in the `env` of a call. A larger number would delay other
+# requests.
 MAX_VARIABLES: Final = 20_000
 
 
@@ -69,7 +70,7 @@ def to_text(data: bytes) -> str:
 
 
 def beginning(text: str) -> str:
-    """Return a text as lists show it: a long text is cut, and a mark follows."""
+    """Return a text in the form for lists, in which a long text is cut and a mark follows."""
     if len(text) <= MAX_SHOWN_CHARACTERS:
         return text
     return text[:MAX_SHOWN_CHARACTERS] + CUT_MARK

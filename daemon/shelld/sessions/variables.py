@@ -1,4 +1,4 @@
-"""The variables that bash treats specially."""
+"""Lists the variables that bash treats specially."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ EXPORT_NOT_KEPT: Final = frozenset(
     (b"PWD", b"SHLVL", b"_", OPTIONS_VARIABLE, TRAPS_VARIABLE, POSIX_VARIABLE)
 )
 # Bash does not reliably take these variables from its environment. It never takes some of them,
-# ignores PS4 for root, and takes OLDPWD only if it is a directory. So the script sets them too.
+# ignores PS4 for root, and takes OLDPWD only if it is a directory. So the script sets them as well.
 NOT_IMPORTED: Final = frozenset(b"IFS IGNOREEOF OLDPWD OPTERR PS1 PS2 PS4".split())
-# Each bash has these variables from its start. If one is missing, the command has unset it.
+# Each bash has these variables from its start. If a dump lacks such a variable, the command has
+# unset it.
 SET_AT_START: Final = tuple(
     b"""BASH_ARGV0 BASH_CMDS BASH_COMMAND BASH_LOADABLES_PATH BASH_SUBSHELL BASHPID
     COMP_WORDBREAKS DIRSTACK EPOCHREALTIME EPOCHSECONDS GROUPS HISTCMD HOSTNAME HOSTTYPE IFS LINENO

@@ -1,10 +1,10 @@
-"""The words that bash itself knows."""
+"""Lists the words that bash itself knows."""
 
 from __future__ import annotations
 
 from typing import Final
 
-# Builtins, and reserved words.
+# The names of builtins, and reserved words.
 BUILTINS: Final = frozenset(
     (
         *(".", ":", "[", "alias", "bg", "bind", "break", "builtin", "caller", "case", "cd"),

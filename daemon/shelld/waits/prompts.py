@@ -50,11 +50,11 @@ class PromptIdentity(NamedTuple):
     text: str
 
     def has_same_reader(self, other: PromptIdentity | None) -> bool:
-        """Whether the same process waits in the same modes, and nobody has answered it since."""
+        """Return whether the same process still waits in the same modes, without an answer."""
         return other is not None and self[:_CERTAIN] == other[:_CERTAIN]
 
     def is_same(self, other: PromptIdentity | None) -> bool:
-        """Whether this is the prompt that an earlier look has found.
+        """Return whether this is the prompt that an earlier look has found.
 
         A program that has written nothing has not asked again, whatever other processes have
         written. A program that has written something has asked again if the last line has changed.
@@ -196,7 +196,10 @@ def sentence_of(found: Prompt, secret: str) -> str:
 
 
 def is_settled(found: Prompt) -> bool:
-    """Whether a command waits for its user. If not, it may wait for an answer of its terminal."""
+    """Return whether a command waits for its user.
+
+    If not, it may wait for an answer of its terminal.
+    """
     return found.blocking or found.since_ms >= _TIMER_MS
 
 
@@ -214,7 +217,7 @@ def identity_of(shell: Shell, found: Prompt) -> PromptIdentity:
 
 
 def takes_input(shell: Shell) -> bool:
-    """Whether something can be written to a running shell."""
+    """Return whether something can be written to a running shell."""
     return _open_input(shell) is not None
 
 
