@@ -328,7 +328,7 @@ class ShellManager:
 
 
 def _on_asyncio() -> bool:
-    """Whether the running event loop is asyncio's. Shells can live only on such a loop."""
+    """Return whether the running event loop is asyncio's. Shells can live only on such a loop."""
     return isinstance(current_token().native_token, asyncio.AbstractEventLoop)
 
 

@@ -51,7 +51,7 @@ def wait_on(member: Member, source: Source) -> tuple[Wait, int] | None:
 
 
 def is_on_its_way(hops: Sequence[Hop]) -> bool:
-    """Whether input is between the first and the last of `hops`, which follow each other.
+    """Return whether input is between the first and the last of `hops`, which follow each other.
 
     Looks at the hops in the order in which input passes them. A relay that sleeps has passed on all
     input that it has read. So if the terminal behind the relay is then empty, and the next process
@@ -70,7 +70,7 @@ def is_on_its_way(hops: Sequence[Hop]) -> bool:
 
 
 def _has_input(wait: Wait, descriptor: int, source: Source) -> bool:
-    """Whether a terminal has input to read. Returns False if nobody can tell.
+    """Return whether a terminal has input to read. Returns False if nobody can tell.
 
     Before the kernel answers that there is none, it passes on all bytes that are on their way.
     """

@@ -41,7 +41,7 @@ def file_in(place: str, descriptor: int, known: int | None) -> tuple[int, ...]:
 
 
 def is_socket(place: str, descriptor: int | str) -> bool:
-    """Whether a descriptor is a socket. Raises OSError."""
+    """Return whether a descriptor is a socket. Raises OSError."""
     return os.readlink(f"{place}/fd/{descriptor}").startswith("socket:")
 
 
@@ -64,7 +64,7 @@ def access_mode(place: str, descriptor: int | str) -> int:
 
 
 def _is_in_memory(place: str, descriptor: int, known: int | None) -> bool:
-    """Whether a file is on a file system in memory. Raises OSError.
+    """Return whether a file is on a file system in memory. Raises OSError.
 
     The file may have been opened in this mount namespace, and inherited by a process in another.
     """

@@ -183,7 +183,8 @@ def _reader(members: list[Member], target: InputState, budget: _Budget) -> Found
 
 
 def _has_far_end(member: Member, budget: _Budget) -> bool:
-    """Whether a process also waits for network data, as a program does that passes its input on.
+    """Return whether a process also waits for network data, as a program does that passes its input
+    on.
 
     A listening socket does not count, because a server may also read keys from its user. Returns
     True if there is no time to find out.
@@ -213,7 +214,7 @@ def _hidden_reader(members: list[Member], source: Source) -> Found | None:
 
 
 def _is_relayed(members: list[Member], source: Source) -> bool:
-    """Whether a process that cannot be inspected has a child on another terminal.
+    """Return whether a process that cannot be inspected has a child on another terminal.
 
     The process (often sudo) then probably passes its input on to that terminal. It sets the modes
     of our terminal for its own needs. So the modes tell nothing about the program that gets the
@@ -228,7 +229,7 @@ def _is_relayed(members: list[Member], source: Source) -> bool:
 
 
 def _is_on(about: Process, source: Source) -> bool:
-    """Whether our terminal is the terminal of a process.
+    """Return whether our terminal is the terminal of a process.
 
     A terminal in a container may have the same number, but has another group in its foreground.
     """

@@ -145,7 +145,7 @@ def waits(pid: int, is_spent: Callable[[], bool] = lambda: False) -> Iterator[Wa
 
 
 def waits_for_child(pid: int) -> bool:
-    """Whether a process waits for a child, as far as can be seen."""
+    """Return whether a process waits for a child, as far as can be seen."""
     try:
         number = read_short_file(f"/proc/{pid}/syscall").split(b" ", 1)[0]
     except OSError:
@@ -162,7 +162,7 @@ def _is_32_bit(place: str) -> bool:
 
 
 def can_end(wait: Wait, descriptor: int) -> bool:
-    """Whether input for a descriptor of a wait can end the wait. Raises OSError.
+    """Return whether input for a descriptor of a wait can end the wait. Raises OSError.
 
     Input never arrives at the write end of a pipe. A thread cannot sleep in a read from it.
     """
@@ -197,7 +197,7 @@ def network_sockets(wait: Wait) -> set[int]:
 
 
 def has_local_socket(place: str) -> bool:
-    """Whether a thread has a Unix socket. Raises OSError."""
+    """Return whether a thread has a Unix socket. Raises OSError."""
     for name in os.listdir(f"{place}/fd")[:MAX_DESCRIPTORS]:
         with contextlib.suppress(OSError):
             if _protocol(place, name).startswith(b"UNIX"):
@@ -213,7 +213,7 @@ def _protocol(place: str, descriptor: int | str) -> bytes:
 
 
 def may_read(pid: int, but: str = "") -> bool:
-    """Whether a thread of a process runs or may be reading: all but waits for other events.
+    """Return whether a thread of a process runs or may be reading: all but waits for other events.
 
     `but`: the directory of a thread that does not count. Returns True if a thread cannot be seen.
     """

@@ -75,7 +75,7 @@ def _terminals_of(place: str) -> tuple[list[int], bool]:
 
 
 def _is_read(device: int, members: Sequence[Member]) -> bool:
-    """Whether a process waits for what the programs on a terminal write."""
+    """Return whether a process waits for what the programs on a terminal write."""
     for member in members:
         for wait, descriptor in (member.reads or {}).get((TERMINAL_MASTER,), ()):
             with contextlib.suppress(OSError):
@@ -91,7 +91,7 @@ def _may_be_read(
     members: Sequence[Member],
     is_spent: Callable[[], bool],
 ) -> bool:
-    """Whether a thread that has a terminal's master side may be reading it, or about to.
+    """Return whether a thread that has a terminal's master side may be reading it, or about to.
 
     Threads are looked at one after the other. So a thread that reads now may have been at work when
     its waits were noted.
@@ -114,10 +114,11 @@ def _has_relay_beside(
     seen: Collection[Source],
     is_spent: Callable[[], bool],
 ) -> bool:
-    """Whether a process can send its input to another that has the master side of a terminal.
+    """Return whether a process can send its input to another that has the master side of a
+    terminal.
 
-    It can do so through a Unix socket or a pipe, also by way of other processes. The other end
-    of a socket is not known, so this may be any process. The terminals in `seen` do not count.
+    It can do so through a Unix socket or a pipe, also by way of other processes. The other end of a
+    socket is not known, so this may be any process. The terminals in `seen` do not count.
     """
     try:
         written, has_socket = pipes_of(wait.place).written, has_local_socket(wait.place)
@@ -143,5 +144,5 @@ def _has_relay_beside(
 
 
 def _has_other_terminal(pid: int, seen: Collection[Source]) -> bool:
-    """Whether a process has the master side of a terminal that is not in `seen`."""
+    """Return whether a process has the master side of a terminal that is not in `seen`."""
     return any(Source(None, (each,)) not in seen for each in _terminals_of(f"/proc/{pid}")[0])

@@ -70,14 +70,14 @@ def directories_of_readers(top: int, source: Source) -> list[str]:
 
 
 def interrupt_is_ignored(top: int, source: Source) -> bool:
-    """Whether a shell that can read the input ignores SIGINT, and so keeps the typed line."""
+    """Return whether a shell that can read the input ignores SIGINT, and so keeps a typed line."""
     return any(
         shell.pid is None or _ignores_interrupt(shell.pid) for shell in _shells(top, source, [])
     )
 
 
 def is_handling_interrupt(top: int, source: Source) -> bool:
-    """Whether a shell that can read the input runs, or has a SIGINT to handle."""
+    """Return whether a shell that can read the input runs, or has a SIGINT to handle."""
     return any(shell.pid is None or _is_busy(shell.pid) for shell in _shells(top, source, []))
 
 
@@ -148,7 +148,7 @@ def _source_of(pid: int, about: Process, top: int, source: Source) -> Source | N
 
 
 def _may_read(pid: int, source: Source) -> bool:
-    """Whether a process has the input as its standard input, as far as can be seen."""
+    """Return whether a process has the input as its standard input, as far as can be seen."""
     try:
         found = file_in(f"/proc/{pid}", 0, source.mount)
     except FileNotFoundError:
@@ -196,7 +196,7 @@ def _program(pid: int) -> str:
 
 
 def _is_hidden(pid: int) -> bool:
-    """Whether the system hides even the name of a process: see hidepid in proc(5)."""
+    """Return whether the system hides even the name of a process: see hidepid in proc(5)."""
     return not name_of(pid) and exists(pid)
 
 

@@ -52,7 +52,7 @@ class Socket(NamedTuple):
 
 @cache
 def can_be_listed() -> bool:
-    """Whether this system lists listening sockets. Raises OSError for a shortage."""
+    """Return whether this system lists listening sockets. Raises OSError for a shortage."""
     try:
         listening("/proc/self")
     except OSError as error:

@@ -14,7 +14,7 @@ _MAX_DEPTH: Final = 64
 
 
 def is_stopped(top: int, group: int | None, members: Sequence[Member]) -> bool:
-    """Whether a signal has stopped the bash `top`, or all of a group.
+    """Return whether a signal has stopped the bash `top`, or all of a group.
 
     A process that waits for its children, such as a shell, does not count: the group is stopped if
     all its other processes are. Its children may be in another group, as those of timeout(1).
@@ -45,7 +45,7 @@ def _is_bash_stopped(top: int, members: Sequence[Member]) -> bool:
 def _has_stopped(
     member: Member, children: Mapping[int, Sequence[Member]], depth: int = _MAX_DEPTH
 ) -> bool:
-    """Whether a signal has stopped a process, or all the children for which it waits."""
+    """Return whether a signal has stopped a process, or all the children for which it waits."""
     if member.process is not None and member.process.is_stopped:
         return True
     own = children.get(member.pid, ())

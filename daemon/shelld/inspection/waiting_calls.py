@@ -79,7 +79,7 @@ def _memory(place: str, address: int, size: int) -> bytes:
 
 
 def _is_loaded(place: str, address: int, size: int) -> bool:
-    """Whether memory is loaded, or swapped out. Raises OSError or OverflowError.
+    """Return whether memory is loaded, or swapped out. Raises OSError or OverflowError.
 
     If it is neither, and a file of a server is mapped there, reading it waits for the server.
     """

@@ -16,13 +16,15 @@ from shelld_protocol.mcp_tasks import TASKS_CAPABILITY, TASKS_EXTENSION
 
 
 def declares_tasks(meta: Meta) -> bool:
-    """Whether a request allows an answer that is a task."""
+    """Return whether a request allows an answer that is a task."""
     extensions = _member(_capabilities(meta), "extensions")
     return extensions is not None and isinstance(extensions.get(TASKS_EXTENSION), dict)
 
 
 def accepts_forms(meta: Meta) -> bool:
-    """Whether the client can show a form to a person. A form is the default mode of elicitation."""
+    """Return whether the client can show a form to a person. A form is the default mode of
+    elicitation.
+    """
     elicitation = _member(_capabilities(meta), "elicitation")
     return elicitation is not None and ("form" in elicitation or "url" not in elicitation)
 

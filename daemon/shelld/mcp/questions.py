@@ -192,7 +192,9 @@ async def next_prompt(
 
 
 def _may_be_asked(prompt: Prompt) -> bool:
-    """Whether a client may be asked: the kernel proves the prompt, and it is not for a secret."""
+    """Return whether a client may be asked: the kernel proves the prompt, and it is not for a
+    secret.
+    """
     return prompt.certainty == "proved" and prompt.echo is not False
 
 
@@ -224,7 +226,7 @@ def _name_of_answer(key: str) -> str:
 
 
 def _is_unanswered(shell: Shell, asked: PromptIdentity | None) -> bool:
-    """Whether input can be written, and none was written since a question was asked."""
+    """Return whether input can be written, and none was written since a question was asked."""
     target = shell.input
     if asked is None or target is None or not takes_input(shell):
         return False

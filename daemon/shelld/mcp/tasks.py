@@ -191,7 +191,7 @@ class TaskDeferral:
 
 
 def _has_result(shell: Shell) -> bool:
-    """Whether the result of a task is complete."""
+    """Return whether the result of a task is complete."""
     return shell.has_ended and is_answerable(shell)
 
 

@@ -206,7 +206,7 @@ async def execute(
 
 
 def is_bash(tool: BaseTool) -> bool:
-    """Whether a tool is the daemon's own `Bash`. Call this only once the tools are loaded."""
+    """Return whether a tool is the daemon's own `Bash`. Requires that the tools are loaded."""
     from shelld.tools import BashTool, InteractiveBashTool  # noqa: PLC0415
 
     # A subclass may return something else.

@@ -50,7 +50,7 @@ _TRANSLATED: Final = ipaddress.IPv6Network("64:ff9b::/96")
 
 
 def is_public(host: str) -> bool:
-    """Whether an address is one of the internet."""
+    """Return whether an address is one of the internet."""
     address = ipaddress.ip_address(host)
     if address.version == 6:
         if address in _TRANSLATED:

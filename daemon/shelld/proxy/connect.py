@@ -102,7 +102,9 @@ class Connector:
 
 
 def is_here(address: str) -> bool:
-    """Whether an address is one of this machine: the kernel then also sends from this address."""
+    """Return whether an address is one of this machine: the kernel then also sends from this
+    address.
+    """
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as sock:

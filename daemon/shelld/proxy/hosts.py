@@ -47,7 +47,7 @@ class Rule(NamedTuple):
 
 
 def is_address(host: str) -> bool:
-    """Whether a host is an address. The host is in its normal form."""
+    """Return whether a host is an address. The host is in its normal form."""
     return ":" in host or _IPV4.fullmatch(host) is not None
 
 
@@ -131,11 +131,11 @@ class Rules:
             table.setdefault(rule.host, set()).add(rule.port)
 
     def allow(self, host: str, port: int) -> bool:
-        """Whether an entry has the host itself, or a wildcard for it."""
+        """Return whether an entry has the host itself, or a wildcard for it."""
         return _has(self._ports, host, port) or self._has_above(host, port)
 
     def cover(self, rule: Rule) -> bool:
-        """Whether one of the entries allows everything that `rule` allows."""
+        """Return whether one of the entries allows everything that `rule` allows."""
         if rule.is_wildcard and _has(self._ports_below, rule.host, rule.port):
             return True
         if not rule.is_wildcard and _has(self._ports, rule.host, rule.port):
@@ -143,7 +143,7 @@ class Rules:
         return self._has_above(rule.host, rule.port)
 
     def _has_above(self, host: str, port: int | None) -> bool:
-        """Whether there is a wildcard for a host. `port` None: for all of its ports."""
+        """Return whether there is a wildcard for a host. `port` None: for all of its ports."""
         if is_address(host):
             return False
         _, dot, above = host.partition(".")

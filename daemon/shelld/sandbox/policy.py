@@ -94,7 +94,7 @@ class ResolvedPolicy(Struct, frozen=True):
 
 
 def is_within(path: str, directories: Iterable[str]) -> bool:
-    """Whether a path is one of `directories`, or below one. All are real and absolute."""
+    """Return whether a path is one of `directories`, or below one. All are real and absolute."""
     return any(
         path == each or path.startswith(each if each.endswith("/") else each + "/")
         for each in directories

@@ -444,7 +444,7 @@ class Sandbox:
 
 
 def _is_cancelled() -> bool:
-    """Whether the current task is ending because of a cancellation."""
+    """Return whether the current task is ending because of a cancellation."""
     return isinstance(sys.exc_info()[1], anyio.get_cancelled_exc_class())
 
 

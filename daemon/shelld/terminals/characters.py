@@ -24,7 +24,7 @@ _CIRCLED: Final = (
 
 
 def is_mark(character: str) -> bool:
-    """Whether a character has no width, and so belongs to the character before it."""
+    """Return whether a character has no width, and so belongs to the character before it."""
     # Below U+0300, only the soft hyphen is a format character, and it has a width.
     if character < "\u0300" or character in _SHOWN:
         return False
@@ -35,7 +35,7 @@ def is_mark(character: str) -> bool:
 
 @lru_cache(4_096)
 def is_in_word(character: str) -> bool:
-    """Whether a character is a part of a word, by the rules of the C library."""
+    """Return whether a character is a part of a word, by the rules of the C library."""
     if character.isascii():
         return character.isalnum()
     return unicodedata.category(character) in _IN_WORDS or any(

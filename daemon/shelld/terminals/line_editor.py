@@ -215,7 +215,7 @@ class _Text(bytearray):
 
 
 def _is_in_word(byte: int) -> bool:
-    """Whether the kernel counts a character that begins with this byte as a part of a word.
+    """Return whether the kernel counts a character that begins with this byte as a part of a word.
 
     The kernel reads the byte as Latin-1.
     """

@@ -249,7 +249,7 @@ def left_bytes(master: int) -> int | None:
 
 
 def _can_read(slave: int) -> bool:
-    """Whether there is something to read.
+    """Return whether there is something to read.
 
     Before the kernel reports that there is not, it passes on all bytes that are on their way.
     """

@@ -202,7 +202,7 @@ def work(pieces: Sequence[str]) -> int:
 
 
 def edits(key: str) -> bool:
-    """Whether readline changes the line, or the place of the cursor, at this key."""
+    """Return whether readline changes the line, or the place of the cursor, at this key."""
     return key in _EDITS or _is_quoted(key)
 
 

@@ -220,7 +220,7 @@ def _within(limit: int, result: ToolResult) -> ToolResult:
 
 
 def _is_cancelled() -> bool:
-    """Whether this task itself was cancelled, not just something that it waited for."""
+    """Return whether this task itself was cancelled, not just something that it waited for."""
     task = asyncio.current_task()
     return task is None or task.cancelling() > 0
 
