@@ -1,4 +1,4 @@
-"""Knows which characters have no width, and which are a part of a word. Pure."""
+"""Knows which characters have no width, and which characters belong to a word. Pure."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import unicodedata
 from functools import lru_cache
 from typing import Final
 
-# Combining marks and format characters.
+# The Unicode categories of combining marks and of format characters.
 _WITHOUT_WIDTH: Final = frozenset({"Mn", "Me", "Cf"})
-# Format characters with a width: signs that stand before a number or around it.
+# Format characters that have a width: signs that stand before a number or around it.
 _SHOWN: Final = frozenset(
     "\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2\U000110bd\U000110cd"
 )
-# Vowels and finals of decomposed Korean syllables.
+# The vowels and finals of decomposed Korean syllables.
 _JAMO: Final = (range(0x1160, 0x1200), range(0xD7B0, 0xD800))
-# Letters, digits, numbers written as letters (such as Roman ones), and vowel signs with a width.
-# The C library also counts letters in a circle as letters.
+# The Unicode categories of letters, digits, numbers written as letters (such as Roman numerals),
+# and vowel signs with a width. The C library also counts letters in a circle as letters.
 _IN_WORDS: Final = frozenset({"Lu", "Ll", "Lt", "Lm", "Lo", "Nd", "Nl", "Mc"})
 _CIRCLED: Final = (
     *(range(0x24B6, 0x24EA), range(0x1F130, 0x1F14A)),
@@ -24,7 +24,7 @@ _CIRCLED: Final = (
 
 
 def is_mark(character: str) -> bool:
-    """Return whether a character has no width, and so belongs to the character before it."""
+    """Return whether a character has no width, so that it is a part of the character before it."""
     # Below U+0300, only the soft hyphen is a format character, and it has a width.
     if character < "\u0300" or character in _SHOWN:
         return False

@@ -1,8 +1,7 @@
-"""The questions that programs ask a terminal in their output, and the terminal's answers.
+"""Finds the questions that programs ask a terminal in their output, and knows the answers.
 
-Answers have fixed forms. If a terminal reported its title or a setting, a file that a command
-prints could choose the text that the terminal types. So shelld's terminals never send such
-reports.
+The answers have fixed forms. If a terminal reported its title or a setting, a file that a command
+prints could choose the text that the terminal types. So shelld's terminals never send such reports.
 """
 
 from __future__ import annotations
@@ -10,8 +9,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-# The device attributes are those of a VT100 with the advanced video option, without a version. None
-# stands for a report of the cursor's position.
+# The answers about device attributes describe a VT100 that has the advanced video option. They give
+# no version. None stands for a report of the cursor's position.
 _ANSWERS: Final = {
     b"[c": b"\x1b[?1;2c",
     b"[>c": b"\x1b[>0;0;0c",
@@ -22,18 +21,18 @@ _ANSWERS: Final = {
 _APPLICATION_CURSOR: Final = b"1"
 _BRACKETED_PASTE: Final = b"2004"
 
-# Queries, changes of private modes, and resets of the whole terminal.
+# Matches queries, changes of private modes, and resets of the whole terminal.
 _OF_INTEREST: Final = re.compile(
     rb"\x1b(?:(?P<query>\[(?:>?0?c|[56]n))|\[\?(?P<modes>[\d;]{1,64})(?P<action>[hl])|\[!p|c)"
 )
-# The beginning of such a sequence, at the end of the output so far.
+# Matches the beginning of such a sequence at the end of the output that has arrived so far.
 _UNFINISHED: Final = re.compile(rb"\x1b(?:\[(?:>?0?|[56]|\?[\d;]{0,64}|!)?)?\Z")
 
 PASTE_START: Final = b"\x1b[200~"
 PASTE_END: Final = b"\x1b[201~"
 
-# The maximum number of answers to one part of the output, and of answers that wait. A file full of
-# queries must not fill the queue of the input.
+# The maximum number of answers to one part of the output, and the maximum number of answers that
+# wait. Without this limit, a file full of queries could fill the queue of the input.
 MAX_ANSWERS: Final = 400
 
 
@@ -85,10 +84,11 @@ def position_report(row: int, col: int) -> bytes:
 
 
 def pasted(data: bytes) -> bytes:
-    """Return data in the brackets of a paste, without anything that would close the brackets."""
+    """Return data between the brackets of a paste. Remove sequences that would end the paste."""
     kept = bytearray()
     for part in data.split(b"~"):
-        # The bytes around a removed bracket may form a new one, so check the end after each part.
+        # The bytes around a removed bracket may form a new bracket, so check the end after each
+        # part.
         kept += part + b"~"
         if kept.endswith(PASTE_END):
             del kept[-len(PASTE_END) :]

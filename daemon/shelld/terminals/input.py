@@ -38,33 +38,34 @@ from shelld.terminals.typed import NOTHING_TYPED
 
 # The maximum number of bytes that may wait for one program.
 MAX_QUEUED_BYTES: Final = 1024 * 1024
-# A terminal gives no answers while more bytes than this wait for its program.
+# A terminal gives no answers while more than this number of bytes wait for its program.
 _MAX_ANSWER_BYTES: Final = 4_096
-# In line mode, an answer is dropped if it would make the line longer than this. The rest of the
-# line is for typed text.
+# In line mode, a terminal drops an answer that would make the line longer than this. The rest of
+# the line is reserved for typed text.
 _MAX_ANSWERED_LINE: Final = 1_024
-# How many sizes a terminal remembers.
+# The maximum number of sizes that a terminal remembers.
 _MAX_SIZES: Final = 1_000
 
-# Why nothing can be written any more. "closed": the input was ended, or the program has closed it.
-# "ended": the program has ended.
+# The reason why nothing can be written any more. "closed": the input was ended, or the program has
+# closed it. "ended": the program has ended.
 ClosedReason: TypeAlias = Literal["closed", "ended"]
 
 
 class Input:
     """`descriptor` never blocks. Input for which there is no room is queued: see `watch_with`.
 
-    Once `closed` is set, do not use the descriptor: its number may belong to another file.
+    Once `closed` is set, do not use the descriptor, because its number may belong to another file.
     """
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
         self._watch: Callable[[bool], None] = _nothing
         self.closed: ClosedReason | None = None
-        # When input was last written, as of time.monotonic().
+        # The time.monotonic() at which input was last written.
         self.written_at = -math.inf
-        # Held during a request to write. The request first prepares its wait and judges its lines,
-        # which may take a while. A later request must not overtake it.
+        # A request to write holds this lock. Before the request writes, it prepares its wait and
+        # judges its lines, which may take a while. A later request must not overtake the first
+        # request meanwhile.
         self.lock = anyio.Lock(fast_acquire=True)
         self.typed = NOTHING_TYPED
         self._queue = bytearray()
@@ -72,17 +73,17 @@ class Input:
 
     @property
     def is_open(self) -> bool:
-        """Whether more can be written, now or once there is room."""
+        """Whether more input can be written, either now or when there is room again."""
         return self.closed is None
 
     @property
     def pending_bytes(self) -> int:
-        """How many bytes the program's pipe or terminal has not taken yet."""
+        """The number of bytes for which the program's pipe or terminal has had no room yet."""
         return len(self._queue)
 
     @property
     def room(self) -> int:
-        """How many bytes can be written now."""
+        """The number of bytes that can be written now."""
         # The first input of a command may be longer than the maximum.
         return max(0, MAX_QUEUED_BYTES - len(self._queue))
 
@@ -92,13 +93,16 @@ class Input:
         return self.closed is None and bool(self._queue) and not self._is_watched
 
     def write(self, data: bytes) -> None:
-        """Write, or queue. The caller has checked `closed` and `room`."""
+        """Write the data. Queue the bytes for which there is no room. The caller has checked
+        `closed` and `room`.
+        """
         self.written_at = time.monotonic()
         self._queue += data
         self.flush()
 
     def watch_with(self, watch: Callable[[bool], None]) -> None:
-        """Call `watch(True)` when input begins to wait for room, `watch(False)` when it stops.
+        """Call `watch(True)` when input begins to wait for room, and `watch(False)` when none
+        waits.
 
         If input waits already, call `watch(True)` now. If `watch` raises OSError or MemoryError, it
         is called again at the next `flush`.
@@ -108,7 +112,7 @@ class Input:
         self._flushed()
 
     def flush(self) -> None:
-        """Pass on as many bytes as there is room for."""
+        """Write as many queued bytes as there is room for."""
         if self.closed is not None:
             return
         try:
@@ -138,7 +142,7 @@ class Input:
         try:
             self._watch(is_waiting)
         except (OSError, MemoryError) as error:
-            # Do not fail the write: the input itself has been written or queued.
+            # Do not fail the write, because the input itself has been written or queued.
             answer_for(error, "the watch for room for input")
         else:
             self._is_watched = is_waiting
@@ -164,7 +168,7 @@ class PipeInput(Input):
         self.flush()
 
     def source(self) -> Source:
-        """Return where this input goes. Raises OSError."""
+        """Return the pipe to which this input goes. Raises OSError."""
         return Source(None, file_of(self._open_descriptor()))
 
     def unread_bytes(self) -> int:
@@ -210,11 +214,12 @@ class _Answer:
 
 
 class TerminalInput(Input):
-    """The master side of a terminal. `dialogue` follows what the program writes.
+    """The master side of a terminal. `dialogue` follows the output of the program.
 
-    `sizes`: the last sizes, at most one for each offset, never empty. `ask_position` is called when
-    the program asks where the cursor is, unless an earlier question is still unanswered. Whoever
-    sets `ask_position` must then call `tell_position` until every question is answered.
+    `sizes`: the last sizes, with at most one size for each offset. There is always a last size.
+    `ask_position` is called when the program asks where the cursor is, unless an earlier question
+    is still unanswered. Whoever sets `ask_position` must then call `tell_position` until every
+    question is answered.
     """
 
     def __init__(
@@ -239,7 +244,7 @@ class TerminalInput(Input):
     def questions(self) -> list[int]:
         """The offsets in the output at which the program asked where the cursor is, in order.
 
-        Only questions without an answer count.
+        Questions that have an answer do not count.
         """
         return [each.offset for each in self._answers if each.report is None]
 
@@ -262,8 +267,8 @@ class TerminalInput(Input):
                 self._answers.append(_Answer(start + end, report))
             elif ask is not None:
                 if not self._answers:
-                    # Ask first: if `ask` fails, a question that was already added would hold up all
-                    # answers.
+                    # Ask before the question is added. If `ask` failed later, the question would
+                    # hold up all answers.
                     ask()
                 self._answers.append(_Answer(start + end, None))
 
@@ -310,7 +315,7 @@ class TerminalInput(Input):
     def untaken_bytes(self, now: Modes, enough: int = 0) -> int:
         """Return an upper bound on the number of written bytes that the program has not taken yet.
 
-        `now`: the modes. The kernel does not tell the number while the program could read
+        `now`: the current modes. The kernel does not report the number while the program could read
         something. The result is then the last known number, plus all bytes written since. If the
         result cannot exceed `enough`, the kernel is not asked.
         """
@@ -326,7 +331,7 @@ class TerminalInput(Input):
         return self._untaken
 
     def source(self) -> Source:
-        """Return where this input goes. Raises OSError."""
+        """Return the terminal to which this input goes. Raises OSError."""
         group = foreground_group(self._open_descriptor()) or 0
         return Source(group, (self.device,), self._mount)
 
@@ -346,8 +351,9 @@ class TerminalInput(Input):
         resize(self._open_descriptor(), size)
         new = Resize(self.sizes[-1].number + 1, offset, size)
         if self.sizes[-1].offset == offset:
-            # Nothing was written in the last size. If each step of a window's edge were kept, the
-            # steps would push out the sizes of earlier output, and a look would show them all.
+            # No output was written while the terminal had the last size. A user who moves the edge
+            # of a window causes many sizes. If all were kept, they would push out the sizes of
+            # earlier output, and a client that follows the screen would get all of them.
             self.sizes[-1] = new
         else:
             self.sizes.append(new)

@@ -16,11 +16,12 @@ _PLAIN: Final = {
     "Space": b" ",
     "BSpace": b"\x7f",
 }
-# The X of ESC [ X. While the program wants application cursor keys, the sequence is ESC O X.
+# The letter X in the sequence ESC [ X. While the program wants application cursor keys, the
+# terminal sends ESC O X instead.
 _CURSOR: Final = {"Up": b"A", "Down": b"B", "Right": b"C", "Left": b"D", "Home": b"H", "End": b"F"}
-# The X of ESC O X.
+# The letter X in the sequence ESC O X.
 _FIRST_FUNCTIONS: Final = {"F1": b"P", "F2": b"Q", "F3": b"R", "F4": b"S"}
-# The N of ESC [ N ~.
+# The number N in the sequence ESC [ N ~.
 _NUMBERED: Final = {
     "IC": 2,
     "Insert": 2,
@@ -41,22 +42,22 @@ _NUMBERED: Final = {
     "F11": 23,
     "F12": 24,
 }
-# How xterm counts modifiers: one more than the sum of these.
+# In a sequence, xterm writes the modifiers as one number: the sum of these values, plus one.
 _MODIFIERS: Final = {"S": 1, "M": 2, "C": 4}
 _NAME: Final = re.compile(r"((?:[SMC]-)*)(.+)", re.DOTALL)
 
-# Characters that Ctrl changes, besides letters and @ [ \ ] ^ _.
+# The characters that Ctrl changes in addition to letters and @ [ \ ] ^ _.
 _WITH_CTRL: Final = {"Space": b"\0", " ": b"\0", "/": b"\x1f", "?": b"\x7f"}
 
 
 class UnknownKey(ValueError):
-    """`args` holds the name."""
+    """No key has this name. `args` holds the name."""
 
 
 def key_bytes(name: str, *, application_cursor: bool = False) -> bytes:
-    """Return what a terminal sends for a key, or for a character with modifiers.
+    """Return the bytes that a terminal sends for a key, or for a character with modifiers.
 
-    Modifiers are written as in ``C-c`` or ``^c``, ``M-x``, ``S-Up``, and combined as in
+    Modifiers are written as in ``C-c`` (or ``^c``), ``M-x`` and ``S-Up``. They are combined as in
     ``C-M-Left``. Raises `UnknownKey`.
     """
     if len(name) == 2 and name[0] == "^":

@@ -1,7 +1,7 @@
 """Computes the lines that the kernel's line editor (N_TTY) makes of typed bytes.
 
 Pure. Follows the keys and the modes that the program has set. While the terminal collects lines, a
-program reads exactly these lines, cut as the kernel cuts them.
+program reads exactly these lines. A line that is too long is cut as the kernel cuts it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from shelld_protocol.errors import invalid_params
 MAX_LINE_BYTES: Final = 4_095
 _RETURN: Final = 0x0D
 _NEWLINE: Final = 0x0A
-# How many bytes to remember of each part of a line: more than the guard follows.
+# The number of bytes to remember of each part of a line. The guard examines only shorter texts.
 MAX_KEPT: Final = 64 * 1024 + 1
 # The bytes of a UTF-8 character after its first byte.
 _CONTINUATION: Final = range(0x80, 0xC0)
@@ -39,9 +39,9 @@ class Line(NamedTuple):
 
 
 class Edited(NamedTuple):
-    """`texts`: the lines that a line end or the end of the input has completed. They do not include
-    their line ends. None stands for an interrupt, which also drops all that a shell has collected.
-    `is_cut`: something that was typed did not fit into its line.
+    """`texts`: the lines that were completed by a line end or by the end of the input. They do not
+    include their line ends. None stands for an interrupt, which also drops all lines that a shell
+    has collected. `is_cut`: some typed bytes did not fit into their line.
     """
 
     line: Line
@@ -50,7 +50,8 @@ class Edited(NamedTuple):
 
 
 def received(data: bytes, modes: Modes, *, is_quoting: bool = False) -> bytes:
-    """Return typed bytes after the input modes have changed or dropped them.
+    """Return typed bytes in the form that they have after the input modes have changed or dropped
+    some.
 
     The modes leave a quoted return or newline unchanged. `is_quoting`: the first byte is quoted.
     """
@@ -93,9 +94,9 @@ def _lower(byte: int) -> int:
 def edit(line: Line, data: bytes, modes: Modes, *, ignores_interrupt: bool = False) -> Edited:
     """Return the result of typing `data`, which comes from `received`, after `line`.
 
-    Outside of line mode, a program edits its line itself, usually with the same keys. A carriage
-    return then ends a line, too. Of the keys for signals, only the interrupt key drops the line.
-    `ignores_interrupt`: the program ignores that key.
+    Outside of line mode, a program edits its line itself, usually with the same keys. In that case,
+    a carriage return also ends a line. Of the keys that send signals, only the interrupt key then
+    drops the line. `ignores_interrupt`: the program ignores that key.
     """
     signals = {modes.intr, modes.quit, modes.susp}
     swallowed = {modes.start, modes.stop, *signals}
@@ -137,7 +138,7 @@ def edit(line: Line, data: bytes, modes: Modes, *, ignores_interrupt: bool = Fal
             passed += text if part == modes.eof else text + part
             text.clear()
         else:
-            # The end of a line, or of the input.
+            # This part is the end of a line or the end of the input.
             texts.append(bytes(passed + text))
             passed.clear()
             text.clear()
@@ -162,12 +163,14 @@ def _splitter(keys: frozenset[bytes]) -> re.Pattern[bytes]:
 
 
 class _Text(bytearray):
-    """The text that can be edited. All erasures together take time linear in the typed bytes."""
+    """The text that can be edited. All erasures together take a time that is linear in the number
+    of typed bytes.
+    """
 
     def __init__(self, text: bytes, *, is_utf8: bool) -> None:
         super().__init__(text)
         self._is_utf8 = is_utf8
-        # No character begins before this place.
+        # No character begins before this offset.
         self._barren = 0
 
     def clear(self) -> None:
@@ -175,7 +178,7 @@ class _Text(bytearray):
         self._barren = 0
 
     def cut(self, length: int) -> bool:
-        """Drop the bytes after `length`. Return whether any were dropped."""
+        """Drop all bytes after the first `length` bytes. Return whether any were dropped."""
         is_cut = len(self) > length
         del self[length:]
         self._barren = min(self._barren, length)
@@ -206,7 +209,9 @@ class _Text(bytearray):
             del self[start:]
 
     def _last(self) -> int | None:
-        """Return where the last character begins; None if there is no whole character."""
+        """Return the offset at which the last character begins; None if there is no whole
+        character.
+        """
         for start in range(len(self) - 1, self._barren - 1, -1):
             if not self._is_utf8 or self[start] not in _CONTINUATION:
                 return start

@@ -23,7 +23,7 @@ from shelld_protocol.errors import RpcError, resource_exhausted, unavailable
 # The mode in which the kernel's line editor erases whole characters of UTF-8. `termios` has no name
 # for this mode.
 _IUTF8: Final = 0o40000
-# Some versions of Python have no name for these.
+# Some versions of Python have no name for these two modes.
 _IUCLC: Final = 0o1000
 _ECHOKE: Final = 0o4000
 # The request of ioctl(2) that opens the slave side of a master, wherever devpts is mounted.
@@ -40,12 +40,12 @@ _NOT_HERE: Final = frozenset(
 _KILLS_CHARACTERS: Final = termios.ECHO | termios.ECHOE | termios.ECHOK | _ECHOKE
 # The character that switches a key off (_POSIX_VDISABLE).
 _DISABLED: Final = b"\0"
-# How many different modes are remembered.
+# The number of different modes that are remembered.
 _MAX_KNOWN: Final = 64
 
 
 class Size(NamedTuple):
-    """A terminal's size in characters: 1 to 1,000 each."""
+    """A terminal's size in characters. Rows and columns each range from 1 to 1,000."""
 
     rows: int
     cols: int
@@ -119,7 +119,7 @@ NEW_MODES: Final = Modes(
 
 
 class Pty(NamedTuple):
-    """Both descriptors. The master never blocks."""
+    """The descriptors of the two sides of a pseudo-terminal. The master never blocks."""
 
     master: int
     slave: int
@@ -173,7 +173,9 @@ def _resize_both(master: int, slave: int, size: Size) -> bool:
 
 
 def resize(master: int, size: Size) -> None:
-    """Set the size. If it differs, the kernel sends SIGWINCH to the terminal's foreground group."""
+    """Set the size. If the size differs, the kernel sends SIGWINCH to the terminal's foreground
+    group.
+    """
     fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", size.rows, size.cols, 0, 0))
 
 
@@ -191,7 +193,7 @@ def modes(master: int) -> Modes:
 def _modes(flags: int, local: int, characters: tuple[bytes | int, ...]) -> Modes:
     """Return the modes for members of the structure of termios(3): c_iflag, c_lflag and c_cc.
 
-    Remembers the last results, because each write asks for them several times.
+    The last results are remembered, because each write asks for them several times.
     """
 
     def key(index: int, needed: int = 0, now: int = local) -> bytes:
@@ -232,14 +234,15 @@ def _modes(flags: int, local: int, characters: tuple[bytes | int, ...]) -> Modes
 def unread_bytes(master: int) -> int:
     """Return how many of the typed bytes a program could read now. Raises OSError."""
     with _opened_slave(master) as slave:
-        # This call also passes on the bytes that are on their way.
+        # Before the kernel answers this call, it passes on the bytes that are still on their way.
         _can_read(slave)
         return readable_bytes(slave)
 
 
 def left_bytes(master: int) -> int | None:
-    """Return how many bytes a terminal holds that its program cannot read yet, not counting the
-    line that is being typed. Return None if the program could read something. Raises OSError.
+    """Return the number of bytes that a terminal holds and that its program cannot read yet. The
+    line that is being typed does not count. Return None if the program could read something. Raises
+    OSError.
 
     If the result is a number, all bytes written to the master have passed through the modes and the
     line editor.
@@ -251,7 +254,7 @@ def left_bytes(master: int) -> int | None:
 def _can_read(slave: int) -> bool:
     """Return whether there is something to read.
 
-    Before the kernel reports that there is not, it passes on all bytes that are on their way.
+    Before the kernel reports that there is nothing, it passes on all bytes that are on their way.
     """
     ready = select.poll()
     ready.register(slave, select.POLLIN)
@@ -268,7 +271,7 @@ def _opened_slave(master: int) -> Generator[int]:
 
 
 def readable_bytes(descriptor: int) -> int:
-    """Return how much can be read from a terminal or pipe without a wait. Raises OSError."""
+    """Return how many bytes can be read from a terminal or pipe without a wait. Raises OSError."""
     size = fcntl.ioctl(descriptor, termios.FIONREAD, bytes(4))
     return int.from_bytes(size, sys.byteorder)
 

@@ -12,28 +12,31 @@ from typing import Final
 
 from shelld.terminals.characters import is_in_word, is_mark
 
-# Each of these keys inserts the next character, even if that character is a key.
+# Each of these keys inserts the next character, even if the next character is itself a key.
 QUOTES: Final = "\x11\x16"
-# Escape sequences, Escape with the character after it, and all control characters except tabs and
-# newlines. A quoted control character is one key.
+# Matches escape sequences, Escape with the character after it, and all control characters except
+# tabs and newlines. A quoted control character is one key.
 KEY: Final = re.compile(
     r"(\x1b(?:\[[0-?]*[ -/]*[@-~]|O[ -~]|.)?|[\x11\x16]?[\x00-\x08\x0b-\x1f\x7f])", re.DOTALL
 )
 
 
 class _Line:
-    """`after`: the characters from the cursor on, the last one first."""
+    """`after`: the characters that follow the cursor, in reverse order."""
 
     def __init__(self) -> None:
         self.before: list[str] = []
         self.after: list[str] = []
-        # The text that the last kill keys have cut out. Kill keys in a row add to it.
+        # The text that the last kill keys have cut out. If several kill keys follow each other,
+        # each of them adds to this text.
         self.killed: list[str] = []
         self.is_killing = False
         self.joins_kills = False
 
     def _last(self) -> int:
-        """Return where the last character before the cursor begins. Its marks belong to it."""
+        """Return the index at which the last character before the cursor begins. The marks of a
+        character are a part of it.
+        """
         place = len(self.before) - 1
         while place > 0 and is_mark(self.before[place]):
             place -= 1
@@ -181,13 +184,14 @@ _EDITS: Final[dict[str, Callable[[_Line], None]]] = {
 }
 
 
-# The time that these keys take depends on the marks of the line, but not on the length of the line.
+# The time that these keys take depends on the number of marks in the line, but not on the length of
+# the line.
 _STEPS: Final = frozenset((_Line.left, _Line.right, _Line.erase, _Line.delete))
 
 
 def work(pieces: Sequence[str]) -> int:
-    """Return an upper bound for the work of `edited`: the number of characters that each key may
-    have to process, added up over all keys.
+    """Return an upper bound for the work of `edited`. The work is the number of characters that
+    each key may have to process, added up over all keys.
 
     A key in `_STEPS` counts as one character, plus twice the marks of the line. A key that edits
     nothing counts as one character.
@@ -211,10 +215,11 @@ def _is_quoted(key: str) -> bool:
 
 
 def edited(pieces: Sequence[str], *, is_typed_ahead: bool = False) -> str | None:
-    """Return the line that `pieces` make: text and keys in turns, as `KEY.split` returns them.
+    """Return the line that `pieces` make. `pieces` holds text and keys alternately, as `KEY.split`
+    returns them.
 
-    `is_typed_ahead`: the keys arrive faster than readline takes them. Then two kill keys count as
-    keys in a row even if there is text between them.
+    `is_typed_ahead`: the keys arrive faster than readline reads them. In that case, two kill keys
+    count as keys in a row even if there is text between them.
 
     Returns None if the keys make the line much longer than the typed text. Each key takes a time
     that is linear in the length of the line.
@@ -238,6 +243,6 @@ def edited(pieces: Sequence[str], *, is_typed_ahead: bool = False) -> str | None
 
 
 def longest_line(pieces: Sequence[str]) -> int:
-    """Return the length above which a line is given up, because keys could double it for ever."""
+    """Return the length above which `edited` gives up. Keys could double a line for ever."""
     quoted = sum(map(_is_quoted, pieces[1::2]))
     return 1_000 + 2 * (sum(map(len, pieces[::2])) + quoted)

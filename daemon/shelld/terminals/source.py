@@ -1,4 +1,4 @@
-"""Where the input of a command goes: a terminal or a pipe."""
+"""Describes the terminal or pipe to which the input of a command goes."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from typing import Final, NamedTuple
 
 from shelld.keeper.proc import read_short_file
 
-# The device of /dev/tty: the terminal of the process that opens it.
+# The device number of /dev/tty, which is the terminal of the process that opens it.
 OWN_TERMINAL: Final = os.makedev(5, 0)
 
 _MOUNT: Final = re.compile(rb"^mnt_id:\s*(\d+)", re.MULTILINE)
 
 
 class Source(NamedTuple):
-    """Where input goes. `group`: only this process group can read it.
+    """The terminal or pipe to which input goes. `group`: only this process group can read the
+    input.
 
-    `group` is None for a pipe. It may be None for a terminal that the daemon did not open: each
-    process then tells which group is in the foreground of its terminal.
+    `group` is None for a pipe. It may be None for a terminal that the daemon did not open. In that
+    case, the state of each process shows which group is in the foreground of its terminal.
 
     `file`: the device number of a terminal, or device and inode of a pipe. `mount`: the mount
     through which the daemon has opened the terminal (see mnt_id in proc_pid_fdinfo(5)), if known.

@@ -1,7 +1,7 @@
-"""Splits typed input into lines, and lists what a shell may make of each line.
+"""Splits typed input into lines, and lists the texts that a shell may read from each line.
 
-The program may edit its line in ways that cannot be seen from here, such as with the history of a
-shell. This module follows the usual editing keys. It also shows the text between the keys to the
+The program may edit its line in ways that this module cannot follow, for example with the history
+of a shell. This module knows the usual editing keys. It also shows the text between the keys to the
 guard.
 """
 
@@ -20,23 +20,24 @@ from shelld.terminals.readline import KEY, QUOTES, edited, edits, work
 # it, open it in an editor, or turn it into a comment or back into a command.
 _PASSING_ON: Final = re.compile(rb"[\x04\x0f]|\x1b\x05|\x18\x05|\x1b#")
 _TOGGLES_COMMENT: Final = "\x1b#"
-# The beginnings of keys that readline may not know. It always knows the arrows and the brackets of
-# a paste. It knows some keys that move the cursor only if /etc/inputrc or the terminal names them.
+# These patterns match the beginnings of keys that readline may not know. Readline always knows the
+# arrow keys and the brackets of a paste. Some other keys for the cursor are known to readline only
+# if /etc/inputrc or the terminal names them.
 _BEGINS_KEY: Final = [
     re.compile(rf"(?!\x1b\[(?:[A-DFH]|1;[35][CD]|{known}~|20[01]~))\x1b\[[0-?]*+")
     for known in ("[13478]", "3")
 ]
-# The maximum of `work`. The keys of a line with more work are not followed. A unit of work takes up
-# to 0.1 us.
+# The maximum of `work`. If a line causes more work, this module does not follow its keys. A unit of
+# work takes up to 0.1 us.
 _MAX_WORK: Final = 1_000_000
 
 
 class Dropped(NamedTuple):
     """Text that an interrupt has dropped just before this line.
 
-    Readline may put it before the line: see `Typed.kept`. `whole`: all of the text. `early`: the
-    text of earlier writes only, because the terminal may drop text that comes in the same write as
-    the interrupt. `at`: when the interrupt was typed, by time.monotonic().
+    Readline may put this text before the line: see `Typed.kept`. `whole`: all of the text. `early`:
+    the text of earlier writes only, because the terminal may drop text that comes in the same write
+    as the interrupt. `at`: the time.monotonic() at which the interrupt was typed.
     """
 
     early: bytes
@@ -44,7 +45,7 @@ class Dropped(NamedTuple):
     at: float = 0.0
 
     def before(self, line: bytes) -> list[bytes]:
-        """Return the text that readline may have kept, followed by a line."""
+        """Return the lines that readline may have if it has kept dropped text before `line`."""
         return list(dict.fromkeys(text + line for text in (self.early, self.whole)))
 
 
@@ -55,14 +56,15 @@ class TypedLine(NamedTuple):
     which a line may begin, because a program may have read the bytes before the offset.
     `is_collected`: False if a program other than a shell may have read a part of `keys`. `script`:
     the lines before this line, if they are the beginning of a shell command that is not complete
-    yet. `edited_script`: the same lines, as the terminal's own line editing leaves them.
+    yet. `edited_script`: the same lines after the terminal's own line editing.
 
     `kernel_line`: the line as the kernel's line editor holds it. `was_in_line_mode`: whether the
     terminal collected lines when input was last typed. `has_secret`: whether a part of the line, or
     of the lines before it, was typed as a secret.
 
     `dropped`: None unless an interrupt comes right before this line. `kept_scripts`: incomplete
-    shell commands that this line may continue, if readline has kept what an interrupt dropped.
+    shell commands that this line may continue, if readline has kept the text that an interrupt
+    dropped.
     """
 
     keys: bytes = b""
@@ -85,14 +87,14 @@ class TypedLine(NamedTuple):
         return bool(self.keys or scripts or line.passed or line.text or dropped)
 
     def followed_by(self, answer: bytes) -> TypedLine:
-        """Return the line with an answer of the terminal behind its keys."""
+        """Return the line after the terminal has added an answer to its keys."""
         keys = (self.keys + answer)[-MAX_KEPT:]
         dropped = len(self.keys) + len(answer) - len(keys)
         starts = tuple(each - dropped for each in self.starts if each >= dropped)
         return self._replace(keys=keys, starts=starts)
 
     def kernel_line_under(self, now: Modes) -> Line:
-        """Return the line that the kernel's editor holds, given the current modes."""
+        """Return the line that the kernel's editor holds if `now` are the current modes."""
         # Bytes that were typed before line mode began went to the program at once, without the
         # editor.
         return Line() if now.line_mode and not self.was_in_line_mode else self.kernel_line
@@ -102,19 +104,19 @@ NOTHING_TYPED: Final = TypedLine()
 
 
 class Typed(NamedTuple):
-    """`lines`: the lines that are complete now; None for an interrupt, which drops the line before
-    it and all that a shell has collected. `rest`: the beginning of the next line.
+    """`lines`: the lines that are complete now. None stands for an interrupt, which drops the line
+    before it and all lines that a shell has collected. `rest`: the beginning of the next line.
 
-    `is_passed_on`: the program may read the rest before the line ends. `parts`: for each pasted or
+    `is_passed_on`: the program may read `rest` before the line ends. `parts`: for each pasted or
     quoted newline, the text from the previous newline, or from the start of the line, up to this
     newline. Readline adds a pasted or quoted newline to its line, but another program may end its
     line there. If the rest has such newlines, `parts` also has the rest up to the last of them. If
     the rest is too long and loses its beginning, `parts` also has the whole rest.
 
-    `kept`: lines that bash may run without their first byte, each with the index in `readable` of
-    the line that it ends with. If more text comes while bash handles an interrupt, readline keeps
-    its line and only drops the first byte. `dropped`: None unless an interrupt comes right before
-    the rest.
+    `kept`: pairs of an index and a text. The text is a line that bash may run without its first
+    byte. It ends with the line that has this index in `readable`. If more text comes while bash
+    handles an interrupt, readline keeps its line and only drops the first byte. `dropped`: None
+    unless an interrupt comes right before the rest.
     """
 
     lines: list[bytes | None]
@@ -126,12 +128,16 @@ class Typed(NamedTuple):
 
     @property
     def first(self) -> bytes | None:
-        """The first item of `readable`, or None. Only this item can contain input typed earlier."""
+        """The first item of `readable`, or None. Only this item can contain input of earlier
+        writes.
+        """
         return next(iter(self.readable), None)
 
     @property
     def readable(self) -> list[bytes | None]:
-        """The lines that a shell may act on now, including the rest if it was passed on."""
+        """The lines that a shell may run now. They include the rest if the terminal has passed it
+        on.
+        """
         return [*self.lines, self.rest] if self.rest and self.is_passed_on else self.lines
 
 
@@ -147,8 +153,8 @@ def typed(
     """Return the result of typing `data` after `before`.
 
     `interrupt`: a key that makes the program drop the line, unless `lnext` or a quoting key of
-    readline comes before it. `swallowed`: keys that the terminal does not pass on. `dropped`: what
-    an interrupt has dropped right before `before`.
+    readline comes before it. `swallowed`: keys that the terminal does not pass on. `dropped`: the
+    text that an interrupt has dropped right before `before`.
     """
     quotes = (QUOTES.encode() + lnext).translate(None, swallowed)
     ends = rb"\r\n?|\n|\x1b\[20[01]~"
@@ -165,7 +171,7 @@ def typed(
         if found in (PASTE_START, PASTE_END):
             is_pasting = found == PASTE_START
         elif at < len(before) or (found == interrupt and is_quoted):
-            # A newline in `before` is a part of the line, and an interrupt there had no effect.
+            # A newline in `before` is a part of the line. An interrupt in `before` had no effect.
             continue
         elif found != interrupt and (is_pasting or is_quoted):
             parts.append(whole[part:at])
@@ -195,9 +201,10 @@ def typed(
 
 
 def last_line(before: bytes, data: bytes) -> bytes | None:
-    """Return the `rest` of `typed(before, data)`, many times faster.
+    """Return the same as the `rest` of `typed(before, data)`, but many times faster.
 
-    `data` has the end of a line. Returns None if the text has keys that need a closer look.
+    `data` must contain the end of a line. Returns None if the text has keys that only `typed` can
+    handle.
     """
     keys = (b"\x1b", *(quote.encode() for quote in QUOTES))
     if before.endswith(b"\r") or any(key in text for key in keys for text in (before, data)):
@@ -206,21 +213,22 @@ def last_line(before: bytes, data: bytes) -> bytes | None:
 
 
 def readings(line: bytes) -> Iterator[str]:
-    """Yield what a shell may read if this line is typed, the likeliest reading first.
+    """Yield the texts that a shell may read if this line is typed, the likeliest text first.
 
-    The readings are the line as readline edits it, the line without its keys, and each part between
-    two keys: a key may have dropped the text before it, may have done nothing, or may have left its
-    end in the line. The last readings are the line as the kernel edits it, because the shell may
-    read from another terminal, which gets its input from ours. Only the first reading may be empty.
+    The first texts are the line as readline edits it, the line without its keys, and each part
+    between two keys. The parts count because a key may have dropped the text before it, may have
+    done nothing, or may have left its end in the line. The last texts are the line as the kernel
+    edits it, because the shell may read from another terminal, which gets its input from ours. Only
+    the first text may be empty.
     """
     line = line.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     shown = line.decode("utf-8", "replace")
     pieces = KEY.split(shown)
-    # Usual lines must cost little.
+    # A line without keys must take little time.
     if len(pieces) == 1 and "\ufffd" not in shown and len(line) <= MAX_LINE_BYTES:
         yield shown
         if "\t" in shown and (without := shown.replace("\t", "")):
-            # Readline completes a word at a tab, and may find nothing to add.
+            # Readline completes a word at a tab, and may find nothing to add to the word.
             yield without
         return
     followed, between = list[str | None](), list[str]()
@@ -229,7 +237,7 @@ def readings(line: bytes) -> Iterator[str]:
         # Readline drops an incomplete character before a key or the end of the line.
         variants.append(KEY.split(line.decode("utf-8", "ignore")))
     for variant in variants:
-        # Following many keys in a long line would take too long.
+        # It would take too long to follow many keys in a long line.
         if work(variant) <= _MAX_WORK:
             followed += [edited(variant), edited(variant, is_typed_ahead=True)]
             between += _between_unknown(variant)
@@ -245,9 +253,10 @@ def readings(line: bytes) -> Iterator[str]:
 
 
 def _with_fewer_quotes(shown: str) -> Iterator[list[str]]:
-    """Yield the pieces without C-q, and without both quoting keys, C-q and C-v.
+    """Yield the pieces of the line without C-q, and then the pieces without C-q and without C-v.
 
-    Not every shell knows these keys. A terminal behind ours may keep only C-q to itself.
+    Not every shell knows these keys. A terminal that gets its input from ours may keep only C-q to
+    itself.
     """
     for unknown in (QUOTES[:1], QUOTES):
         if any(quote in shown for quote in unknown):
@@ -255,9 +264,10 @@ def _with_fewer_quotes(shown: str) -> Iterator[list[str]]:
 
 
 def _with_ends_of_keys(shown: str) -> Iterator[list[str]]:
-    """Yield the pieces with the ends of keys that readline may not know.
+    """Yield the pieces of the line if it has the ends of keys that readline may not know.
 
-    Readline drops the beginning of such a key, and takes the rest as text. So F5 may leave a tilde.
+    Readline drops the beginning of such a key, and takes the end of the key as text. So the key F5
+    may leave a tilde in the line.
     """
     for begins_key in _BEGINS_KEY:
         if (without := begins_key.sub("", shown)) != shown:
@@ -265,7 +275,8 @@ def _with_ends_of_keys(shown: str) -> Iterator[list[str]]:
 
 
 def _edited_by_kernel(line: bytes) -> Iterator[str]:
-    """Yield the forms into which a new terminal behind ours edits a line, if they differ from it.
+    """Yield the texts that the editor of a new terminal behind ours makes of a line, if they differ
+    from the line.
 
     The program that opens this terminal decides whether the terminal erases whole characters of
     UTF-8. This program may also keep escape sequences to itself, such as the answers of our
@@ -284,9 +295,9 @@ def _edited_by_kernel(line: bytes) -> Iterator[str]:
 
 
 def _between_unknown(pieces: Sequence[str]) -> Iterator[str]:
-    """Yield each part between unknown keys, as readline edits the part.
+    """Split the line at unknown keys. Yield each part as readline edits it.
 
-    An unknown key may drop the line.
+    The parts count because an unknown key may drop the line.
     """
     start = 0
     for number in range(1, len(pieces), 2):
