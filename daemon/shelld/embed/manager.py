@@ -1,10 +1,10 @@
-"""The manager of a program that embeds shelld.
+"""Manages the shells of a program that embeds shelld.
 
-``ShellManager()`` always returns the same object. The manager *runs* inside ``async with``. Without
-that, it runs from the first call until `reset` or the end of the program. Outside ``async with``,
-or if the program's loop is not asyncio, the manager runs its own event loop in a thread. Then
-shells outlive the caller's event loop, and other event loops can use them. In a daemon, the object
-uses the daemon's manager: see `adopt`.
+``ShellManager()`` always returns the same object. The manager runs while the program is inside
+``async with``. Without ``async with``, the manager runs from the first call until `reset` or the
+end of the program. Outside ``async with``, or if the program's loop is not asyncio, the manager
+runs its own event loop in a thread. In that case, shells outlive the caller's event loop, and other
+event loops can use them. In a daemon, the object uses the daemon's manager: see `adopt`.
 """
 
 from __future__ import annotations
@@ -38,15 +38,16 @@ T = TypeVar("T")
 
 
 class ShellManager:
-    """The manager of this process. Raises RuntimeError for `options` if there is one already.
+    """The manager of this process. Raises RuntimeError if `options` are given although there
+    already is a manager.
 
-    Its coroutines can be awaited on any event loop.
+    The coroutines of the manager can be awaited on any event loop.
     """
 
     _instance: ClassVar[ShellManager | None] = None
     _making: ClassVar[threading.Lock] = threading.Lock()
 
-    # No __init__, because each ``ShellManager()`` would run it.
+    # There is no __init__, because each ``ShellManager()`` would run it.
     def __new__(cls, options: ManagerOptions | None = None) -> ShellManager:
         with cls._making:
             if cls._instance is None:
@@ -58,15 +59,15 @@ class ShellManager:
 
     def _set_up(self, manager: Manager) -> None:
         self._manager = manager
-        # None while the manager does not run.
+        # This member is None while the manager does not run.
         self._owner: OwnerLoop | None = None
-        # Like `_owner`, but not cleared when the manager ends.
+        # This member is like `_owner`, but it is not cleared when the manager ends.
         self._last_owner: OwnerLoop | None = None
         self._entered: AbstractAsyncContextManager[None] | None = None
-        # Set if the manager runs in a thread.
+        # This member is set if the manager runs in a thread.
         self._thread: LoopThread | None = None
         self._opening = threading.Lock()
-        # Set by `reset`.
+        # `reset` sets this member.
         self._is_over = False
         self._is_adopted = False
         # The shells that the program refers to, by id.
@@ -103,7 +104,7 @@ class ShellManager:
 
     @classmethod
     async def reset(cls) -> None:
-        """Kill all shells. The next ``ShellManager()`` is a new one, except in a daemon.
+        """Kill all shells. The next ``ShellManager()`` makes a new manager, except in a daemon.
 
         If the current manager was entered with ``async with``, that block must still be left.
         """
@@ -125,7 +126,7 @@ class ShellManager:
                     await one._owner.call(one._manager.kill_all, 0)
 
     def _begin_end(self) -> None:
-        """Start to kill everything, without waiting: asyncio can cancel any wait."""
+        """Begin to kill everything. Do not wait, because asyncio could cancel the wait."""
         self._is_over = True
         if self._thread is not None:
             self._thread.begin_stop()
@@ -135,7 +136,7 @@ class ShellManager:
     def _stop_thread(self) -> bool:
         """Stop the manager's thread; return False if it has none.
 
-        Waits for a caller that is just starting the thread.
+        If a caller is just starting the thread, this method waits for that caller.
         """
         with self._opening:
             thread = self._thread
@@ -150,8 +151,8 @@ class ShellManager:
 
     @classmethod
     def forget_after_fork(cls) -> None:
-        """Forget the manager in a forked child: the shells belong to the parent, and the thread is
-        gone.
+        """Forget the manager in a forked child. The shells belong to the parent, and the fork has
+        not copied the thread of the manager.
         """
         one, cls._instance = cls._instance, None
         cls._making = threading.Lock()
@@ -162,9 +163,9 @@ class ShellManager:
     # -- running ----------------------------------------------------------------------------
 
     async def __aenter__(self) -> ShellManager:
-        """Run until the end of the block.
+        """Run the manager until the end of the block.
 
-        If the manager already runs in a thread, it goes on after the block.
+        If the manager already runs in a thread, it continues to run after the block.
         """
         if self._entered is not None:
             raise RuntimeError("the shell manager is running already")
@@ -197,8 +198,8 @@ class ShellManager:
                 self._enter_owner()
                 yield
         finally:
-            # Clear these only now: calls that come while the manager ends are refused, and must not
-            # start it again.
+            # Clear these members only now. A call that comes while the manager ends must be
+            # refused, and must not start the manager again.
             self._owner = self._thread = None
 
     @asynccontextmanager
@@ -264,13 +265,14 @@ class ShellManager:
     ) -> ShellProcess:
         """Start a command in the background; return when it runs.
 
-        `env` is merged into the environment; None removes a name. A cancellation kills the command.
-        Raises `RpcError`: invalid_params, spawn_failed, resource_exhausted, shutting_down.
+        `env` is merged into the environment. The value None removes a name from the environment. A
+        cancellation kills the command. Raises `RpcError`: invalid_params, spawn_failed,
+        resource_exhausted, shutting_down.
         """
         check_text(command, working_dir, env)
         request = StartRequest(command, cwd=_absolute(working_dir), env=env)
         process = await self.run(self._start, request, discard=ShellProcess.discard)
-        # Show the end only after the caller has awaited something else.
+        # Show the end of the command only after the caller has awaited something else.
         call_threadsafe(current_token(), process.show_end)
         return process
 
@@ -279,23 +281,23 @@ class ShellManager:
         try:
             await wait_for_start(shell)
         except anyio.get_cancelled_exc_class():
-            # Nobody knows the id, so nobody else could kill the command.
+            # Nobody knows the id of the shell, so nobody else could kill the command.
             shell.discard()
             raise
         process = self._process_of(shell)
-        # At first, show even a command that has ended as running: see `create_shell`.
+        # At first, a command counts as running even if it has already ended: see `create_shell`.
         process.hide_end()
         return process
 
     def _process_of(self, shell: Shell) -> ShellProcess:
         process = self._processes.get(shell.id)
-        # Another thread may have made one meanwhile.
+        # Another thread may have made an object for this shell meanwhile.
         return process or self._processes.setdefault(
             shell.id, ShellProcess(record=shell, owner=self._last_owner)
         )
 
     def get_shell(self, shell_id: str) -> ShellProcess | None:
-        """Return a running or retained shell."""
+        """Return the shell with this id if it runs or is retained, and None otherwise."""
         try:
             return self._process_of(self._manager.get(shell_id))
         except RpcError:
@@ -319,7 +321,7 @@ class ShellManager:
     def cleanup_completed(self, max_age_seconds: float = 3_600) -> int:
         """Forget shells that ended more than `max_age_seconds` ago and left no processes.
 
-        Returns their number.
+        Returns the number of forgotten shells.
         """
         owner, forget = self._owner, self._manager.forget_older_than
         if owner is None:
@@ -337,7 +339,7 @@ def _absolute(working_dir: str) -> str:
     try:
         return os.path.abspath(working_dir)
     except FileNotFoundError:
-        # The current directory was deleted.
+        # The current directory has been deleted.
         return working_dir
 
 

@@ -1,7 +1,7 @@
-"""The event loop of the shells, and calls to it from other threads and event loops.
+"""Lets other threads and event loops make calls on the event loop of the shells.
 
-Shells are not thread-safe, so calls from elsewhere run on this event loop. If the caller is
-cancelled, its call is cancelled, too. The caller then waits until the call has ended.
+Shells are not thread-safe, so all calls run on the event loop of the shells. If a caller is
+cancelled, its call is cancelled as well. The caller then waits until the call has ended.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from shelld_protocol.errors import RpcError, shutting_down
 
 T = TypeVar("T")
 
-# How long leaving a scope may take. Usually, it takes only as long as the last kills in the scope.
+# The maximum time for leaving a scope. Usually, a scope ends as soon as the last processes in it
+# have been killed.
 STOP_TIMEOUT_S: Final = 3.0
 
 
@@ -37,7 +38,7 @@ class OwnerLoop:
         self._tasks = tasks
         self._token = current_token()
         self._thread = threading.get_ident()
-        # Guards the next two members. After `close`, no call is added.
+        # This lock guards the next two members. After `close`, no call is added.
         self._lock = threading.Lock()
         self._to_do: deque[Callable[[], object]] = deque()
         self._closed = False
@@ -52,8 +53,8 @@ class OwnerLoop:
     ) -> T:
         """Await ``function(*args)`` on this event loop; return the result.
 
-        If the caller was cancelled before the result arrived, calls `discard` with the result, also
-        on this event loop. Raises `RpcError` (shutting_down).
+        If the caller was cancelled before the result arrived, this method calls `discard` with the
+        result, also on this event loop. Raises `RpcError` (shutting_down).
         """
         if current_token() == self._token:
             return await function(*args)
@@ -72,7 +73,7 @@ class OwnerLoop:
         """Call ``function(*args)`` on this event loop; return the result.
 
         `function` must be quick, because it blocks this event loop and the caller's thread. If this
-        event loop has ended, calls `function` in the caller's thread.
+        event loop has ended, the method calls `function` in the caller's thread.
         """
         if threading.get_ident() == self._thread:
             return function(*args)
@@ -96,13 +97,15 @@ class OwnerLoop:
             self._add(action)
 
     def close(self) -> None:
-        """Accept no more calls. Accepted calls still start, and end with the task group."""
+        """Accept no more calls. Calls that were accepted earlier still start. They end with the
+        task group.
+        """
         with self._lock:
             self._closed = True
         self._do_all()
 
     def abandon(self) -> None:
-        """Close in a forked child, where the event loop does not run."""
+        """Close this object in a forked child, where the event loop does not run."""
         # Another thread may have held the lock during the fork.
         self._lock = threading.Lock()
         self._closed = True
@@ -138,7 +141,7 @@ class OwnerLoop:
 
 
 class _Call(Generic[T]):
-    """One call: it is made on the caller's event loop and runs on the owner's."""
+    """One call, which is made on the caller's event loop and runs on the owner's event loop."""
 
     def __init__(
         self,
@@ -154,7 +157,7 @@ class _Call(Generic[T]):
         self._scope: anyio.CancelScope | None = None
         self._cancelled = False
         self._value: T | None = None
-        # The outcome if the call never finishes.
+        # This is the outcome if the call never finishes.
         self._error: BaseException | None = shutting_down()
 
     async def run(self) -> None:
@@ -174,14 +177,14 @@ class _Call(Generic[T]):
             # the error, and this event loop goes on.
             self._error = error
         finally:
-            # The caller's event loop may have ended without waiting.
+            # The caller's event loop may have ended without waiting for this call.
             with suppress(RuntimeError):
                 call_threadsafe(self._caller, self.done.set)
 
     def cancel(self) -> None:
         self._cancelled = True
         if self._error is None:
-            # The result was on its way to the caller.
+            # The call has its result, but the caller has not received it.
             self._drop_value()
         elif self._scope is not None:
             self._scope.cancel()
@@ -205,14 +208,14 @@ class LoopThread:
     def __init__(self, scope: Callable[[], AbstractAsyncContextManager[None]]) -> None:
         self._scope = scope
         self._opened: Future[tuple[EventLoopToken, anyio.Event]] = Future()
-        # A daemon thread, so that a program that ends without `stop` does not wait for it.
+        # This is a daemon thread, so that a program that ends without `stop` does not wait for it.
         self._thread = threading.Thread(target=self._run, name="shelld-shells", daemon=True)
         self._thread.start()
         self._token, self._stop = self._opened.result()
         atexit.register(self.stop)
 
     def stop(self) -> None:
-        """Leave the scope. Return when that is done, or after `STOP_TIMEOUT_S`."""
+        """Leave the scope. Return when the scope has been left, or after `STOP_TIMEOUT_S`."""
         atexit.unregister(self.stop)
         self.begin_stop()
         self._thread.join(STOP_TIMEOUT_S)

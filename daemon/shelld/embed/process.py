@@ -1,4 +1,4 @@
-"""A shell as a program sees it: its attributes, and methods for any event loop."""
+"""Gives a program a shell as an object, with attributes and with methods for any event loop."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from shelld.shells.shell import Shell
 
 T = TypeVar("T")
 
-# How many turns the event loop takes after a write to a watched pipe until it has read the bytes.
+# After a write to a watched pipe, the event loop has read the bytes after this many iterations.
 _TURNS_TO_READ: Final = 3
 
 
@@ -31,7 +31,7 @@ class BashProcess(NamedTuple):
 
 
 class _Member(Generic[T]):
-    """An attribute whose value is kept in `record`."""
+    """An attribute whose value is stored in `record`."""
 
     def __set_name__(self, _owner: type, name: str) -> None:
         self._name = name
@@ -56,12 +56,12 @@ class ShellProcess:
     working_dir = _Member[str]()
     description = _Member[str | None]()
     session = _Member[str | None]()
-    # Time from SIGTERM to SIGKILL.
+    # The time from SIGTERM to SIGKILL.
     grace_ms = _Member[int]()
     pid = _Member[int | None]()
     exit_code = _Member[int | None]()
     signal = _Member[str | None]()
-    # Pids of processes that were still alive at the last look after the end of bash.
+    # Pids of processes that were still alive at the last scan of /proc after the end of bash.
     leftover = _Member[list[int]]()
     # Pids of processes that were alive at the deadline of the last kill.
     survivors = _Member[list[int]]()
@@ -94,9 +94,7 @@ class ShellProcess:
 
     @status.setter
     def status(self, status: ShellStatus) -> None:
-        """The status. Setting it raises ValueError for an invalid transition, or if there is a
-        process.
-        """
+        """Set the status. Raises ValueError for an invalid transition, or if there is a process."""
         shell = self.record
         if shell.owner is not None:
             raise ValueError("a shell that has a process gets its status from that process")
@@ -106,7 +104,7 @@ class ShellProcess:
 
     @property
     def is_running(self) -> bool:
-        """Whether bash runs. False before the start."""
+        """Whether bash runs. The value is False before the start."""
         return self.status is ShellStatus.RUNNING
 
     @property
@@ -129,11 +127,11 @@ class ShellProcess:
         return (end - self.started_at) * 1000
 
     def hide_end(self) -> None:
-        """Show the shell as running until `show_end`."""
+        """Show the shell as running until `show_end` is called."""
         self._end_is_hidden = True
 
     def show_end(self) -> None:
-        """Show the true state again, after `hide_end`."""
+        """Show the true state of the shell again after `hide_end`."""
         self._end_is_hidden = False
         if self._owner is not None:
             self._owner.call_soon(self.record.notify)
@@ -141,13 +139,14 @@ class ShellProcess:
     # -- waiting and killing ----------------------------------------------------------------
 
     async def wait(self, timeout: float | None = None) -> int:
-        """Wait until bash has ended. Return its exit code, negative for a signal.
+        """Wait until bash has ended. Return its exit code, which is negative if a signal has ended
+        bash.
 
-        After `timeout` seconds, kills the shell, sets its status to TIMEOUT, and raises
+        After `timeout` seconds, this method kills the shell, sets its status to TIMEOUT, and raises
         TimeoutError.
         """
         if self.has_ended:
-            # Do not call the event loop of the shells: it may have ended.
+            # Do not call the event loop of the shells, because it may have ended.
             await checkpoint()
             return self._known_returncode()
         return await self._run_on_owner(self._wait, timeout)
@@ -171,20 +170,22 @@ class ShellProcess:
         return returncode
 
     async def wait_until(self, condition: Callable[[], bool]) -> None:
-        """Wait until `condition` holds. Checks it after each event of the shell.
+        """Wait until `condition` holds. The condition is checked after each event of the shell.
 
-        Calls `condition` on the event loop of the shells.
+        `condition` is called on the event loop of the shells.
         """
         await self._run_on_owner(self.record.wait_until, condition)
 
     async def kill(self) -> None:
-        """Send SIGKILL to the whole tree, and return when it is dead. Does nothing if there is no
-        process.
+        """Send SIGKILL to the whole process tree, and return when the tree is dead. Does nothing if
+        there is no process.
         """
         await self._end_if_needed(signal.SIGKILL, 0)
 
     async def terminate(self) -> None:
-        """Send SIGTERM to the whole tree, then SIGKILL to the rest. Return when it is dead."""
+        """Send SIGTERM to the whole process tree, and then SIGKILL to the remaining processes.
+        Return when the tree is dead.
+        """
         await self._end_if_needed(signal.SIGTERM, self.grace_ms)
 
     async def _end_if_needed(self, number: int, grace_ms: int) -> None:
@@ -200,14 +201,16 @@ class ShellProcess:
         return await self.record.end_tree(number, grace_ms, event)
 
     def discard(self) -> None:
-        """Kill the whole tree without waiting. Call it on the event loop of the shells."""
+        """Kill the whole process tree without waiting. Call it on the event loop of the shells."""
         self._end_is_hidden = False
         self.record.discard()
 
     # -- output -----------------------------------------------------------------------------
 
     async def read_output(self) -> bool:
-        """Give written output time to arrive. Return whether there is unread output."""
+        """Wait a moment, so that output that was already written can arrive. Return whether there
+        is unread output.
+        """
         return await self._run_on_owner(self._read_output)
 
     async def _read_output(self) -> bool:
@@ -218,8 +221,9 @@ class ShellProcess:
     def get_new_output(self, include_stderr: bool = True) -> str:
         """Return the output since the last read, whether by this method or by another call.
 
-        The text of stderr comes after a line ``[stderr]``. While more may be written, an incomplete
-        character or escape sequence at the end stays for the next read, as in `bash_output`.
+        The text of stderr comes after a line ``[stderr]``. While the command may write more, an
+        incomplete character or escape sequence at the end stays for the next read, as in
+        `bash_output`.
         """
         return self._here(self._new_output, include_stderr)
 
@@ -232,7 +236,7 @@ class ShellProcess:
         return join_streams(*texts)
 
     def get_all_output(self, include_stderr: bool = True) -> str:
-        """Return all kept output. Does not move the position of other reads."""
+        """Return all retained output. This method does not move the position of other reads."""
         return self._here(self._all_output, include_stderr)
 
     def _all_output(self, include_stderr: bool) -> str:
@@ -248,7 +252,7 @@ class ShellProcess:
 
     @property
     def stdout_buffer(self) -> str:
-        """All kept output, with escape sequences."""
+        """The retained output of stdout, with escape sequences."""
         return self._here(lambda: self._text(self.record.stdout, 0, strip=False)[0])
 
     @stdout_buffer.setter

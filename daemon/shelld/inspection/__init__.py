@@ -1,1 +1,1 @@
-"""Asks the kernel about a command's processes: what they wait for, and where they listen."""
+"""Asks the kernel what the processes of a command wait for, and where they listen."""

@@ -1,7 +1,7 @@
 """Finds out whether input is still on its way to a program behind relays.
 
-What a relay writes to a terminal arrives a moment later. Until then, the relay sleeps again, and
-the program that is about to get the input still sleeps in its read.
+Bytes that a relay writes to a terminal arrive a moment later. Before they arrive, the relay already
+sleeps again, and the program that is about to get the input still sleeps in its read.
 """
 
 from __future__ import annotations
@@ -24,16 +24,18 @@ _OPEN: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 class Hop(NamedTuple):
-    """A process that waits to read a source: a relay, or the program at the end."""
+    """A process that waits to read a source. The process is a relay, or the program behind all
+    relays.
+    """
 
     member: Member
     source: Source
 
 
 def wait_on(member: Member, source: Source) -> tuple[Wait, int] | None:
-    """Return how a process waits until it can read from a source, and the descriptor.
+    """Return the wait in which a process sleeps until it can read a source, and the descriptor.
 
-    Returns None if it does not wait for that.
+    Returns None if the process does not wait for the source.
     """
     about = member.process
     if about is None:
@@ -41,7 +43,7 @@ def wait_on(member: Member, source: Source) -> tuple[Wait, int] | None:
     if (about.terminal,) == source.file:
         group = about.terminal_group if source.group is None else source.group
         if about.group != group:
-            # The terminal would stop a process in the background.
+            # The process is in the background, so the terminal would stop it.
             return None
     for wait, descriptor in (member.reads or {}).get(source.file, ()):
         with contextlib.suppress(OSError):
@@ -51,11 +53,12 @@ def wait_on(member: Member, source: Source) -> tuple[Wait, int] | None:
 
 
 def is_on_its_way(hops: Sequence[Hop]) -> bool:
-    """Return whether input is between the first and the last of `hops`, which follow each other.
+    """Return whether input is still between the first and the last of `hops`. Each of the hops gets
+    its input from the hop before it.
 
     Looks at the hops in the order in which input passes them. A relay that sleeps has passed on all
     input that it has read. So if the terminal behind the relay is then empty, and the next process
-    sleeps, all input up to there has arrived.
+    sleeps, all input has arrived at that process.
     """
     for number, (member, source) in enumerate(hops):
         found = wait_on(member, source)
@@ -70,11 +73,11 @@ def is_on_its_way(hops: Sequence[Hop]) -> bool:
 
 
 def _has_input(wait: Wait, descriptor: int, source: Source) -> bool:
-    """Return whether a terminal has input to read. Returns False if nobody can tell.
+    """Return whether a terminal has input to read. Returns False if the terminal cannot be opened.
 
-    Before the kernel answers that there is none, it passes on all bytes that are on their way.
+    Before the kernel answers that there is no input, it passes on all bytes that are on their way.
     """
-    # /dev/tty does not lead to the terminal, but another descriptor may.
+    # A descriptor of /dev/tty does not lead to the terminal, but another descriptor may.
     for each in (descriptor, *_STANDARD):
         with contextlib.suppress(OSError):
             terminal = _opened(f"{wait.place}/fd/{each}", source)
@@ -88,8 +91,11 @@ def _has_input(wait: Wait, descriptor: int, source: Source) -> bool:
 
 
 def _opened(path: str, source: Source) -> int:
-    """Open a terminal by a link in /proc. Raises OSError, also if the link leads elsewhere."""
-    # Open the path first: the descriptor may be another file by now, and that may hang.
+    """Open a terminal by a link in /proc. Raises OSError if this fails, or if the link leads to
+    another file.
+    """
+    # Open only the path first. The descriptor may be another file by now, and it may hang to open
+    # that file.
     place = os.open(path, os.O_PATH | os.O_CLOEXEC)
     try:
         about = os.fstat(place)

@@ -1,8 +1,8 @@
 """Finds out which files processes have open.
 
 Never touches a file on a disk or a remote file system. If the server of a file system does not
-answer, even stat(2) blocks, and would block the event loop. The terminals and pipes that matter are
-on file systems without a server. Reading /proc never blocks for this reason.
+answer, even stat(2) blocks, and would block the event loop. The terminals and pipes that this
+package looks for are on file systems without a server. The same is true of /proc.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from shelld.keeper.proc import read_file, read_short_file
 from shelld.terminals.source import file_of, mount_of
 
-# The types of file systems in memory, which have the device files of terminals.
+# The types of file systems in memory. Device files of terminals are on such file systems.
 _IN_MEMORY: Final = frozenset([b"devpts", b"devtmpfs", b"tmpfs", b"ramfs", b"rootfs"])
 # Descriptors of a process beyond this number are ignored.
 _MAX_DESCRIPTORS: Final = 1_024
@@ -23,17 +23,18 @@ _FLAGS: Final = re.compile(rb"^flags:\s*([0-7]+)", re.MULTILINE)
 
 
 class Pipes(NamedTuple):
-    """The pipes from which a process can read, and those into which it can write, by name."""
+    """The names of the pipes from which a process can read, and of those to which it can write."""
 
     read: frozenset[str]
     written: frozenset[str]
 
 
 def file_in(place: str, descriptor: int, known: int | None) -> tuple[int, ...]:
-    """Return the file behind a descriptor, as `file_of` does; () for a file that may hang.
+    """Return the file behind a descriptor, as `file_of` does. Return () for a file whose server may
+    not answer.
 
-    `place`: the directory of a process or thread in /proc. `known`: a mount in memory; a file on it
-    is found faster. Raises OSError.
+    `place`: the directory of a process or thread in /proc. `known`: a mount that is in memory. A
+    file on this mount is found faster. Raises OSError.
     """
     path = f"{place}/fd/{descriptor}"
     has_path = os.readlink(path).startswith("/")
@@ -58,7 +59,7 @@ def pipes_of(place: str) -> Pipes:
 
 
 def access_mode(place: str, descriptor: int | str) -> int:
-    """Return O_RDONLY, O_WRONLY or O_RDWR. Raises OSError."""
+    """Return the mode of an open descriptor: O_RDONLY, O_WRONLY or O_RDWR. Raises OSError."""
     flags = _FLAGS.search(read_short_file(f"{place}/fdinfo/{descriptor}"))
     return os.O_RDWR if flags is None else int(flags[1], 8) & os.O_ACCMODE
 
@@ -66,7 +67,8 @@ def access_mode(place: str, descriptor: int | str) -> int:
 def _is_in_memory(place: str, descriptor: int, known: int | None) -> bool:
     """Return whether a file is on a file system in memory. Raises OSError.
 
-    The file may have been opened in this mount namespace, and inherited by a process in another.
+    A process may have inherited the file from a process in this mount namespace, and may itself be
+    in another mount namespace.
     """
     if (mount := mount_of(place, descriptor)) is None:
         return False

@@ -1,9 +1,9 @@
 """Finds out whether a command waits for input, or has been stopped.
 
-The proof comes from the kernel: a process of the command sleeps until it can read from the
-command's terminal or open stdin. The text of the output proves nothing. Where the kernel does not
-tell, as for programs of another user, silence and the modes of the terminal can make a wait likely,
-but never prove it.
+The proof comes from the kernel, which shows that a process of the command sleeps until it can read
+from the command's terminal or open stdin. The text of the output proves nothing. The kernel does
+not show everything, for example about programs of another user. In such cases, silence and the
+modes of the terminal can make a wait likely, but can never prove it.
 
 A program such as script or tmux reads the terminal only to pass the input on. Such a program does
 not count, but the programs behind it do.
@@ -26,12 +26,12 @@ from shelld.inspection.stops import is_stopped
 from shelld.terminals.pty import Modes
 from shelld.terminals.source import Source
 
-# The processor time of one look. Other requests wait during a look. The time is enough for several
-# hundred processes.
+# The maximum processor time of one look at the processes of a command. Other requests wait during a
+# look. The time is enough for several hundred processes.
 MAX_LOOK_S: Final = 0.02
-# How long a terminal must be silent before a wait for input counts as likely.
+# A terminal must be silent for this time before a wait for input counts as likely.
 LIKELY_AFTER_S: Final = 1.0
-# These programs pass their input on to programs that cannot be seen from here.
+# These programs pass their input on to programs that the daemon cannot see.
 _REMOTE: Final = frozenset(
     {
         *("ssh", "dbclient", "mosh-client", "rsh", "rlogin"),
@@ -40,14 +40,14 @@ _REMOTE: Final = frozenset(
         *("machinectl", "lxc", "incus", "virsh", "dtach", "abduco"),
     }
 )
-# These programs pass their input on to another machine once they have a connection. Before that,
-# they ask something themselves, or pass it on to programs of this machine.
+# These programs pass their input on to another machine once they have a connection. Before they
+# have a connection, they ask for input themselves, or pass it on to programs of this machine.
 _REMOTE_IF_CONNECTED: Final = frozenset({"telnet", "socat", "websocat", "openssl", "busybox"})
 
 
 class Found(NamedTuple):
-    """The process that waits. `is_blocking`: it waits without a time limit, and it does not wait
-    for the network at the same time. `is_proved`: the kernel proves the wait.
+    """A process that waits for input. `is_blocking`: the process waits without a time limit, and
+    does not also wait for the network. `is_proved`: the kernel proves the wait.
     """
 
     pid: int
@@ -66,7 +66,7 @@ class Seen(NamedTuple):
 
 
 class InputState(NamedTuple):
-    """A command's input. `modes`: the modes of its terminal; None for a pipe.
+    """The input of a command. `modes`: the modes of its terminal; None for a pipe.
 
     `is_pending`: there is input to read, so no process waits for it.
     """
@@ -82,7 +82,9 @@ class InputState(NamedTuple):
 
 
 class _Budget:
-    """The processor time of one look. Processes that are not examined in this time do not count."""
+    """The processor time that is left for one look. Processes that are not examined in this time do
+    not count.
+    """
 
     def __init__(self) -> None:
         self._until = time.thread_time() + MAX_LOOK_S
@@ -95,8 +97,8 @@ class _Budget:
 def look(top: int, target: InputState | None, silent_s: float) -> Seen:
     """Look once at the processes of a command.
 
-    `top` is the command's bash, and `target` its input (None if it takes none). `silent_s`: for how
-    long the command has not written anything.
+    `top` is the pid of the command's bash. `target` is the input of the command, or None if the
+    command takes no input. `silent_s`: the time for which the command has not written anything.
     """
     budget = _Budget()
     if target is None:
@@ -140,12 +142,12 @@ def _members(top: int, budget: _Budget, *, with_reads: bool, known: int | None) 
 def _reader(members: list[Member], target: InputState, budget: _Budget) -> Found | None:
     """Return the process that reads the input; None if there is none.
 
-    Another program may pass the input on to the process, through another terminal.
+    Another program may pass the input on to this process through another terminal.
     """
     wanted, seen = [target.source], {target.source}
-    # Terminals behind a relay that has several: perhaps another terminal gets the input.
+    # Terminals behind a relay that has several terminals. The input may go to another one of them.
     beside = set[Source]()
-    # How the input has come to each source: the relays in front of it.
+    # For each source, the relays through which its input has come.
     relays: dict[Source, list[Hop]] = {target.source: []}
     while wanted:
         source = wanted.pop()
@@ -160,7 +162,7 @@ def _reader(members: list[Member], target: InputState, budget: _Budget) -> Found
             if budget.is_spent and not is_only_read:
                 return None
             if is_only_read and len(members) == 1 and not budget.is_spent:
-                # Nobody is there to pass the input on.
+                # There is no other process to which this process could pass the input on.
                 passed = NOT_PASSED
             else:
                 passed = passes_on(member, wait, members, seen, lambda: budget.is_spent)
@@ -183,8 +185,8 @@ def _reader(members: list[Member], target: InputState, budget: _Budget) -> Found
 
 
 def _has_far_end(member: Member, budget: _Budget) -> bool:
-    """Return whether a process also waits for network data, as a program does that passes its input
-    on.
+    """Return whether a process also waits for network data. A process that passes its input on to
+    another machine does so.
 
     A listening socket does not count, because a server may also read keys from its user. Returns
     True if there is no time to find out.
@@ -216,9 +218,9 @@ def _hidden_reader(members: list[Member], source: Source) -> Found | None:
 def _is_relayed(members: list[Member], source: Source) -> bool:
     """Return whether a process that cannot be inspected has a child on another terminal.
 
-    The process (often sudo) then probably passes its input on to that terminal. It sets the modes
-    of our terminal for its own needs. So the modes tell nothing about the program that gets the
-    input.
+    In that case, the process (often sudo) probably passes its input on to that terminal. The
+    process sets the modes of our terminal for its own needs. So these modes say nothing about the
+    program that gets the input.
     """
     parents = {
         each.process.parent

@@ -1,8 +1,8 @@
 """Asks the kernel about a process: its state, and from which descriptors its threads wait to read.
 
-Reads /proc only. A thread that sleeps in a system call shows the call's number and arguments in
-/proc/PID/task/TID/syscall; `waiting_calls` knows what they mean. All of this needs the rights of a
-debugger, which a parent has over processes of its own user.
+This module only reads /proc. A thread that sleeps in a system call shows the call's number and
+arguments in /proc/PID/task/TID/syscall. The module `waiting_calls` interprets them. All of this
+requires the rights of a debugger. A parent has these rights over processes of its own user.
 """
 
 from __future__ import annotations
@@ -20,12 +20,11 @@ from shelld.inspection.waiting_calls import IDLE, LOOKS, MAX_DESCRIPTORS, Wait
 from shelld.keeper.proc import fields_of, read_file, read_short_file, stat_fields
 from shelld.terminals.source import OWN_TERMINAL
 
-# How many threads of a process count for what the process writes. The main thread is listed first.
+# The maximum number of threads of a process that are examined. The main thread is listed first.
 _MAX_WRITERS: Final = 256
-# The stack of a 32-bit program is below this address. That of a 64-bit program
-# almost never is.
+# A 32-bit program has its stack below this address. A 64-bit program almost never does.
 _32_BITS: Final = 1 << 32
-# The fifth byte of a program tells its class. This is the class of 32-bit programs (elf(5)).
+# The fifth byte of a program is its class. The class 1 stands for a 32-bit program (elf(5)).
 _ELF_CLASS: Final = 4
 _ELF_32: Final = 1
 
@@ -35,7 +34,7 @@ _WAITS_FOR_CHILD: Final = {
     "aarch64": frozenset([b"260", b"95", b"133"]),
 }.get(platform.machine())
 
-# The device that makes terminals.
+# The device number of /dev/ptmx, which makes terminals.
 TERMINAL_MASTER: Final = os.makedev(5, 2)
 _LINKS_OF_ONE_THREAD: Final = 3
 # The first of the major numbers of pseudo-terminals.
@@ -45,8 +44,8 @@ _MASTER_INDEX: Final = re.compile(r"^tty-index:\s*(\d+)", re.MULTILINE)
 
 
 class Process(NamedTuple):
-    """A line of /proc/PID/stat. `state`: that of another thread if the first thread has ended.
-    `terminal`: the device of its controlling terminal, or 0.
+    """Fields of /proc/PID/stat. `state`: the state of the first thread, or of another thread if the
+    first one has ended. `terminal`: the device of the controlling terminal, or 0.
 
     `terminal_group`: the process group in the foreground of that terminal. `threads`: the number of
     threads.
@@ -61,12 +60,14 @@ class Process(NamedTuple):
 
     @property
     def is_stopped(self) -> bool:
-        """Whether a signal has stopped it. A tracer such as strace stops it at other times, too."""
+        """Whether a signal has stopped the process. A stop by a tracer such as strace does not
+        count.
+        """
         return self.state == "T"
 
     @property
     def is_held(self) -> bool:
-        """Whether it can do nothing, because of a signal or of a tracer."""
+        """Whether a signal or a tracer keeps the process from running."""
         return self.state in "Tt"
 
     @property
@@ -79,7 +80,7 @@ class Process(NamedTuple):
 
 
 def process(pid: int) -> Process:
-    """Return what the kernel tells about a process.
+    """Return the fields that the kernel shows for a process.
 
     Raises OSError if the process is gone or cannot be seen, and ValueError if it ends during the
     call.
@@ -105,14 +106,15 @@ def _state_of_another_thread(pid: int) -> bytes:
 
 
 def threads_of(pid: int) -> list[str]:
-    """Return the threads of a process, the first thread first. Raises OSError."""
+    """Return the ids of the threads of a process. The first thread comes first. Raises OSError."""
     path = f"/proc/{pid}/task"
-    # This directory has a link for each thread, "." and its name. One call is faster than a list.
+    # The link count of this directory is the number of threads plus two. One call is faster than a
+    # list of the directory.
     return [str(pid)] if os.stat(path).st_nlink == _LINKS_OF_ONE_THREAD else os.listdir(path)
 
 
 def waits(pid: int, is_spent: Callable[[], bool] = lambda: False) -> Iterator[Wait]:
-    """Yield what the threads of a process wait for, until `is_spent`.
+    """Yield the waits of the threads of a process, until `is_spent` returns True.
 
     Raises PermissionError or FileNotFoundError if no thread can be seen, and another OSError if the
     process ends during the call.
@@ -130,14 +132,15 @@ def waits(pid: int, is_spent: Callable[[], bool] = lambda: False) -> Iterator[Wa
             failure = error
             continue
         has_seen = True
-        # Fewer words: the thread runs, or sleeps outside a system call.
+        # If there are fewer words, the thread runs, or sleeps outside a system call.
         if len(words) < 9 or (look := LOOKS.get(int(words[0]))) is None:
             continue
         arguments = tuple(int(word, 16) for word in words[1:8])
         if arguments[6] < _32_BITS and _is_32_bit(place):
             # A 32-bit program has other numbers for its calls.
             continue
-        # Another thread may unmap memory or close a descriptor. An address may be invalid.
+        # Meanwhile, another thread may unmap memory or close a descriptor. An address may be
+        # invalid.
         with contextlib.suppress(OSError, ValueError, OverflowError, struct.error):
             yield look(place, arguments)
     if failure is not None and not has_seen:
@@ -145,7 +148,7 @@ def waits(pid: int, is_spent: Callable[[], bool] = lambda: False) -> Iterator[Wa
 
 
 def waits_for_child(pid: int) -> bool:
-    """Return whether a process waits for a child, as far as can be seen."""
+    """Return whether a process waits for a child. Return True if this cannot be seen."""
     try:
         number = read_short_file(f"/proc/{pid}/syscall").split(b" ", 1)[0]
     except OSError:
@@ -162,9 +165,10 @@ def _is_32_bit(place: str) -> bool:
 
 
 def can_end(wait: Wait, descriptor: int) -> bool:
-    """Return whether input for a descriptor of a wait can end the wait. Raises OSError.
+    """Return whether a wait ends when input arrives at one of its descriptors. Raises OSError.
 
-    Input never arrives at the write end of a pipe. A thread cannot sleep in a read from it.
+    Input never arrives at the write end of a pipe. A thread cannot sleep in a read from the write
+    end.
     """
     if wait.is_read:
         return True
@@ -179,7 +183,7 @@ def file_behind(
 ) -> tuple[int, ...]:
     """Return the file behind a descriptor of a thread, as `file_in` does. Raises OSError.
 
-    `own_terminal` takes the place of /dev/tty.
+    If the file is /dev/tty, the result is `own_terminal`.
     """
     found = file_in(place, descriptor, known)
     return (own_terminal,) if found == (OWN_TERMINAL,) else found
@@ -213,9 +217,10 @@ def _protocol(place: str, descriptor: int | str) -> bytes:
 
 
 def may_read(pid: int, but: str = "") -> bool:
-    """Return whether a thread of a process runs or may be reading: all but waits for other events.
+    """Return whether a thread of a process runs or may be reading. Only threads that wait for other
+    events do not count.
 
-    `but`: the directory of a thread that does not count. Returns True if a thread cannot be seen.
+    `but`: the directory of a thread that is ignored. Returns True if a thread cannot be seen.
     """
     try:
         for thread in os.listdir(f"/proc/{pid}/task")[:_MAX_WRITERS]:
@@ -244,7 +249,7 @@ def inner_terminal(place: str, descriptor: int) -> int | None:
     `place`: the directory of a process or thread in /proc. Raises OSError.
     """
     with contextlib.suppress(FileNotFoundError):
-        # Whatever its directory is, the device that makes terminals has this name.
+        # The device that makes terminals has this name in any directory.
         if os.readlink(f"{place}/fd/{descriptor}").endswith("/ptmx"):
             # Only the master side of a terminal has an index.
             index = _MASTER_INDEX.search(read_file(f"{place}/fdinfo/{descriptor}").decode())

@@ -1,4 +1,4 @@
-"""One process of a command: what the kernel tells about it, and what its threads wait to read."""
+"""Describes one process of a command: its state, and the files that its threads wait to read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from shelld.inspection.kernel import Process, file_behind, process, waits
 from shelld.inspection.waiting_calls import Wait
 from shelld.keeper.proc import exists
 
-# The files from which threads wait to read, and for each the waits and descriptors.
+# Maps each file that threads wait to read to their waits and descriptors.
 Reads: TypeAlias = dict[tuple[int, ...], list[tuple[Wait, int]]]
 
 
@@ -25,15 +25,16 @@ class Member(NamedTuple):
 def look_at(
     pid: int, is_spent: Callable[[], bool], *, with_reads: bool, known: int | None
 ) -> Member:
-    """Look at a process. `is_spent`: whether the time for it is over. `known`: see `file_in`.
+    """Look at a process, and return the result. `is_spent` returns whether the time for looking is
+    over. `known`: see `file_in`.
 
-    Without `with_reads`, leaves out the files that its threads wait to read. Raises OSError or
-    ValueError if the process is gone.
+    Without `with_reads`, the files that the threads of the process wait to read are left out.
+    Raises OSError or ValueError if the process is gone.
     """
     about = None
     try:
         about = process(pid)
-        # A stopped process waits for a signal first.
+        # A stopped process cannot read before a signal continues it.
         can_read = with_reads and not about.is_held
         return Member(pid, about, _reads(pid, about, is_spent, known) if can_read else {})
     except (PermissionError, FileNotFoundError):

@@ -10,7 +10,8 @@ from shelld.keeper.proc import children_of, exists, lister, read_file
 
 
 def members(top: int) -> Iterator[int | None]:
-    """Yield the pids of a command, each before its children, and None whenever the caller may stop.
+    """Yield the pids of a command, and each pid before those of its children. Yield None at each
+    point at which the caller may stop.
 
     `top` is the command's bash. Looks for a process only when the caller asks for the next item.
     """
@@ -53,7 +54,7 @@ def _children(pid: int) -> Iterator[int | None]:
     """Yield the children of each thread, and None for a thread without children."""
     with contextlib.suppress(OSError, ValueError):
         for thread in threads_of(pid):
-            # A thread may end between the two reads.
+            # The thread may have ended after the threads were listed.
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):
                 children = read_file(f"/proc/{pid}/task/{thread}/children").split()
                 yield from map(int, children) if children else (None,)

@@ -1,8 +1,9 @@
 """Finds the TCP ports on which the processes of a command listen.
 
 The kernel lists listening sockets per network namespace. The descriptors of a process show which of
-these sockets it holds. So a port of another program does not count. Nor does a port of a container
-that the command has started, because a server outside of the command's processes opens that port.
+these sockets the process holds. So a port of another program does not count. A port of a container
+that the command has started does not count either, because a server outside of the command's
+processes opens that port.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from shelld.inspection.members import members
 from shelld.inspection.sockets import Socket, listening
 
 _SOCKET: Final = re.compile(r"socket:\[(\d+)\]")
-# After how many descriptors the caller may pause.
+# The caller may pause whenever this number of descriptors has been examined.
 _STEP_DESCRIPTORS: Final = 256
 
 
@@ -29,21 +30,23 @@ class Listening(NamedTuple):
     program: str
 
 
-# Port and address by inode, which no two sockets of a machine share.
+# Maps the inode of a socket to its port and address. All sockets of a machine have different
+# inodes.
 _Sockets = Mapping[str, tuple[int, str]]
 
 
 def find(
     top: int, port: int | None, here: Iterable[Socket], elsewhere: dict[int, str]
 ) -> Iterator[Listening | None]:
-    """Yield each port on which a command listens, and None whenever the caller may pause.
+    """Yield each port on which a command listens. Yield None at each point at which the caller may
+    pause.
 
-    `top` is the command's bash. With `port`, only that port counts. A process that cannot be
-    inspected has no ports. If several processes listen on one address, the first one counts.
+    `top` is the command's bash. If `port` is given, only this port counts. A process that cannot be
+    inspected has no ports. If several processes listen on one address, the first process counts.
 
-    `here`: the sockets that listen in the network namespace of the daemon. Adds the other
-    namespaces of the command to `elsewhere`, which must be empty: the inode of each, with the place
-    of a process in it.
+    `here`: the sockets that listen in the network namespace of the daemon. This function adds the
+    other namespaces of the command to `elsewhere`, which must be empty. Each key is the inode of a
+    namespace, and each value is the place of a process in it.
     """
     # A process may have left the namespace in which it listens. Most likely, it has left the
     # namespace of the daemon. So include the sockets of the daemon's namespace in any case.
@@ -68,7 +71,9 @@ def find(
 
 
 def living_thread(pid: int) -> str:
-    """Return the directory of a process, or of another thread if the first thread has ended."""
+    """Return the directory of a process in /proc, or of a living thread if the first thread has
+    ended.
+    """
     place = f"/proc/{pid}"
     with contextlib.suppress(OSError):
         os.stat(f"{place}/ns/net")
@@ -87,7 +92,9 @@ def _chosen(found: Iterable[Socket], port: int | None) -> _Sockets:
 
 
 def _held(place: str, sockets: _Sockets) -> Iterator[tuple[int, str] | None]:
-    """Yield the sockets that a process holds, and None whenever the caller may pause."""
+    """Yield the sockets that a process holds. Yield None at each point at which the caller may
+    pause.
+    """
     if not sockets:
         return
     with os.scandir(f"{place}/fd") as entries:

@@ -1,8 +1,9 @@
 """Finds out whether a process passes its input on to programs on another terminal.
 
-script(1), tmux and sudo do so. Such a relay holds the master side of the inner terminal, and waits
-to read what the programs on it write. A program that only holds the master side of a child's
-terminal, as with pexpect, passes nothing on while it asks something itself.
+Programs such as script(1), tmux and sudo do this. Such a relay holds the master side of the inner
+terminal, and waits to read the output of the programs on that terminal. A program that uses pexpect
+also holds the master side of a child's terminal. But it passes nothing on while it asks something
+itself.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ from shelld.terminals.source import Source
 
 
 class Passed(NamedTuple):
-    """`inner`: the terminals to which a process passes its input on. `is_uncertain`: it may also
-    pass its input on in another way.
+    """`inner`: the terminals to which a process passes its input on. `is_uncertain`: the process
+    may also pass its input on in another way.
 
-    The sources have no group, because each process tells which group is in the foreground of its
-    own terminal. So they differ from the source of our terminal, even if a terminal in a container
-    has the same number.
+    The sources have no group, because the state of each process shows which group is in the
+    foreground of its own terminal. So they differ from the source of our terminal, even if a
+    terminal in a container has the same number.
     """
 
     inner: list[Source]
@@ -49,8 +50,8 @@ def passes_on(
 ) -> Passed:
     """Return the terminals to which a process passes on the input that it reads in `wait`.
 
-    `seen`: the terminals from which the input has come so far. If there is no time to find out
-    (`is_spent`), the answer is uncertain.
+    `seen`: the terminals through which the input has come so far. If there is no time to find out
+    (`is_spent`), the result is uncertain.
     """
     devices, is_known = _terminals_of(wait.place)
     inner: list[Source] = []
@@ -75,7 +76,7 @@ def _terminals_of(place: str) -> tuple[list[int], bool]:
 
 
 def _is_read(device: int, members: Sequence[Member]) -> bool:
-    """Return whether a process waits for what the programs on a terminal write."""
+    """Return whether a process waits for the output of the programs on a terminal."""
     for member in members:
         for wait, descriptor in (member.reads or {}).get((TERMINAL_MASTER,), ()):
             with contextlib.suppress(OSError):
@@ -91,10 +92,10 @@ def _may_be_read(
     members: Sequence[Member],
     is_spent: Callable[[], bool],
 ) -> bool:
-    """Return whether a thread that has a terminal's master side may be reading it, or about to.
+    """Return whether a thread with a terminal's master side may read from it now or very soon.
 
-    Threads are looked at one after the other. So a thread that reads now may have been at work when
-    its waits were noted.
+    This function looks at one thread after the other. So a thread that reads now may have been
+    running when its waits were listed.
     """
     if may_read(reader.pid, but=wait.place):
         return True
@@ -114,11 +115,11 @@ def _has_relay_beside(
     seen: Collection[Source],
     is_spent: Callable[[], bool],
 ) -> bool:
-    """Return whether a process can send its input to another that has the master side of a
+    """Return whether a process can send its input to another process that has the master side of a
     terminal.
 
-    It can do so through a Unix socket or a pipe, also by way of other processes. The other end of a
-    socket is not known, so this may be any process. The terminals in `seen` do not count.
+    It can do so through a Unix socket or a pipe, directly or by way of other processes. The other
+    end of a socket is not known, so any process may be there. The terminals in `seen` do not count.
     """
     try:
         written, has_socket = pipes_of(wait.place).written, has_local_socket(wait.place)

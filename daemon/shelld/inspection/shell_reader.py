@@ -1,9 +1,9 @@
 """Finds out whether the program that reads typed input is a shell.
 
-Looks only at processes, because the text on a terminal is not reliable. If the program of a process
-cannot be seen, as with processes of another user, the name of the process counts. A process whose
-name is hidden, too, counts as a shell that reads. A look for which the system is short of
-descriptors or memory raises OSError: it could miss a shell.
+This module looks only at processes, because the text on a terminal is not reliable. If the program
+of a process cannot be seen, as with processes of another user, the name of the process decides. A
+process whose name is hidden as well counts as a shell that reads. If the system is short of
+descriptors or memory, a look could miss a shell, so the look raises OSError.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from shelld.keeper.proc import exists
 from shelld.terminals.source import OWN_TERMINAL, Source
 from shelld_protocol.errors import exhausted_limit
 
-# The guard does not judge busybox as a shell, but it may read lines, too.
+# The guard does not judge busybox as a shell, but busybox may also read lines.
 SHELLS: Final = vocabulary.SHELLS | {"busybox"}
 
-# Looking at all these processes takes about 15 ms. A process beyond this number may be a shell that
-# reads the input.
+# A look at this number of processes takes about 15 ms. A process beyond this number counts as a
+# shell that may read the input.
 _MAX_PROCESSES: Final = 500
 
 # Signals that the kernel has not delivered yet, to the thread and to the process.
@@ -36,12 +36,11 @@ _IGNORED: Final = re.compile(rb"^SigIgn:\s*([0-9a-f]+)", re.MULTILINE)
 
 
 class _Shell(NamedTuple):
-    """A shell that may read the input. `waits`: whether it waits for one of its children.
+    """A shell that may read the input. `waits`: whether the shell waits for one of its children.
 
     `pid` is None if there may be such a shell among the processes that cannot be seen, or that were
-    not looked at.
-    `source`: from where the shell reads. This is the shell's own terminal if a program such as sudo
-    or tmux passes the input on to that terminal.
+    not looked at. `source`: the source from which the shell reads. This is the shell's own terminal
+    if a program such as sudo or tmux passes the input on to that terminal.
     """
 
     pid: int | None
@@ -50,7 +49,7 @@ class _Shell(NamedTuple):
 
 
 def directories_of_readers(top: int, source: Source) -> list[str]:
-    """Return the working directories of the shells that may read the input, each once.
+    """Return the working directories of the shells that may read the input, without duplicates.
 
     Looks at the processes of the command whose bash is `top`. A shell may read input unless it
     waits for a child that has the same input. A directory that is not known is "/".
@@ -77,12 +76,12 @@ def interrupt_is_ignored(top: int, source: Source) -> bool:
 
 
 def is_handling_interrupt(top: int, source: Source) -> bool:
-    """Return whether a shell that can read the input runs, or has a SIGINT to handle."""
+    """Return whether a shell that can read the input is running, or must still handle a SIGINT."""
     return any(shell.pid is None or _is_busy(shell.pid) for shell in _shells(top, source, []))
 
 
 def _by_parent(pids: Iterable[int]) -> dict[int, list[int]]:
-    """Return the living processes among `pids`, by their parents."""
+    """Return the living processes among `pids`, grouped by their parents."""
     children: dict[int, list[int]] = {}
     for pid in pids:
         with contextlib.suppress(OSError, ValueError):
@@ -112,7 +111,7 @@ def _shells(top: int, source: Source, pids: list[int]) -> Iterator[_Shell]:
         if program not in SHELLS:
             continue
         with contextlib.suppress(OSError, ValueError):
-            # Check this now, before `members` lists the children: a waiting shell starts no new
+            # Check this now, before `members` lists the children. A shell that waits starts no new
             # child, so the list is then complete.
             waits = waits_for_child(pid)
             about = process(pid)
@@ -148,13 +147,13 @@ def _source_of(pid: int, about: Process, top: int, source: Source) -> Source | N
 
 
 def _may_read(pid: int, source: Source) -> bool:
-    """Return whether a process has the input as its standard input, as far as can be seen."""
+    """Return whether a process has the input as its standard input, or may have it."""
     try:
         found = file_in(f"/proc/{pid}", 0, source.mount)
     except FileNotFoundError:
         return False
     except OSError:
-        # A program of another user, such as sudo.
+        # This is a program of another user, such as sudo.
         return True
     return found == source.file or (source.group is not None and found == (OWN_TERMINAL,))
 
@@ -171,8 +170,8 @@ def _ignores_interrupt(pid: int) -> bool:
 def _is_busy(pid: int) -> bool:
     try:
         with open(f"/proc/{pid}/syscall", "rb") as file:
-            # The file begins with a number only if the process is in a system call. It begins with
-            # "running" or "-1" otherwise.
+            # The file begins with a number only if the process is in a system call. Otherwise, the
+            # file begins with "running" or "-1".
             runs = not file.read(1).isdigit()
         with open(f"/proc/{pid}/status", "rb") as file:
             pending = _PENDING.findall(file.read())

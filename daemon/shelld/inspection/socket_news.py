@@ -1,8 +1,8 @@
-"""Notices when a socket begins to listen, with one look for all tasks that wait for that.
+"""Notices when a socket begins to listen. One look serves all tasks that wait for such sockets.
 
-Owns the timers of these looks: one timer for each network namespace, which runs only while somebody
-watches the namespace. Never finds out to which process a socket belongs: the tasks that it wakes
-do.
+Owns the timers of these looks. Each network namespace has one timer, which runs only while a task
+watches the namespace. This module does not find out which process holds a socket. The tasks that it
+wakes find that out.
 """
 
 from __future__ import annotations
@@ -19,16 +19,18 @@ from shelld.inspection import sockets
 from shelld.inspection.sockets import Socket
 from shelld.process.faults import answer_for
 
-# The pauses between two looks. They grow while nobody begins to watch, and no socket to listen.
+# The pauses between two looks. They grow until a task begins to watch, or a socket begins to
+# listen.
 _FIRST_PAUSE_S: Final = 0.04
 _LAST_PAUSE_S: Final = 0.2
 _QUIET_DIVISOR: Final = 50
 # If there are many sockets, a pause is at least this many times as long as the last look took. For
-# other namespaces, it is also a multiple of their number.
+# other namespaces, the pause is also a multiple of the number of these namespaces.
 _COST_SHARE: Final = 40
-# To list the sockets of another namespace takes milliseconds, and to count them microseconds. While
-# the number stays the same, they are listed at most this often: one socket may have taken the place
-# of another. The time between two lists is also a multiple of the time that the last one took.
+# It takes milliseconds to list the sockets of another namespace, and microseconds to count them.
+# While their number stays the same, the sockets are listed at most this often, in case one socket
+# has taken the place of another. The time between two lists is also a multiple of the time that the
+# last list took.
 _LIST_ANYWAY_S: Final = 1.0
 _LIST_COST_SHARE: Final = 400
 
@@ -41,28 +43,29 @@ class _Watcher(NamedTuple):
 
 
 class SocketNews:
-    """`count` rises when a look finds a socket that did not listen at the look before.
+    """`count` rises when a look finds a socket that did not listen at the previous look.
 
-    Covers one network namespace: that of the daemon, or another one with the inode `namespace`. To
-    watch several, see `Watch`. `listening`: the sockets that the last look has found. It is up to
-    date only for watchers.
+    An object covers one network namespace: that of the daemon, or another namespace with the inode
+    `namespace`. To watch several namespaces, use `Watch`. `listening`: the sockets that the last
+    look has found. `listening` is up to date only for watchers.
     """
 
     def __init__(
         self, namespace: int | None = None, group: dict[int, SocketNews] | None = None
     ) -> None:
-        """`group`: the news of all other namespaces, which share the processor time."""
+        """`group`: the objects for all other namespaces. They share the processor time."""
         self.count = 0
         self.listening: frozenset[Socket] = frozenset()
         self._namespace = namespace
         self._watchers: list[_Watcher] = []
-        # When the pauses began to grow, as of time.monotonic().
+        # The time.monotonic() at which the pauses began to grow.
         self._quiet_from = 0.0
         self._timer: asyncio.TimerHandle | None = None
-        # The number of sockets at the last list, and when to list them although it is the same.
+        # The number of sockets when they were last listed, and the time at which they are listed
+        # again even if their number is the same.
         self._number: int | None = None
         self._list_due_at = 0.0
-        # The news of other namespaces, by inode, while they are watched.
+        # The objects for the other namespaces that are watched now, by inode.
         self._others: dict[int, SocketNews] = {} if group is None else group
 
     @contextmanager
@@ -112,7 +115,7 @@ class SocketNews:
         self._stop()
         began = time.thread_time()
         try:
-            # Without a free descriptor, the next look finds what this one has missed.
+            # If no descriptor is free, this look fails, and the next look finds the new sockets.
             with contextlib.suppress(OSError):
                 self._look_at(self._place())
         except Exception as error:
@@ -123,7 +126,9 @@ class SocketNews:
         self._timer = loop.call_later(max(least_s, grown_s), self._look)
 
     def _cost_since(self, began: float) -> float:
-        """Return the processor time since `began`; once per other namespace if this is one."""
+        """Return the processor time since `began`. For another namespace than the daemon's,
+        multiply it by the number of all other namespaces.
+        """
         count = 1 if self._namespace is None else max(1, len(self._others))
         return (time.thread_time() - began) * count
 
@@ -138,7 +143,7 @@ class SocketNews:
         return None
 
     def _look_at(self, place: str | None) -> None:
-        """Look once, and tell the watchers of news. Raises OSError."""
+        """Look once, and wake the watchers if there is news. Raises OSError."""
         if place is None:
             self._tell()
         elif self._namespace is None:
@@ -164,7 +169,8 @@ class SocketNews:
 
 
 class Watch:
-    """Watches the namespace of the daemon, and those that `follow` names, while it is entered.
+    """Watches the namespace of the daemon and the namespaces that `follow` names, while the block
+    runs.
 
     `count` rises, and `wake` is called, when there is news in one of them.
     """
@@ -190,7 +196,9 @@ class Watch:
         return self._news.listening
 
     def follow(self, places: Mapping[int, str]) -> None:
-        """Watch these other namespaces, and no others. Each has a process whose place is given."""
+        """Watch these other namespaces, and no others. `places` has a place in /proc for each
+        namespace, which is that of a process in it.
+        """
         before, self._followed = self._followed, {}
         for namespace, place in places.items():
             if namespace in before and before[namespace][0] == place:

@@ -23,7 +23,7 @@ from shelld_protocol.errors import exhausted_limit
 _FAMILIES: Final = (socket.AF_INET, socket.AF_INET6)
 _PIECE_BYTES: Final = 64 * 1024
 
-# From linux/netlink.h, linux/sock_diag.h and linux/inet_diag.h.
+# These numbers are from linux/netlink.h, linux/sock_diag.h and linux/inet_diag.h.
 _NETLINK_SOCK_DIAG: Final = 4
 _SOCK_DIAG_BY_FAMILY: Final = 20
 _NLM_F_REQUEST_DUMP: Final = 0x301
@@ -32,15 +32,18 @@ _NLMSG_DONE: Final = 3
 _TCP_LISTEN: Final = 10
 # The header of a message: its length, its type, flags, sequence number, pid.
 _HEADER: Final = struct.Struct("=IHHII")
-# Family, protocol, extensions, padding, states; then 48 bytes that choose one socket.
+# The fields of a question are family, protocol, extensions, padding and states. They are followed
+# by 48 bytes that choose one socket.
 _QUESTION: Final = struct.Struct("=BBBBI48x")
-# After four bytes: port, port of the peer, address. The inode follows after many other fields.
+# After four bytes, an answer has the port, the port of the peer, and the address. The inode follows
+# after many other fields.
 _ANSWER: Final = struct.Struct("!4xHxx16s")
 _INODE: Final = struct.Struct("=68xI")
 
 _IN_USE: Final = re.compile(rb"^TCP6?: inuse (\d+)", re.MULTILINE)
 
-# `_TCP_LISTEN` in /proc. The kernel lists the sockets in this state before all other sockets.
+# This is `_TCP_LISTEN` as /proc writes it. The kernel lists the sockets in this state before all
+# other sockets.
 _LISTENS: Final = b"0A"
 
 
@@ -52,7 +55,7 @@ class Socket(NamedTuple):
 
 @cache
 def can_be_listed() -> bool:
-    """Return whether this system lists listening sockets. Raises OSError for a shortage."""
+    """Return whether this system can list listening sockets. Raises OSError for a shortage."""
     try:
         listening("/proc/self")
     except OSError as error:
@@ -72,7 +75,7 @@ def listening(place: str) -> list[Socket]:
             return [each for family in _FAMILIES for each in _asked(family)]
     found = read_table(socket.AF_INET, f"{place}/net/tcp")
     with contextlib.suppress(FileNotFoundError):
-        # There may be no IPv6.
+        # The system may have no IPv6.
         found += read_table(socket.AF_INET6, f"{place}/net/tcp6")
     return found
 
@@ -80,14 +83,14 @@ def listening(place: str) -> list[Socket]:
 def number_of(place: str) -> int | None:
     """Return how many TCP sockets of a namespace listen or are connected; None if unknown.
 
-    Much faster than a list. `place` is as in `listening`. Raises OSError.
+    This is much faster than a list of the sockets. `place` is as in `listening`. Raises OSError.
     """
     try:
         content = read_file(f"{place}/net/sockstat")
     except FileNotFoundError:
         return None
     with contextlib.suppress(FileNotFoundError):
-        # There may be no IPv6.
+        # The system may have no IPv6.
         content += read_file(f"{place}/net/sockstat6")
     numbers = _IN_USE.findall(content)
     return sum(map(int, numbers)) if numbers else None
@@ -112,7 +115,7 @@ def _asked(family: int) -> Iterator[Socket]:
                 if message == _NLMSG_ERROR:
                     raise OSError
                 yield _answered(family, data[_HEADER.size : size])
-                # Messages begin at multiples of four.
+                # The lengths of messages are rounded up to multiples of four bytes.
                 data = data[(size + 3) & ~3 :]
 
 

@@ -1,4 +1,4 @@
-"""Finds out whether a signal has stopped a command. Reads /proc only."""
+"""Finds out whether a signal has stopped a command. This module only reads /proc."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from typing import Final
 from shelld.inspection.kernel import process, waits_for_child
 from shelld.inspection.member import Member
 
-# How many processes that wait for each other are followed.
+# The maximum number of processes in a chain in which each process waits for the next one.
 _MAX_DEPTH: Final = 64
 
 
 def is_stopped(top: int, group: int | None, members: Sequence[Member]) -> bool:
-    """Return whether a signal has stopped the bash `top`, or all of a group.
+    """Return whether a signal has stopped the bash `top`, or all processes of a group.
 
-    A process that waits for its children, such as a shell, does not count: the group is stopped if
-    all its other processes are. Its children may be in another group, as those of timeout(1).
+    A process that waits for its children, such as a shell, does not count. The group counts as
+    stopped if all its other processes are stopped. The children of such a process may be in another
+    group, as those of timeout(1) are.
     """
     if _is_bash_stopped(top, members):
         return True
@@ -45,7 +46,9 @@ def _is_bash_stopped(top: int, members: Sequence[Member]) -> bool:
 def _has_stopped(
     member: Member, children: Mapping[int, Sequence[Member]], depth: int = _MAX_DEPTH
 ) -> bool:
-    """Return whether a signal has stopped a process, or all the children for which it waits."""
+    """Return whether a signal has stopped a process, or all the children for which the process
+    waits.
+    """
     if member.process is not None and member.process.is_stopped:
         return True
     own = children.get(member.pid, ())

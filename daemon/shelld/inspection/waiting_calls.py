@@ -1,7 +1,7 @@
-"""The system calls in which a thread waits to read, and the descriptors that each one waits for.
+"""Knows the system calls in which a thread waits to read, and finds the descriptors of each call.
 
-The arguments of poll and select lead to a set of descriptors in the memory of the process; the set
-of epoll is in /proc/PID/fdinfo. An epoll set may be a member of another set. Reads /proc only.
+The descriptors of poll and select are in the memory of the process. The descriptors of an epoll set
+are in /proc/PID/fdinfo. An epoll set may be a member of another set. This module only reads /proc.
 """
 
 from __future__ import annotations
@@ -21,24 +21,27 @@ from shelld.keeper.proc import read_short_file
 
 # Descriptors of one process or set beyond this number are ignored.
 MAX_DESCRIPTORS: Final = 1_024
-# Epoll sets can be members of other sets. The maximum depth to which they are followed.
+# An epoll set can be a member of another epoll set. Such sets are followed to this depth.
 _MAX_DEPTH: Final = 2
 # At each depth, the maximum number of descriptors that are examined to find epoll sets. Examining a
 # descriptor takes up to 30 us.
 _MAX_EXAMINED: Final = 64
 # At each depth, the maximum number of epoll sets that are followed.
 _MAX_INNER_SETS: Final = 8
-# How much of the list of an epoll set is read. A descriptor takes about 50 bytes.
+# The maximum number of bytes that are read from the list of an epoll set. A descriptor takes about
+# 50 bytes.
 _EPOLL_BYTES: Final = 64 * 1024
 _POLLFD: Final = struct.Struct("ihh")
-# An entry of /proc/PID/pagemap, and the bits of a page that is in memory, or swapped out.
+# The format of an entry in /proc/PID/pagemap, and the bits of a page that is in memory or swapped
+# out.
 _PAGE: Final = struct.Struct("=Q")
 _LOADED: Final = 0b11 << 62
-# POLLIN and POLLRDNORM; EPOLLIN and EPOLLRDNORM have the same values.
+# POLLIN and POLLRDNORM. The flags EPOLLIN and EPOLLRDNORM have the same values.
 _READABLE: Final = 0x41
 _EPOLL_FILE: Final = "anon_inode:[eventpoll]"
 # The values of /proc/PID/wchan for a thread that may be waiting for room in a pipe. Before Linux
-# 5.8, "pipe_wait" can also be a wait for data. "0" means that the kernel does not tell.
+# 5.8, "pipe_wait" can also be a wait for data. The value "0" means that the kernel does not show
+# the reason.
 _MAY_WRITE: Final = frozenset([b"pipe_wait_writable", b"pipe_wait", b"0"])
 _EPOLL_ENTRY: Final = re.compile(
     rb"^tfd:\s*(\d+)\s+events:\s*([0-9a-f]+)(?:.*\sino:([0-9a-f]+))?", re.MULTILINE
@@ -48,11 +51,11 @@ _EPOLL_ENTRY: Final = re.compile(
 class Wait(NamedTuple):
     """A thread sleeps until it can read from one of `descriptors`.
 
-    `place`: the thread's directory in /proc. `has_limit`: whether its system call has a time limit.
-    `is_read`: the thread waits in read(2) or a similar call, so it can do nothing else.
+    `place`: the thread's directory in /proc. `has_limit`: whether the thread's system call has a
+    time limit. `is_read`: the thread waits in read(2) or a similar call, so it can do nothing else.
 
-    `inodes`: the files of those descriptors that an epoll set names, as pairs of descriptor and
-    inode. The set keeps a file even if its number means another file by now.
+    `inodes`: pairs of a descriptor and an inode, for those descriptors whose files an epoll set
+    names. An epoll set keeps a file even if the number of the descriptor means another file by now.
     """
 
     place: str
@@ -79,16 +82,17 @@ def _memory(place: str, address: int, size: int) -> bytes:
 
 
 def _is_loaded(place: str, address: int, size: int) -> bool:
-    """Return whether memory is loaded, or swapped out. Raises OSError or OverflowError.
+    """Return whether a piece of memory is loaded or swapped out. Raises OSError or OverflowError.
 
-    If it is neither, and a file of a server is mapped there, reading it waits for the server.
+    If it is neither, it may map a file of a server. A read of this memory would then wait for the
+    server.
     """
     first, last = address // mmap.PAGESIZE, (address + size - 1) // mmap.PAGESIZE
     count = last - first + 1
     try:
         descriptor = os.open(f"{place}/pagemap", os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
-        # A kernel without this file.
+        # This kernel does not have the file.
         return True
     try:
         content = os.pread(descriptor, count * _PAGE.size, first * _PAGE.size)
@@ -103,7 +107,7 @@ def _from_read(place: str, arguments: Arguments) -> Wait:
 
 
 def _from_splice(place: str, arguments: Arguments) -> Wait:
-    # The call also sleeps while its output has no room.
+    # The call also sleeps when there is no room for its output.
     may_write = read_short_file(f"{place}/wchan") in _MAY_WRITE
     return Wait(place, frozenset(() if may_write else arguments[:1]), has_limit=False, is_read=True)
 
@@ -113,13 +117,14 @@ def _from_sendfile(place: str, arguments: Arguments) -> Wait:
 
 
 def _from_poll(place: str, arguments: Arguments) -> Wait:
-    # The timeout is a C int: negative means none.
+    # The timeout is a C int, and a negative timeout means that there is no limit.
     has_limit = not arguments[2] & 0x80000000
     return _with_inner_sets(Wait(place, _polled(place, arguments), has_limit))
 
 
 def _from_restart(place: str, arguments: Arguments) -> Wait:
-    # After a stop, the kernel restarts poll, and also sleeps, with the same arguments.
+    # After a stop, the kernel restarts poll with the same arguments. It restarts sleeps in the same
+    # way.
     if b"poll" not in read_short_file(f"{place}/wchan"):
         return Wait(place, frozenset(), has_limit=False)
     return _from_poll(place, arguments)
@@ -162,7 +167,7 @@ def _in_epoll(place: str, arguments: Arguments, *, has_limit: bool) -> Wait:
 
 
 def _registered(place: str, epoll: int) -> tuple[frozenset[int], frozenset[tuple[int, int]]]:
-    """Return the descriptors that an epoll set watches for input, and their inodes, if known."""
+    """Return the descriptors that an epoll set watches for input, and their known inodes."""
     with open(f"{place}/fdinfo/{epoll}", "rb", buffering=0) as file:
         entries = _EPOLL_ENTRY.findall(file.read(_EPOLL_BYTES))
     watched = [
@@ -183,7 +188,7 @@ def _with_inner_sets(wait: Wait) -> Wait:
         inner = islice((each for each in examined if _is_epoll(place, each)), _MAX_INNER_SETS)
         added = frozenset[int]()
         for descriptors, more in [_registered(place, each) for each in inner]:
-            # The call itself waits for the descriptors that were known before.
+            # A descriptor that was known before is one for which the call itself waits.
             added |= descriptors - found
             inodes |= {pair for pair in more if pair[0] not in found}
         found |= added
@@ -235,7 +240,8 @@ _BY_MACHINE: Final[dict[str, dict[int, _Look]]] = {
     },
 }
 LOOKS: Final = _BY_MACHINE.get(platform.machine(), {})
-# The numbers of calls that wait, but never for input: for a child or a signal, futex, and sleeps.
+# The numbers of calls that wait, but never for input. They wait for a child, a signal or a futex,
+# or they sleep.
 IDLE: Final = frozenset(
     {
         "x86_64": [b"61", b"247", b"130", b"34", b"128", b"202", b"35", b"230"],
