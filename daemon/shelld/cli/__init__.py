@@ -1,1 +1,1 @@
-"""The command line: options and subcommands."""
+"""Implements the command line: its options and its subcommands."""

@@ -1,4 +1,4 @@
-"""The parser that all programs of the command line use for their arguments."""
+"""Defines the parser that all subcommands use for their arguments."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 class ArgumentParser(argparse.ArgumentParser):
-    """Exits with 2 and a sentence if the help or the version cannot be written to stdout.
+    """Parses arguments. Exits with 2 and a sentence if it cannot write the help to stdout.
 
-    `argparse` ignores such a failure, and exits with 0.
+    The same holds for the version. `argparse` itself would ignore such a failure, and exit with 0.
     """
 
     def _print_message(self, message: str, file: SupportsWrite[str] | None = None) -> None:
         if file is not sys.stdout:
-            # The message is the usage, which goes to stderr.
+            # This message is the usage, which goes to stderr.
             super()._print_message(message, file)
         elif exit_code := show(message.rstrip("\n"), 0):
             sys.exit(exit_code)

@@ -2,16 +2,14 @@
 the lasting daemon of that name, or start it.
 
 Hands stdin and stdout over to the daemon, and waits until the daemon no longer serves the client.
-Never reads a request or writes an answer.
+Never reads a request or writes an answer. Exit codes:
 
-Exit codes:
-
-* 0: the client has closed its stream, a signal has arrived, or the daemon was stopped
+* 0: the client has closed its stream, a signal has arrived, or somebody has stopped the daemon
 * 2: arguments, files or streams cannot be used, or the daemon cannot start
 * 3: answers could not be written to stdout
 * 4: another client is attached, or has taken the daemon
 * 5: the daemon is of another version
-* 6: the daemon has died, or does not run and must not be started
+* 6: the daemon has died, or it does not run and `--no-start` is given
 * the exit code of the daemon, if the client has ended the daemon
 """
 
@@ -58,7 +56,7 @@ DEFAULT_NAME: Final = "main"
 
 # How long to wait for the end of the daemon's service after a signal.
 LEAVE_S: Final = 3.0
-# How often to look whether that time is over.
+# How often to check whether the time `LEAVE_S` is over.
 _POLL_S: Final = 1.0
 
 
@@ -79,8 +77,8 @@ def attach(arguments: Sequence[str]) -> int:
     arguments, options = split_options(arguments)
     given = _parser().parse_args(arguments)
     if options or any(name.startswith("SHELLD_") for name in os.environ):
-        # Find mistakes now, rather than in a daemon that nobody sees. But a client waits, so
-        # do not load the parser of options if there are none.
+        # Report mistakes in the options here, because nobody sees the daemon's messages. But a
+        # client waits, so load the parser of options only if there are options.
         from shelld.cli.parser import parse_options  # noqa: PLC0415
 
         if parse_options(options).parent_pid is not None:
@@ -154,7 +152,7 @@ def _end_quietly(_number: int, _frame: FrameType | None) -> None:
 
 def _wait(connection: socket.socket, name: str, parent_pid: int | None) -> int:
     """Wait until the daemon no longer serves the client; return the exit code."""
-    # The daemon has the client's streams. Nothing else may hold them open.
+    # The daemon has the client's streams now. This process must not hold them open.
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
     os.dup2(null, 1)
@@ -174,7 +172,7 @@ def _wait(connection: socket.socket, name: str, parent_pid: int | None) -> int:
         except OSError:
             leave()
     while True:
-        # A signal handler may set the deadline at any time, so look again soon.
+        # A signal handler may set the deadline at any time, so check it again soon.
         if time.monotonic() > deadline[0]:
             return 0
         readable = wait_readable(connection.fileno(), *watched, seconds=_POLL_S)

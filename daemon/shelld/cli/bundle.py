@@ -2,7 +2,8 @@
 
 The name of the file goes to stdout, unless the file is stdout.
 
-Exit codes: 0 if it was written, 2 for arguments that cannot be used, or if it cannot be written.
+Exit codes: 0 if the bundle was written, 2 for arguments that cannot be used, or if the bundle
+cannot be written.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def bundle(arguments: Sequence[str]) -> int:
 
 
 def _is_stdout(file: str) -> bool:
-    """Whether a file is stdout. Its name must not follow the bundle then."""
+    """Return whether a file is stdout. If so, its name must not be written after the bundle."""
     try:
         return os.path.samestat(os.stat(file), os.fstat(1))
     except OSError:

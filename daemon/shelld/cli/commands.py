@@ -1,11 +1,11 @@
-"""The subcommands by name. Imports nothing that takes time."""
+"""Lists the subcommands by name. Imports nothing that takes time."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final
 
-# The subcommands: the arguments of each, and its purpose.
+# For each subcommand, its arguments and its purpose.
 SUBCOMMANDS: Final = {
     "attach": ("[OPTION ...] [-- OPTION ...]", "join a lasting daemon, which outlives its client"),
     "bundle": ("[-o FILE]", "write shelld into one file that needs only Python"),

@@ -1,6 +1,6 @@
 """``shelld completion bash|zsh|fish``: print a script that completes shelld's command line.
 
-The script is made from the parsers, and runs nothing of ours: completion stays instant.
+The script is made from the parsers. It runs no program of shelld, so completion is instant.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _KINDS: Final[dict[object, Value]] = {
     "POLICY": "file",
     "DIR": "directory",
 }
-# What may follow a subcommand. `run` and `shell` take the options of the daemon.
+# The words that may follow a subcommand. `run` and `shell` also take the daemon's options.
 WORDS: Final = {
     "attach": [
         "--help",
@@ -79,7 +79,7 @@ def _options(parser: argparse.ArgumentParser) -> Iterator[_Option]:
             value = "none"
         elif action.choices is not None:
             value = "choice"
-        # The first words say enough, and colons and brackets mean something to zsh.
+        # Keep only the first words of the help, because colons and brackets have a meaning in zsh.
         text = re.split(r"[:;(,]", action.help or "")[0].strip()
         yield _Option([*action.option_strings], text, value, [*map(str, action.choices or ())])
 

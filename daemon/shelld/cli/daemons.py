@@ -1,10 +1,10 @@
 """``shelld list [--json]`` and ``shelld stop NAME``: the user's lasting daemons.
 
-``list`` shows the daemons that run. ``stop`` ends one, with all its shells, and returns once the
-daemon has ended.
+``list`` shows the daemons that run. ``stop`` ends one daemon with all its shells, and returns once
+the daemon has ended.
 
-Exit codes: 0; 1 if there is no daemon with that name, or it does not end or is of another version;
-2 for arguments that cannot be used.
+Exit codes: 0 for success; 1 if there is no daemon with that name, or if the daemon does not end or
+has another version; 2 for arguments that cannot be used.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def stop(arguments: Sequence[str]) -> int:
         try:
             connection.settimeout(STOP_S)
             send(connection, _hello("stop"))
-            # The answer, and then the end of the process.
+            # Read the answer. Then wait for the end of the process, which ends the connection.
             while data := receive(connection)[0]:
                 read_reply(data, name)
         except RefusedError as error:
@@ -107,7 +107,7 @@ def _hello(wants: Literal["info", "stop"]) -> Hello:
 
 
 def _ask(place: Place, name: str, wants: Literal["info", "stop"]) -> Reply | None:
-    """Return the answer of a daemon; None if it does not run, or is of another version."""
+    """Return a daemon's answer, or None if the daemon does not run or has another version."""
     connection = place.connect(name, ANSWER_S)
     if connection is None:
         return None

@@ -1,8 +1,8 @@
-"""Shows a command's output, and our own messages about the command.
+"""Shows a command's output, and shelld's own messages about the command.
 
-Owns descriptors 1 and 2, and the place of the cursor if they are terminals. Output is written byte
-for byte. Progress appears only on a terminal, only at the beginning of a line, and is erased before
-anything else is written. Any thread may write.
+Owns descriptors 1 and 2. If they are terminals, it keeps track of the cursor. Output is written
+byte for byte. Progress appears only on a terminal, only at the beginning of a line, and is erased
+before anything else is written. Any thread may write.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from typing import Final, Literal
 
 StreamName = Literal["stdout", "stderr"]
 
-# How long a command must be silent until its progress is shown, and how often that is renewed.
+# How long a command must be silent before its progress is shown, and how often the progress is
+# renewed.
 _SILENT_S: Final = 10.0
 _RENEWAL_MS: Final = 1_000
 # The longest wait that the daemon accepts.
@@ -30,7 +31,7 @@ Tone = Literal["plain", "good", "bad"]
 
 
 class OutputLost(Exception):
-    """Output cannot be written. `is_unread`: nobody reads it any more."""
+    """Output cannot be written. If `is_unread`, the reader has closed the output."""
 
     def __init__(self, error: OSError) -> None:
         super().__init__(f"cannot write to the output: {error.strerror}")
@@ -38,7 +39,7 @@ class OutputLost(Exception):
 
 
 class Display:
-    """`clock` returns seconds."""
+    """Writes to stdout and stderr. `clock` returns the time in seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -52,17 +53,21 @@ class Display:
         self._is_progress_shown = False
 
     def begin(self) -> None:
-        """Count the time from now on: the command has started."""
+        """Start to count the time, because the command has started."""
         self._begun_at = self._written_at = self._clock()
 
     @property
     def is_one_stream(self) -> bool:
-        """Whether stdout and stderr are the same file, which shows their output in its order."""
+        """Tells whether stdout and stderr are the same file.
+
+        If so, the command must write both to one pipe, so that the file shows all output in its
+        order.
+        """
         return _is_open(1) and _is_open(2) and os.path.samestat(os.fstat(1), os.fstat(2))
 
     @property
     def patience_ms(self) -> int:
-        """How long to wait for output before `tick` is due."""
+        """Returns how long to wait for output before the next call of `tick`."""
         return _RENEWAL_MS if self._has_progress else _LONGEST_WAIT_MS
 
     def write(self, stream: StreamName, data: bytes) -> None:
@@ -74,7 +79,7 @@ class Display:
             try:
                 _write_all(fd, data)
             except OSError as error:
-                # Without stderr, a program loses its messages and goes on.
+                # If stderr is closed, only messages are lost, so go on.
                 if stream == "stdout":
                     raise OutputLost(error) from None
             if fd in self._terminals:
@@ -96,7 +101,7 @@ class Display:
             self._is_progress_shown = True
 
     def say(self, text: str, tone: Tone = "plain", *, end: str = "\n") -> None:
-        """Write a line of our own to stderr, if that is possible."""
+        """Write a message of shelld to stderr, if stderr can be written."""
         with self._lock:
             self._erase_progress()
             begin = end if self._is_mid_line and 2 in self._terminals else ""
@@ -121,12 +126,12 @@ class Display:
         try:
             _write_all(2, text.encode("utf-8", "backslashreplace"))
         except OSError:
-            # There is nowhere else to say it.
+            # There is no other stream for the message.
             return
 
 
 def duration(seconds: float) -> str:
-    """Return a time for people: ``0.25 s``, ``12.3 s``, ``2 min 5 s``, ``1 h 2 min``."""
+    """Format a duration for people: ``0.25 s``, ``12.3 s``, ``2 min 5 s``, ``1 h 2 min``."""
     if isinstance(seconds, int) and seconds < 60:
         return f"{seconds} s"
     if seconds < 59.95:
@@ -138,7 +143,7 @@ def duration(seconds: float) -> str:
 
 
 def size(count: int) -> str:
-    """Return a number of bytes for people: ``12 B``, ``3.4 MiB``."""
+    """Format a number of bytes for people: ``12 B``, ``3.4 MiB``."""
     if count < 1024:
         return f"{count} B"
     value = float(count)
@@ -158,7 +163,7 @@ def _is_open(fd: int) -> bool:
 
 
 def _write_all(fd: int, data: bytes) -> None:
-    """Write everything. The descriptor may be non-blocking, because others share it."""
+    """Write all of `data`. The descriptor may be non-blocking, because other processes share it."""
     view = memoryview(data)
     while view:
         try:

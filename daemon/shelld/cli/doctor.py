@@ -1,9 +1,9 @@
 """``shelld doctor [--json] [-- OPTION ...]``: check what works on this machine.
 
 Runs a few harmless commands as the daemon would, with the daemon's options, and checks limits and
-files. Leaves nothing running. Exit codes: 0 if everything works, 1 if something does not, 2 for bad
-arguments, or if stdout cannot be written. The state "note" marks something that is worth knowing
-but breaks no promise.
+files. Leaves nothing running. Exit codes: 0 if everything works, 1 if something does not work, 2
+for bad arguments, or if stdout cannot be written. The state "note" marks a fact that a user should
+know, although everything works.
 """
 
 from __future__ import annotations
@@ -54,21 +54,25 @@ from shelld_protocol.structs import ResourceLimits
 
 State = Literal["ok", "note", "problem"]
 
-# More descriptors than the daemon opens for a command: pipes, files, the connection to its runner.
+# The daemon opens fewer descriptors than this for a command: pipes, files, and the connection to
+# its runner.
 _DESCRIPTORS_PER_SHELL: Final = 12
 # A runner, a bash, and one process that bash starts.
 _PROCESSES_PER_SHELL: Final = 3
-# Time for a spare shell to start.
+# How long to wait for a spare shell to start.
 _PATIENCE_S: Final = 5.0
 _LOOK_S: Final = 0.02
 # Limits that no command of the doctor reaches.
 _LIMITS: Final = ResourceLimits(memory_bytes=2**30, processes=1_000)
-# Time to find out that a program waits for input.
+# How long to wait until the daemon finds that a program waits for input.
 _MAX_PROMPT_MS: Final = 5_000
 
 
 class Diagnosis(NamedTuple):
-    """`found`: what the check has found. `meaning`: its consequence, or "" if that is obvious."""
+    """Holds the result of a check.
+
+    `found` describes the result. `meaning` is its consequence, or "" if the consequence is obvious.
+    """
 
     check: str
     state: State
@@ -77,7 +81,7 @@ class Diagnosis(NamedTuple):
 
 
 class LocalDaemon(NamedTuple):
-    """A daemon without a client."""
+    """Runs commands as a daemon would, but without a client."""
 
     options: Options
     manager: Manager
@@ -204,7 +208,7 @@ def _guard(options: Options) -> Diagnosis:
 
 
 def _files(options: Options) -> list[Diagnosis]:
-    """Return a problem for each file that the daemon needs at its start but cannot use."""
+    """Return a diagnosis for each file that the daemon needs at its start but cannot use."""
     diagnoses: list[Diagnosis] = []
     if options.guard_rules is not None:
         try:
@@ -222,7 +226,7 @@ def _files(options: Options) -> list[Diagnosis]:
             diagnoses.append(Diagnosis(name, "problem", found, "the daemon does not start"))
         else:
             if not exists:
-                # The path may be a symbolic link. Delete the file that it names.
+                # The path may be a symbolic link. Delete the file to which the link leads.
                 os.unlink(os.path.realpath(path))
     return diagnoses
 
@@ -237,7 +241,8 @@ def _ports() -> Diagnosis:
 def _environment() -> list[Diagnosis]:
     if "BASH_ENV" not in os.environ:
         return []
-    # Unset it for the other checks. Otherwise, the file that it names would add to their output.
+    # Unset BASH_ENV for the other checks. Otherwise, the file that it names could add to their
+    # output.
     path = os.environ.pop("BASH_ENV")
     meaning = "every bash reads it first, and there are no spare shells"
     return [Diagnosis("BASH_ENV", "note", path, meaning)]
@@ -295,12 +300,12 @@ async def _prompts(daemon: LocalDaemon) -> Diagnosis:
 
 
 async def _containment(daemon: LocalDaemon) -> Diagnosis:
-    # Start a process that has its own session and whose parent has ended. Look for both programs
-    # first: without them, the process ``$!`` would end at once, perhaps before it is checked,
-    # perhaps after that.
+    # Start a process that has its own session and whose parent has ended. Check first that both
+    # programs exist. Without them, the process ``$!`` would end at once, and the check below might
+    # or might not notice this.
     result = await daemon.run("type -P setsid sleep >/dev/null && (setsid sleep 300 & echo $!)")
     try:
-        # In a sandbox, the process has another pid than here.
+        # In a sandbox, `$!` is the pid inside of the sandbox, so take the pid from `leftover`.
         pid = int(result.stdout) if result.sandbox is None else result.leftover[0]
         os.kill(pid, 0)
     except (ValueError, IndexError, ProcessLookupError):
@@ -342,7 +347,8 @@ async def _limits(daemon: LocalDaemon) -> Diagnosis:
 
 
 async def _sandbox(daemon: LocalDaemon) -> Diagnosis:
-    # Try the daemon's policy. If it has none, try one that needs the whole mechanism.
+    # Try the daemon's policy. If the daemon has no policy, try a policy that needs all parts of the
+    # sandbox.
     is_wanted = daemon.options.sandbox is not None
     policy = daemon.options.sandbox or SandboxPolicy("read-only", network="hosts", hosts=[])
     try:

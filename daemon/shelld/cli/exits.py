@@ -1,4 +1,4 @@
-"""How a command ended: as an exit code, and in words."""
+"""Converts the end of a command into an exit code, and into words."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _number_of(name: str) -> int:
 
 
 def name_of(pid: int) -> str:
-    """Return a pid with the name of its program."""
+    """Return a text with a pid and the name of its program."""
     try:
         return f"{pid} {Path(f'/proc/{pid}/comm').read_text(errors='replace').strip()}"
     except OSError:

@@ -1,6 +1,6 @@
 """``shelld explain COMMAND ...``: show what the guard sees in a command. Runs nothing.
 
-One word is a command line. Several words are a program and its arguments, as in
+A single argument is a command line. Several arguments are a program and its arguments, as in
 ``shelld explain ls -l``.
 
 Exit codes: 0 for "allow", 1 for "block", 3 for "unresolved", 2 for arguments or files that cannot
@@ -40,7 +40,7 @@ def explain(arguments: Sequence[str]) -> int:
         description="Show the guard's verdict on a command, in this directory and environment.",
         epilog="exit codes: 0 allow, 1 block, 3 unresolved",
     )
-    # The words of the command may look like options of this program.
+    # The words of the command may look like options of `shelld explain`.
     parser.add_argument(
         "command",
         metavar="COMMAND",
@@ -73,7 +73,7 @@ def explain(arguments: Sequence[str]) -> int:
         lines += [f"rule: {verdict.rule}", f"segment: {verdict.segment}"]
     lines += [f"  {line}" for line in verdict.trace]
     text = "\n".join(lines)
-    # The terminal may not show every character.
+    # The encoding of stdout may not have every character.
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     shown = text.encode(encoding, "backslashreplace").decode(encoding)
     return show(shown, _EXIT_CODES[verdict.verdict])

@@ -1,7 +1,7 @@
-"""Puts a configuration into the file of an MCP host, beside what is there.
+"""Adds a configuration to the file of an MCP host, and keeps the other content of the file.
 
-Never changes a file that it does not understand, and never leaves half a file: a new one takes the
-place of the old one. Comments in JSON are not understood.
+Never changes a file that it cannot parse, such as JSON with comments. Never leaves half a file,
+because it writes a new file and then replaces the old one.
 """
 
 from __future__ import annotations
@@ -17,13 +17,17 @@ from typing import Any, cast
 
 
 class FileProblem(Exception):
-    """The message says why the file stays as it was."""
+    """The file was not changed. The message says why."""
 
 
 def write_into(path: Path, snippet: str) -> None:
-    """Merge a snippet of JSON or, if the name says so, of TOML. Raises `FileProblem`."""
+    """Merge a snippet into a file. Raises `FileProblem`.
+
+    The snippet is TOML if the name of the file ends in ``.toml``, otherwise JSON.
+    """
     merge = _merged_toml if path.suffix == ".toml" else _merged_json
-    # The file may be a symbolic link into a directory of settings. The link stays.
+    # The file may be a symbolic link into a directory of settings. Replace the file, but keep the
+    # link.
     path = Path(os.path.realpath(path))
     try:
         text = _read(path)
@@ -44,27 +48,30 @@ def _read(path: Path) -> str:
     # Reading a FIFO or a device may never end.
     if not stat.S_ISREG(mode):
         raise FileProblem(f"{path} is no file")
-    # A read-only file could be replaced, too. But its owner wants it to stay as it is.
+    # A rename could replace even a read-only file. But its owner does not want it to change.
     if not (mode & 0o222 and os.access(path, os.W_OK)):
         raise FileProblem(f"{path} is read-only")
     return path.read_text(encoding="utf-8")
 
 
 def _merged_json(path: Path, text: str, snippet: str) -> str:
-    """Return the text with the one server of the snippet; an older entry of it is replaced."""
+    """Add the server of the snippet to the text, in place of an older entry of this server."""
     try:
         content: object = json.loads(text, object_pairs_hook=_members) if text.strip() else {}
         ((key, servers),) = json.loads(snippet).items()
         members = _object(path, content)
         members[key] = {**_object(path, members.get(key, {})), **servers}
-        # Refuse a number in the file that is so large that it was read as infinity.
+        # `allow_nan=False` refuses a file with a number so large that it was read as infinity.
         return json.dumps(content, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
     except (ValueError, RecursionError):
         raise FileProblem(f"{path} is no plain JSON; add the configuration by hand") from None
 
 
 def _members(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """Return an object. Raises ValueError if a member comes twice: one of them would be lost."""
+    """Return an object.
+
+    Raises ValueError if a member comes twice, because one of the two would be lost.
+    """
     members = dict(pairs)
     if len(members) < len(pairs):
         raise ValueError
@@ -82,7 +89,7 @@ def _merged_toml(path: Path, text: str, snippet: str) -> str:
     merged = f"{text.rstrip()}\n\n{snippet}\n".lstrip()
     try:
         tomllib.loads(text)
-        # A table may not come twice.
+        # This fails if the file already has the table, because TOML forbids a table to come twice.
         tomllib.loads(merged)
     except (ValueError, RecursionError):
         raise FileProblem(f"{path} already has such an entry, or is no valid TOML") from None

@@ -1,7 +1,8 @@
 """Joins a lasting daemon, or starts it and then joins it.
 
-Owns the start of the daemon: the lock is held from the look for its socket until it has the socket.
-Never waits for the end of the service; `attach` does.
+Owns the start of the daemon. It holds the lock from the search for the daemon's socket until the
+new daemon has its socket. Never waits until the daemon no longer serves the client; `attach` does
+that.
 """
 
 from __future__ import annotations
@@ -40,16 +41,16 @@ OCCUPIED: Final = 4
 OTHER_VERSION: Final = 5
 DIED: Final = 6
 
-# How long to wait for the answer of a daemon that runs, or that has just been started. A daemon
-# that loses another client first may need ten seconds.
+# How long to wait for the answer of a daemon. The daemon may first have to drop another client,
+# which can take ten seconds.
 ANSWER_S: Final = 20.0
-# How often to try again if the daemon ends while it is asked.
+# How often to try again if the daemon ends before it answers.
 MAX_TRIES: Final = 20
 PAUSE_S: Final = 0.05
 
 
 class RefusedError(Exception):
-    """Nothing was attached. The message says why; `exit_code` is that of `shelld attach`."""
+    """The client was not attached. The message says why. `exit_code` is that of `shelld attach`."""
 
     def __init__(self, exit_code: int, message: str) -> None:
         super().__init__(message)
@@ -73,7 +74,7 @@ def join(name: str, hello: Hello, options: Sequence[str], *, may_start: bool) ->
             if options:
                 note(f"shelld: the daemon {name} runs already, so it keeps its options")
             return connection
-        # The daemon has ended meanwhile.
+        # The daemon has ended before it answered.
         time.sleep(PAUSE_S)
     raise RefusedError(2, f"the daemon {name} ends again and again")
 
@@ -118,7 +119,7 @@ def _ask(connection: socket.socket, name: str, hello: Hello) -> bool:
 
 
 def read_reply(data: bytes, name: str) -> Reply:
-    """Return the answer of a daemon of this version. Raises RefusedError."""
+    """Decode a daemon's answer. Raises RefusedError for a daemon of another version."""
     try:
         version = decode(data, Version)
         if (version.handshake, version.protocol) != (HANDSHAKE, PROTOCOL):
@@ -141,7 +142,7 @@ def _start(name: str, hello: Hello, options: Sequence[str]) -> socket.socket | N
     Raises RefusedError and PlaceError.
     """
     with locked() as place:
-        # Nobody makes or removes a socket while this process holds the lock.
+        # No other process makes or removes a socket while this process holds the lock.
         connection = place.connect(name, ANSWER_S)
         if connection is not None:
             connection.close()
@@ -156,7 +157,7 @@ def _start(name: str, hello: Hello, options: Sequence[str]) -> socket.socket | N
         with place.listen(name) as listener:
             identity = place.identity(name)
             errors = _spawn(Lasting(name, listener, linger_s), options)
-    # Others need not wait for the lock until this daemon runs.
+    # Release the lock, so that other processes do not wait until this daemon runs.
     try:
         connection = connect(name)
         if connection is not None and _ask(connection, name, hello):
@@ -170,7 +171,7 @@ def _start(name: str, hello: Hello, options: Sequence[str]) -> socket.socket | N
 
 
 def _spawn(lasting: Lasting, options: Sequence[str]) -> int:
-    """Start a daemon that is no child of this process. Return the descriptor of its errors.
+    """Start a daemon that is not a child of this process. Return the descriptor of its errors.
 
     The daemon keeps nothing open that belongs to the client.
     """
@@ -203,7 +204,7 @@ def _spawn(lasting: Lasting, options: Sequence[str]) -> int:
 
 
 def _show_errors(errors: int) -> None:
-    """Show what the daemon has written to stderr before it ended."""
+    """Show the text that the daemon has written to stderr before it ended."""
     text = b""
     while wait_readable(errors, seconds=PAUSE_S) and (data := os.read(errors, 8192)):
         text += data
@@ -213,7 +214,7 @@ def _show_errors(errors: int) -> None:
 
 def wait_readable(*descriptors: int, seconds: float) -> list[int]:
     """Wait until one of the descriptors is readable; return all that are readable."""
-    # Not `select`, which knows no descriptor above 1023.
+    # Do not use `select.select`, which accepts no descriptor above 1023.
     poll = select.poll()
     for each in descriptors:
         poll.register(each, select.POLLIN)

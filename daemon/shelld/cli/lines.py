@@ -1,7 +1,7 @@
-"""Reads commands of one or more lines for `shelld shell`, from a terminal or anything else.
+"""Reads commands of one or more lines for `shelld shell`, from a terminal or any other stdin.
 
-On a terminal, readline edits the lines and remembers them until the end. A command goes on until
-bash finds it complete. `bash -n` decides that; it runs nothing.
+On a terminal, readline edits the lines and remembers them until the end. A command ends at the line
+with which bash finds it complete. `bash -n` checks this, and runs nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 from typing import Final
 
 _CONTINUES: Final = "> "
-# What bash says about a script that ends too early: in quotes or a compound command, or in a
+# The messages of bash about a script that ends within quotes, a compound command, or a
 # here-document.
 _UNFINISHED: Final = (b"unexpected EOF", b"unexpected end of file", b"delimited by end-of-file")
 # How long to wait for `bash -n`, which takes milliseconds.
@@ -20,13 +20,14 @@ _CHECK_S: Final = 10.0
 
 
 class Lines:
-    """`bash` is the bash that judges whether a command is complete."""
+    """Reads commands. `bash` is the program that checks whether a command is complete."""
 
     def __init__(self, bash: str) -> None:
         self._bash = bash
         self.is_terminal = os.isatty(0) and os.isatty(1)
         if self.is_terminal:
-            # `input` uses it once it is loaded. File names are completed in our own directory.
+            # `input` uses readline once readline is loaded. It completes file names in our working
+            # directory.
             import readline  # noqa: PLC0415
 
             readline.parse_and_bind("tab: complete")
@@ -43,7 +44,8 @@ class Lines:
             command = "\n".join(lines)
             if self._is_complete(command):
                 return command
-        # Bash says what is missing at the end of an incomplete command.
+        # Return an incomplete command at the end of the input, so that bash reports what is
+        # missing.
         return "\n".join(lines) or None
 
     def _next_line(self, prompt: str) -> str | None:
@@ -69,6 +71,6 @@ class Lines:
                 check=False,
             )
         except (OSError, subprocess.TimeoutExpired):
-            # The daemon will say what is wrong.
+            # Run the command, so that the daemon reports what is wrong.
             return True
         return not any(sign in checked.stderr for sign in _UNFINISHED)

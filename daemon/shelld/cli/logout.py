@@ -1,4 +1,4 @@
-"""Finds out from files whether a logout would end a lasting daemon that is started here.
+"""Predicts from files whether a logout would end a lasting daemon that is started now.
 
 Owns the rules of systemd-logind: which files it reads, in what order, and whose processes it kills.
 Never asks a service, and never changes anything. If the files say nothing about a setting, it
@@ -14,9 +14,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-# The directory that has the files of the system. Tests have another one.
+# The root of the system's files. Tests use another directory.
 ROOT: Final = "/"
-# Where logind looks for its configuration. An earlier directory hides the same name in a later one.
+# The directories of logind's configuration. A file hides the files of the same name in later
+# directories.
 _DIRECTORIES: Final = (
     *("etc/systemd", "run/systemd", "usr/local/lib/systemd", "usr/lib/systemd", "lib/systemd"),
 )
@@ -29,7 +30,7 @@ _BY_USER: Final = "the last logout ends the user's manager, and this runs under 
 
 
 def why_a_logout_kills() -> str:
-    """Return why a logout would kill a daemon that is started here; "" if nothing says so."""
+    """Return why a logout would kill a daemon that is started now, or "" if no file says so."""
     root = Path(ROOT)
     try:
         group = (root / "proc/self/cgroup").read_text(errors="replace")
@@ -37,7 +38,7 @@ def why_a_logout_kills() -> str:
     except (OSError, KeyError):
         return ""
     if f"/user@{os.getuid()}.service" in group:
-        # Lingering keeps the manager, whatever the other settings are.
+        # If lingering is enabled, the user's manager stays, whatever the other settings are.
         is_kept = os.path.exists(root / "var/lib/systemd/linger" / user)
         return "" if is_kept else _BY_USER
     if not re.search(r"/session-[^/\n]+\.scope", group):
@@ -70,7 +71,10 @@ def _settings(root: Path) -> dict[str, str]:
 
 
 def _files(root: Path) -> Iterator[Path]:
-    """Yield the files in the order in which logind reads them; later ones win."""
+    """Yield the files in the order in which logind reads them.
+
+    A later file overrides an earlier one.
+    """
     directories = [root / each for each in _DIRECTORIES]
     mains = [each / "logind.conf" for each in directories]
     yield from [each for each in mains if each.exists()][:1]

@@ -1,11 +1,11 @@
 """``shelld mcp-config [--write] [HOST] [-- OPTION ...]``: the configuration of an MCP host.
 
-The configuration goes to stdout, ready to be merged into the host's file; the name of that file
-goes to stderr. With --write, it goes into the file (see `host_files`). The configuration is ASCII,
-so that no locale can spoil it.
+The configuration goes to stdout, so that the user can merge it into the host's file. The name of
+this file goes to stderr. With --write, the configuration goes into the file (see `host_files`). The
+configuration is ASCII, so that no locale can spoil it.
 
-Exit codes: 0 if it was printed or written, 2 for arguments that cannot be used, or if stdout or the
-file cannot be written.
+Exit codes: 0 if the configuration was printed or written, 2 for arguments that cannot be used, or
+if stdout or the file cannot be written.
 """
 
 from __future__ import annotations
@@ -36,8 +36,10 @@ _CLAUDE_FOLDER: Final = (
 
 
 class _Host(NamedTuple):
-    """`snippet` makes the text from the command line that starts the daemon. `path`: where the file
-    is, if `file` is only its name.
+    """Describes a host.
+
+    `snippet` makes the text from the command line that starts the daemon. If `file` is only the
+    name of the file, `path` is its path.
     """
 
     file: str
@@ -50,7 +52,7 @@ def _json(value: Any) -> str:
 
 
 def _servers(key: str, **more: Any) -> Callable[[list[str]], str]:
-    """Return a function that makes the usual entry under `key`. `more`: further members."""
+    """Return a function that makes the usual entry under `key`, with the further members `more`."""
 
     def snippet(command: list[str]) -> str:
         return _json({key: {NAME: {**more, "command": command[0], "args": command[1:]}}})
@@ -87,9 +89,9 @@ HOSTS: Final = {
     "windsurf": _Host("~/.codeium/windsurf/mcp_config.json", _servers("mcpServers")),
     "zed": _Host("~/.config/zed/settings.json", _servers("context_servers", source="custom")),
 }
-# Shorter names.
+# Shorter names of hosts.
 ALIASES: Final = {"claude": "claude-code", "code": "vscode", "gemini": "gemini-cli"}
-# The form that most other hosts read.
+# The form of the configuration that most other hosts read.
 _ANY: Final = _Host("your host's configuration", _servers("mcpServers"))
 
 
@@ -119,7 +121,7 @@ def mcp_config(arguments: Sequence[str]) -> int:
     named = ALIASES.get(given.host, given.host)
     if given.write and named is None:
         parser.error("--write needs a HOST")
-    # Find mistakes now rather than in the host.
+    # Report mistakes now, because the host might not show them.
     parse_options(options)
     try:
         options = _absolute(options)
@@ -165,7 +167,7 @@ def _absolute(options: Sequence[str]) -> list[str]:
 
 
 def _this_program() -> list[str]:
-    """Return a command line that works from any directory."""
+    """Return the beginning of a command line that starts shelld from any directory."""
     program = Path(sys.argv[0])
     if program.name == NAME and program.is_file():
         return [str(program.absolute())]

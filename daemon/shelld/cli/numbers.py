@@ -1,4 +1,4 @@
-"""The numbers on a command line. Imports nothing that takes time."""
+"""Parses the numbers on a command line. Imports nothing that takes time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The options of the command line: their ranges, and their help."""
+"""Defines the options of the command line with their ranges and their help."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ _UNITS: Final = {"K": 2**10, "M": 2**20, "G": 2**30}
 
 
 def parse_options(arguments: Sequence[str]) -> Options:
-    """Return the options, including those from variables and a file (see `settings`).
+    """Return the options of the command line, of variables and of a file (see `settings`).
 
     Exits with 0 after --help and --version, and with 2 and the usage for bad options.
     """
     has_variables = any(name.startswith("SHELLD_") for name in os.environ)
     if not (arguments or has_variables):
-        # Harnesses start the daemon without options. argparse alone would take a tenth of the
-        # start-up time.
+        # Harnesses start the daemon without options. Do not import argparse for them, because that
+        # would take a tenth of the start-up time.
         return Options()
     parser = option_parser()
     if arguments and not arguments[0].startswith("-"):
@@ -55,7 +55,7 @@ def parse_options(arguments: Sequence[str]) -> Options:
         from shelld.cli import settings  # noqa: PLC0415
 
         try:
-            # Targets of the command line take the place of all others, as no name may come twice.
+            # Targets of the command line replace all other targets, because no name may come twice.
             names = {"targets": "target", "bootstraps": "bootstrap"}
             replaced = {name for dest, name in names.items() if values[dest]}
             words = settings.words(parser, values["config"], os.environ, replaced)
@@ -154,11 +154,11 @@ def _shown(value: object, metavar: object) -> object:
 
 
 def _path(text: str) -> str:
-    """Make a path absolute: commands start in other directories than the daemon."""
+    """Make a path absolute, because commands do not start in the daemon's directory."""
     try:
         return os.path.abspath(text)
     except FileNotFoundError as error:
-        # The working directory was deleted.
+        # The working directory has been deleted.
         raise ValueError from error
 
 

@@ -1,4 +1,4 @@
-"""Our own terminal while a command has one: raw, so that every key reaches the command.
+"""Makes the user's terminal raw while a command has a terminal, so that it gets every key.
 
 Owns the settings of the terminal, and restores them. Gives the command's terminal the same size.
 """
@@ -18,7 +18,7 @@ _MAX_SIDE: Final = 1_000
 
 
 class RawTerminal:
-    """Enter it for the time of the command. Needs a terminal as stdin and stdout."""
+    """Makes the terminal raw for a block. Stdin and stdout must be terminals."""
 
     def __init__(self) -> None:
         self._client: Client | None = None
@@ -31,7 +31,7 @@ class RawTerminal:
 
     @property
     def options(self) -> BashOptions:
-        """The options that give the command a terminal like ours."""
+        """Returns the options that give the command a terminal like the user's terminal."""
         rows, cols = _size()
         options = BashOptions(tty=True, rows=rows, cols=cols)
         if "TERM" in os.environ:
@@ -39,11 +39,11 @@ class RawTerminal:
         return options
 
     def attach(self, client: Client, bash_id: str) -> None:
-        """From now on, `resize` concerns this command."""
+        """Choose the command whose terminal `resize` changes."""
         self._client, self._bash_id = client, bash_id
 
     def resize(self) -> None:
-        """Give the command's terminal our size. Any thread may call this."""
+        """Give the command's terminal the size of the user's terminal. Any thread may call this."""
         # The command may have ended.
         with suppress(ShellError):
             if self._client is not None:
@@ -60,7 +60,7 @@ class RawTerminal:
     def restore(self) -> None:
         """Restore the settings, if they have been changed."""
         if self._settings is not None:
-            # The terminal may be gone.
+            # The user's terminal may be gone.
             with suppress(termios.error):
                 termios.tcsetattr(0, termios.TCSADRAIN, self._settings)
             self._settings = None

@@ -1,12 +1,13 @@
 """``shelld run [OPTION ...] -- COMMAND``: run one command, and leave nothing behind.
 
-A client of a daemon of its own, which ends with the command. Output appears as it comes, byte for
+Starts a daemon for the command, and ends it with the command. Shows output as it comes, byte for
 byte. Standard input is passed on. Ctrl-C, SIGTERM, SIGHUP and SIGQUIT end the command with all its
-processes. What the command has left running ends with it. A summary goes to stderr.
+processes. When the command ends, shelld ends the processes that it has left running. A summary goes
+to stderr.
 
-Exit codes: that of the command, or 128 + the number of the signal that ended it. 124: it was ended
-at the time limit. 125: shelld has failed, or output was lost. 126: the guard has refused it. 2: bad
-arguments.
+The exit code is that of the command, or 128 + the number of the signal that ended it. Other exit
+codes are 124 if the command was ended at the time limit, 125 if shelld has failed or has lost
+output, 126 if the guard has refused the command, and 2 for bad arguments.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ from shelld.cli.typed import Typed
 from shelld_client import BashOptions, Client, CommandBlocked, ExitEvent, ShellError
 
 # Options of the daemon that suit a single command. Output stays on disk until it is shown, and the
-# command may write faster than that. The user's options follow, and win.
+# command may write faster than it is shown. The user's options come later on the command line, so
+# they win.
 _OPTIONS: Final = ("--spare-shells=0", "--retain-bytes=4G", "--retain-total-bytes=4G")
 _READ_BYTES: Final = 4 * 2**20
 _MAX_TIMEOUT_S: Final = 10**9
@@ -44,7 +46,7 @@ def run(arguments: Sequence[str]) -> int:
     parser = run_parser()
     arguments, words = _split(arguments, parser)
     own, options = parser.parse_known_args(arguments)
-    # Find mistakes before the daemon starts.
+    # Report mistakes before the daemon starts.
     parse_options(options)
     command = words[0] if len(words) == 1 else shlex.join(words)
     display = Display()
@@ -66,7 +68,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def run_parser() -> argparse.ArgumentParser:
-    """Return the parser of our own options; all others are the daemon's."""
+    """Return the parser of the options of `shelld run`. All other options are the daemon's."""
     parser = ArgumentParser(
         prog="shelld run",
         usage="%(prog)s [-h] [-q] [-t] [--cwd DIR] [--timeout S] [OPTION ...] -- COMMAND ...",
@@ -112,7 +114,7 @@ def _split(
 
 
 class _Run:
-    """`stack` outlives the command: leaving it ends the daemon."""
+    """Runs one command. The daemon ends when the caller leaves `stack`, after the command."""
 
     def __init__(
         self, command: str, own: argparse.Namespace, display: Display, stack: ExitStack
@@ -125,7 +127,8 @@ class _Run:
         resize = None if self._terminal is None else self._terminal.resize
         self._stops = Stops(own.timeout, resize)
         self._refusal: ShellError | None = None
-        # Why output could not be written, and how many bytes the daemon dropped before a read.
+        # Why output could not be written, and how many bytes of output the daemon dropped before
+        # they were read.
         self._unwritten: OutputLost | None = None
         self._lost = 0
 
@@ -163,7 +166,7 @@ class _Run:
         return options
 
     def _refuse(self, error: ShellError) -> None:
-        """Report input that was refused. On a terminal, the user can type something else."""
+        """Report input that was refused. Without a terminal, also end the command."""
         if self._terminal is not None:
             self._display.say(f"shelld: {error}", "bad", end="\r\n")
             return
@@ -172,7 +175,8 @@ class _Run:
 
     def _follow(self, client: Client, bash_id: str) -> None:
         """Show the output until the command ends. Raises `OutputLost`."""
-        # By offsets, because write_stdin also reads output, and moves the position of plain reads.
+        # Read by offsets, because write_stdin also reads output, and moves the position of plain
+        # reads.
         stdout = stderr = 0
         while True:
             read = client.bash_output(
@@ -207,7 +211,8 @@ class _Run:
         self._display.say(f"shelld: {how} after {took}, peak memory {peak}", tone)
 
     def _is_timed_out(self, exited: ExitEvent) -> bool:
-        # The time may pass after the end of the command, while its output is still being written.
+        # The time limit may pass after the end of the command, while its output is still being
+        # written.
         return self._stops.is_timed_out and exited.status == "killed"
 
     def _end_leftovers(self, client: Client, exited: ExitEvent) -> None:

@@ -1,1 +1,1 @@
-"""Lasting daemons: where their sockets are, and the messages on these sockets. See `handshake`."""
+"""Defines where lasting daemons have their sockets, and the messages on these sockets."""

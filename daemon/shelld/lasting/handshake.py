@@ -1,18 +1,19 @@
-"""The messages on the socket of a lasting daemon: with `shelld attach`, `list`, `stop`, `watch`.
+"""Defines the messages that a lasting daemon exchanges with `shelld attach` and other commands.
 
-One message is one packet of JSON. The other side first sends a `Hello`. To attach, it sends two
-descriptors along: the client's stdin and stdout. The daemon answers with a `Reply`. To a process
-that has attached, it sends an `End` when it no longer serves the client. If the connection ends
-without an `End`, the daemon has died.
+The other commands are `shelld list`, `stop` and `watch`. Each message is one packet of JSON. The
+command first sends a `Hello`. To attach, it also sends two descriptors: the client's stdin and
+stdout. The daemon answers with a `Reply`. The daemon sends an `End` to a process that has attached
+when it no longer serves the client. If the connection ends without an `End`, the daemon has died.
 
-To watch, the other side sends a `Look`, and the daemon answers it with a `View` (see `views`); then
-it may send the next `Look`. When the daemon ends, it sends an `End`.
+To watch, the command sends a `Look`, which is a request for a view of the shells. The daemon
+answers with a `View` (see `views`). Then the command may send the next `Look`. When the daemon
+ends, it sends an `End`.
 
 Requests and answers never pass this socket: the daemon itself reads and writes the client's
 streams.
 
-`shelld attach` loads this module, and is waited for. So it imports neither msgspec nor the
-protocol, which take longer than everything else that `shelld attach` does.
+`shelld attach` loads this module while a client waits. So this module imports neither msgspec nor
+the protocol. These imports would take longer than everything else that `shelld attach` does.
 """
 
 from __future__ import annotations
@@ -28,17 +29,17 @@ from typing import Any, Final, Literal, NamedTuple, TypeVar, cast
 # The longest message. Only a `View` can be nearly as long.
 MAX_BYTES: Final = 64 * 1024
 _DESCRIPTORS: Final = 2
-# Increment it for a change that another version of `shelld attach` would not understand. It is the
-# first thing that either side looks at.
+# Increment this number for a change that another version of `shelld attach` would not understand.
+# Each side checks this number first.
 HANDSHAKE: Final = 1
 # The version of the protocol, as in `shelld_protocol.about`.
 PROTOCOL: Final = 1
-# The exit code, as in `app`, if answers could not be written although the client may be there.
+# The exit code, as in `app`, if answers could not be written although the client may still run.
 STDOUT_FAILED: Final = 3
 
 
 class Version(NamedTuple):
-    """The part of a message that all versions understand."""
+    """Holds the members of a message that all versions understand."""
 
     handshake: int = 0
     # The protocol of `server_info`, and the version of the program.
@@ -54,7 +55,7 @@ class Hello(NamedTuple):
     version: str = ""
     wants: Literal["attach", "info", "stop", "watch"] = "info"
     steal: bool = False
-    # How long the daemon stays without a client. None: as before.
+    # How long the daemon stays without a client. None leaves the present time as it is.
     linger_s: int | None = None
 
 
@@ -89,7 +90,7 @@ M = TypeVar("M", Version, Hello, Reply, End)
 
 # The names in JSON that differ from those of the members.
 _NAMES: Final = {"linger_s": "lingerS", "exit_code": "exitCode"}
-# What each member may be: types, or values. A message may leave out a member with a default.
+# The types or the values that each member may have. A message may omit a member with a default.
 _ALLOWED: Final[Mapping[str, tuple[object, ...]]] = {
     "handshake": (int,),
     "protocol": (int,),
@@ -104,7 +105,8 @@ _ALLOWED: Final[Mapping[str, tuple[object, ...]]] = {
 }
 # A message whose type has one of these members must contain it.
 _REQUIRED: Final = frozenset({"wants", "state", "reason"})
-# The largest number. The daemon adds numbers to its clock, and tells them to clients.
+# The largest number in a message. The daemon adds such numbers to its clock, and reports them to
+# clients.
 _MAX_NUMBER: Final = 2**31 - 1
 
 
@@ -118,7 +120,7 @@ def encode(message: Version | Hello | Reply | End) -> bytes:
 
 
 def decode(data: bytes, shape: type[M]) -> M:
-    """Return a message. Raises HandshakeError."""
+    """Return the message that `data` encodes. Raises HandshakeError."""
     try:
         found: object = json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -137,7 +139,7 @@ def decode(data: bytes, shape: type[M]) -> M:
 
 
 def _checked(name: str, value: object) -> object:
-    # Compare the type itself: Python's True is a number, but JSON's true is none.
+    # Compare the type itself, because Python's True is an int, but true in JSON is not a number.
     if type(value) not in _ALLOWED[name] and not (
         isinstance(value, str) and value in _ALLOWED[name]
     ):
@@ -152,7 +154,7 @@ def send(
     message: Version | Hello | Reply | End | bytes,
     descriptors: tuple[int, ...] = (),
 ) -> None:
-    """Send a message, perhaps encoded already. Raises OSError."""
+    """Send a message, which may be encoded already. Raises OSError."""
     data = message if isinstance(message, bytes) else encode(message)
     if descriptors:
         socket.send_fds(connection, [data], list(descriptors), socket.MSG_NOSIGNAL)
@@ -161,7 +163,7 @@ def send(
 
 
 def receive(connection: socket.socket) -> tuple[bytes, list[int]]:
-    """Return the next message, and the descriptors that came with it; b"" at end of file.
+    """Return the next message and its descriptors. The message is b"" at end of file.
 
     Raises OSError.
     """

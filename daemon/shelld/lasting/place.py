@@ -1,13 +1,14 @@
-"""The directory with the sockets of the user's lasting daemons.
+"""Manages the directory with the sockets of the user's lasting daemons.
 
 Owns the rules for the directory, the sockets in it, and the lock. The directory is `shelld` in
-XDG_RUNTIME_DIR, or `/tmp/shelld-UID` where that variable names no directory for this user. It is
-opened once, and everything in it is reached through the descriptor, so it cannot be replaced
-meanwhile, and the length of its path does not matter. A socket is bound to its whole path if that
-is short enough: the kernel lists this path, and sandboxes hide the sockets that the kernel lists.
+XDG_RUNTIME_DIR. If this variable names no directory for this user, it is `/tmp/shelld-UID`. A
+`Place` opens the directory once, and reaches all files in it through the descriptor. So nobody can
+replace the directory meanwhile, and the length of its path does not matter. A socket is bound to
+its whole path if the path is short enough. The kernel then lists the path, and sandboxes hide the
+sockets that the kernel lists.
 
-Never follows or removes anything that is not a socket of this user. Whoever binds or removes a
-socket holds the lock, which is a lock of the directory itself. So a lock leaves no file.
+Never follows or removes a file that is not a socket of this user. A process holds the lock while it
+binds or removes a socket. The lock is on the directory itself, so it leaves no file.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from typing import Final
 
 MAX_NAME_CHARACTERS: Final = 64
 _MAX_ADDRESS_BYTES: Final = 107
-# `_reached` adds up to 27.
+# `_reached` adds up to 27 bytes to a name.
 _MAX_NAME_BYTES: Final = 80
 _SUFFIX: Final = ".sock"
 # How long to wait for another process that starts or ends a daemon.
@@ -59,7 +60,7 @@ def _is_name(name: str) -> bool:
 
 
 def peer_of(connection: socket.socket) -> tuple[int, int]:
-    """Return the pid and the uid of the process at the other end."""
+    """Return the pid and the uid of the process at the other end of a connection."""
     data = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
     pid, uid, _ = _UCRED.unpack(data)
     return pid, uid
@@ -68,7 +69,7 @@ def peer_of(connection: socket.socket) -> tuple[int, int]:
 def possible_directories() -> list[str]:
     """Return the directories that may hold this user's sockets.
 
-    There are several, because another program of the user may have other variables.
+    There can be two, because another program of the user may run with another environment.
     """
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     directories = [f"/tmp/shelld-{os.getuid()}"]
@@ -82,7 +83,10 @@ def _path() -> str:
 
 
 def _is_for_us(directory: str) -> bool:
-    """Whether this user may use a directory: with sudo, the variable is that of another user."""
+    """Return whether this user may use a directory.
+
+    With sudo, XDG_RUNTIME_DIR may name the directory of another user.
+    """
     try:
         found = os.stat(directory)
     except OSError:
@@ -102,7 +106,10 @@ class Place:
 
     @classmethod
     def open(cls, *, create: bool) -> Place | None:
-        """Open the directory. Return None if there is none, unless `create`. Raises PlaceError."""
+        """Open the directory. Raises PlaceError.
+
+        If the directory does not exist, create it if `create` is True; otherwise return None.
+        """
         path = _path()
         try:
             if create:
@@ -132,7 +139,7 @@ class Place:
         return os.path.join(self._path, name + _SUFFIX)
 
     def names(self) -> list[str]:
-        """Return the names of all sockets. Leave out what cannot be the name of a daemon."""
+        """Return the names of all sockets. Leave out names that no daemon can have."""
         found = [each for each in os.listdir(self._descriptor) if each.endswith(_SUFFIX)]
         return sorted(name for each in found if _is_name(name := each.removesuffix(_SUFFIX)))
 
@@ -197,7 +204,7 @@ class Place:
             os.rmdir(self._path)
 
     def try_lock(self) -> bool:
-        """Take the lock, if nobody has it. It ends with `unlock`, or with this process."""
+        """Take the lock, if nobody has it. The lock ends with `unlock`, or with this process."""
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -209,11 +216,11 @@ class Place:
 
     @property
     def is_removed(self) -> bool:
-        """Whether somebody has removed the directory meanwhile."""
+        """Tells whether somebody has removed the directory since it was opened."""
         return os.fstat(self._descriptor).st_nlink == 0
 
     def _address(self, name: str) -> str:
-        """Return the address of a new socket."""
+        """Return the address to which a new socket is bound."""
         path = self.path_of(name)
         return path if len(os.fsencode(path)) <= _MAX_ADDRESS_BYTES else self._reached(name)
 
@@ -223,7 +230,10 @@ class Place:
 
 @contextlib.contextmanager
 def locked() -> Generator[Place]:
-    """Open the directory, and make it if need be. Hold its lock. Raises PlaceError."""
+    """Open the directory, and create it if necessary.
+
+    Hold its lock in the block. Raises PlaceError.
+    """
     give_up_at = time.monotonic() + LOCK_S
     while True:
         place = Place.open(create=True)

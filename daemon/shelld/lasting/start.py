@@ -1,4 +1,4 @@
-"""What `shelld attach` tells a daemon that it starts, as the first words of its command line."""
+"""Encodes what a new lasting daemon must know as the first words of its command line."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Lasting(NamedTuple):
-    """A lasting daemon: its name, its socket, and how many seconds it stays without a client."""
+    """Describes a lasting daemon. It stays for `linger_s` seconds without a client."""
 
     name: str
     listener: socket.socket
@@ -16,11 +16,11 @@ class Lasting(NamedTuple):
 
     @property
     def words(self) -> list[str]:
-        """The words, for a process that inherits the socket."""
+        """The words of the command line, for a process that inherits the socket."""
         return ["lasting", self.name, str(self.linger_s), str(self.listener.fileno())]
 
 
 def lasting_of(words: Sequence[str]) -> Lasting:
-    """Return what the words after ``lasting`` say."""
+    """Return the `Lasting` that the words after ``lasting`` describe."""
     name, linger_s, descriptor = words
     return Lasting(name, socket.socket(fileno=int(descriptor)), int(linger_s))

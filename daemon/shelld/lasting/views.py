@@ -1,4 +1,4 @@
-"""What a lasting daemon tells `shelld list` and `shelld watch` of itself. See `handshake`."""
+"""Defines what a lasting daemon reports to `shelld list` and `shelld watch`. See `handshake`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import msgspec
 
 from shelld.lasting.handshake import HandshakeError
 
-# The most shells that a `View` has, and the most lines of each, whatever a `Look` asks for.
+# The maximum number of shells in a `View`, and of lines of each shell. A `Look` may ask for more,
+# but gets no more.
 MAX_SHELLS: Final = 200
 MAX_LINES: Final = 50
 
@@ -19,7 +20,7 @@ class Told(msgspec.Struct, rename="camel"):
 
 
 class Info(Told):
-    """A daemon, as `shelld list` shows it. `client` is the pid of its `shelld attach`."""
+    """Describes a daemon for `shelld list`. `client` is the pid of its `shelld attach`."""
 
     name: str
     pid: int
@@ -32,14 +33,14 @@ class Info(Told):
 
 
 class Look(Told):
-    """Asks for at most `shells` shells, with at most `lines` lines of each."""
+    """Requests a view of at most `shells` shells, with at most `lines` lines of each."""
 
     shells: int
     lines: int
 
 
 class WatchedShell(Told):
-    """A shell, as `shelld watch` shows it. `written` counts the bytes of both streams."""
+    """Describes a shell for `shelld watch`. `written` counts the bytes of both streams."""
 
     id: str
     session: str | None
@@ -54,9 +55,11 @@ class WatchedShell(Told):
 
 
 class View(Told):
-    """`shells`: first the running ones, oldest first; then the ended ones, latest first.
+    """Answers a `Look`.
 
-    `omitted`: how many shells did not fit.
+    `shells` has the running shells, oldest first, and then the ended shells, latest first.
+
+    `omitted` is the number of shells that did not fit.
     """
 
     info: Info
@@ -80,7 +83,7 @@ def info_of(info: Mapping[str, Any]) -> Info:
 
 
 def decoded(data: bytes, shape: type[T]) -> T:
-    """Return the `shape` in a message. Raises HandshakeError."""
+    """Decode a message into an object of the type `shape`. Raises HandshakeError."""
     try:
         return msgspec.json.decode(data, type=shape)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

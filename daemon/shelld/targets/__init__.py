@@ -1,1 +1,1 @@
-"""Other daemons, to which requests are passed on."""
+"""Passes requests on to other daemons, which are called targets."""

@@ -1,10 +1,11 @@
-"""Sends the bundle to a machine that has only Python, over the connection itself. Pure.
+"""Sends the bundle over the connection to a machine that has Python, but no shelld. Pure.
 
 The command line of such a target leads to a place, such as ``ssh host`` or ``docker exec -i box``.
 `command_for` appends a shell, which looks for a Python. That Python asks for the bundle if its
 cache does not have it, and then becomes the shelld of the target.
 
-The shell and Python may read further than they need. So nothing is sent before they ask for it.
+The shell and Python may read more of their input than they need. So nothing is sent before they ask
+for it.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _SHELLS: Final = frozenset({"sh", "ash", "bash", "dash", "ksh", "zsh"})
 _PYTHON: Final = re.compile(r"python(?:[0-9.]*)")
 _VERSION: Final = ".".join(map(str, PYTHON))
 
-# The first of these with the right version is taken.
+# The shell runs the first of these programs that has the right version.
 _NAMES: Final = f"python{_VERSION} python3 python"
 
 
@@ -43,15 +44,18 @@ def command_for(argv: Sequence[str]) -> list[str]:
 
 
 class Over(NamedTuple):
-    """The dialogue is over; `rest` belongs to the protocol."""
+    """Tells that the dialogue is over. `rest` is the first part of the protocol's stream."""
 
     rest: bytes
 
 
 class Bootstrap:
-    """The dialogue. `text` is all received text that is not part of it.
+    """Conducts the dialogue that brings the bundle to the target.
 
-    Send `first`; feed what arrives to `receive`, which returns what to send next, until it is over.
+    `text` is all received text that is not part of the dialogue.
+
+    Send `first`. Pass all received bytes to `receive`, and send the bytes that it returns, until it
+    returns `Over`.
     """
 
     def __init__(self, target: str, argv: Sequence[str], bundle: Bundle) -> None:
@@ -69,10 +73,10 @@ class Bootstrap:
         self.text = b""
 
     def receive(self, data: bytes) -> bytes | Over:
-        """Return the bytes to send; at the end, the bytes that have come after the dialogue.
+        """Return the bytes to send, or `Over` at the end of the dialogue.
 
-        Raises `RpcError` (unavailable) if shelld cannot run there, and NoGreetingError if what
-        arrives makes no sense.
+        Raises `RpcError` (unavailable) if shelld cannot run at the target, and NoGreetingError if
+        the received bytes make no sense.
         """
         received = self._received + data
         if (found := self._answer.search(received)) is None:
@@ -103,8 +107,8 @@ class Bootstrap:
 def _for_shell(program: str, words: list[str]) -> bytes:
     """Return one command for any POSIX shell.
 
-    Some shells read a command at a time. The unread rest of a longer script would come before the
-    bundle.
+    Some shells read one command at a time. If a script had several commands, its unread rest would
+    precede the bundle in the input.
     """
     test = f"import sys; sys.exit(sys.version_info[:2] != {PYTHON!r})"
     found = '$(for p in python3 python; do command -v "$p" >/dev/null && "$p" --version 2>&1; done)'
@@ -119,5 +123,5 @@ def _for_shell(program: str, words: list[str]) -> bytes:
 
 
 def _for_python(program: str, words: list[str]) -> bytes:
-    # In an interactive Python, `__name__` is "__main__", too.
+    # `__name__` is "__main__" in an interactive Python as well, so the program runs its main part.
     return f"import sys; sys.argv = ['-c', *{words!r}]; exec({program!r})\n".encode()

@@ -1,7 +1,8 @@
-"""Makes the bundle: shelld and the packages that it needs, as one file that a Python runs.
+"""Makes the bundle, one file that a Python runs, from shelld and the packages that it needs.
 
-The bundle has compiled modules, so it runs with the same version of Python, on the same kind of
-machine (`PLATFORM`). Its first member is `bundle_main.py`, which unpacks the others into a cache.
+The bundle contains compiled modules, so it runs only with the same version of Python, on the same
+kind of machine (`PLATFORM`). Its first member is `bundle_main.py`, which unpacks the other members
+into a cache.
 
 The same packages always make the same bytes, so that a hash of them names the cache.
 """
@@ -28,7 +29,7 @@ import shelld_protocol
 PYTHON: Final = sys.version_info[:2]
 PLATFORM: Final = f"{sys.implementation.cache_tag} {sysconfig.get_platform()}"
 
-# Requirements of parts that shelld does not import; see `dispatch`.
+# Packages that are required only by modules that shelld does not import; see `dispatch`.
 _NOT_NEEDED: Final = frozenset({"jsonschema"})
 
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
@@ -42,14 +43,14 @@ class BundleError(Exception):
 
 
 class Bundle(NamedTuple):
-    """`hash` names the content of `data`."""
+    """Holds a bundle. `hash` identifies the content of `data`."""
 
     data: bytes
     hash: str
 
 
 def make_bundle() -> Bundle:
-    """Return the bundle of this installation. Takes a second or two. Raises BundleError."""
+    """Make the bundle of this installation, which takes a second or two. Raises BundleError."""
     try:
         files = dict(sorted(_files()))
         digest = hashlib.sha256(PLATFORM.encode())
@@ -62,7 +63,7 @@ def make_bundle() -> Bundle:
         raise BundleError(f"a file cannot be read: {error.strerror}") from error
     digest.update(main)
     named = digest.hexdigest()[:32]
-    # The number of files includes this one and the program.
+    # The number of files includes the file ABOUT and the program.
     about = f"{named}\n{PLATFORM}\n{len(content) + 2}\n".encode()
     buffer = io.BytesIO()
     buffer.write(_SHEBANG)
@@ -73,7 +74,10 @@ def make_bundle() -> Bundle:
 
 
 def cached_bundle() -> Bundle:
-    """Return the bundle, from a cache if it is there. Raises BundleError."""
+    """Return the bundle from a cache.
+
+    Make the bundle if the cache does not have it. Raises BundleError.
+    """
     try:
         files = sorted(_files())
         stats = [(name, path.stat()) for name, path in files]
@@ -89,7 +93,7 @@ def cached_bundle() -> Bundle:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             return Bundle(data, archive.read("ABOUT").split(b"\n")[0].decode())
     made = make_bundle()
-    # Without a cache, the next daemon makes it again.
+    # If the cache cannot be written, the next daemon makes the bundle again.
     with suppress(OSError):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_file(path, made.data)
@@ -99,7 +103,8 @@ def cached_bundle() -> Bundle:
 def write_file(path: Path, data: bytes, mode: int = 0o700) -> None:
     """Write a file so that nobody sees a part of it. Raises OSError.
 
-    A pipe or a device is written to, and stays what it is. So does a link, such as /dev/stdout.
+    The data goes into an existing pipe or device, which is not replaced. A symbolic link, such as
+    /dev/stdout, is followed, and stays.
     """
     if path.exists() and not path.is_file():
         path.write_bytes(data)
@@ -118,16 +123,19 @@ def write_file(path: Path, data: bytes, mode: int = 0o700) -> None:
 
 
 def _cache() -> Path | None:
-    """Return the directory of the cache; None if no variable and no entry names a home."""
+    """Return the directory of the cache.
+
+    Return None if neither a variable nor the database of users names a home directory.
+    """
     chosen = os.environ.get("XDG_CACHE_HOME", "")
     if not os.path.isabs(chosen):
         chosen = os.path.join(os.path.expanduser("~"), ".cache")
-    # A relative path would lead to a place that depends on the working directory.
+    # A relative path would name a directory that depends on the working directory.
     return Path(chosen, "shelld") if os.path.isabs(chosen) else None
 
 
 def _files() -> Iterator[tuple[str, Path]]:
-    """Yield the files of the bundle: the name of each within it, and its path."""
+    """Yield the name of each file within the bundle, and its path on this machine."""
     for package in (shelld, shelld_protocol):
         assert package.__file__ is not None
         root = Path(package.__file__).parent

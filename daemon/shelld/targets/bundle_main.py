@@ -1,10 +1,10 @@
-"""The program at the start of a bundle: unpacks the packages into a cache, then runs shelld.
+"""Unpacks a bundle, whose first member this program is, into a cache, and then runs shelld.
 
-A bootstrap runs the same text with ``python -c``, before it sends the bundle: see `bootstrap`. The
-arguments are then a marker, the platform of the bundle, its hash, and its size.
+A bootstrap runs the same text with ``python -c`` before it sends the bundle (see `bootstrap`). Its
+arguments are then a marker, and the platform, the hash and the size of the bundle.
 
-Runs in any Python since 3.7, before it is known whether the bundle fits. So it uses only the
-standard library, and no recent syntax.
+This program checks whether the bundle fits the Python, so it must run in any Python since 3.7. It
+uses only the standard library, and no recent syntax.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ START = (
 
 
 class UnpackError(Exception):
-    """The text is the end of a sentence."""
+    """The bundle cannot be unpacked. The text is the end of a sentence."""
 
 
 def is_safe(directory: str) -> bool:
@@ -42,10 +42,10 @@ def cache_directory() -> str:
     home = os.environ.get("XDG_CACHE_HOME", "")
     if not os.path.isabs(home):
         home = os.path.join(os.path.expanduser("~"), ".cache")
-    # Anybody may have made the second one.
+    # Another user may have made the second directory.
     temporary = os.path.join(os.environ.get("TMPDIR") or "/tmp", f"shelld-{os.getuid()}")
     for directory in (os.path.join(home, "shelld"), temporary):
-        # The daemon would run what the working directory holds.
+        # With a relative path, the daemon would run files from the working directory.
         if not os.path.isabs(directory):
             continue
         try:
@@ -58,7 +58,10 @@ def cache_directory() -> str:
 
 
 def is_complete(directory: str) -> bool:
-    """Return whether a bundle is unpacked there. Programs that clean /tmp remove single files."""
+    """Return whether a directory has all files of a bundle.
+
+    Programs that clean /tmp may have removed some of them.
+    """
     try:
         with open(os.path.join(directory, "ABOUT"), encoding="utf-8") as about:
             count = int(about.read().splitlines()[2])
@@ -70,7 +73,7 @@ def is_complete(directory: str) -> bool:
 
 def unpack(source: str | IO[bytes], target: str) -> None:
     """Unpack a bundle so that nobody sees a part of it. Raises UnpackError."""
-    # Otherwise, a strict mask would keep this process out of the directories that it makes.
+    # With a strict umask, this process could not enter the directories that it makes.
     mask = os.umask(0o077)
     try:
         temporary = tempfile.mkdtemp(prefix=".unpacking-", dir=os.path.dirname(target))
@@ -86,7 +89,7 @@ def unpack(source: str | IO[bytes], target: str) -> None:
             shutil.rmtree(temporary, ignore_errors=True)
             raise
     except (OSError, zipfile.BadZipFile) as error:
-        # Another process may have unpacked it meanwhile.
+        # Another process may have unpacked the bundle meanwhile.
         if not is_complete(target):
             reason = getattr(error, "strerror", None) or "it is damaged"
             raise UnpackError(f"the bundle cannot be unpacked: {reason}") from error
@@ -97,7 +100,7 @@ def unpack(source: str | IO[bytes], target: str) -> None:
 def run(target: str, options: list[str]) -> NoReturn:
     """Become the shelld that was unpacked into a directory. Raises OSError.
 
-    It does not see the other packages of its Python, whose versions might not fit.
+    The new process does not see the other packages of its Python, whose versions might not fit.
     """
     os.execv(sys.executable, [sys.executable, "-I", "-S", "-c", START, target, *options])
 
@@ -119,7 +122,7 @@ def run_bundle() -> int:
 
 
 def say(marker: str, text: str) -> None:
-    # Whatever came before on the line must not hide the marker.
+    # Earlier text on the same line must not hide the marker, so begin a new line.
     os.write(1, f"\n{marker} {text}\n".encode())
 
 

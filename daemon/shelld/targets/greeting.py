@@ -1,6 +1,6 @@
-"""The beginning of a connection: finds the target's first answer behind other text. Pure.
+"""Finds the target's first answer in the received bytes, after any other text. Pure.
 
-A login may print a banner, and a terminal in between may repeat the request. So only the answer to
+A login may print a banner, and a terminal on the way may echo the request. So only the answer to
 the first request shows where the protocol begins.
 """
 
@@ -26,7 +26,7 @@ class _Limits(msgspec.Struct, rename="camel"):
 
 
 class Greeting(msgspec.Struct):
-    """What the target has said about itself: the result of ``server_info``."""
+    """Describes the target. It is the result of ``server_info``."""
 
     version: str
     protocol: int
@@ -38,7 +38,7 @@ class NoGreetingError(Exception):
 
 
 class GreetingReader:
-    """Feed it with `receive` until that returns the first answer.
+    """Finds the greeting. Pass all received bytes to `receive` until it returns the first answer.
 
     `request` is the first request to send. `banner` is the text before the answer.
     """
@@ -54,9 +54,10 @@ class GreetingReader:
         self.banner = b""
 
     def receive(self, data: bytes) -> tuple[bytes, bytes] | None:
-        """Take the next bytes. Return the first answer, and the bytes behind it, once it is there.
+        """Take the next bytes.
 
-        Raises NoGreetingError if there is too much other text.
+        Return the first answer and the bytes after it, or None before it is complete. Raises
+        NoGreetingError if there is too much other text.
         """
         self._received += data
         if (found := self._answer.search(self._received)) is None:
@@ -89,7 +90,7 @@ def _other_version(target: str, greeting: Greeting) -> RpcError:
 
 
 def quoted(*texts: bytes) -> str:
-    """Return the end of what a program has written, for an error."""
+    """Return the end of the text that a program has written, for an error."""
     lines = b"\n".join(text.strip() for text in texts if text.strip())
     text = lines[-QUOTED_BYTES:].decode("utf-8", "replace")
     return "".join(each for each in text if each.isprintable() or each in "\n\t")

@@ -1,8 +1,8 @@
-"""What a target sends, once the protocol has begun: from bytes to messages. Pure.
+"""Splits the bytes that a target sends into messages, once the protocol has begun. Pure.
 
-Owns the bytes of messages that are not complete. Decodes the members that lead to a call or a
-client, and nothing else. Skips up to MAX_BANNER_BYTES of other text between two messages, because a
-program on the way, such as ssh, may write it.
+Owns the bytes of messages that are not complete. Decodes only the members that identify a call or a
+client. Skips up to MAX_BANNER_BYTES of other text between two messages, because a program on the
+way, such as ssh, may write such text.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from shelld_protocol.framing import NEED_DATA, FrameError, FrameReader
 
 logger = Log("shelld.targets")
 
-# The longest answer: a read of 16 MiB from each stream, as escaped text, and its members.
+# The longest answer has 16 MiB of each stream as escaped text, and its other members.
 MAX_ANSWER_BYTES: Final = 256 * 1024 * 1024
 
-# How each message of a shelld begins.
+# The beginning of every message that a shelld sends.
 _BEGINNING: Final = b'{"jsonrpc":"2.0",'
 
 
 class Message(msgspec.Struct):
-    """An answer or a notification, with undecoded members."""
+    """Holds an answer or a notification with undecoded members."""
 
     id: Raw = Raw()
     method: str = ""
@@ -41,7 +41,10 @@ _message: Final = msgspec.json.Decoder(Message)
 
 
 class IncomingError(Exception):
-    """No message can be found any more. The text is the end of a sentence about the target."""
+    """The rest of the stream cannot be split into messages.
+
+    The text is the end of a sentence about the target.
+    """
 
 
 def decode_message(data: bytes) -> Message:
@@ -50,12 +53,12 @@ def decode_message(data: bytes) -> Message:
 
 
 class Incoming:
-    """`target` is its name, for the log."""
+    """Splits the stream of one target. `target` is the target's name, for the log."""
 
     def __init__(self, target: str) -> None:
         self._target = target
         self._frames = FrameReader(MAX_ANSWER_BYTES)
-        # How many bytes of other text have come since the last message.
+        # The number of bytes of other text since the last message.
         self._noise_bytes = 0
 
     def receive_data(self, data: bytes) -> None:
@@ -68,14 +71,15 @@ class Incoming:
                 raise IncomingError(f"it has sent an invalid message: {frame.value}")
             if frame.startswith(b"{"):
                 try:
-                    # The decoder skips the strings of undecoded members without a look.
+                    # The decoder does not check the strings of undecoded members, so check them
+                    # here.
                     if is_utf8(frame):
                         message = decode_message(frame)
                         self._noise_bytes = 0
                         return message
                 except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                     pass
-                # It may be the answer that a call waits for.
+                # A call may wait for this message, so it must not be skipped.
                 if frame.startswith(_BEGINNING):
                     raise IncomingError("it has sent an invalid message")
             self._skip(frame)

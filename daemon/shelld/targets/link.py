@@ -1,15 +1,15 @@
-"""One connection to a target: sends requests, and gives each answer to the call that waits for it.
+"""Sends requests over one connection to a target, and gives each answer to the call that waits.
 
 Owns the process that leads to the target, until `run` ends. Never decodes a result.
 
 Invariants:
 
-* Every call ends: with the target's answer, or with an error once the link is over. A link is over
-  for good; the next call needs another link.
+* Every call ends with the target's answer, or with an error once the link is over. A link that is
+  over is never used again; the next call needs another link.
 * Events and answers are passed on in the order in which the target has sent them.
-* When a link is over, the client learns it of each subscription whose events it has passed on.
-* A target that does not read, or a client that does not, delays only the calls of this link, and
-  costs a bounded amount of memory.
+* When a link is over, the client learns that each subscription on this link sends nothing more.
+* If the target or the client does not read, this delays only the calls of this link, and costs a
+  bounded amount of memory.
 """
 
 from __future__ import annotations
@@ -53,18 +53,18 @@ logger = Log("shelld.targets")
 
 # How long a target may take to connect. A user may have to confirm a login elsewhere.
 CONNECT_S: Final = 60.0
-# How long a connected target may be silent before it is asked for a sign of life, and before the
-# link counts as cut. A machine that is short of memory may not answer for half a minute.
+# How long a connected target may be silent before the link sends a ping, and before the link counts
+# as lost. A machine that is short of memory may not answer for half a minute.
 PING_S: Final = 15.0
 SILENCE_S: Final = 60.0
 # How long to wait for the answer to a request that was cancelled.
 CANCEL_S: Final = 3.0
-# How long to wait for the end of a target that was told to end. Its stop takes up to 5 s.
+# How long to wait for the end of a target after the request to end. Its stop takes up to 5 s.
 END_S: Final = 6.0
 
-# With more unsent requests than this, new ones are refused.
+# If more bytes of requests than this wait to be sent, the link refuses new requests.
 MAX_UNSENT_BYTES: Final = 8 * 1024 * 1024
-# While more than this waits for the client, nothing is read from the target.
+# While more bytes than this wait for the client, the link reads nothing from the target.
 MAX_UNREAD_BYTES: Final = 1024 * 1024
 
 _READ_BYTES: Final = 256 * 1024
@@ -75,11 +75,11 @@ _EXIT: Final = b'{"jsonrpc":"2.0","method":"exit"}'
 
 
 class Reader(Protocol):
-    """The client, as far as a link knows it."""
+    """Describes the part of the client that a link uses."""
 
     @property
     def backlog(self) -> int:
-        """How many bytes wait for the client to read them."""
+        """Return how many bytes wait for the client to read them."""
         ...
 
     async def wait_until_read(self) -> None:
@@ -88,9 +88,10 @@ class Reader(Protocol):
 
 
 class Link:
-    """A connection. Call `run` in a task of its own. `greeting` is set once the target answers.
+    """Connects to a target.
 
-    Raises OSError or `RpcError` if the process cannot start.
+    Call `run` in a task of its own. `greeting` is set once the target answers. Raises OSError or
+    `RpcError` if the process cannot start.
     """
 
     def __init__(
@@ -99,7 +100,7 @@ class Link:
         self._target = target
         self._argv = argv
         self._needs_bundle = bootstrap
-        # The watches of the connection and of the standard error.
+        # The watches of the connection's descriptor, and of the process's standard error.
         self._watches: list[Watch] = []
         self._loop = asyncio.get_running_loop()
         self._opening: Opening | None = None
@@ -114,8 +115,9 @@ class Link:
         self._notify: Callable[[str, Mapping[str, Any]], bool] | None = None
         self._client: Reader | None = None
         self.subscribers = Subscribers()
-        # The next message, if it must wait: the client has much to read, or an answer was handed to
-        # its call, whose task may not have passed it on.
+        # The next message, if it must wait. It waits while the client has much to read. It also
+        # waits after an answer, because the task of the answered call may not have passed the
+        # answer on.
         self._held: Message | None = None
         self._has_answered = False
         # Why the link is over, as the end of a sentence, or as an error.
@@ -138,7 +140,7 @@ class Link:
         self._notify, self._client = notify, client
 
     def begin(self, method: str, params: bytes, request_id: bytes | None) -> Call:
-        """Send a request, now or once the target is connected. `params` is JSON text.
+        """Send a request now, or once the target is connected. `params` is JSON text.
 
         Raises `RpcError` (resource_exhausted, invalid_request).
         """
@@ -160,15 +162,18 @@ class Link:
         return call
 
     def _check_size(self, message: bytes) -> None:
-        """Raise an error for a message that the target would refuse without naming its id."""
+        """Raise an error for a message that is too large.
+
+        The target would refuse such a message without naming its id.
+        """
         if self.greeting is not None and len(message) > self.greeting.limits.max_message_bytes:
             raise message_too_large(self.greeting.limits.max_message_bytes)
 
     async def answer(self, call: Call) -> bytes:
         """Return the result (JSON) of a call. Raises `RpcError`.
 
-        A cancellation is passed on. It then waits for a while for the error of the target, which
-        names survivors; `call.error` has that error.
+        If this is cancelled, it cancels the request at the target. It then waits up to CANCEL_S
+        seconds for the target's error, which names survivors. `call.error` has this error.
         """
         try:
             await call.done.wait()
@@ -184,7 +189,7 @@ class Link:
         return call.result or b"null"
 
     def _cancel(self, call: Call) -> None:
-        """Cancel a request, or forget it if the target has not seen any of it."""
+        """Cancel a request at the target, or forget the request if no byte of it was sent."""
         if not call.is_sent:
             self._waiting = deque(item for item in self._waiting if item[1] is not call)
             self._outgoing.withdraw(call)
@@ -195,7 +200,7 @@ class Link:
         self._send(b'{"jsonrpc":"2.0","method":"$/cancelRequest","params":%b}' % params)
 
     def leave(self, call: Call) -> None:
-        """Move the command of a call to the background there, because the client is lost."""
+        """Move a call's command to the background at the target, because the client is lost."""
         call.is_left = True
         if call.is_sent:
             params = b'{"request_id":%b}' % call.far_id
@@ -212,18 +217,18 @@ class Link:
                     await self._over.wait()
                     return True
         finally:
-            # Cut it even if the caller was cancelled, because nobody else knows this link.
+            # Cut the link even if the caller was cancelled, because nobody else knows this link.
             self.cut()
         await self._over.wait()
         return False
 
     def hang_up(self) -> None:
-        """Let the target see the end of its input, which ends it."""
+        """Close the target's input, so that the target ends."""
         with suppress(OSError):
             self._connection.shutdown(socket.SHUT_WR)
 
     def cut(self) -> None:
-        """End the link. `run` does the rest."""
+        """End the link: `run` then sees the end of the stream, and ends the calls."""
         with suppress(OSError):
             self._connection.shutdown(socket.SHUT_RDWR)
 
@@ -240,10 +245,10 @@ class Link:
     # -- receiving --------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Receive until the connection ends, or counts as cut. Then end all calls, and tell
-        subscribers.
+        """Receive until the connection ends, or counts as cut.
 
-        If this raises, call it again: then it only does the rest.
+        Then end all calls, and tell subscribers. If this raises, call it again to do the remaining
+        steps.
         """
         try:
             if not self.is_over:
@@ -255,11 +260,11 @@ class Link:
         await self.tell_subscribers()
 
     async def tell_subscribers(self) -> None:
-        """Tell the client which subscriptions send nothing more, once the link is over."""
+        """Once the link is over, tell the client which subscriptions send nothing more."""
         notify, client = self._notify, self._client
         if notify is None or client is None or not self._over.is_set():
             return
-        # The errors of the calls come first.
+        # Let the calls report their errors first.
         await checkpoint()
         message = self._lost(maybe_started=True).message
         while (params := self.subscribers.take_lost(self._target, message)) is not None:
@@ -293,7 +298,7 @@ class Link:
             call.finish(error=self._lost(maybe_started=call.is_sent))
 
     async def _begin(self) -> None:
-        """Send what comes before all requests."""
+        """Send the bundle, if necessary, and the request for the greeting."""
         bootstrap = None
         if self._needs_bundle:
             try:
@@ -329,7 +334,7 @@ class Link:
     @property
     def _next_look_at(self) -> float:
         if self.greeting is None:
-            # A slow connection may need long for the bundle.
+            # A slow connection may need a long time for the bundle.
             return self._outgoing.sent_at + CONNECT_S
         return max(self._heard_at, self._asked_at) + PING_S
 
@@ -430,7 +435,7 @@ class Link:
         self._has_answered = True
 
     def _take_event(self, message: Message) -> None:
-        # Only events of shells are for the client.
+        # Pass only events of shells on to the client.
         if self._notify is None or not message.method.startswith("shell/"):
             return
         self.subscribers.note_event(message.method, bytes(message.params))

@@ -1,7 +1,7 @@
 """Adds a target's name to the ids in its messages, and removes it from ids sent to it. Pure.
 
-A message is never decoded as a whole. The members of one object are split, and only those that
-hold ids are changed, as JSON text. So a target may send members and values that this daemon does
+No message is decoded as a whole. The functions split the members of an object, and change only the
+members that hold ids, as JSON text. So a target may send members and values that this daemon does
 not know.
 """
 
@@ -36,7 +36,7 @@ ID_PARAMS: Final[Mapping[str, tuple[str, ...]]] = {
 
 # The members of results, errors and events that hold an id.
 _IDS: Final = ("bash_id", "shell_id", "subscription", "target")
-# The members that hold a list: of objects with ids, or of ids.
+# For each method, the member of its result that holds a list of ids, or of objects with ids.
 _LISTS: Final = {"list_shells": "shells", "get_session": "shells", "list_targets": "targets"}
 # The methods whose results have the name of a target.
 _OF_TARGETS: Final = frozenset({"add_target", "list_targets", "remove_target"})
@@ -76,7 +76,10 @@ def text_of(raw: Raw | None) -> str | None:
 
 
 def split(raw: Raw | None) -> tuple[str, str] | None:
-    """Return the target and the rest of an id such as ``box:shell_1``; None if it has no target."""
+    """Split an id such as ``box:shell_1`` into the target and the rest.
+
+    Return None if the id names no target.
+    """
     target, colon, rest = (text_of(raw) or "").partition(":")
     return (target, rest) if colon else None
 
@@ -86,7 +89,7 @@ def as_raw(text: str) -> Raw:
 
 
 def named_result(method: str, target: str, result: bytes) -> Raw:
-    """Return a result of a target with this daemon's names for its ids."""
+    """Return a result of a target, with the target's name before each id."""
     if result[:1] != b"{":
         return Raw(result)
     members = decode(result, _members)
@@ -105,9 +108,9 @@ def _named_item(method: str, target: str, item: Raw) -> Raw:
 
 
 def named_error(target: str, error: bytes) -> PassedOnError:
-    """Return an error of a target with this daemon's names for its ids.
+    """Return an error of a target, with the target's name before each id.
 
-    Raises msgspec.DecodeError for anything that is no error.
+    Raises msgspec.DecodeError if `error` is not an error of JSON-RPC.
     """
     body = decode(error, msgspec.json.Decoder(_Error))
     data: Members = {}
@@ -120,7 +123,10 @@ def named_error(target: str, error: bytes) -> PassedOnError:
 
 
 def named_event(target: str, params: bytes) -> dict[str, Any] | None:
-    """Return the params of an event with this daemon's names and ids; None if it is no event."""
+    """Return the params of a target's event, with the names and ids that the client knows.
+
+    Return None if `params` are not those of an event.
+    """
     members = decode(params, _members)
     if "subscription" not in members:
         return None
@@ -132,7 +138,7 @@ def named_event(target: str, params: bytes) -> dict[str, Any] | None:
 
 
 def name_ids(members: Members, target: str, names: tuple[str, ...] = _IDS) -> None:
-    """Put the target's name before the ids in `members`, also where the message repeats an id."""
+    """Put the target's name before the ids in `members`, and before the same ids in the message."""
     for name in names:
         raw = members.get(name)
         if raw is None or not (old := text_of(raw)):
@@ -144,17 +150,17 @@ def name_ids(members: Members, target: str, names: tuple[str, ...] = _IDS) -> No
 
 
 def _prefixed(raw: Raw, target: str) -> Raw:
-    """Put a target's name, which needs no escapes, before a string."""
+    """Put a target's name before a string (JSON text). The name needs no escapes."""
     if bytes(raw)[:1] != b'"':
         return raw
     return Raw(b'"%b:%b' % (target.encode(), bytes(raw)[1:]))
 
 
 def request_id_for(number: int, request_id: bytes | None) -> bytes:
-    """Return the id under which a target gets a request; both ids are JSON texts.
+    """Return the id with which a request is sent to a target. Both ids are JSON texts.
 
-    The id contains the client's own. So an event, which may come long after the answer, tells to
-    which request of the client it belongs.
+    The returned id contains the client's id. So an event that comes long after the answer still
+    tells to which request of the client it belongs.
     """
     if request_id is None:
         return b'"%d"' % number
@@ -164,7 +170,7 @@ def request_id_for(number: int, request_id: bytes | None) -> bytes:
 
 
 def request_id_in(far_id: bytes) -> bytes:
-    """Return the client's id in an id made by `request_id_for`; null if there is none."""
+    """Return the client's id in an id that `request_id_for` has made, or null if it has none."""
     _, dash, own = far_id.partition(b"-")
     if not dash or far_id[:1] != b'"':
         return b"null"

@@ -1,4 +1,4 @@
-"""The beginning of a connection: sends shelld itself if need be, and finds the greeting. Pure."""
+"""Begins a connection: sends shelld itself if necessary, and finds the greeting. Pure."""
 
 from __future__ import annotations
 
@@ -21,15 +21,17 @@ _greeting: Final = msgspec.json.Decoder(Greeting)
 
 
 class Opened(NamedTuple):
-    """The target has greeted; `rest` belongs to the protocol."""
+    """Holds the target's greeting. `rest` is the data after the greeting."""
 
     greeting: Greeting
     rest: bytes
 
 
 class Opening:
-    """Send `first`; feed what arrives to `receive`, which returns what to send next, until it is
-    over.
+    """Send `first`.
+
+    Pass all received bytes to `receive`, and send the bytes that it returns, until it returns
+    `Opened`.
     """
 
     def __init__(self, target: str, bootstrap: Bootstrap | None) -> None:
@@ -42,15 +44,15 @@ class Opening:
 
     @property
     def texts(self) -> tuple[bytes, bytes]:
-        """The text that came besides both dialogues, for errors."""
+        """The received text that is not part of the bootstrap or the greeting, for errors."""
         before = b"" if self._bootstrap is None else self._bootstrap.text
         return before, self._reader.banner
 
     def receive(self, data: bytes) -> bytes | Opened:
-        """Return the bytes to send; at the end, the greeting.
+        """Return the bytes to send, or `Opened` once the greeting has come.
 
-        Raises `RpcError` if the target cannot be used, and NoGreetingError if what arrives makes no
-        sense.
+        Raises `RpcError` if the target cannot be used, and NoGreetingError if the received bytes
+        make no sense.
         """
         reply = b""
         if self._bootstrap is not None:

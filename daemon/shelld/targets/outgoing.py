@@ -1,7 +1,7 @@
-"""Sends requests to a target, as fast as it takes them, and never waits.
+"""Sends requests to a target as fast as the target takes them, and never waits.
 
-Owns the requests that are not sent, in their order. Invariant: a request that was sent in part is
-sent to its end.
+Owns the unsent requests, in their order. Invariant: if the first part of a request was sent, its
+other parts are sent as well.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ import anyio
 from shelld.keeper.transient import TRANSIENT
 from shelld_protocol.errors import RpcError
 
-# While the system has no memory for a send, the next attempt comes after this time.
+# The pause between two attempts while the system has no memory for a send.
 _SHORTAGE_PAUSE_S: Final = 0.1
 
 
 class Call:
-    """A request to a target. `far_id` is its id there, as JSON text."""
+    """Holds a request to a target. `far_id` is the id that the target sees, as JSON text."""
 
     __slots__ = ("done", "error", "far_id", "is_left", "is_sent", "result")
 
     def __init__(self, far_id: bytes) -> None:
         self.far_id = far_id
         self.done = anyio.Event()
-        # Whether the target has got some of it.
+        # Whether any byte of the request was sent.
         self.is_sent = False
-        # Whether its command keeps running even if the call is cancelled.
+        # Whether the request's command goes on if the call is cancelled.
         self.is_left = False
         self.result: bytes | None = None
         self.error: RpcError | None = None
@@ -42,22 +42,24 @@ class Call:
 
 
 class Outgoing:
-    """Needs the event loop on which it was made."""
+    """Sends over one connection. Must be used on the event loop on which it was created."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
         self._loop = asyncio.get_running_loop()
-        # The rest of each message, with its call.
+        # The unsent rest of each message, with its call.
         self._unsent: deque[tuple[memoryview, Call | None]] = deque()
-        # Whether the event loop calls `_write`: when the target takes more, or at a time.
+        # Whether the event loop calls `_write` when the target can take more; and the timer that
+        # calls it after a pause.
         self._is_writing = False
         self._next_attempt: asyncio.TimerHandle | None = None
-        # How many bytes are not sent; and when the target has last taken some (the loop's time).
+        # The number of unsent bytes, and the time (of the event loop) at which the target last took
+        # bytes.
         self.backlog = 0
         self.sent_at = self._loop.time()
 
     def put(self, data: bytes, call: Call | None = None) -> None:
-        """Send some bytes, now or when the target takes them. `call`: the call that they make."""
+        """Send bytes now, or when the target takes them. The bytes belong to `call`."""
         if not data:
             return
         self._unsent.append((memoryview(data), call))
@@ -66,12 +68,15 @@ class Outgoing:
             self._write()
 
     def withdraw(self, call: Call) -> None:
-        """Do not send a call after all. Only for a call of which no byte was sent."""
+        """Remove a call from the unsent requests. No byte of the call may have been sent."""
         self._unsent = deque(item for item in self._unsent if item[1] is not call)
         self.backlog = sum(len(data) for data, _ in self._unsent)
 
     def _write(self) -> None:
-        """Send what the target takes now. The event loop calls this again when it takes more."""
+        """Send what the target takes now.
+
+        The event loop calls this again when the target can take more.
+        """
         self._next_attempt = None
         try:
             while self._unsent:
@@ -99,9 +104,10 @@ class Outgoing:
         self.stop()
 
     def _give_up(self) -> None:
-        """Send nothing more, and let a target that is still there see the end of its input.
+        """Send nothing more, and close the target's input.
 
-        Then the reader sees the end of the stream, and may still find answers before it.
+        A target that still runs then ends. So the reader sees the end of the stream, and may still
+        find answers before the end.
         """
         self._unsent.clear()
         self.backlog = 0
@@ -109,7 +115,7 @@ class Outgoing:
             self._connection.shutdown(socket.SHUT_WR)
 
     def stop(self) -> None:
-        """Send nothing more by itself."""
+        """Stop the event loop's calls of `_write`."""
         if self._next_attempt is not None:
             self._next_attempt.cancel()
             self._next_attempt = None

@@ -1,7 +1,7 @@
-"""The process that leads to a target, such as ``ssh host shelld``.
+"""Starts the process that leads to a target, such as ``ssh host shelld``.
 
-A runner starts the process, as it starts a command. So the runner kills it, with everything below
-it, when its channel is closed or the daemon is gone. No shell reads the command line.
+A runner starts the process as it starts a command. When the channel is closed or the daemon is
+gone, the runner kills the process with all its descendants. No shell reads the command line.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _REPORT_S: Final = 1.0
 
 
 class TargetProcess:
-    """Until `close`, owns the process and this end of its standard input, output and error.
+    """Owns the process, and the daemon's ends of its standard streams, until `close`.
 
     `connection` is its standard input and output. `errors` is the descriptor to read its standard
     error from. Neither blocks. Raises OSError, and `RpcError` (spawn_failed) for a program that
@@ -60,7 +60,7 @@ class TargetProcess:
             self._resources = stack.pop_all()
 
     async def end(self) -> RpcError | str:
-        """Return how the process has ended, as the end of a sentence, or why it did not start."""
+        """Return, as the end of a sentence, how the process has ended, or why it did not start."""
         with anyio.move_on_after(_REPORT_S):
             while (messages := self._channel.receive()) is not None:
                 for (kind, *details), _ in messages:
@@ -84,7 +84,7 @@ def _close_all(descriptors: list[int]) -> None:
 def _shown(status: int) -> str:
     code = os.waitstatus_to_exitcode(status)
     if code < 0:
-        # The signals for real time have no names.
+        # Most real-time signals have no names.
         known = {number.value for number in signal.Signals}
         name = signal.Signals(-code).name if -code in known else f"signal {-code}"
         return f"its program was ended by {name}"

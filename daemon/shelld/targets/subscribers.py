@@ -1,4 +1,4 @@
-"""The subscriptions at one target whose events a link passes on. Pure.
+"""Records the subscriptions at one target whose events a link passes on. Pure.
 
 Owns their names, each with the id of the client's request. Forgets a subscription that the client
 ends, and a subscription of a single shell once that shell has sent its last event.
@@ -15,7 +15,8 @@ from msgspec import Raw
 from shelld_protocol.encoding import decode
 from shelld_protocol.event_methods import LOST_NOTIFICATION
 
-# A daemon has at most 256 subscriptions at a time. Others may be over, without a sign of it here.
+# A daemon has at most 256 subscriptions at a time. Further recorded subscriptions may have ended,
+# which this module does not always learn.
 MAX_KEPT: Final = 1_024
 
 
@@ -45,7 +46,7 @@ class Subscribers:
         self._kept: dict[str, _Subscriber] = {}
 
     def note(self, result: bytes, request_id: bytes | None) -> None:
-        """Take the result of a request that may have begun or continued a subscription.
+        """Record the subscription that a request has begun or continued, if its result names one.
 
         Raises msgspec.DecodeError for a result of another form.
         """
@@ -61,7 +62,9 @@ class Subscribers:
         self._kept.pop(subscription, None)
 
     def note_event(self, method: str, params: bytes) -> None:
-        """Take the params (JSON) of a notification, with the target's own names.
+        """Forget a subscription if this notification is its last event.
+
+        `params` is JSON, as the target has sent it.
 
         Raises msgspec.DecodeError for params of another form.
         """
@@ -76,9 +79,9 @@ class Subscribers:
             self.forget(event.subscription)
 
     def take_lost(self, target: str, message: str) -> Mapping[str, Any] | None:
-        """Forget the oldest subscription. Return the params of ``shell/lost``.
+        """Forget the oldest subscription. Return the params of ``shell/lost`` for it.
 
-        Returns None if none is left.
+        Return None if no subscription is left.
         """
         if not self._kept:
             return None

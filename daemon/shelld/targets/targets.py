@@ -1,9 +1,9 @@
-"""All targets by name, and where sessions are.
+"""Records all targets by name, and the target of each session.
 
-Owns the connections to the targets. Never starts one before a request needs it.
+Owns the connections to the targets. Never makes a connection before a request needs it.
 
-A session other than the default one is in one place: here, or at the target that was named when
-it was first used. The default session exists in each place.
+Every session except the default session is in one place: either at this daemon, or at the target
+that its first request named. This daemon and each target have a default session of their own.
 """
 
 from __future__ import annotations
@@ -27,12 +27,15 @@ if TYPE_CHECKING:
 
 MAX_PLACED_SESSIONS: Final = 10_000
 
-# Runs a task beside the tasks of the shells, and starts it again if it fails.
+# A function that runs a task beside the tasks of the shells, and starts the task again if it fails.
 Attend = Callable[[Callable[[], Awaitable[None]]], None]
 
 
 class Target:
-    """One target. `link` is its last connection, which may be over; None before the first one."""
+    """Holds a target.
+
+    `link` is its last connection, which may be over, or None before the first connection.
+    """
 
     def __init__(self, name: str, argv: Sequence[str], *, bootstrap: bool) -> None:
         self.name = name
@@ -43,14 +46,14 @@ class Target:
     def connected(self, pool: RunnerPool, attend: Attend) -> Link:
         """Return a link, which may still be connecting. Raises OSError or `RpcError`."""
         if self.link is None or self.link.is_over:
-            # Few daemons have targets, so few import this.
+            # Few daemons have targets, so import this module only when a target connects.
             from shelld.targets.link import Link  # noqa: PLC0415
 
             link = Link(self.name, self.argv, pool, bootstrap=self.bootstrap)
             try:
                 attend(link.run)
             except BaseException:
-                # Nothing would ever end the calls of a link that does not run.
+                # If no task runs the link, nothing would ever end its calls.
                 link.close()
                 raise
             self.link = link
@@ -73,7 +76,7 @@ class Target:
 
 
 class Targets:
-    """`is_local` returns whether a session has been used here."""
+    """Holds the targets. `is_local` returns whether this daemon has a session of that name."""
 
     def __init__(self, is_local: Callable[[str], bool]) -> None:
         self._is_local = is_local
@@ -108,7 +111,10 @@ class Targets:
         return [target.info for target in self._targets.values()]
 
     async def remove(self, target: Target) -> bool:
-        """Forget a target and its sessions, and end its daemon. Return whether that has ended."""
+        """Forget a target and its sessions, and end its daemon.
+
+        Return whether the daemon ended by itself.
+        """
         self._targets.pop(target.name, None)
         self._places = {
             session: place for session, place in self._places.items() if place != target.name
@@ -117,7 +123,7 @@ class Targets:
         return link is not None and not link.is_over and await link.end()
 
     def hang_up(self) -> None:
-        """Let each target see the end of its input, because this daemon stops."""
+        """Close the input of each target, because this daemon stops."""
         for target in self._targets.values():
             if target.link is not None and not target.link.is_over:
                 target.link.hang_up()
@@ -125,13 +131,13 @@ class Targets:
     # -- sessions ---------------------------------------------------------------------------
 
     def place_of(self, session: str) -> str | None:
-        """Return the target of a session; None if it is here or new."""
+        """Return the target of a session. Return None if the session is at this daemon or new."""
         return self._places.get(session)
 
     def place(self, session: str, target: str) -> bool:
-        """Record that a session is at a target. Return whether that is new.
+        """Record that a session is at a target. Return whether this was not recorded before.
 
-        Raises `RpcError` (invalid_params) if it is elsewhere.
+        Raises `RpcError` (invalid_params) if the session is in another place.
         """
         if session == DEFAULT_SESSION:
             return False
@@ -152,5 +158,5 @@ class Targets:
 
 
 def was_not_started(error: RpcError) -> bool:
-    """Return whether a request has failed before its target could start anything."""
+    """Return whether `error` says that the target has not received the request."""
     return error.kind is ErrorKind.TARGET_LOST and not error.data.get("maybeStarted")
