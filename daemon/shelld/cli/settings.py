@@ -1,8 +1,8 @@
-"""Options of the daemon from variables and from a file, as words of a command line.
+"""Reads the daemon's options from variables and from a file, as words of a command line.
 
-The words go before those of the command line, where the last one wins: first the file, then the
-variables, then the command line. Values are checked here, so that an error names the variable, or
-the file and the line.
+The words precede those of the command line. The order is the file, the variables, the command line;
+the last word for an option wins. This module checks all values, so that an error names the
+variable, or the file and the line.
 
 ```toml
 guard = "strict"
@@ -28,21 +28,21 @@ from shelld_protocol.sandboxes import SandboxMode
 PREFIX: Final = "SHELLD_"
 CONFIG_VARIABLE: Final = f"{PREFIX}CONFIG"
 
-# Options that concern one process, and so belong on its command line.
+# Options that concern a single process, so only its command line may have them.
 _NOT_SETTINGS: Final = frozenset({"help", "version", "stdio", "parent_pid", "config"})
 _PATHS: Final = frozenset({"FILE", "DIR", "PATH"})
 _TABLES: Final = frozenset({"NAME=VALUE", "NAME=ARGV"})
-# Values of --sandbox that are no paths.
+# Values of --sandbox that are not paths.
 _MODES: Final = frozenset({"off", *get_args(SandboxMode)})
 _SWITCHES: Final = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 
 
 class SettingsError(Exception):
-    """The message says what is wrong, and where."""
+    """A setting is wrong. The message says what is wrong, and in which variable or line."""
 
 
 def settings_of(parser: argparse.ArgumentParser) -> dict[str, argparse.Action]:
-    """Return the options that can be set in a file or by a variable, by name: ``max-shells``."""
+    """Map names such as ``max-shells`` to the options that a file or a variable can set."""
     return {
         action.option_strings[0].removeprefix("--"): action
         for action in parser._actions  # pyright: ignore[reportPrivateUsage]
@@ -51,12 +51,12 @@ def settings_of(parser: argparse.ArgumentParser) -> dict[str, argparse.Action]:
 
 
 def variable_of(name: str) -> str:
-    """Return the variable for an option: ``SHELLD_MAX_SHELLS``."""
+    """Return the name of the variable for an option, such as ``SHELLD_MAX_SHELLS``."""
     return PREFIX + name.upper().replace("-", "_")
 
 
 def is_path(action: argparse.Action, text: str) -> bool:
-    """Whether `text`, as the value of an option, is a path. An empty path is a mistake."""
+    """Return whether `text`, as the value of an option, is a path. An empty text is none."""
     may_be = action.metavar in _PATHS or (action.metavar == "POLICY" and text not in _MODES)
     return may_be and text != ""
 
@@ -69,10 +69,11 @@ def words(
 ) -> list[str]:
     """Return the words that stand for the file `config` and the variables `env`.
 
-    Options in `replaced` are checked, too, but left out. Raises `SettingsError`.
+    The result omits the options in `replaced`, but their values are checked as well. Raises
+    `SettingsError`.
     """
     settings = settings_of(parser)
-    # The words of each option. Those of a variable replace those of the file.
+    # The words of each option. The words of a variable replace the words of the file.
     chosen: dict[str, list[str]] = {}
     path = config or env.get(CONFIG_VARIABLE)
     if path:
@@ -103,7 +104,7 @@ def _words_of_variable(name: str, action: argparse.Action, text: str) -> list[st
 def _from_file(
     parser: argparse.ArgumentParser, settings: Mapping[str, argparse.Action], path: Path
 ) -> Iterator[tuple[str, list[str]]]:
-    """Yield the words of each option in a file. Raises `SettingsError`."""
+    """Yield the name and the words of each option in a file. Raises `SettingsError`."""
     unreadable = f"cannot read the configuration {path}"
     try:
         file = read_toml(path, f"the configuration {path} is no file", unreadable)
@@ -127,7 +128,7 @@ def _from_file(
 def _words_of_value(
     name: str, action: argparse.Action, value: object, directory: Path
 ) -> Iterator[str]:
-    """Yield the words for a value in a file. Raises ValueError."""
+    """Yield the words that stand for a value in a file. Raises ValueError."""
     if action.nargs == 0:
         if not isinstance(value, bool):
             raise ValueError("must be true or false")
@@ -150,7 +151,7 @@ def _text(value: object) -> str:
 
 
 def _problem(parser: argparse.ArgumentParser, given: list[str]) -> str | None:
-    """Return what is wrong with the value of an option, if anything is."""
+    """Return what is wrong with the value of an option, or None if the value is valid."""
     exits, parser.exit_on_error = parser.exit_on_error, False
     try:
         parser.parse_args(given)

@@ -1,11 +1,13 @@
 """``shelld shell [OPTION ...]``: a prompt over one session, to try things.
 
-A client of a daemon of its own, with the options of shelld. Each command runs in the foreground of
-the session, so directory, variables and functions stay. Ctrl-C ends the running command, Ctrl-D
-leaves. Without a terminal, the commands come from standard input, and no prompt is shown. Commands
-themselves have no input. Lines that begin with a colon and a letter are for the shell itself.
+Starts a daemon of its own, with the given options of shelld. Each command runs in the foreground of
+the session, so the directory, the variables and the functions are kept. Ctrl-C ends the running
+command, Ctrl-D leaves. Without a terminal, the commands come from standard input, and no prompt is
+shown. The commands get no input. A line that begins with a colon and a letter is a command of the
+prompt itself, such as ``:help``.
 
-Exit codes: that of the last command, as with bash; 125 if shelld has failed; 2 for bad arguments.
+The exit code is that of the last command, as with bash, 125 if shelld has failed, or 2 for bad
+arguments.
 """
 
 from __future__ import annotations
@@ -158,7 +160,7 @@ class _Shell:
             strip_ansi=False,
             merge=self._display.is_one_stream,
         )
-        # Leaving the block, as after Ctrl-C, ends the command.
+        # If Ctrl-C interrupts the block, its end kills the command.
         with output:
             for item in output:
                 if isinstance(item, OutputEvent):
@@ -172,7 +174,7 @@ class _Shell:
         self._code = exit_code_of(result)
         if result.session_cwd is not None:
             self._cwd = result.session_cwd
-            # Readline completes file names in our directory.
+            # Readline completes file names in our working directory.
             with suppress(OSError):
                 os.chdir(self._cwd)
         if not self._lines.is_terminal:
@@ -218,5 +220,5 @@ class _Shell:
             return
         self._session = name
         known = {each.session: each.cwd for each in self._client.list_sessions()}
-        # A new session starts where the first one started.
+        # A new session starts in the directory in which the first session started.
         self._cwd = known.get(name) or self._client.bash("pwd", session=None).stdout.strip()

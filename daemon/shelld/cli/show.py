@@ -1,6 +1,6 @@
 """Writes the output of the subcommands to stdout and stderr.
 
-Nothing here raises `OSError`, although either stream may be closed or unable to take more.
+No function raises `OSError`, although stdout and stderr may be closed, or may fail.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def show(text: str, exit_code: int) -> int:
         sys.stdout.write(text + "\n")
         sys.stdout.flush()
     except OSError as error:
-        # Otherwise the interpreter would try to write the rest again when it ends.
+        # Without this, the interpreter would try to write the rest again when it ends.
         sys.stdout = None
         return refuse(f"cannot write to stdout: {error.strerror}")
     return exit_code

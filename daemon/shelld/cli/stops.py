@@ -1,8 +1,8 @@
 """Ends a command on Ctrl-C, on other signals, and at a time limit.
 
-Owns the signals that end `shelld run`: they are blocked in all threads, and one thread waits for
-them. So they interrupt nothing, and the command's last output is still shown. A signal that the
-parent has told us to ignore, as nohup does, stays ignored.
+Owns the signals that end `shelld run`. All threads block these signals, and one thread waits for
+them. So a signal interrupts no other work, and the command's last output is still shown. If the
+parent process ignores a signal, as nohup does, `shelld run` ignores it as well.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ _ENDING: Final[dict[int, SignalName]] = {
 
 
 class Stops:
-    """`limit_s`: seconds until the command is ended; None for no limit.
+    """Ends the command on signals, and after `limit_s` seconds (None: no limit).
 
-    The first signal is passed on, with the daemon's usual grace. The second kills at once. The
-    third ends this process, and with it the daemon and all that it has started.
+    The first signal is sent to the command, which then has the daemon's usual grace period. The
+    second signal kills the command at once. The third signal ends this process, its daemon, and all
+    processes of the command.
     """
 
     def __init__(self, limit_s: float | None, on_resize: Callable[[], None] | None = None) -> None:
@@ -48,14 +49,20 @@ class Stops:
         _start(threading.Thread(target=self._watch))
 
     def begin(self, client: Client, bash_id: str) -> None:
-        """From now on, end this command, and count its time. Before, a signal ends the process."""
+        """Choose the command to end, and start to count its time.
+
+        Before this call, a signal ends the process.
+        """
         self._bash_id = bash_id
         self._client = client
         if self._limit_s is not None:
             _start(threading.Timer(self._limit_s, self._time_out))
 
     def end_command(self, name: SignalName) -> None:
-        """Send a signal to the command; later, SIGKILL to all that is left. Does not wait."""
+        """Send a signal to the command, and later SIGKILL to all its remaining processes.
+
+        Does not wait.
+        """
         self._kills += 1
         grace = None if self._kills == 1 else 0
         _start(threading.Thread(target=self._kill, args=(name, grace)))
@@ -76,7 +83,7 @@ class Stops:
                 self.end_command(_ENDING[number])
 
     def _kill(self, name: SignalName, grace: int | None) -> None:
-        # If the daemon is gone, so is the command.
+        # If the daemon has ended, the command has ended as well.
         with suppress(ShellError):
             if self._client is not None:
                 self._client.kill_shell(self._bash_id, signal=name, grace=grace)

@@ -1,7 +1,8 @@
-"""Passes on standard input to a command, as it comes.
+"""Passes on standard input to a command as the input arrives.
 
-Owns descriptor 0. Never reads more than the command's queue in the daemon has room for, and never
-stops the process: from the background of a terminal, nothing is read.
+Owns descriptor 0. Passes on one block of input before it reads the next, so it waits while the
+command's queue in the daemon is full. In the background of a terminal, it reads nothing, so that
+the terminal does not stop the process.
 """
 
 from __future__ import annotations
@@ -30,7 +31,10 @@ _LONGEST_PAUSE_S: Final = 0.25
 
 
 class Typed:
-    """`refused` is called, in our thread, if the guard or the terminal refuses input."""
+    """Passes on input in its own thread.
+
+    It calls `refused` there if the guard or the terminal refuses input.
+    """
 
     def __init__(self, client: Client, bash_id: str, refused: Callable[[ShellError], None]) -> None:
         self._client = client
@@ -38,18 +42,18 @@ class Typed:
         self._refused = refused
 
     def start(self) -> None:
-        """Begin. Nobody waits for the thread: it ends with the process."""
+        """Start the thread. The process does not wait for the thread at its end."""
         threading.Thread(target=self._run, daemon=True).start()
 
     def _run(self) -> None:
-        # In the background of a terminal, a read then fails, instead of stopping the process.
+        # In the background of a terminal, a read then fails. Otherwise, it would stop the process.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTTIN})
         try:
             while data := _next_bytes():
                 self._pass_on(data)
             self._client.write_stdin(self._bash_id, eof=True)
         except (ShellError, OSError):
-            # The command takes no more input, or has ended; or none can be read.
+            # The command takes no more input, or stdin cannot be read.
             return
 
     def _pass_on(self, data: bytes) -> None:
@@ -70,7 +74,7 @@ class Typed:
 
 
 def _next_bytes() -> bytes:
-    """Return what comes next, or b"" at the end. The descriptor may be non-blocking."""
+    """Return the next input, or b"" at the end. The descriptor may be non-blocking."""
     while True:
         try:
             return os.read(0, _READ_BYTES)

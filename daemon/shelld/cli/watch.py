@@ -1,4 +1,4 @@
-"""``shelld watch [-n LINES] [NAME]``: look at the shells of a lasting daemon.
+"""``shelld watch [-n LINES] [NAME]``: show the shells of a lasting daemon.
 
 Owns the connection to the daemon, and asks for one view after the other. Never attaches, so no
 client loses anything. On a terminal, it shows a picture that changes (`watch_screen`). Elsewhere it
@@ -6,10 +6,10 @@ prints what has changed as lines (`watch_lines`).
 
 Exit codes:
 
-* 0: Ctrl-C, or the daemon was stopped
+* 0: the user has pressed Ctrl-C, or somebody has stopped the daemon
 * 2: arguments, the socket or stdout cannot be used, or the daemon has no room for a watcher
 * 5: the daemon is of another version
-* 6: the daemon has died, or none runs
+* 6: the daemon has died, or does not run
 * 128 + N after signal N
 """
 
@@ -45,27 +45,30 @@ from shelld.lasting.handshake import (
 from shelld.lasting.place import PlaceError
 from shelld.lasting.views import MAX_LINES, MAX_SHELLS, Look, View, decoded, encoded
 
-# How long to wait for the answer to the first message, between two views, and until the daemon
-# counts as silent.
+# How long to wait for the first answer, how long to pause between two views, and after what time
+# without an answer the daemon counts as silent.
 ANSWER_S: Final = 5.0
 PAUSE_S: Final = 0.5
 SILENT_S: Final = 5.0
 
 DEFAULT_LINES: Final = 3
 
-# How watching has ended: the daemon was stopped or has died, or nothing can be shown.
+# Why the watching has ended: the daemon has stopped or died, or its views cannot be written.
 Outcome: TypeAlias = Literal["ended", "died", "unwritable"]
 
 
 class Sight(Protocol):
-    """Shows views."""
+    """Shows the views of a daemon."""
 
     def wanted(self) -> Look:
-        """Return what to ask the daemon for."""
+        """Return the next request to the daemon."""
         ...
 
     def show(self, view: View, silent_s: float) -> bool:
-        """Show a view, since which the daemon has been silent. Return False if that fails."""
+        """Show a view. Return False if it cannot be written.
+
+        The daemon has sent nothing since the view.
+        """
         ...
 
 
@@ -87,7 +90,7 @@ def watch(arguments: Sequence[str]) -> int:
             outcome = _follow(connection, sight)
     except KeyboardInterrupt:
         return 0
-    # The picture is gone now, so messages stay visible.
+    # The picture is gone now, so a message stays visible.
     if outcome == "unwritable":
         return USAGE_ERROR
     if outcome == "ended":
@@ -118,7 +121,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _leave(number: int, _frame: FrameType | None) -> None:
-    # Raise an exception, so that the terminal is restored.
+    # Raise an exception, so that `with` blocks restore the terminal.
     raise SystemExit(128 + number)
 
 
@@ -162,7 +165,7 @@ def _sight(name: str, lines: int) -> AbstractContextManager[Sight]:
 
 
 class LineSight:
-    """Prints what has changed."""
+    """Prints the changes from view to view as lines."""
 
     def __init__(self, name: str, lines: int) -> None:
         self._changes = Changes(name)
@@ -177,7 +180,7 @@ class LineSight:
 
 
 def _follow(connection: socket.socket, sight: Sight) -> Outcome:
-    """Show one view after the other."""
+    """Show views until the daemon ends, or a view cannot be written."""
     view: View | None = None
     heard_at = time.monotonic()
     _ask(connection, sight)
@@ -208,13 +211,13 @@ def _follow(connection: socket.socket, sight: Sight) -> Outcome:
 
 
 def _ask(connection: socket.socket, sight: Sight) -> None:
-    # If the daemon is gone, reading says how it has ended.
+    # If the daemon is gone, the next `receive` shows how it has ended.
     with suppress(OSError):
         send(connection, encoded(sight.wanted()))
 
 
 def _has_news(connection: socket.socket) -> bool:
-    """Wait for a moment. Return whether the daemon has sent something, or is gone."""
+    """Wait up to `PAUSE_S` seconds. Return whether the daemon has sent a message, or is gone."""
     poll = select.poll()
     poll.register(connection, select.POLLIN)
     return bool(poll.poll(PAUSE_S * 1000))

@@ -1,7 +1,7 @@
-"""What has changed at a watched daemon, as lines of text. Pure.
+"""Describes the changes at a watched daemon as lines of text. Pure.
 
-Remembers the last view. Output that has come and gone between two views is not shown: this is a
-look at the daemon, and no log.
+Remembers the last view. Each view has only the last lines of output, so the result is not a
+complete log.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _TAB = "    "
 
 
 def printable(text: str) -> str:
-    """Return text without characters that could do something to a terminal."""
+    """Return the text without characters that could control a terminal."""
     if text.isprintable():
         return text
     text = text.replace("\t", _TAB)
@@ -28,7 +28,7 @@ def one_line(command: str) -> str:
 
 
 def duration(ms: int) -> str:
-    """Return a duration in one or two units: ``0.4 s``, ``12 s``, ``3 min 20 s``, ``2 h 5 min``."""
+    """Format a duration in one or two units: ``0.4 s``, ``12 s``, ``3 min 20 s``, ``2 h 5 min``."""
     if ms < 9_950:
         return f"{ms / 1000:.1f} s"
     seconds = round(ms / 1000)
@@ -40,7 +40,7 @@ def duration(ms: int) -> str:
 
 
 def how_it_ended(shell: WatchedShell) -> str:
-    """Return the end of a shell: ``exit code 1``, ``killed (SIGKILL)``."""
+    """Describe how a shell has ended: ``exit code 1``, ``killed (SIGKILL)``."""
     if shell.exit_code is not None and shell.status in ("completed", "failed"):
         return f"exit code {shell.exit_code}"
     return shell.status if shell.signal is None else f"{shell.status} ({shell.signal})"
@@ -65,7 +65,7 @@ class Changes:
         self._is_silent = False
 
     def since(self, view: View, *, is_silent: bool) -> list[str]:
-        """Return what has changed since the last view. `is_silent`: the daemon does not answer."""
+        """Return the changes since the last view. If `is_silent`, the daemon does not answer."""
         lines = [*self._of_daemon(view.info, is_silent=is_silent)]
         for shell in view.shells:
             lines += self._of_shell(shell)

@@ -1,7 +1,7 @@
-"""A picture of a watched daemon on a terminal. The only file that knows rich.
+"""Draws a picture of a watched daemon on a terminal. Only this file imports rich.
 
-Owns the terminal's other screen while it shows. Never shows a character of a command's output that
-could do something to the terminal.
+Owns the terminal's alternate screen while the picture is shown. Never writes a character of a
+command's output that could control the terminal.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from rich.text import Text
 from shelld.cli.watch_lines import client_of, duration, how_it_ended, one_line, printable
 from shelld.lasting.views import Look, View, WatchedShell
 
-# The picture mentions that the daemon is silent only after this time.
+# The picture says that the daemon is silent only after this time.
 _SILENT_S = 5.0
 
 
 @contextmanager
 def on_screen(name: str, lines: int) -> Generator[ScreenSight]:
-    """Show views on the terminal's other screen, for the block."""
+    """Show views on the terminal's alternate screen while the block runs."""
     console = Console(force_terminal=True, force_jupyter=False, highlight=False, markup=False)
     live = Live(console=console, screen=True, auto_refresh=False, redirect_stderr=False)
 
@@ -74,7 +74,7 @@ def picture(name: str, view: View, silent_s: float, height: int) -> list[Text]:
     shown = 0
     for shell in view.shells:
         rows = [*_rows(shell)]
-        # The last line is for what does not fit.
+        # Keep the last line for the number of shells that do not fit.
         if len(lines) + len(rows) > height - 1:
             break
         lines += rows
@@ -101,5 +101,5 @@ def _rows(shell: WatchedShell) -> Iterator[Text]:
 
 
 def _line(*parts: tuple[str, str]) -> Text:
-    """Return a line that is cut where the terminal ends."""
+    """Return a line that is cut at the right edge of the terminal."""
     return Text.assemble(*parts, no_wrap=True, overflow="ellipsis")
