@@ -1,4 +1,4 @@
-"""The protocol shared by daemon and client: framing, envelopes, errors, types of every method.
+"""Defines the protocol of daemon and client: framing, envelopes, errors, and types of methods.
 
 Pure: no I/O, no tasks, no imports from the daemon or the client.
 """

@@ -1,4 +1,4 @@
-"""The result of ``server_info``. All sizes are in bytes."""
+"""Defines the result of ``server_info``. All sizes are in bytes."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Attachment(Result):
     ]
 
 
-# Increment it for a change that breaks clients, not for new members, values or methods.
+# Increment this number for a change that breaks clients, not for new members, values or methods.
 PROTOCOL: Final = 1
 
 

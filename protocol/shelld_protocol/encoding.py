@@ -1,9 +1,9 @@
-"""Encode values as JSON and decode them, without a crash when memory is short.
+"""Encodes and decodes JSON, without a crash when memory is short.
 
 msgspec 0.22 crashes with SIGSEGV if `Encoder.encode` cannot enlarge its result, or if a decoder
 cannot allocate a string. So `encode` uses `encode_into`, which raises MemoryError. `decode` first
-allocates and frees as much memory as the strings of the message may take. If memory is short, that
-raises MemoryError.
+allocates and frees as much memory as the strings of the message may take. If memory is short, this
+allocation raises MemoryError.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ T = TypeVar("T")
 # The first size of the buffer of `encode`. Most messages fit into it.
 _START_BYTES: Final = 1_024
 
-# A message shorter than `_SHORT` takes at most `_MOST_PER_BYTE` bytes of memory per byte of JSON:
-# `"a",` costs a string object and its slot.
+# A message shorter than `_SHORT` takes at most `_MOST_PER_BYTE` bytes of memory per byte of JSON.
+# The worst case is `"a",`, which costs a string object and its slot.
 _SHORT: Final = 2_048
 _MOST_PER_BYTE: Final = 20
 # The overhead of a string, and its slot in a list or dict.
@@ -27,7 +27,7 @@ _STRING_BYTES: Final = 80
 
 def _plain(value: Any) -> Any:
     """Return the plain value of a subclass, such as NumPy's float64. Raises TypeError."""
-    # Not `str(value)` etc.: a subclass can override it.
+    # Do not call `str(value)` or the like, because a subclass can override these calls.
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, int):
@@ -54,15 +54,16 @@ def decode(
 ) -> T:
     """Return the value of `data` (JSON). Raises msgspec's errors, and MemoryError.
 
-    `strings`: the maximum number of strings that the decoder makes, if its type limits them. If
-    None, the strings of a long text are counted, which takes as long as decoding the text.
+    `strings` is the maximum number of strings that the decoder makes, if its type limits this
+    number. If `strings` is None, this function counts the strings of a long text, which takes as
+    long as decoding the text.
     """
     size = len(memoryview(data))
     if size < _SHORT:
         bytes(size * _MOST_PER_BYTE)
     else:
         data = bytes(data)
-        # `2 * size`: the longest string is in memory twice if it has escapes.
+        # The factor 2 is necessary because the longest string is in memory twice if it has escapes.
         bytes(2 * size + (_strings_in(data) if strings is None else strings) * _STRING_BYTES)
     return decoder.decode(data)
 

@@ -1,4 +1,4 @@
-"""The only table of errors: code, stable kind, and message.
+"""Defines all errors in one table: code, stable kind, and message.
 
 No other module spells a code or a kind. Messages are for people, kinds for programs. No message and
 no data member ever carries an exception's text, a traceback, or a path that the peer did not send
@@ -49,7 +49,10 @@ class ErrorKind(enum.Enum):
 
 
 class RpcError(Exception):
-    """An error as sent to the peer. Pass `data` without ``kind``, which is added."""
+    """An error that is sent to the peer.
+
+    Pass `data` without ``kind``, because the constructor adds it.
+    """
 
     def __init__(
         self, kind: ErrorKind, message: str, data: Mapping[str, Any] | None = None
@@ -66,7 +69,7 @@ class RpcError(Exception):
 
 
 class PassedOnError(RpcError):
-    """An error that another daemon has sent, which may be newer: its code may be unknown here.
+    """An error that another daemon has sent. That daemon may be newer, and its code may be unknown.
 
     `data` is complete, and may hold undecoded JSON.
     """
@@ -92,13 +95,16 @@ def invalid_request(reason: str) -> RpcError:
 
 
 def message_too_large(limit_bytes: int) -> RpcError:
-    """The error has no id. `limit_bytes` tells a client which of its requests was refused."""
+    """Return the error of a request that is too large.
+
+    The error has no id. `limit_bytes` tells the client which of its requests the peer has refused.
+    """
     message = "Invalid request: Message exceeds the size limit"
     return RpcError(ErrorKind.INVALID_REQUEST, message, {"max_message_bytes": limit_bytes})
 
 
 def method_not_found(method: str) -> RpcError:
-    # The peer may send megabytes as a method's name.
+    # The peer may send a method's name of several megabytes.
     shown = method if len(method) <= 100 else method[:100] + "..."
     return RpcError(ErrorKind.METHOD_NOT_FOUND, f"Method not found: {shown}")
 
@@ -163,13 +169,13 @@ def session_not_found(session: str) -> RpcError:
     return RpcError(ErrorKind.SESSION_NOT_FOUND, f"Session not found: {shown}", {"session": shown})
 
 
-# The errnos that mean a shortage in the system, with the name of what is short.
+# Maps each errno that means a shortage in the system to the name of the resource.
 _EXHAUSTED: Final = {
     "EAGAIN": "processes",
     "ENOMEM": "memory",
     "EMFILE": "files",
     "ENFILE": "files",
-    # Too many descriptors on their way through the sockets of one user.
+    # Too many descriptors are on their way through the sockets of one user.
     "ETOOMANYREFS": "files",
     "ENOSPC": "disk",
     "EDQUOT": "disk",
@@ -179,14 +185,15 @@ _EXHAUSTED: Final = {
 
 
 def exhausted_limit(error_number: int) -> str | None:
-    """Return what is short if a system call fails with this errno; None if nothing is short."""
+    """Return the resource that is short if a system call fails with this errno, or None."""
     return _EXHAUSTED.get(errno_module.errorcode.get(error_number, ""))
 
 
 def spawn_failed(error_number: int, what: str) -> RpcError:
-    """Return the error of a failed start. `what` has failed: ``cwd``, ``bash`` or ``exec``.
+    """Return the error of a failed start.
 
-    A shortage (EAGAIN, ENOMEM, EMFILE, ...) becomes `RESOURCE_EXHAUSTED`: a retry may succeed.
+    `what` says what has failed: ``cwd``, ``bash`` or ``exec``. A shortage (EAGAIN, ENOMEM, EMFILE,
+    ...) becomes `RESOURCE_EXHAUSTED`, because a retry may succeed.
     """
     name = errno_module.errorcode.get(error_number, "EIO")
     if limit := exhausted_limit(error_number):
@@ -210,7 +217,7 @@ def session_closed() -> RpcError:
 
 
 def stdin_closed(bash_id: str, reason: str) -> RpcError:
-    """Return the error of input that nobody can read. `reason`: ended, not_open or closed."""
+    """Return the error of input that nobody can read. `reason` is ended, not_open or closed."""
     sentences = {
         "ended": "it has ended",
         "not_open": "it was started without tty or open_stdin",
@@ -234,8 +241,8 @@ def unavailable(what: str, missing: str, hint: str) -> RpcError:
 def target_lost(target: str, message: str, *, maybe_started: bool, text: str = "") -> RpcError:
     """Return the error of a request whose target cannot be reached, or is gone.
 
-    `maybe_started`: the target may have received the request. `text`: what the program that leads
-    to the target has written besides the protocol.
+    If `maybe_started`, the target may have received the request. `text` is the output of the
+    program that leads to the target, without the protocol's messages.
     """
     data = {"target": target, "maybeStarted": maybe_started, "text": text}
     return RpcError(ErrorKind.TARGET_LOST, message, data)
@@ -247,7 +254,7 @@ def unknown_target(name: str) -> RpcError:
 
 
 def inexpressible(what: str, hint: str) -> RpcError:
-    """Return the error of a sandbox that no engine here can enforce. Nothing was done.
+    """Return the error of a sandbox that no engine on this machine can enforce. Nothing was done.
 
     `what` is a member of the policy, with its value.
     """
@@ -259,7 +266,7 @@ def inexpressible(what: str, hint: str) -> RpcError:
 def shutting_down(bash_id: str | None = None) -> RpcError:
     """Return the error of a request that the daemon refuses or ends because it stops.
 
-    `bash_id`: the shell that the request has started.
+    `bash_id` is the shell that the request has started, if any.
     """
     data = {} if bash_id is None else {"bash_id": bash_id}
     return RpcError(ErrorKind.SHUTTING_DOWN, "The daemon is shutting down", data)

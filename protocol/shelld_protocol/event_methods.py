@@ -1,4 +1,4 @@
-"""``subscribe``, ``unsubscribe``, and the notifications that subscribers receive."""
+"""Defines ``subscribe``, ``unsubscribe``, and the notifications that subscribers receive."""
 
 from __future__ import annotations
 

@@ -1,12 +1,11 @@
-"""The two framings of a stdio JSON-RPC stream: bytes to messages and back.
+"""Converts bytes to messages and back, with either framing of a stdio JSON-RPC stream.
 
-Owns the bytes that were received and not yet returned. Never does I/O, never looks inside a
-message.
+Owns the bytes that were received and not yet returned. Never does I/O, and never decodes a message.
 
 A stream is either newline-delimited (one JSON value per line) or LSP-framed (``Content-Length``
-headers). The first byte that is neither blank nor part of a byte order mark decides this for the
-whole stream: a JSON-RPC message starts with ``{`` or ``[``, never with a letter, so ``C`` or ``c``
-can only start a header.
+headers). The first byte that is neither blank nor part of a byte order mark decides which framing
+the whole stream has. If the byte is ``C`` or ``c``, it starts a header, because a JSON-RPC message
+starts with ``{`` or ``[``, never with a letter.
 
 Invariants:
 
@@ -15,9 +14,10 @@ Invariants:
   The following messages are intact.
 * The search for a line end looks at each byte only once, however small the received pieces are.
 * The messages and errors of a stream do not depend on the pieces in which the stream arrives.
-* After a wrong Content-Length, at most the next message is lost as well, because a header is also
-  found right after a body.
-* Among headers, a line that is no header yields one `FrameError`, and the headers around it count.
+* After a wrong Content-Length, at most the next message is lost as well, because the reader also
+  finds a header on the line where the body before it ends.
+* Among headers, a line that is not a header yields one `FrameError`. The headers before and after
+  it stay valid.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from typing import Final
 
 DEFAULT_MAX_MESSAGE_BYTES: Final = 64 * 1024 * 1024
 
-# If a line is longer than this, only its end counts. Real headers are under 60 bytes.
+# In a line longer than this, only the end can be a header. Real headers are under 60 bytes.
 MAX_HEADER_LINE_BYTES: Final = 4096
 _HEADER_END_BYTES: Final = 100
 
-# The rest of a body may precede the header, if the stated length was too small.
+# If the stated length of a body was too small, the rest of the body precedes the next header.
 _LENGTH_HEADER: Final = re.compile(
     rb"(?:.*[\]}])?[ \t]*content-length[ \t]*:(.*)", re.IGNORECASE | re.DOTALL
 )
 
-# The beginning of a header: the name is a token of RFC 9110. No JSON value begins like that.
+# The beginning of a header, whose name is a token of RFC 9110. No JSON value begins like a header.
 _HEADER: Final = re.compile(rb"[ \t]*[!#$%&'*+.^_`|~0-9A-Za-z-]+[ \t]*:")
 
-# How much of a refused message to keep: enough to find an id at its beginning.
+# How much of a refused message to keep. This is enough to find an id at its beginning.
 _HEAD_BYTES: Final = 100
 
 _BLANK: Final = b" \t\r\n"
@@ -48,14 +48,14 @@ _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 
 class Framing(enum.Enum):
-    """How messages are delimited on the stream."""
+    """The ways to delimit messages on the stream."""
 
     LINES = "lines"
     CONTENT_LENGTH = "content-length"
 
 
 class FrameError(enum.Enum):
-    """Why there is no message. The value is a sentence for people."""
+    """The reasons for a missing message. The value is a sentence for people."""
 
     TOO_LARGE = "Message exceeds the size limit"
     BAD_HEADER = "Header section has no valid Content-Length"
@@ -81,7 +81,7 @@ def encode_frame(payload: bytes, framing: Framing) -> bytes:
 
 
 class FrameReader:
-    """Split a stream of bytes into messages.
+    """Splits a stream of bytes into messages.
 
     Feed it with `receive_data` and `receive_eof`, then call `next_event` until it returns
     `NEED_DATA`. `framing` is None until the first significant byte arrives. `refused_head` is the
@@ -99,15 +99,16 @@ class FrameReader:
         self._buffer = bytearray()
         self._searched = 0
         self._eof = False
-        # Lines: whether to drop the rest of a refused line.
+        # For lines: whether to drop the rest of a refused line.
         self._skipping_line = False
-        # Content-Length: how many bytes of a refused body are still to be dropped.
+        # For Content-Length: how many bytes of a refused body are still to be dropped.
         self._skip_bytes = 0
-        # Content-Length: the length of the body; set at the end of the header section.
+        # For Content-Length: the length of the body, once the header section has ended.
         self._body_length: int | None = None
         self._header_length: int | None = None
         self._header_seen = False
-        # Content-Length: whether the beginning of the header line was dropped, and what it was.
+        # For Content-Length: whether the beginning of the header line was dropped, and this
+        # beginning.
         self._line_is_long = False
         self._line_start = b""
         self._out_of_memory = False
@@ -115,8 +116,9 @@ class FrameReader:
     def receive_data(self, data: bytes) -> None:
         """Take the next bytes of the stream, any number of them.
 
-        If memory is short, drop the unfinished message to free some memory. If there is none, take
-        nothing and raise MemoryError. Another call with the same data may then succeed.
+        If memory is short, drop the unfinished message to free some memory. If there is no
+        unfinished message, take no bytes, and raise MemoryError. Another call with the same data
+        may then succeed.
         """
         try:
             self._store(data)
@@ -141,10 +143,10 @@ class FrameReader:
             self._skip_bytes = left
 
     def _give_up_message(self, data: bytes) -> bool:
-        """Drop the unfinished message, and skip the rest when it arrives.
+        """Drop the unfinished message, and skip its rest when it arrives.
 
-        `data` is the next part of the stream, which could not be stored. Returns False if there is
-        no unfinished message. If this raises MemoryError, it has changed nothing.
+        `data` is the next part of the stream, which could not be stored. Return False if there is
+        no unfinished message. If this function raises MemoryError, it has changed nothing.
         """
         if self._skipping_line or self._skip_bytes:
             # The message was dropped before, and `refused_head` has its beginning.
@@ -296,11 +298,12 @@ class FrameReader:
             self._line_is_long = False
             if header := _LENGTH_HEADER.fullmatch(line):
                 digits = header[1].strip(_BLANK)
-                # 18 digits exceed any limit; int() must not parse thousands of them.
+                # A number of 18 digits exceeds any limit, and int() must not parse thousands of
+                # digits.
                 valid = digits.isdigit() and len(digits) <= 18
                 self._header_length = int(digits) if valid else None
             elif not _HEADER.match(head):
-                # Perhaps a request. Its sender must not wait for ever.
+                # The line may be a request, whose sender must not wait for ever.
                 self.refused_head = head
                 return FrameError.NO_HEADER
             self._header_seen = True

@@ -1,4 +1,4 @@
-"""Params and results of ``write_stdin`` and ``resize_shell``."""
+"""Defines the params and results of ``write_stdin`` and ``resize_shell``."""
 
 from __future__ import annotations
 

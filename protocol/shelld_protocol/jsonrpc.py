@@ -1,7 +1,8 @@
-"""JSON-RPC 2.0 envelopes: decode messages, encode requests and replies.
+"""Decodes JSON-RPC 2.0 messages, and encodes requests and replies.
 
-Owns the shape of a message, not its meaning: params stay undecoded JSON until the method is known.
-Ids are kept and echoed as the JSON text that the peer sent, so no number or string ever changes.
+Owns the shape of a message, but not its meaning. The params stay undecoded JSON until the method is
+known. Ids are kept and echoed as the JSON text that the peer sent, so no number or string ever
+changes.
 
 Reference: https://www.jsonrpc.org/specification
 """
@@ -64,7 +65,7 @@ Message: TypeAlias = Single | Batch
 
 
 class _Envelope(Struct, frozen=True):
-    """An envelope with undecoded members: the id is known even if another member is wrong."""
+    """An envelope with undecoded members. So the id is known even if another member is wrong."""
 
     jsonrpc: Raw = Raw()
     id: Raw = Raw()
@@ -82,18 +83,18 @@ _string_decoder: Final = msgspec.json.Decoder(str)
 _BLANK: Final = b" \t\r\n"
 
 # msgspec and Python recurse at every level of nesting, under one limit that includes the calling
-# frames (1,000 by default). Other code decodes or encodes parts of a message later. A
-# message is refused if it would leave fewer levels than this for that code.
+# frames (1,000 by default). Other code decodes or encodes parts of a message later. A message is
+# refused if its nesting would leave fewer levels than this for the other code.
 _RESERVED_LEVELS: Final = 500
 # The nesting that every daemon accepts, including the message's own object. Some daemons accept
 # more, depending on their Python and stack. A client that stays within this limit is never refused
 # for depth.
 MAX_LEVELS: Final = 400
-# A message with no more brackets than this is not nested deeply, so its depth is not checked.
+# A message with at most this many brackets is not nested deeply, so its depth is not checked.
 _UNCHECKED_BRACKETS: Final = 100
 
-# A member of two bytes costs the daemon 1,000 bytes, and its answer takes 100. A client with more
-# requests can send several batches.
+# A batch may not have more members, because a member of two bytes costs the daemon 1,000 bytes, and
+# its answer takes 100. A client with more requests can send several batches.
 MAX_BATCH_MEMBERS: Final = 10_000
 
 _JSON_NUMBER: Final = re.compile(rb"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?")
@@ -150,8 +151,8 @@ def _check_depth(data: bytes) -> None:
 
 def _decode_single(data: bytes) -> Single:
     if data[:1] != b"{":
-        # Outside a batch, `data` can be something other than JSON. Then this raises, and the answer
-        # is a parse error.
+        # A single message may not be JSON at all. This call then raises, and the answer is a parse
+        # error.
         msgspec.json.decode(data, type=Raw)
         return Invalid(invalid_request("a request must be an object"))
     envelope = _envelope_decoder.decode(data)
@@ -169,7 +170,7 @@ def _decode_single(data: bytes) -> Single:
 
 
 def _is_version(text: bytes) -> bool:
-    # The second comparison handles escapes.
+    # The second comparison finds a version that is written with escapes.
     return text == b'"2.0"' or (text[:1] == b'"' and decode(text, _string_decoder) == "2.0")
 
 
@@ -192,7 +193,7 @@ def id_key(raw_id: bytes) -> IdKey | None:
     if raw_id[:1] == b'"':
         return ("string", decode(raw_id, _string_decoder))
     if _JSON_NUMBER.fullmatch(raw_id):
-        # Compare numbers as text: 1 and 1.0 are different ids, and no number is too large.
+        # Compare numbers as text. So 1 and 1.0 are different ids, and no number is too large.
         return ("number", raw_id)
     return None
 
@@ -238,7 +239,7 @@ def encode_request(
     """
     message: dict[str, Any] = {"jsonrpc": "2.0"}
     if request_id is not None:
-        # The id comes early, so that `id_at_start` finds it.
+        # Put the id early in the message, so that `id_at_start` finds it.
         message["id"] = request_id
     message |= {"method": method, "params": params}
     return encode(message, msgspec.json.Encoder(enc_hook=convert))

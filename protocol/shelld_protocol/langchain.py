@@ -1,7 +1,7 @@
-"""Wrap a tool for LangChain. Needs the extra ``langchain``; nothing else imports this module.
+"""Wraps tools for LangChain. Needs the extra ``langchain``, so no other module imports it early.
 
-The message to the model has the text of the `ToolResult` as its content and the `ToolResult` as
-its artifact. A failed result becomes a message with the status "error".
+The message to the model has the text of the `ToolResult` as its content and the `ToolResult` as its
+artifact. A failed result becomes a message with the status "error".
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ _call_id: Final[ContextVar[str | None]] = ContextVar("_call_id", default=None)
 
 
 class _Tool(StructuredTool):
-    """Pass the tool call's id to the function. LangChain does so only if the schema asks for it."""
+    """Passes the tool call's id to the function.
+
+    LangChain itself passes the id only if the schema asks for it.
+    """
 
     def run(self, *args: Any, tool_call_id: str | None = None, **kwargs: Any) -> Any:
         token = _call_id.set(tool_call_id)
@@ -51,7 +54,10 @@ def structured_tool(
     call: Callable[[dict[str, Any]], ToolResult] | None = None,
     call_async: Callable[[dict[str, Any]], Awaitable[ToolResult]] | None = None,
 ) -> StructuredTool:
-    """Return a LangChain tool. Give `call`, `call_async` or both. `schema` is for the arguments."""
+    """Return a LangChain tool.
+
+    Give `call`, `call_async` or both. `schema` describes the arguments.
+    """
 
     def invoke(**arguments: Any) -> tuple[str | ToolMessage, ToolResult]:
         assert call is not None
@@ -77,7 +83,7 @@ def _answer(name: str, result: ToolResult) -> tuple[str | ToolMessage, ToolResul
         return result.to_display(), result
     error, call_id = result.error or "", _call_id.get()
     if call_id is None:
-        # Without a tool call there is no message: LangChain returns the exception's text.
+        # Without a tool call, there is no message, and LangChain returns the exception's text.
         raise ToolException(error)
     # A raised exception would yield a message without an artifact.
     message = ToolMessage(error, artifact=result, tool_call_id=call_id, name=name, status="error")

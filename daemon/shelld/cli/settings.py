@@ -56,7 +56,7 @@ def variable_of(name: str) -> str:
 
 
 def is_path(action: argparse.Action, text: str) -> bool:
-    """Return whether `text`, as the value of an option, is a path. An empty text is none."""
+    """Return whether `text`, as the value of an option, is a path. An empty text is not a path."""
     may_be = action.metavar in _PATHS or (action.metavar == "POLICY" and text not in _MODES)
     return may_be and text != ""
 

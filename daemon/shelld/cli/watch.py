@@ -1,8 +1,8 @@
 """``shelld watch [-n LINES] [NAME]``: show the shells of a lasting daemon.
 
-Owns the connection to the daemon, and asks for one view after the other. Never attaches, so no
-client loses anything. On a terminal, it shows a picture that changes (`watch_screen`). Elsewhere it
-prints what has changed as lines (`watch_lines`).
+Owns the connection to the daemon, and asks for one view of its shells after the other. Never
+attaches to the daemon, so it does not disturb the daemon's client. On a terminal, it shows a
+picture that changes (`watch_screen`). Otherwise, it prints changes as lines (`watch_lines`).
 
 Exit codes:
 

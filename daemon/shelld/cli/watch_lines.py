@@ -15,7 +15,7 @@ _TAB = "    "
 
 
 def printable(text: str) -> str:
-    """Return the text without characters that could control a terminal."""
+    """Replace all characters that could control a terminal."""
     if text.isprintable():
         return text
     text = text.replace("\t", _TAB)
@@ -51,7 +51,7 @@ def client_of(info: Info) -> str:
 
 
 def new_lines(before: Sequence[str], now: Sequence[str]) -> Sequence[str]:
-    """Return the last of the lines `now` that were not there `before`."""
+    """Return the last lines of `now`, after the last line that `before` contains."""
     known = set(before)
     count = next((at for at, line in enumerate(reversed(now)) if line in known), len(now))
     return now[len(now) - count :]
