@@ -226,7 +226,10 @@ class FrameReader:
                 return line
 
     def _end_of_line(self) -> int | None:
-        """Return the length of the next line without its newline; None while it is unfinished."""
+        """Return the length of the next line without its newline.
+
+        Return None while the line is unfinished.
+        """
         end = self._buffer.find(b"\n", self._searched)
         if end >= 0:
             return end

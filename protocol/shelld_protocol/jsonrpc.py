@@ -119,7 +119,7 @@ def decode_message(data: bytes) -> Message:
 
 
 def id_at_start(data: bytes) -> bytes:
-    """Return the id at the start of an undecodable message, as JSON text; null if none is there."""
+    """Return the id (JSON text) at the start of an undecodable message, or null if it has none."""
     start = _ID_AT_START.match(data)
     return NULL_ID if start is None else start[1]
 
@@ -204,9 +204,10 @@ def encode_result(raw_id: bytes, result: Any) -> bytes:
 
 
 def encode_error(raw_id: bytes, error: RpcError) -> bytes:
-    """Encode an error reply. If `error` cannot be encoded, send internal_error instead.
+    """Encode an error reply. If `error` cannot be encoded, encode internal_error instead.
 
-    If memory is short, send null as the id. Raises MemoryError if even that fails.
+    If memory is short, use null as the id. Raises MemoryError if memory is too short for that reply
+    as well.
     """
     try:
         return _encode_error(raw_id, error)

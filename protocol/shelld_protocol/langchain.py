@@ -1,4 +1,4 @@
-"""Wraps tools for LangChain. Needs the extra ``langchain``, so no other module imports it early.
+"""Wraps tools for LangChain. Needs the extra ``langchain``, so it is imported only for its use.
 
 The message to the model has the text of the `ToolResult` as its content and the `ToolResult` as its
 artifact. A failed result becomes a message with the status "error".

@@ -1,8 +1,8 @@
-"""The Model Context Protocol: its revisions, requests and results.
+"""Defines the revisions, requests and results of the Model Context Protocol.
 
-Pure. There are two eras: up to 2025-11-25, a handshake (``initialize``) negotiates the revision;
-since 2026-07-28, every request names its revision in ``_meta``. Results omit the members that a
-revision does not define.
+Pure. The protocol has two eras. Up to 2025-11-25, a handshake (``initialize``) negotiates the
+revision. Since 2026-07-28, the modern era, every request names its revision in ``_meta``. Results
+omit the members that a revision does not define.
 
 References: https://modelcontextprotocol.io/specification/2026-07-28, .../2025-11-25 and earlier.
 """
@@ -18,7 +18,7 @@ from shelld_protocol.structs import Params, Result
 MODERN_REVISIONS: Final = ("2026-07-28",)
 HANDSHAKE_REVISIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 
-# Revisions are ISO dates, so known ones compare as strings.
+# Revisions are ISO dates, so the code compares known revisions as strings.
 ANNOTATIONS_SINCE: Final = "2025-03-26"
 STRUCTURED_SINCE: Final = "2025-06-18"
 
@@ -46,7 +46,7 @@ class McpParams(Params, forbid_unknown_fields=False, kw_only=True):
 
 
 class PingParams(McpParams, forbid_unknown_fields=True, kw_only=True):
-    """Refuses unknown members, as our own params do: ``ping`` is also one of our own methods."""
+    """Refuses unknown members. ``ping`` is also one of shelld's own methods, which refuse them."""
 
 
 class InitializeParams(McpParams, kw_only=True):
@@ -87,7 +87,7 @@ class InitializeResult(McpResult, kw_only=True):
 
 
 class DiscoverResult(McpResult, kw_only=True):
-    """`ttl_ms`: how long a client may cache the result, in milliseconds."""
+    """Answers ``server/discover``. A client may cache the result for `ttl_ms` milliseconds."""
 
     supported_versions: list[str]
     capabilities: dict[str, Any]
@@ -107,7 +107,7 @@ class TextContent(Struct, tag_field="type", tag="text"):
 
 
 class CallToolMcpResult(McpResult, kw_only=True):
-    """`structured_content`: a `ToolResult` as JSON."""
+    """Answers ``tools/call``. `structured_content` is a `ToolResult` as JSON."""
 
     content: list[TextContent]
     is_error: bool

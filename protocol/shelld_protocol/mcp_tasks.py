@@ -1,7 +1,7 @@
-"""MCP's Tasks extension: a call whose answer is a task, and the requests about that task.
+"""Defines MCP's Tasks extension, with which the answer to a call can be a task.
 
-Pure. A client declares the extension in each request that may use it. The names are those of the
-extension's schema.
+Pure. A client declares the extension in each request that may use it. The extension also defines
+the requests about a task. All names are those of the extension's schema.
 
 References: https://github.com/modelcontextprotocol/ext-tasks (schema and specification), and
 ``subscriptions/listen`` of https://modelcontextprotocol.io/specification/2026-07-28.
@@ -19,7 +19,7 @@ from shelld_protocol.structs import Result
 TASKS_EXTENSION: Final = "io.modelcontextprotocol/tasks"
 SUBSCRIPTION_ID_KEY: Final = "io.modelcontextprotocol/subscriptionId"
 
-# A member of the capabilities, of a client and of a server.
+# The member of a client's or a server's capabilities that declares the extension.
 TASKS_CAPABILITY: Final[dict[str, Any]] = {"extensions": {TASKS_EXTENSION: {}}}
 
 TASK_NOTIFICATION: Final = "notifications/tasks"
@@ -41,7 +41,10 @@ class TaskParams(McpParams, kw_only=True):
 
 
 class UpdateTaskParams(TaskParams, kw_only=True):
-    """`input_responses`: the responses to `input_requests` of a task, by their keys."""
+    """The params of ``tasks/update``.
+
+    `input_responses` has the responses to `input_requests` of a task, by their keys.
+    """
 
     input_responses: dict[str, Any] | None = field(name="inputResponses", default=None)
 
@@ -56,7 +59,7 @@ class ListenParams(McpParams, kw_only=True):
 
 
 class TextField(Struct):
-    """A text that a form asks for."""
+    """The schema of a text for which a form asks."""
 
     type: Literal["string"] = "string"
     title: str = "Answer"
@@ -79,7 +82,7 @@ class ElicitParams(Result, kw_only=True):
 
 
 class InputRequest(Result, kw_only=True):
-    """A request to the client: to show a form to a person."""
+    """A request that asks the client to show a form to a person."""
 
     method: Literal["elicitation/create"]
     params: ElicitParams

@@ -1,8 +1,8 @@
-"""The table of shelld's own methods: params, result shapes, and summary of each.
+"""Defines the table of shelld's own methods, with the params, results and summary of each.
 
-These types document the wire: the daemon validates with them, the client decodes with them, and the
-OpenRPC document and the reference are generated from them. `structs` has the types that several
-methods share.
+The table's types define the protocol on the wire. The daemon validates params with these types, and
+the client decodes results with them. The OpenRPC document and the reference are generated from
+them. `structs` has the types that several methods share.
 """
 
 from __future__ import annotations
@@ -57,7 +57,10 @@ from shelld_protocol.tools import ToolResult
 
 
 class MethodTypes(NamedTuple):
-    """`results` lists the possible shapes of the result; it is empty if the result is null."""
+    """Holds the types of a method.
+
+    `results` lists the possible types of the result; it is empty if the result is null.
+    """
 
     params: type[Params]
     results: tuple[Any, ...]

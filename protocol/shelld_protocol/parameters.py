@@ -1,7 +1,7 @@
-"""Describe the fields of a params Struct as parameters: name, type, limits, default.
+"""Describes the fields of a params Struct as parameters with a name, a type and limits.
 
-Pure. A Struct defines the parameters of a method or a tool. Validation, schemas and the
-descriptions for models are all derived from the Struct here, so that they cannot drift apart.
+Pure. A Struct defines the parameters of a method or a tool. This module derives validation, schemas
+and the descriptions for models from the Struct, so that they always agree.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from shelld_protocol.tools import JsonType, ToolParameter
 class Parameter(NamedTuple):
     """One parameter. `model` holds all that JSON Schema can express, except null.
 
-    `null_is_a_value`: null differs from leaving the parameter out. `holds_strings`: the value is an
-    object whose members are strings or null. `struct`: the value is an object with the members of
-    that Struct. `other_type`: a second type that the value may have. The limits are for the first
-    type. `max_items`, `min_item_length`: limits of a list, and of each text in it.
+    If `null_is_a_value`, null has another meaning than an absent parameter. If `holds_strings`, the
+    value is an object whose members are strings or null. If `struct` is set, the value is an object
+    with the members of this Struct. `other_type` is a second type that the value may have; the
+    limits hold for the first type. `max_items` limits a list, and `min_item_length` each text in
+    it.
     """
 
     model: ToolParameter
@@ -34,7 +35,7 @@ class Parameter(NamedTuple):
     min_item_length: int | None = None
 
     def problem_with(self, value: Any) -> str | None:
-        """Return a message that says what is wrong with `value`; None if it is valid."""
+        """Return a message that says what is wrong with `value`, or None if it is valid."""
         problem = self.model.problem_with(value)
         if problem is not None or not isinstance(value, list):
             return problem
@@ -85,7 +86,8 @@ def _parameter(field: msgspec.structs.FieldInfo) -> Parameter:
         case inspect.IntType() | inspect.FloatType():
             limits = {"minimum": info.ge, "maximum": info.le}
         case inspect.LiteralType():
-            # The annotation has the choices in their order; msgspec.inspect sorts them.
+            # Take the choices from the annotation, which has them in order. msgspec.inspect sorts
+            # them.
             limits = {"enum": list(_literal_choices(field.type))}
         case inspect.ListType(item_type=inspect.StrType(min_length=min_item_length)):
             limits = {"items": {"type": "string"}}

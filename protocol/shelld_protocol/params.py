@@ -1,9 +1,10 @@
-"""Decode the JSON of ``params`` into the method's Struct, or raise an error that names the problem.
+"""Decodes the JSON of ``params`` into the method's Struct, or raises an error that says what is
+wrong.
 
-The fast path is one msgspec decode. If that fails, each value is checked. This accepts the forms
-that the protocol tolerates (positional params, null for an absent value, 2000.0 for 2000, aliases),
-and makes the message of the error (-32602). msgspec's own error texts are never parsed or passed
-on.
+The fast path is a single msgspec decode. If it fails, this module checks each value. This slow path
+accepts the forms that the protocol tolerates (positional params, null for an absent value, 2000.0
+for 2000, aliases), and makes the message of the error (-32602). msgspec's own error texts are never
+parsed or passed on.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def _decode_leniently(params_type: type[P], raw: bytes, within: str = "") -> P:
     for alias, name in params_type.aliases.items():
         if alias in given:
             value = given.pop(alias)
-            # Null under either name counts as absent.
+            # A null counts as absent, whether the client used the parameter's name or an alias.
             if name not in given or bytes(given[name]) == b"null":
                 given[name] = value
             elif bytes(value) not in (b"null", bytes(given[name])):
@@ -100,7 +101,7 @@ def _checked(parameter: Parameter, raw: bytes, within: str) -> Any:
         if model.type == "number" and type(value) is int:
             value = float(value)
     except (msgspec.ValidationError, UnicodeDecodeError, OverflowError):
-        # Some numbers fit neither a float nor a machine integer.
+        # A number can be too large for both a float and a machine integer.
         raise invalid_params(f"Invalid type for {name}: expected {model.type}", name) from None
     if parameter.other_type is not None:
         other = msgspec.structs.replace(model, type=parameter.other_type)

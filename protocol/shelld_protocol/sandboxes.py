@@ -1,4 +1,4 @@
-"""The policies of sandboxes, as clients give them and as results report them."""
+"""Defines the policies of sandboxes, as clients give them and as results report them."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""JSON Schemas of the methods and the tools.
+"""Makes JSON Schemas of the methods and the tools.
 
 Makes the OpenRPC document from the Structs of `methods`, and tool definitions in each provider's
 format.
 
-Pure, and off every hot path: nothing imports this module before the first request for a schema.
+Pure. No module imports this module before the first request for a schema, so it costs no start-up
+time.
 
 References: https://spec.open-rpc.org (1.3.2), JSON Schema 2020-12.
 """
@@ -50,7 +51,8 @@ def openrpc_document(version: str) -> dict[str, Any]:
             }
         )
     for params_type in params:
-        # Each method lists the members of its params. Nothing refers to the schema of the params.
+        # Each method lists the members of its params, so no part of the document refers to the
+        # schema of the params.
         components.pop(params_type.__name__, None)
     errors = {kind.value: {"code": kind.code, "message": kind.value} for kind in ErrorKind}
     return {

@@ -1,4 +1,4 @@
-"""Params and result of ``read_screen``."""
+"""Defines the params and the result of ``read_screen``."""
 
 from __future__ import annotations
 

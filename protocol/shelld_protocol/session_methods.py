@@ -1,4 +1,4 @@
-"""Params and results of the session methods and ``explain_command``."""
+"""Defines the params and results of the session methods and ``explain_command``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Params and results of ``bash``, ``bash_output`` and other methods of shells."""
+"""Defines the params and results of ``bash``, ``bash_output`` and other methods of shells."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ from shelld_protocol.structs import (
 )
 from shelld_protocol.target_methods import Target
 
-# How many bytes are not UTF-8. Each invalid sequence is one U+FFFD in the text.
+# The number of bytes that are not UTF-8. In the text, each invalid sequence is one U+FFFD.
 InvalidBytes: TypeAlias = Annotated[
     int | None,
     Meta(
@@ -400,12 +400,18 @@ class BashOutputResult(Result):
 
     @property
     def stdout_data(self) -> bytes:
-        """Stdout as bytes: with `encoding` base64 as the command wrote it, otherwise as UTF-8."""
+        """Stdout as bytes.
+
+        With `encoding` base64, they are the bytes that the command wrote, otherwise UTF-8.
+        """
         return self._data(self.stdout)
 
     @property
     def stderr_data(self) -> bytes:
-        """Stderr as bytes: with `encoding` base64 as the command wrote it, otherwise as UTF-8."""
+        """Stderr as bytes.
+
+        With `encoding` base64, they are the bytes that the command wrote, otherwise UTF-8.
+        """
         return self._data(self.stderr)
 
     def _data(self, text: str) -> bytes:

@@ -1,12 +1,12 @@
-"""The base of all params and results, and the types that several of them share.
+"""Defines the base of all params and results, and the types that several of them share.
 
 Params keep the names that models know (snake_case). Result members are camelCase on the wire and
-snake_case in Python; an id has the same name in both directions. Every duration is in milliseconds,
-every size and offset in bytes.
+snake_case in Python. But an id has the same name (snake_case) in params and results. Every duration
+is in milliseconds, every size and offset in bytes.
 
 A client may send null for a parameter whose type does not admit None. The parameter then counts as
-absent. Where the type admits None and the default is another value (`session`), null is a distinct
-value.
+absent. If the type admits None and the default is another value, as for `session`, null is a value
+of its own.
 """
 
 from __future__ import annotations
@@ -40,22 +40,22 @@ MIN_OPEN_FILES: Final = 16
 # Every client can represent this integer.
 MAX_RESOURCE: Final = 2**53 - 1
 
-# How many characters of a command or of its description are listed, and are kept after its shell
-# has ended.
+# How many characters of a command, or of its description, are shown in lists and kept after the end
+# of its shell.
 MAX_SHOWN_CHARACTERS: Final = 4_096
 CUT_MARK: Final = "... (truncated)"
 
 Status: TypeAlias = Literal["pending", "running", "completed", "failed", "killed", "timeout"]
 SignalName: TypeAlias = Literal["TERM", "INT", "HUP", "QUIT", "KILL", "USR1", "USR2", "ABRT"]
-# "lost": the command's runner was killed, and with it the command or its leftover processes. "oom":
-# the kernel killed a process of the command because memory was short. "idle": the command wrote
-# nothing for its `idle_timeout`. "prompt": it waited for input, and `on_prompt` is "kill".
-# "memory", "processes", "cpu", "file_size": it has reached that limit of its session. For any other
-# end, there is no reason.
+# The reasons for the end of a command. "lost": the command's runner was killed, and with it the
+# command or its leftover processes. "oom": the kernel killed a process of the command because
+# memory was short. "idle": the command wrote nothing for its `idle_timeout`. "prompt": the command
+# waited for input, and `on_prompt` is "kill". "memory", "processes", "cpu", "file_size": the
+# command reached this limit of its session. Any other end has no reason.
 EndReason: TypeAlias = Literal[
     "lost", "oom", "idle", "prompt", "memory", "processes", "cpu", "file_size"
 ]
-# The reasons of a read: those above, and "no_input": the call asked to wait for a prompt, but the
+# The reasons in the result of a read. "no_input": the call was to wait for a prompt, but the
 # command takes no input.
 ReadReason: TypeAlias = Literal[
     "lost", "oom", "idle", "prompt", "memory", "processes", "cpu", "file_size", "no_input"
@@ -66,7 +66,10 @@ GuardVerdict: TypeAlias = Literal["allow", "block", "unresolved"]
 
 
 class Unkept(enum.StrEnum):
-    """Why a session did not keep a command's state. `text` is the explanation in the reference."""
+    """The reasons for which a session did not keep a command's state.
+
+    `text` is the explanation in the reference.
+    """
 
     text: str
 
@@ -230,13 +233,13 @@ def _wire_name(name: str) -> str:
 
 
 class Params(Struct, forbid_unknown_fields=True, kw_only=False):
-    """Base of all params. `aliases` maps alternative names to parameters."""
+    """The base of all params. `aliases` maps alternative names to parameters."""
 
     aliases: ClassVar[dict[str, str]] = {}
 
 
 class Result(Struct, rename=_wire_name, omit_defaults=True):
-    """Base of all results. A member equal to its default is left out."""
+    """The base of all results. The JSON omits a member that equals its default."""
 
 
 class ResourceLimits(Params, omit_defaults=True, frozen=True):  # type: ignore[misc]

@@ -1,6 +1,6 @@
-"""Params and results of ``add_target``, ``list_targets`` and ``remove_target``.
+"""Defines the params and results of ``add_target``, ``list_targets`` and ``remove_target``.
 
-A target is another daemon, to which this one passes requests on.
+A target is another daemon, to which this daemon passes requests on.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from shelld_protocol.structs import Params, Result
 
 MAX_TARGETS: Final = 256
 MAX_TARGET_NAME: Final = 64
-# Most systems start no program whose arguments are longer than that (MAX_ARG_STRLEN of Linux).
+# Most systems start no program with longer arguments (MAX_ARG_STRLEN of Linux).
 MAX_ARGV_WORDS: Final = 1_000
 MAX_ARGV_BYTES: Final = 128 * 1024
 
@@ -33,12 +33,15 @@ Target: TypeAlias = Annotated[
 
 
 def is_target_name(name: str) -> bool:
-    """Return whether a target may have this name. A name has no colon, which ends it in ids."""
+    """Return whether a target may have this name.
+
+    A name has no colon, because a colon ends the name in ids.
+    """
     return _NAME.fullmatch(name) is not None
 
 
 def problem_with_argv(argv: Sequence[str]) -> str | None:
-    """Return what is wrong with a command line, as the end of a sentence; None if nothing is."""
+    """Return, as the end of a sentence, what is wrong with a command line, or None."""
     if not argv or not argv[0]:
         return "must name a program"
     if len(argv) > MAX_ARGV_WORDS or sum(map(len, argv)) > MAX_ARGV_BYTES:

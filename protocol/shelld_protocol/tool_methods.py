@@ -1,4 +1,7 @@
-"""Params and results of ``list_tools`` and ``call_tool``. ``call_tool`` returns a `ToolResult`."""
+"""Defines the params and results of ``list_tools`` and ``call_tool``.
+
+``call_tool`` returns a `ToolResult`.
+"""
 
 from __future__ import annotations
 

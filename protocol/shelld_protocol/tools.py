@@ -1,8 +1,8 @@
-"""The types of the tool layer: parameters, results, and execution context.
+"""Defines the values of the tool layer: parameters, results, and execution context.
 
-Pure values. Only `ToolParameter` knows a parameter's JSON Schema, the values that it accepts, and
-the message for a value that it rejects. Invalid params of a method on the wire get the same
-messages.
+Pure values. Pure. Only `ToolParameter` decides the JSON Schema of a parameter, the values that it
+accepts, and the message for a value that it rejects. Invalid params of a method on the wire get the
+same messages.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class ToolCategory(enum.StrEnum):
 
 
 class ToolError(Exception):
-    """An error in a tool itself, as opposed to a failed execution."""
+    """The tool itself has an error. A failed execution is a `ToolResult` instead."""
 
     def __init__(self, tool_name: str, message: str) -> None:
         super().__init__(tool_name, message)
@@ -50,7 +50,7 @@ class ToolError(Exception):
 
 
 class ToolParameter(Struct, frozen=True):
-    """One parameter. If `default` is None, the parameter has no default.
+    """Describes a parameter. If `default` is None, the parameter has no default.
 
     `minimum` and `maximum` are for numbers, `min_length` and `max_length` (characters) for strings,
     `items` (a JSON Schema) for arrays. Raises ValueError for an invalid or unsatisfiable
@@ -82,9 +82,10 @@ class ToolParameter(Struct, frozen=True):
             raise ValueError(f"the default of {self.name} is none of its values: {problem}")
 
     def to_json_schema(self) -> dict[str, Any]:
-        """Return the schema of the value. It does not say whether the parameter is required.
+        """Return the schema of the parameter's value.
 
-        JSON Schema 2020-12, limited to the keywords that all model providers support.
+        The schema does not say whether the parameter is required. The schema is JSON Schema
+        2020-12, and uses only keywords that all model providers support.
         """
         schema: dict[str, Any] = {"type": self.type, "description": self.description}
         for key, value in (
@@ -130,7 +131,7 @@ class ToolParameter(Struct, frozen=True):
         return None
 
     def _problem_with_items(self, items: Sequence[object]) -> str | None:
-        """Check the items against the schema `items`. Models often make mistakes here."""
+        """Check the items against the schema `items`. Models often make mistakes in items."""
         wanted = (self.items or {}).get("type")
         for known in _PYTHON_TYPES:
             if known == wanted and not all(_has_type(known, item) for item in items):
@@ -150,7 +151,7 @@ def _has_type(wanted: JsonType, value: object) -> bool:
 
 
 class ToolResult(Struct):
-    """The outcome of an execution: `output` if it succeeded, the message `error` if it failed."""
+    """Holds the outcome of an execution, which is `output` or the message `error`."""
 
     success: bool
     output: Any = None
@@ -180,11 +181,12 @@ class ToolResult(Struct):
 
 
 class ExecutionContext(Struct):
-    """The context of one execution, set by the caller, not by the model.
+    """Holds the context of one execution, which the caller sets, not the model.
 
-    `working_dir`: where commands run; empty means the session's directory. `session_id`: the
-    session, "main" by default. `timeout` is in seconds; infinity means none. `max_output_size` is
-    in characters. `agent_id` and `metadata` are for the caller's own use.
+    `working_dir` is the directory of commands; an empty text means the session's directory.
+    `session_id` is the session, "main" by default. `timeout` is in seconds; infinity means no
+    timeout. `max_output_size` is in characters. `agent_id` and `metadata` are for the caller's own
+    use.
     """
 
     working_dir: str
@@ -197,5 +199,5 @@ class ExecutionContext(Struct):
 
 
 def without_nulls(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a model without those that are null, which count as absent."""
+    """Return the arguments of a model without null values, which count as absent."""
     return {name: value for name, value in arguments.items() if value is not None}
