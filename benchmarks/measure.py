@@ -1,4 +1,4 @@
-"""Shared by the benchmarks: clocks, a daemon driven without the client library, and the report."""
+"""All benchmarks share these clocks, a daemon driven without the client library, and a report."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def milliseconds(action: Callable[[], object]) -> float:
 
 
 def interleaved(rounds: int, pause: float, **ways: Callable[[], object]) -> dict[str, float]:
-    """Return each function's median time in ms, from rounds in which all take turns."""
+    """Return each function's median time in ms, from rounds in which all functions take turns."""
     times: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(rounds):
         for name, way in ways.items():

@@ -44,7 +44,7 @@ def spool_mb(daemon: RawDaemon) -> float:
 
 
 class Pinger:
-    """Sends pings during other work, through the same pipe, and times them."""
+    """This object sends pings during other work, through the same pipe, and times the pings."""
 
     def __init__(self, daemon: RawDaemon) -> None:
         self.times: list[float] = []

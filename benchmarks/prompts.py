@@ -1,8 +1,8 @@
-"""How well and how soon the daemon sees that a command waits, and what that costs.
+"""How well and how soon the daemon sees that a command waits for input, and what this costs.
 
-The benchmark runs the corpus of prompts: programs that wait for input, and decoys. It counts which
-of them the daemon takes for waiting. For comparison, it counts two usual guesses: silence for two
-seconds, and patterns that match the last line of the output. Then it measures the daemon's
+The benchmark runs the corpus of prompts: programs that wait for input, and decoys. It counts the
+programs that the daemon reports as waiting. For comparison, it counts two usual guesses: silence
+for two seconds, and patterns that match the last line of the output. Then it measures the daemon's
 processor time while the daemon watches many silent commands.
 
 A file of patterns has one of Python's regular expressions in each line. The repository has no such
@@ -33,24 +33,25 @@ from support import Json, RawDaemon, raw_daemon
 
 # The idle timer, as other tools use it, takes this much silence (ms) for a prompt.
 _IDLE_MS = 2_000
-# How many programs start at once. More would slow each other down.
+# How many programs start at once. More programs would slow each other down.
 _AT_ONCE = 3
 # How long a program may take to start, and to be found before it counts as missed (ms).
 _PATIENCE_MS = 20_000
-# A clock for looks at the decoys: they last longer than the silence that a likely prompt needs.
+# This command is a clock for reads of the decoys. All reads together take longer than the silence
+# that a likely prompt needs.
 _CLOCK = "while sleep 0.5; do echo tick; done"
 _LOOKS = 8
-# By this time, the pauses between looks no longer grow.
+# After this time, the daemon's pauses between scans of the processes no longer grow.
 _SETTLE_S = 8.0
 
 Patterns = dict[str, list[re.Pattern[str]]]
 
 
 class Judged(NamedTuple):
-    """What each way of guessing says of one entry.
+    """The result of each way of guessing for one entry.
 
-    `after_ms`: the silence after which a way says that the entry waits. A way that never says so is
-    not in `after_ms`.
+    For each way, `after_ms` has the silence after which the way reports that the entry waits. A way
+    that never reports it is not in `after_ms`.
     """
 
     entry: Entry
@@ -180,7 +181,9 @@ def _processor_s(pid: int) -> float:
 
 
 def idle(shells: int, seconds: float) -> None:
-    """Compare daemons with silent commands at the same time: unwatched, and watched in two ways."""
+    """Compare three daemons with silent commands: one does not watch them, two watch them
+    differently.
+    """
 
     def ask_for_prompt(daemon: RawDaemon, bash_id: str) -> None:
         wait = {"bash_id": bash_id, "wait": 600_000, "until": "prompt"}

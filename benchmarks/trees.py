@@ -1,4 +1,4 @@
-"""Compare this tree with another checkout of it: is a change slower?
+"""Compare this tree with another checkout, to find out whether a change makes it slower.
 
 One daemon of each tree runs at the same time. The two are asked in turns, so that both run under
 the same conditions. Even two daemons of one tree differ by a few percent, depending on where the

@@ -149,7 +149,7 @@ def _processor_s(pid: int) -> float:
 
 
 def idle(waits: int, seconds: int) -> None:
-    """Report the processor time while calls wait: in their first seconds, and after these."""
+    """Report the processor time while calls wait, in their first seconds and in later seconds."""
     for until in ("listening", "prompt", "exit"):
         daemon = RawDaemon("--max-shells", str(waits))
         for _ in range(waits):

@@ -25,12 +25,12 @@ from support import RawDaemon
 
 ROOT = Path(__file__).parents[1]
 
-# No Hypothesis deadlines, since other tests run at the same time.
+# Set no Hypothesis deadlines, because other tests run at the same time.
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")
 
-# A uid that nobody else uses, not even another worker of pytest: the kernel counts the processes of
-# a user together.
+# Nobody else uses this uid, not even another worker of pytest, because the kernel counts the
+# processes of a user together.
 UNPRIVILEGED_UID = 64_900 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 
 
@@ -46,7 +46,7 @@ def own_temporary_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterato
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TMPDIR", directory)
         patch.setattr(tempfile, "tempdir", None)
-        # npm would leave a cache of compiled code in the directory.
+        # Without this variable, npm would leave a cache of compiled code in the directory.
         patch.setenv("NODE_DISABLE_COMPILE_CACHE", "1")
         yield
 

@@ -34,7 +34,7 @@ SLOW_S = 10.0
 
 
 class Asked(Generic[P]):
-    """Contestants that keep running from question to question."""
+    """This object keeps contestants running from question to question."""
 
     def __init__(self, makers: dict[str, Maker[P]]) -> None:
         self.columns: list[Column] = []

@@ -1,4 +1,4 @@
-"""Terminals of Codex's two servers, which send output on as it comes.
+"""Terminals of Codex's two servers. The servers send output to the client as it comes.
 
 The tool that its model has for terminals (`exec_command`, `write_stdin`) cannot be called without a
 model. The servers start processes in the same way.

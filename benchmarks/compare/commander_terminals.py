@@ -1,4 +1,4 @@
-"""Terminals of Desktop Commander, which has only pipes itself: util-linux's `script` makes them."""
+"""Terminals of Desktop Commander. Its commands have only pipes, so `script` makes the terminals."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class DesktopCommanderTerminal(Terminal):
         while end not in (text := self._read(-2)):
             if (passed := time.monotonic() - began) >= LIMIT_S:
                 raise NoAnswer(f"no answer in {LIMIT_S:g} s")
-            # Each look costs the server time: the more output, the more time.
+            # Each read costs the server time, and more output costs more time.
             time.sleep(passed / 10)
         found = re.search(r"total: (\d+) lines", text)
         if found is None or int(found[1]) <= 2:

@@ -20,18 +20,18 @@ class NotOffered(Exception):
 
 
 class NoAnswer(Exception):
-    """No answer came in time, or not the expected one."""
+    """The contestant did not give the expected answer in time."""
 
 
 class Answer(NamedTuple):
-    """`seconds` since the question; `output` as far as the contestant returns it."""
+    """`seconds` counts from the question. `output` is the output that the contestant returns."""
 
     seconds: float
     output: str | bytes = ""
 
 
 class Participant(ABC):
-    """Methods raise `NotOffered` and `NoAnswer`; after the latter, call `close` and `open` again.
+    """Methods raise `NotOffered` and `NoAnswer`. After `NoAnswer`, call `close` and `open` again.
 
     `name` is for tables.
     """
@@ -49,7 +49,9 @@ class Participant(ABC):
 
 
 class Contestant(Participant):
-    """`no_timeout` says why no timeout ends a command."""
+    """`no_timeout` is the reason why the contestant cannot end a command after a timeout, if it
+    cannot.
+    """
 
     no_timeout: str | None = None
 

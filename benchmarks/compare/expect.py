@@ -1,4 +1,4 @@
-"""pexpect, within this program: no server is between it and its commands."""
+"""pexpect runs within this program. No server is between pexpect and its commands."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class Pexpect(HasTerminals):
         self._pexpect, self.version = imported_from_pypi("pexpect")
 
     def open(self) -> None:
-        """Do nothing: no preparation is needed."""
+        """Do nothing, because pexpect needs no preparation."""
 
     def close(self) -> None:
-        """Do nothing: nothing is left."""
+        """Do nothing, because no process is left."""
 
     def terminal(self, command: str, shown: str) -> Terminal:
         process = self._pexpect.spawn(

@@ -1,4 +1,4 @@
-"""The figures that the answers give, each a row of one of two tables."""
+"""The figures that the answers give. Each figure is a row of one of two tables."""
 
 from __future__ import annotations
 

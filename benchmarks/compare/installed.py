@@ -1,4 +1,4 @@
-"""Third-party programs: their installation, and how to run them here."""
+"""Install third-party programs, and return how to run them."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def imported_from_pypi(package: str) -> tuple[ModuleType, str]:
     """Install a package without a program; import it here. Return it and its version."""
     packages = "lib/python*/site-packages"
     folder = _environment(package, f"{packages}/{package}")
-    # This directory comes last, so that only the missing package is taken from it.
+    # This directory comes last, so that Python takes only the missing package from it.
     sys.path.append(str(next(folder.glob(packages))))
     return importlib.import_module(package), _version(folder, package)
 

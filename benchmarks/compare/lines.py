@@ -1,4 +1,4 @@
-"""A server that speaks on its stdin and stdout in lines: in JSON, or in a language of its own."""
+"""A server that reads and writes lines on stdin and stdout, in JSON or in a language of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processes that can be found again, whoever started them and wherever they went."""
+"""Processes that the benchmark finds again, whoever started them and whatever their parent is."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ _numbers = itertools.count(1)
 
 
 class Marked:
-    """A command of three sleeping processes; `kill` ends those that are left.
+    """A command of three sleeping processes. `kill` ends the processes that are left.
 
-    One is a plain child, one ignores SIGHUP, and one is in its own session.
+    The first process is a plain child, the second ignores SIGHUP, and the third has its own
+    session.
     """
 
     count = 3

@@ -53,7 +53,7 @@ class ShelldTerminal(Terminal):
         return [self._rows[number] for number in range(ROWS)]
 
     def _look(self, wait: int) -> None:
-        """Read the rows that have changed since the last look, or wait for some."""
+        """Read the rows that have changed since the last read, or wait until some rows change."""
         if self._version is None:
             seen = self._client.read_screen(self._id)
         else:

@@ -1,4 +1,4 @@
-"""The contestants, about commands and about terminals."""
+"""The contestants for the questions about commands, and for the questions about terminals."""
 
 from __future__ import annotations
 

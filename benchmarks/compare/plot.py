@@ -1,4 +1,4 @@
-"""The plot in the documents, made from `results.json`. Needs matplotlib.
+"""The plot in the documents, made from `results.json`. This program needs matplotlib.
 
 Usage: python -m compare.plot
 """

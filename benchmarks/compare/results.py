@@ -14,7 +14,7 @@ SAME = 1.05
 
 
 class Cell(msgspec.Struct, omit_defaults=True):
-    """`low` and `high` are the quartiles. `why`: a short reason for a missing figure."""
+    """`low` and `high` are the quartiles. `why` is a short reason for a missing figure."""
 
     median: float | None = None
     low: float | None = None
@@ -33,7 +33,8 @@ Row = dict[str, Cell]
 
 
 class Results(msgspec.Struct):
-    """`rows` by figure; `missing`: the contestants that could not be asked, and why."""
+    """`rows` has a row for each figure. `missing` has the contestants that could not run, and why.
+    """
 
     machine: str
     columns: list[Column]
@@ -62,7 +63,7 @@ def ahead_of(results: Results, figure: str, name: str) -> list[str]:
 
 
 def merged(results: Results, path: Path) -> Results:
-    """Add the file's other rows, if those are of the same contestants and machine."""
+    """Add the other rows of the file, if the file is about the same contestants and machine."""
     if not path.exists():
         return results
     before = read(path)

@@ -36,10 +36,10 @@ class OwnProgram(Contestant):
     program: str
 
     def open(self) -> None:
-        """Do nothing: no preparation is needed."""
+        """Do nothing, because the program needs no preparation."""
 
     def close(self) -> None:
-        """Do nothing: nothing is left."""
+        """Do nothing, because no process is left."""
 
     def server_pids(self) -> list[int]:
         return []
@@ -112,7 +112,7 @@ class OnALoop(OwnProgram):
 
     @abstractmethod
     async def output_of(self, command: str, timeout_s: float) -> bytes:
-        """Return the output of a command. Raise TimeoutError."""
+        """Return the output of a command. Raise TimeoutError after `timeout_s`."""
 
 
 class Asyncio(OnALoop):
@@ -136,7 +136,7 @@ class Asyncio(OnALoop):
                 output, _ = await process.communicate()
         except TimeoutError:
             process.kill()
-            # Limit this wait: it lasts as long as any process holds the pipes.
+            # Limit this wait, because it lasts as long as any process holds the pipes.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(1):
                     await process.wait()

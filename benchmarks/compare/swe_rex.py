@@ -34,7 +34,7 @@ START_LIMIT_S = 20.0
 
 
 class SweRex(Contestant):
-    """Runs each command with `execute`, without sessions."""
+    """This contestant runs each command with `execute`, without sessions."""
 
     name = "SWE-ReX execute"
 

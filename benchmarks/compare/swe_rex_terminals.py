@@ -1,4 +1,4 @@
-"""Terminals of SWE-ReX: in a session, a program that waits for input may run."""
+"""Terminals of SWE-ReX. A program that runs in a session may wait for input."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from compare.terminal import HasTerminals, Terminal
 
 
 class SweRexTerminals(SweRexSession, HasTerminals):
-    """A session has one terminal. Each command gets a new session, which is made ahead."""
+    """A session has one terminal. Each command gets a new session, which the contestant makes in
+    advance.
+    """
 
     def open(self) -> None:
         super().open()

@@ -15,7 +15,7 @@ class Terminal(ABC):
 
     @abstractmethod
     def answer(self, line: str, end: str) -> int:
-        """Write a line; return how many bytes of output came up to `end`."""
+        """Write a line; return how many bytes of output came until `end` appeared."""
 
     def screen(self, line: str, row: str) -> Sequence[str]:
         """Write a line; return the rows of the screen when `row` is one of them."""
@@ -33,7 +33,9 @@ class HasTerminals(Participant):
 
 
 class Output:
-    """The output of a terminal, in pieces. It is counted, and only its end is kept."""
+    """The output of a terminal, in pieces. This object counts the output, and keeps only the end of
+    it.
+    """
 
     def __init__(self, end: str) -> None:
         self.count = 0
@@ -41,7 +43,7 @@ class Output:
         self._last = b""
 
     def add(self, data: bytes) -> bool:
-        """Return whether `end` has come. Do not add more after that."""
+        """Return whether `end` has come. After `end`, add no more output."""
         self.count += len(data)
         self._last = self._last[-len(self._end) :] + data
         return self._end in self._last

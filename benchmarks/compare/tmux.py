@@ -1,4 +1,4 @@
-"""tmux, in its control mode: one client keeps running, gives commands and gets output."""
+"""tmux in its control mode. One client keeps running, sends commands and receives output."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Tmux(HasTerminals):
         for line in self._client.lines(LIMIT_S):
             if line.startswith(start):
                 ended = output.add(line[len(start) :])
-                # A control character or backslash comes as a backslash and three digits.
+                # tmux sends a control character or a backslash as a backslash and three digits.
                 output.count -= 3 * line.count(b"\\")
                 if ended:
                     return

@@ -1,7 +1,7 @@
 """Agents of the OpenAI Agents SDK and of Pydantic AI use the tools of a daemon.
 
-The frameworks are real, and a script takes the place of the model. Each runs in a process of its
-own: importing them takes seconds, and their threads stay.
+The frameworks are real, and a script takes the place of the model. Each framework runs in a process
+of its own, because its import takes seconds and its threads stay.
 """
 
 from __future__ import annotations

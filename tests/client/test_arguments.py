@@ -1,4 +1,4 @@
-"""Arguments that no daemon could accept: the client refuses each and stays usable."""
+"""The client refuses each argument that no daemon could accept, and stays usable."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def anyio_backend(kind: str) -> str:
 
 @pytest.fixture(scope="module")
 async def shell(kind: str) -> AsyncIterator[Shell]:
-    """A client that the tests share: refusing arguments must not change its state."""
+    """A client that the tests share, because refusing arguments must not change its state."""
     async with spawn_of(kind)() as client:
         yield client
 

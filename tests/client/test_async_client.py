@@ -176,7 +176,9 @@ async def test_a_daemon_may_be_behind_any_prefix() -> None:
 
 
 class CancelAtAnswer(logging.Handler):
-    """Cancels `scope` after a read's answer has arrived, but before the read's caller resumes."""
+    """This object cancels `scope` after a read's answer has arrived, but before the read's caller
+    resumes.
+    """
 
     def __init__(self, scope: anyio.CancelScope) -> None:
         super().__init__()

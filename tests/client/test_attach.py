@@ -1,4 +1,4 @@
-"""`attach` of both clients: a daemon that outlives its client."""
+"""`attach` of both clients connects to a daemon that outlives its client."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ NAMES = {
     "rpc.discover": "discover",
     "subscribe": "events",
     "unsubscribe": "events",
-    # Leaving the client ends the daemon.
+    # The clients have no such methods, because leaving a client ends its daemon.
     "shutdown": "spawn",
     "exit": "spawn",
 }

@@ -1,4 +1,4 @@
-"""Matching of answers to pending calls by request id, without I/O."""
+"""A connection matches answers to pending calls by request id, without I/O."""
 
 from __future__ import annotations
 

@@ -249,7 +249,7 @@ async def test_an_abandoned_generator_cancels_nobody(anyio_backend: str) -> None
         gc.collect()
         while is_alive(*pids):
             await anyio.sleep(0.01)
-        # The end of a client takes a few more turns of the event loop.
+        # The end of a client takes a few more iterations of the event loop.
         for _ in range(20):
             await anyio.lowlevel.checkpoint()
 
@@ -281,7 +281,7 @@ async def test_a_client_whose_task_fails_fails_its_calls(
     assert not is_alive(client.pid)
 
 
-# This function cancels all tasks but its own, as programs do when told to end.
+# This function cancels all tasks but its own, as programs do when a signal asks them to end.
 CANCELLING = """
 import asyncio
 from shelld_client import AsyncClient, DaemonExited

@@ -183,7 +183,8 @@ async def test_continued_events_of_an_ended_shell_always_end(spawn: Spawn) -> No
         job = await shell.bash("echo out", run_in_background=True)
         async with shell.events(bash_id=job.bash_id) as events:
             seqs = [each.seq async for each in events]
-            # Keep all readers: the finaliser of a dropped reader would end the subscription.
+            # Keep all readers, because the finaliser of a dropped reader would end the
+            # subscription.
             readers: list[Any] = []
             for from_seq, expected in ((None, []), (0, seqs), (1, seqs[1:]), (seqs[-1], [])):
                 options = {"subscription": events.subscription, "from_seq": from_seq}

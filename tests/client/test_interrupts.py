@@ -29,14 +29,15 @@ from support import is_alive, wait_for
 def interrupts_are_exceptions() -> Iterator[None]:
     # A process that was started in the background may ignore SIGINT.
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)
-    # The finalisers of earlier tests' garbage would be interrupted, too.
+    # Collect the garbage of earlier tests now, because the test would also interrupt its
+    # finalisers.
     gc.collect()
     yield
     signal.signal(signal.SIGINT, handler)
 
 
 class Interrupter:
-    """Sends SIGINT to this thread at the n-th interpreter step in the client's code.
+    """This object sends SIGINT to this thread at the n-th interpreter step in the client's code.
 
     Like Python's signal handler in C, it only marks the signal as received. The interpreter raises
     KeyboardInterrupt when it next checks for signals, and it does not check at every step.
@@ -177,7 +178,7 @@ def main_thread_sleeps() -> bool:
     """Return whether the main thread sleeps in code outside this file.
 
     A signal that arrives just before a blocking system call does not interrupt the call. Only the
-    next signal does.
+    next signal interrupts it.
     """
     main = threading.main_thread()
     assert main.ident is not None
@@ -285,7 +286,7 @@ def test_interrupted_blocks_leave_no_command_or_subscription(what: str, is_left:
     with Client.spawn() as client:
         step = 1
         while is_interrupted(client, what, step, is_left=is_left):
-            # What the interrupt has kept alive ends once nothing refers to it.
+            # An object that the interrupt has kept alive ends once nothing refers to it.
             gc.collect()
             step += 5
         assert step > 200
@@ -305,7 +306,7 @@ def test_interrupted_continuation_ends_with_the_block_that_began_it() -> None:
             with client.events() as events:
                 block = client.events(subscription=events.subscription)
                 was_interrupted = interrupted_at(step, partial(enter, block))
-                # What the interrupt has kept alive ends once nothing refers to it.
+                # An object that the interrupt has kept alive ends once nothing refers to it.
                 del block
                 gc.collect()
             step += 5

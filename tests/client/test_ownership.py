@@ -1,4 +1,4 @@
-"""Which request owns a subscription, in every order of begin, answer and end."""
+"""The client knows which request owns a subscription, in every order of begin, answer and end."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_interrupted_continuation_is_undone_once_and_leaves_nothing() -> None:
     answer = b'{"jsonrpc":"2.0","id":2,"result":{"subscription":"%s"}}\n' % NAME.encode()
     for mailbox, result in connection.receive(answer):
         mailbox.put(result)
-    # The block abandons the request, and so does the finaliser.
+    # Both the block and the finaliser abandon the request.
     ongoing.abandon()
     ongoing.abandon()
     assert len(undone) == 1

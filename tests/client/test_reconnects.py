@@ -237,7 +237,8 @@ async def test_iteration_over_a_job_leaves_no_subscription_behind(
 
 
 async def has_subscription(shell: Shell, name: str) -> bool:
-    """Whether the daemon knows a subscription. If it does, this ends it."""
+    """Return whether the daemon knows a subscription. If the daemon knows it, end the subscription.
+    """
     try:
         async with shell.events(subscription=name):
             return True
@@ -373,7 +374,8 @@ async def test_failed_attempt_to_attach_is_repeated(
 ) -> None:
     was_here = tmp_path / "was_here"
     async with attached() as shell:
-        # Shorten the limit for one attempt: a busy machine may need several within the 30 seconds.
+        # Shorten the limit for one attempt, because a busy machine may need several attempts within
+        # the 30 seconds.
         vars(client_of(shell))["_start_timeout"] = 8.0
         go_through(shell, f'[ -e {was_here} ] || {{ : > {was_here}; {mishap}; }}; exec "$@"')
         lose_connection(shell)

@@ -23,12 +23,12 @@ from support import in_threads, is_alive, wait_for
 pytestmark = pytest.mark.timeout(method="thread")
 
 
-# A client runs the code in the files whose paths contain one of these.
+# The path of each file with code that a client runs contains one of these texts.
 TRACED = ("shelld_client", "shelld_protocol", "/threading.py")
 
 
 class Interloper:
-    """Calls `work` at the n-th interpreter step in the code that a client runs."""
+    """This object calls `work` at the n-th interpreter step in the code that a client runs."""
 
     def __init__(self, step: int, work: Callable[[], object]) -> None:
         self.steps_left = step
@@ -278,7 +278,9 @@ def test_calls_during_entering_fail_or_return() -> None:
 
 
 class CallingHandler(logging.Handler):
-    """Holds its lock, and makes a call for each record that does not come from the client."""
+    """This handler holds its lock and makes a call, for each record that does not come from the
+    client.
+    """
 
     def __init__(self) -> None:
         super().__init__()

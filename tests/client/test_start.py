@@ -1,4 +1,4 @@
-"""Entering a client: the process answers, or an exception explains why it does not."""
+"""On entering a client, its process answers, or an exception explains why it does not."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def test_silent_peer_is_protocol_error(spawn: Spawn) -> None:
 async def test_peer_not_reading_is_protocol_error(
     spawn: Spawn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Otherwise, the client may find first that the peer has closed its input.
+    # With the usual value, the client may find first that the peer has closed its input.
     for module in ("pump", "transport"):
         monkeypatch.setattr(f"shelld_client.{module}.POST_MORTEM_S", 20)
     with pytest.raises(ProtocolError, match="did not answer"):

@@ -155,7 +155,9 @@ def test_stream_raises_if_the_daemon_ends_as_it_begins(monkeypatch: pytest.Monke
     with Client.spawn() as shell:
 
         def end_first() -> Mailbox:
-            """End the daemon between the first look at the client and the request."""
+            """End the daemon after the client has checked its own state and before it sends the
+            request.
+            """
             os.kill(shell.pid, signal.SIGKILL)
             wait_for(lambda: not can_ping(shell), "the end of the daemon")
             return Mailbox()
@@ -181,7 +183,7 @@ async def test_stream_reads_the_skipped_output_again(
     async with spawn() as shell:
         stream = shell.stream("seq 200000; printf end")
         items = [await anext(stream)]
-        # Nothing is taken until the command has ended.
+        # The test takes no item from the stream until the command has ended.
         await is_over(shell, "seq 200000; printf end")
         async for item in stream:
             items.append(item)
@@ -196,7 +198,7 @@ async def test_several_readers_of_a_stream_get_each_item_once(
     monkeypatch.setattr("shelld_client.mailbox.MAX_HELD_CHARACTERS", 100_000)
     async with spawn() as shell, shell.stream("seq 200000; printf end") as stream:
         items = [await anext(stream)]
-        # Nothing is taken until the command has ended.
+        # The test takes no item from the stream until the command has ended.
         await is_over(shell, "seq 200000; printf end")
 
         async def read() -> None:
@@ -241,7 +243,7 @@ async def test_stream_counts_lost_output_once(
     async with spawn(args=["--retain-bytes", "300000"]) as shell:
         stream = shell.stream("seq 200000; printf end")
         items = [await anext(stream)]
-        # Nothing is taken until the command has ended.
+        # The test takes no item from the stream until the command has ended.
         await is_over(shell, "seq 200000; printf end")
         items += [item async for item in stream]
     *output, result = items

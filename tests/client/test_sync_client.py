@@ -1,4 +1,4 @@
-"""`Client`: the same methods without `await`, from any thread."""
+"""`Client` has the same methods without `await`, and any thread may call them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The types that type checkers see for results: `make types` fails if they differ."""
+"""`make types` fails if type checkers see other types for results than these."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def test_commands_run_in_closed_directory(
     options: dict[str, Any] = {**unprivileged, "cwd": closed}
     if closed_later:
         closed.chmod(0o755)
-    # `subprocess` would change the user before it changes the directory.
+    # Use `setpriv`, because `subprocess` would change the user before it changes the directory.
     become = ["setpriv", f"--reuid={options.pop('user')}", f"--regid={options.pop('group')}"]
     options.pop("extra_groups")
     with raw_daemon(

@@ -1,4 +1,4 @@
-"""Many processes at once: a fork bomb, and every shape together when the daemon is killed."""
+"""Many processes at once: a fork bomb, and all shapes together when a test kills the daemon."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_killed_daemon_ends_fifty_shells_of_all_shapes(tmp_path: Path, mechanism
     os.mkfifo(tmp_path / "fifo")
     daemon = RawDaemon("--containment", mechanism, prefix=cgroup.prefix)
     try:
-        # Leave out the shape that takes all processor time: the matrix covers it.
+        # Leave out the shape that takes all processor time, because the matrix covers it.
         crowd = [shape for name, shape in SHAPES.items() if name != "sixteen comets"]
         crowd += [SHAPES["children"]] * (SHELLS - len(crowd))
         for shape in crowd:

@@ -1,4 +1,4 @@
-"""Without subreapers: the same commands and answers, with a weaker guarantee.
+"""Without subreapers, commands get the same answers, with a weaker guarantee.
 
 ``--containment process-group`` simulates a machine without subreapers.
 """

@@ -1,4 +1,4 @@
-"""Keeper and runners, attacked by the commands that they guard, or failing by themselves."""
+"""The commands attack the keeper and the runners that guard them, or these fail by themselves."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def test_stopped_keeper_ends_with_killed_daemon(mechanism: str) -> None:
         daemon.background("setsid sleep 300 & sleep 300")
         family = descendants(daemon.pid)
         keeper = keeper_of(daemon)
-        # Stop both, so that the daemon cannot continue the keeper.
+        # Stop the daemon and the keeper, so that the daemon cannot continue the keeper.
         os.kill(daemon.pid, signal.SIGSTOP)
         os.kill(keeper, signal.SIGSTOP)
         wait_for(lambda: state_of(keeper) == "T", "the keeper's stop")

@@ -1,8 +1,8 @@
-"""Every way to hide, times every way to end: nothing may be left.
+"""Combine every way to hide with every way to end. No process may be left.
 
 A *shape* is a way in which a command hides, and an *ending* is a way in which it ends. An oracle
-that the processes cannot evade (see `oracles`) tells whether any are left. The test asks the oracle
-as soon as the daemon reports the end. If the daemon is killed, nothing may be left after two
+that the processes cannot evade (see `oracles`) tells whether any process is left. The test asks the
+oracle as soon as the daemon reports the end. If the daemon is killed, nothing may be left after two
 seconds.
 """
 
@@ -210,8 +210,9 @@ def end_by_kill_of_leftovers(scene: Scene) -> None:
 
 
 def end_by_timeout(scene: Scene) -> None:
-    # The shape must have hidden before the timeout. On a busy machine, a crowd takes seconds for
-    # this, so try again with more time. Comets use the processors until the timeout.
+    # The shape must have hidden before the timeout. On a busy machine, a shape of many processes
+    # takes seconds to hide, so try again with more time. Comets use the processors until the
+    # timeout.
     for timeout_ms in (2_000, 16_000):
         params = {"command": scene.command, "tty": scene.has_terminal, "timeout": timeout_ms}
         request_id = scene.daemon.request("bash", params)

@@ -1,4 +1,4 @@
-"""Events that hit a command at the same moment: it has one outcome, and all answers agree."""
+"""Several events hit a command at one moment. It has one outcome, and all answers agree."""
 
 from __future__ import annotations
 

@@ -247,7 +247,9 @@ def test_shortage_of_processes_is_reported_and_leaves_nothing(
         assert others.stdout.readline() == b"full\n"
 
         def are_refused(count: int) -> bool:
-            """Run commands at once. A thread of the daemon that ends makes room for one."""
+            """Run commands at once. When a thread of the daemon ends, there is room for one
+            command.
+            """
             params = {"command": "true", "run_in_background": background}
             asked = [daemon.request("bash", params) for _ in range(count)]
             errors = [daemon.answer(request_id).get("error") for request_id in asked]
@@ -259,7 +261,8 @@ def test_shortage_of_processes_is_reported_and_leaves_nothing(
             wait_for(partial(are_refused, count), "refusals")
         wait_for(lambda: statuses(daemon) == {"completed"}, "the end of a command that had room")
         os.killpg(others.pid, signal.SIGKILL)
-        # This program has adopted the killed processes. They count until they are reaped.
+        # This program has adopted the killed processes. The daemon counts them as survivors until
+        # this program reaps them.
         with contextlib.suppress(ChildProcessError):
             while os.waitpid(-others.pid, 0):
                 pass

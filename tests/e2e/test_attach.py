@@ -1,4 +1,4 @@
-"""`shelld attach`: a daemon that outlives its client."""
+"""`shelld attach` connects to a daemon that outlives its client."""
 
 from __future__ import annotations
 

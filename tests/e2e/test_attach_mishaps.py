@@ -43,7 +43,9 @@ def stopped(pid: int) -> Generator[None]:
 
 
 def has_no_client(user: Lasting) -> bool:
-    """Ask the daemon itself: starting `shelld list` might take longer than its linger."""
+    """Ask the daemon itself, because starting `shelld list` might take longer than the daemon
+    lingers.
+    """
     with user.connect() as connection:
         hello = Hello(handshake=HANDSHAKE, protocol=PROTOCOL, version="", wants="info")
         send(connection, hello)
@@ -144,7 +146,7 @@ def test_unwritable_answers_are_reported(user: Lasting) -> None:
 
 
 def has_connected(pid: int) -> bool:
-    """Whether a process has a connected Unix socket."""
+    """Return whether a process has a connected Unix socket."""
     links = list[str]()
     for each in Path(f"/proc/{pid}/fd").iterdir():
         # The descriptor may be closed by now.

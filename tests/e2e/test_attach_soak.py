@@ -1,4 +1,4 @@
-"""Many clients, one after the other, leave a lasting daemon as it was: nothing of it grows."""
+"""Many clients use a lasting daemon, one after the other, and none of its resources grows."""
 
 from __future__ import annotations
 

@@ -163,7 +163,7 @@ def test_bash_output_is_complete_beside_writing_grandchild(
 
 @pytest.mark.slow
 def test_process_substitution_gets_a_moment_to_finish() -> None:
-    # On a busy machine, the usual moment may be too short for cat.
+    # On a busy machine, the usual `OUTPUT_GRACE_S` may be too short for cat.
     with raw_daemon(command=altered_daemon({"shelld.shells.life.OUTPUT_GRACE_S": 60.0})) as daemon:
         for _ in range(20):
             assert daemon.bash("exec > >(cat); echo through cat")["stdout"] == "through cat\n"
@@ -288,7 +288,7 @@ def test_silent_command_times_out(daemon: RawDaemon) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("stream", ["", ">&2"])
 def test_output_resets_the_idle_timeout(daemon: RawDaemon, stream: str) -> None:
-    # Silent for longer than the limit in total, but never for long at a time.
+    # This command is silent for longer than the limit in total, but never for long at a time.
     command = f"for i in {{1..30}}; do sleep 0.2; echo -n x {stream}; done"
     result = daemon.bash(command, idle_timeout=5500)
     assert (result["stdout"] + result["stderr"], result["status"]) == ("x" * 30, "completed")

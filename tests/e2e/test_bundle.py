@@ -1,4 +1,4 @@
-"""The bundle runs with Python alone, also on a target to which shelld sends it."""
+"""The bundle needs only Python, on this machine and on a target to which shelld sends it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``shelld completion``: the shells themselves complete with the scripts."""
+"""``shelld completion`` prints scripts, with which the shells themselves complete words."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_bash_completes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> No
     # Bash splits --guard=st and --guard= into these words.
     assert complete_in_bash(script, "--guard", "=", "st") == ["strict"]
     assert complete_in_bash(script, "--guard", "=") == ["block", "strict", "warn", "off"]
-    # Behind --, the options are those of the daemon again.
+    # After `--`, the options are those of the daemon again.
     assert "--guard" in complete_in_bash(script, "mcp-config", "zed", "--", "--gu")
     (tmp_path / "rules.toml").touch()
     (tmp_path / "folder").mkdir()
@@ -100,7 +100,7 @@ def test_fish_completes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> No
 @pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
 def test_zsh_completes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     script = script_for("zsh", tmp_path, capfd)
-    # Outside a line editor, only the function that would offer candidates can be watched.
+    # Outside a line editor, the test can only watch the function that would offer candidates.
     watched = """
     compdef() { :; }
     source $1

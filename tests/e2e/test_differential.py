@@ -134,7 +134,7 @@ def assert_same_as_bash(
     assert by_daemon(daemon, command, None) == expected
     if command in EXPECTED_DIFFERENCES:
         return
-    # A session with nothing to remember, and one that remembers a variable.
+    # One session has nothing to remember, and the other remembers a variable.
     new, used = f"new: {command}", f"used: {command}"
     try:
         daemon.bash("true", session=new)

@@ -31,8 +31,8 @@ def examine(
     more: Sequence[str] = (),
     program: Sequence[str] = (sys.executable, "-W", "error", "-P", "-m", "shelld"),
 ) -> tuple[int, dict[str, Json]]:
-    """Return the exit code, and the finding of each check. `more`: checks that are reported besides
-    the usual ones.
+    """Return the exit code, and the finding of each check. `more` names the checks that the doctor
+    reports besides the usual checks.
     """
     command = [*program, "doctor", "--json", "--", *options]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
@@ -57,7 +57,7 @@ def test_doctor_passes_on_a_test_machine() -> None:
 
 
 def test_doctor_tells_how_limits_hold() -> None:
-    # No cgroup can be made: the parent of its directory is missing.
+    # The daemon cannot make a cgroup, because the parent of its directory is missing.
     program = altered_daemon({"shelld.limits.cgroups.PREFIX": "missing/"})
     code, found = examine(program=program)
     assert (code, found["limits"]["state"]) == (0, "note")
@@ -186,7 +186,8 @@ def test_doctor_refuses_bad_arguments(arguments: list[str]) -> None:
 
 IN_SESSION = "0::/user.slice/user-1000.slice/session-3.scope\n"
 UNDER_MANAGER = f"0::/user.slice/user-1.slice/user@{os.getuid()}.service/app.slice/term.scope\n"
-# With these settings, logind kills everybody's processes. The empty list includes root.
+# With these settings, logind kills everybody's processes. Because no user is excluded, it also
+# kills the processes of root.
 KILLED = "[Login]\nKillUserProcesses=yes\nKillExcludeUsers=\n"
 ETC, LIB = "etc/systemd/logind.conf", "usr/lib/systemd/logind.conf"
 

@@ -1,4 +1,4 @@
-"""Events of shells: who gets them, and in which order."""
+"""Events of shells: which clients get them, and in which order."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from event_reader import (
 )
 from support import Gate, Json, RawDaemon, altered_daemon, is_alive, raw_daemon
 
-# Listens on a free port of this machine.
+# This command listens on a free port of this machine.
 SERVER = """exec python3 -c '
 import socket, time
 server = socket.create_server(("127.0.0.1", 0))
@@ -269,7 +269,8 @@ def test_second_question_is_reported_although_the_first_is_open(events: RawDaemo
 
 @pytest.mark.slow
 def test_ports_follow_the_output_before_them(events: RawDaemon) -> None:
-    # The first output is sent at once. The second would wait, if nothing came after it.
+    # The first output is sent at once. The second output would wait if no other event came after
+    # it.
     subscribe(events, "output", "listening", interval_ms=5_000)
     bash_id = events.background(f"echo one; read; echo two; {SERVER}", open_stdin=True)
     found = events_to(events, "output")
@@ -452,7 +453,7 @@ def test_ended_subscriptions_do_not_count(events: RawDaemon) -> None:
 
 @pytest.mark.parametrize("limit", ["MAX_OVER", "MAX_OVER_EVENTS"])
 def test_only_the_latest_ended_subscriptions_are_kept(limit: str) -> None:
-    # Each has one event.
+    # Each of these subscriptions has one event.
     constants = {f"shelld.events.subscriptions.{limit}": 3}
     with raw_daemon(command=altered_daemon(constants)) as daemon:
         names = [daemon.bash("true", notify=["exit"])["subscription"] for _ in range(5)]
@@ -551,7 +552,8 @@ def test_shutdown_sends_the_end_of_each_shell(events: RawDaemon) -> None:
 
 @pytest.mark.slow
 def test_ends_that_come_late_in_the_stop_are_sent() -> None:
-    # As on a busy machine, killing the command takes longer than it should, but the stop has time.
+    # Killing the command takes longer than it should, as on a busy machine, but the daemon has
+    # enough time to stop.
     slow_kill = {"shelld.app.STOP_GRACE_MS": 500, "shelld.app.STOP_KILL_S": 0}
     with raw_daemon(command=altered_daemon({**slow_kill, "shelld.app.STOP_S": 60})) as events:
         subscribe(events, "output", "exit")

@@ -1,4 +1,4 @@
-"""One part of the daemon fails once: the daemon continues, or stops in order."""
+"""When one part of the daemon fails once, the daemon continues or stops in the usual way."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from leaks import descriptors_beyond, descriptors_of
 from sandboxes import directory_for_workspaces, why_impossible
 from support import is_alive, raw_daemon, running_below, wait_for
 
-# Runs a daemon in which one function raises at its first call.
+# This program runs a daemon in which one function raises at its first call.
 _BROKEN = """
 import importlib, sys
 module, _, path = sys.argv.pop(1).partition(":")

@@ -1,4 +1,4 @@
-"""A foreground call that ends before its command: `background`, and `on_prompt`."""
+"""`background` and `on_prompt` end a foreground call before its command."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def foreground(daemon: RawDaemon) -> Json | None:
 
 
 def in_foreground(daemon: RawDaemon) -> Json:
-    """Wait for a command in the foreground that runs."""
+    """Wait until a command in the foreground runs; return its shell."""
     wait_for(lambda: (found := foreground(daemon)) is not None and found["pid"] is not None)
     found = foreground(daemon)
     assert found is not None
@@ -285,7 +285,8 @@ def test_unknown_value_of_on_prompt_is_invalid(daemon: RawDaemon) -> None:
 def test_hand_over_ends_the_watch_for_prompts(daemon: RawDaemon) -> None:
     command = "echo ready; read -r first; read -r name; echo end"
     params = {"command": command, "stdin": "", "tty": True, "on_prompt": "kill"}
-    # Before the first prompt, another command with the same terminal keeps it busy.
+    # The first `read` keeps the command busy before its first prompt, because it reads another
+    # pipe.
     params["command"] = "read -rt 0.3 < <(sleep 300); " + command
     call = daemon.request("bash", params)
     shell = in_foreground(daemon)

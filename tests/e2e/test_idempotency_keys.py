@@ -31,7 +31,7 @@ def test_repeat_returns_the_same_result(daemon: RawDaemon, tmp_path: Path) -> No
 def test_repeat_waits_for_the_first(daemon: RawDaemon, tmp_path: Path) -> None:
     gate = Gate(tmp_path / "gate")
     params = {"command": counting(tmp_path, f"{gate.wait}; echo end"), "idempotency_key": "wait"}
-    # All in one message, so that most arrive before the command has started.
+    # Send all requests in one message, so that most arrive before the command has started.
     message = [
         {"jsonrpc": "2.0", "id": number, "method": "bash", "params": params} for number in range(9)
     ]

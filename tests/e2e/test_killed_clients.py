@@ -1,7 +1,7 @@
-"""Clients of a lasting daemon that are killed at random points of a session, both framings.
+"""The test kills clients of a lasting daemon at random points of a session, with both framings.
 
-Whatever the point: every shell is found again, no byte is lost or doubled by offset, the end of
-each shell is reported exactly once, and no command is started twice.
+After each kill, the next client finds every shell again, and reads every byte once by offset. The
+daemon reports the end of each shell exactly once, and starts no command twice.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from support import RawDaemon, wait_for
 
 pytestmark = pytest.mark.slow
 
-# A harness: it starts `shelld attach` as its child, and sends requests without end, one after the
-# other. It writes a line to its stdout before each request. Killed, it leaves everything as it is.
+# This harness starts `shelld attach` as its child, and sends requests without end, one after the
+# other. It writes a line to its stdout before each request. When the test kills it, it leaves
+# everything as it is.
 HARNESS = """
 import json, os, subprocess, sys
 
@@ -83,7 +84,8 @@ def user(tmp_path: Path) -> Generator[Lasting]:
 
 
 class Kills:
-    """Kills harnesses of one lasting daemon, and checks what each has left."""
+    """This object kills harnesses of one lasting daemon, and checks the shells that each has left.
+    """
 
     def __init__(self, user: Lasting, directory: Path, chance: random.Random) -> None:
         self.user = user
@@ -117,7 +119,8 @@ class Kills:
             attach = int(lines.readline())
             for _ in range(self.chance.randint(0, 12)):
                 assert lines.readline(), "the harness has ended by itself"
-            # Spread over the time of one request, so that it is cut at any point.
+            # Spread the kills over the time of one request, so that a kill can cut the request at
+            # any point.
             spin = self.chance.randrange(200_000)
             while spin:
                 spin -= 1
@@ -139,7 +142,7 @@ class Kills:
             self._follow(client)
 
     def check_shell(self, client: RawDaemon, key: int) -> None:
-        # The text of the command belongs to the key.
+        # Each key always comes with the same command.
         command = f"echo {key} >> '{self.log}'; for i in {{1..20}}; do echo {key} $i; done"
         params = {"command": command, "session": None, "idempotency_key": f"key {key}"}
         result = client.call("bash", params)

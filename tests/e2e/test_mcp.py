@@ -1,4 +1,4 @@
-"""MCP on the wire, message by message: what each of the two eras offers and refuses."""
+"""MCP messages on the wire: the features that each of the two eras offers and refuses."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def host(daemon: RawDaemon) -> RawDaemon:
 
 @pytest.fixture(scope="module")
 def daemon_without_handshake() -> Iterator[RawDaemon]:
-    """A daemon that only gets requests that it refuses, so that none can be a handshake."""
+    """A daemon that gets only requests that it refuses, so that no request can be a handshake."""
     shared = SharedDaemon()
     yield shared.get()
     shared.close()

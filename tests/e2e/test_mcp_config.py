@@ -134,7 +134,7 @@ def read(path: Path) -> Any:
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The home and working directory."""
+    """A directory that is both the home directory and the working directory."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     return tmp_path

@@ -1,4 +1,4 @@
-"""Systems without a terminal for a command: the command is refused, and never gets a pipe."""
+"""Without a terminal for a command, the daemon refuses the command, and never gives it a pipe."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ DEVPTS = "mount -t devpts -o newinstance,ptmxmode=666{} devpts /dev/pts"
 TWO_PTYS = DEVPTS.format(",max=2")
 # Here, terminals have no name, because /dev/ptmx belongs to another devpts than /dev/pts.
 NAMELESS = f"{DEVPTS} && mount --bind /dev/pts/ptmx /dev/ptmx && {DEVPTS}".replace("{}", "")
-# Such a terminal, and one of the same number in /dev/pts, which descriptor 9 holds open. Nobody can
-# open the second one while it is locked.
+# Here, terminals also have no name, but /dev/pts has another terminal with the same number.
+# Descriptor 9 holds that terminal open. Nobody can open it while it is locked.
 LOCKED = f"{NAMELESS} && exec 9<>/dev/pts/ptmx"
 UNLOCK = "import fcntl, struct; fcntl.ioctl(9, 0x40045431, struct.pack('i', 0))"
 FOREIGN = f'{LOCKED} && "$1" -c "{UNLOCK}"'

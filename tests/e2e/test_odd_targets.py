@@ -1,4 +1,6 @@
-"""Targets that send what no shelld sends. The far end is a small program that breaks the rules."""
+"""Targets that send messages that no shelld sends. The far end is a small program that breaks the
+rules.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,8 @@ from support import RawDaemon, raw_daemon
 
 pytestmark = pytest.mark.slow
 
-# Answers `server_info` as a shelld does, and any later request with the bytes that an expression
-# makes. In the expression, `i` is the id of the request, as JSON text.
+# This program answers `server_info` as a shelld does, and any later request with the bytes that an
+# expression makes. In the expression, `i` is the id of the request, as JSON text.
 _PEER = """
 import json, os, signal, sys
 

@@ -119,7 +119,7 @@ EXITS = [
     "enable -n eval local; f() { declare x=1; END; }; f; enable eval local",
     "cd /usr; f() { local PWD=/x OLDPWD=/y; x=1; END; }; f",
 ]
-# Only builtins, as there may be no PATH.
+# Use only builtins, because PATH may be unset.
 PROBE = """
 \\builtin echo MARK
 \\builtin alias

@@ -1,4 +1,4 @@
-"""`prompt`, `until: "prompt"` and `isStopped`: what a running command waits for."""
+"""`prompt`, `until: "prompt"` and `isStopped` show what a running command waits for."""
 
 from __future__ import annotations
 
@@ -27,11 +27,12 @@ WAITING = {
     "python3 -c 'import getpass; getpass.getpass()'": "python3",
     "python3 -c 'import select; select.select([0], [], [])'": "python3",
     "python3 -c 'import pty; pty.spawn(\"cat\")'": "cat",
-    # Works in one thread and waits for a key in another, as a media player does.
+    # This program works in one thread and waits for a key in another, as a media player does.
     "python3 -c 'import os, threading, time; threading.Thread(target=time.sleep, args=(300,))"
     ".start(); os.read(0, 1)'": "python3",
 }
-# Has a thread that reads the terminal, to pass it on to a program that does not read.
+# This program has a thread that reads the terminal, to pass the input to another program, which
+# does not read.
 RELAY = """python3 -c '
 import os, pty, threading
 pid, master = pty.fork()

@@ -1,7 +1,7 @@
-"""Hosts that ask for no events and no tasks get the same messages as before these existed.
+"""Hosts that use neither events nor tasks get the same messages as before these features existed.
 
 The recordings are of the official MCP SDK, the MCP inspector and three editors, with the last
-daemon that had neither. The comparison leaves out only what differs from run to run.
+daemon that had neither feature. The comparison leaves out only what differs from run to run.
 """
 
 from __future__ import annotations

@@ -34,14 +34,15 @@ pytestmark = pytest.mark.slow
 
 MIB = 1024 * 1024
 PYTHON = f"{sys.executable} -S -c"
-# Takes 300 MiB, and keeps them for a while.
+# This program takes 300 MiB, and keeps them for a while.
 HOG = f"{PYTHON} 'import time; taken = bytearray(300 << 20); time.sleep(60)'"
-# Starts 30 processes, one after the other, and ends with 1 as soon as one is refused.
+# This program starts 30 processes, one after the other. It ends with 1 as soon as the system
+# refuses a process.
 CROWD = f"""{PYTHON} 'import os, time
 for _ in range(30): os.posix_spawn("/bin/sleep", ["sleep", "300"], {{}})
 time.sleep(60)'"""
 
-# In this daemon, no cgroup can be made: the parent of its directory is missing.
+# This daemon cannot make a cgroup, because the parent of its directory is missing.
 WATCHING_DAEMON = altered_daemon({"shelld.limits.cgroups.PREFIX": "missing/"})
 
 
@@ -128,7 +129,7 @@ def test_memory_of_a_session_counts_together(daemon: RawDaemon, session: str) ->
     )
     first = daemon.background(modest, session=session)
     daemon.call("bash_output", {"bash_id": first, "wait": 20_000})
-    # The second command would fit alone, too. The larger of the two is ended.
+    # The second command would also fit alone. The daemon or the kernel ends the larger of the two.
     larger = modest.replace("40 <<", "80 <<")
     assert daemon.bash(larger, session=session)["reason"] == "memory"
     assert daemon.call("bash_output", {"bash_id": first})["isRunning"]
@@ -306,7 +307,7 @@ def test_session_shows_its_limits(daemon: RawDaemon, session: str, mechanism: st
     limits = {"memory_bytes": 64 * MIB, "open_files": 100}
     assert limit(daemon, session, **limits) == {"session": session, "limits": limits}
     assert daemon.call("get_session", {"session": session})["limits"] == limits
-    # Until the first command, they can be replaced.
+    # Until the first command, a client can replace the limits.
     limits = {"processes": 50}
     assert limit(daemon, session, **limits)["limits"] == limits
     enforced = {"memory": "none", "processes": mechanism, "cpu": "none"}
@@ -395,7 +396,7 @@ def test_session_can_only_lower_the_limits_of_the_option(limited: RawDaemon) -> 
 
 
 def test_commands_without_a_session_count_alone(limited: RawDaemon) -> None:
-    # Together they would be above the limit.
+    # The memory of both commands together would be above the limit.
     modest = f"{PYTHON} 'import time; taken = bytearray(40 << 20); time.sleep(1)'"
     requests = [limited.request("bash", {"command": modest, "session": None}) for _ in range(3)]
     for request in requests:
@@ -417,14 +418,14 @@ def test_spare_shells_have_the_limits(limited: RawDaemon, mechanism: str) -> Non
     limited.bash("true", session=None)
     cgroups: list[set[str]] = []
     for session in ("main", "other"):
-        # A spare shell that the session could take by mistake.
+        # Wait for a spare shell that the session could take by mistake.
         limited.wait_for_spare()
         found: set[str] = set()
         before = used()
 
         wait_for(partial(runs_in_spare_shells, session, before, found), "spare shells")
         cgroups.append(found)
-    # Each session has one of its own.
+    # Each session has a cgroup of its own.
     assert [len(found) for found in cgroups] == [mechanism == "cgroup"] * 2
     assert not cgroups[0] & cgroups[1]
 
@@ -432,7 +433,7 @@ def test_spare_shells_have_the_limits(limited: RawDaemon, mechanism: str) -> Non
 def test_spare_shells_take_nothing_from_a_limit(daemon: RawDaemon, session: str) -> None:
     limit(daemon, session, processes=2)
     for _ in range(6):
-        # Bash and one program, while one or two spare shells wait or start.
+        # The limit counts bash and one program, while one or two spare shells wait or start.
         assert outcome(daemon.bash("sleep 0.01; true", session=session)) == ("completed", None)
     if daemon.bash("true", session=session)["limits"]["processes"] == "cgroup":
         crowd = f"{PYTHON} 'import os; os.fork(); os.fork()'; exit $?"

@@ -1,4 +1,4 @@
-"""``shelld run``: it passes on the command's output and exit code, and leaves no process behind."""
+"""``shelld run`` passes on the command's output and exit code, and leaves no process behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Commands in a sandbox: what they can do, what they cannot, and what is refused."""
+"""Commands in a sandbox: the actions that work or fail, and the requests that the daemon refuses.
+"""
 
 from __future__ import annotations
 
@@ -146,7 +147,7 @@ def test_an_allowed_socket_can_be_used(shared: Workspace, session: str) -> None:
         server.listen()
         configure(daemon, session, unix_sockets=["allowed"])
         assert daemon.bash(f'python3 -c "{code}"', session=session)["stdout"] == "connected\n"
-        # A call can take the socket away.
+        # A call can forbid the socket.
         tighter: Json = {"session": session, "sandbox": {"unix_sockets": []}}
         assert daemon.bash(f'python3 -c "{code}"', **tighter)["exitCode"] == 1
 
@@ -164,7 +165,9 @@ def test_the_environment_has_no_secrets(shared: Workspace, session: str) -> None
 
 
 def prepare(path: Path) -> None:
-    """Make what the attempts to escape look for: a workspace, and a directory beside it."""
+    """Make the files that the attempts to escape look for, in a workspace and in a directory beside
+    it.
+    """
     outside = path / "outside"
     for each in ("kept", "denied", "upper/inner/kept"):
         (path / "workspace" / each).mkdir(parents=True)
@@ -211,7 +214,7 @@ def test_nothing_escapes(
             listener.listen()
         policy: Json = {
             "network": network,
-            # A directory to write to may be in another one.
+            # A writable directory may be inside another writable directory.
             "write": [".", "upper/inner"],
             "deny_read": ["denied", "denied-file"],
             "deny_write": ["kept/file", "missing/below", "upper/inner/kept/file"],
@@ -253,8 +256,8 @@ def test_the_directory_for_a_missing_path_goes_with_the_sandbox(places: Path) ->
 
 
 def test_the_attempts_to_escape_succeed_without_a_sandbox(places: Path, tmp_path: Path) -> None:
-    # Otherwise `test_nothing_escapes` would prove nothing. The attempts named here do no harm
-    # outside.
+    # If the attempts also failed here, `test_nothing_escapes` would prove nothing. The attempts
+    # named here do no harm outside.
     path = places / "control"
     prepare(path)
     names = ["read a denied file", "change outside", "signal a process outside", "AF_PACKET"]
@@ -431,7 +434,7 @@ def test_directories_of_the_system_can_be_denied(
     assert (path / "kept").read_text() == "kept\n"
     assert "cannot touch" in result["stderr"], result
     if member == "deny_read":
-        # A private directory shows no file of the machine but these.
+        # A private directory shows no file of the machine except these files.
         assert result["stdout"] in ("", "shelld\n")
     assert daemon.bash("echo $x", session=session)["stdout"] == "1\n"
 

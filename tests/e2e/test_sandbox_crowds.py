@@ -1,6 +1,6 @@
-"""Commands in a sandbox that take all they can get: they end by their limit, their neighbours run.
+"""Some commands in a sandbox take all they can get. A limit stops them, and their neighbours run.
 
-Each of them is limited by itself as well, in case the limit of the session does not hold.
+Each program also limits itself, in case the limit of the session does not hold.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ for _ in range(8):
         pass
 time.sleep(300)
 """
-# At most 1 GiB, touched page by page.
+# This program takes at most 1 GiB, page by page.
 HOG = """
 held = []
 for _ in range(1024):

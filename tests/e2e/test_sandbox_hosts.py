@@ -1,4 +1,4 @@
-"""Commands in a sandbox that may reach some hosts: through its proxy, and in no other way."""
+"""Commands in a sandbox reach the listed hosts through its proxy, and in no other way."""
 
 from __future__ import annotations
 
@@ -365,9 +365,9 @@ def test_a_killed_proxy_is_replaced_and_lets_nothing_through(
         for has_parent_killed in (False, False, True):
             for pid in running_below(daemon.pid, PROXY):
                 with suppress(ProcessLookupError):
-                    # Its parent is a runner, whose processes end with it.
+                    # The parent of the proxy is a runner, and the proxy ends with the runner.
                     os.kill(look(pid).parent if has_parent_killed else pid, signal.SIGKILL)
-            # The connection waits for the next proxy.
+            # The connection waits until the next proxy runs.
             result = daemon.bash(fetch)
             assert result["stdout"].startswith("content\n"), result
             assert result["denied"] == [denied("127.0.0.1", 1)]
@@ -386,7 +386,7 @@ def test_without_a_proxy_nothing_runs(places: Path) -> None:
         ):
             assert (error["code"], error["data"]["missing"]) == (1010, "its proxy")
         assert not (workspace / "witness").exists()
-        # Other sandboxes do not need one.
+        # Other sandboxes need no proxy.
         result = daemon.bash("true", session=None, sandbox={"network": "loopback"})
         assert result["sandbox"]["network"] == "loopback"
 
@@ -462,7 +462,7 @@ def test_an_ordinary_user_reaches_the_listed_hosts(
     popen: dict[str, Any] = {**unprivileged, "cwd": workspace}
     with raw_daemon(**popen) as daemon:
         configure(daemon, "main", network="hosts", hosts=[f"127.0.0.1:{port}"])
-        # Two at once: the owner of a connection is found.
+        # Two commands run at once, and the proxy finds the owner of each connection.
         waits = f"curl -sS http://127.0.0.1:{port}/file; curl -s http://{{}}.invalid/; sleep 0.3"
         asked = {
             name: daemon.request("bash", {"command": waits.format(name)}) for name in ("one", "two")
