@@ -56,9 +56,9 @@ def _has_ended(result: BashOutputResult, _silent_s: float) -> bool:
 
 
 class _Wait(NamedTuple):
-    """`wait` and `poll`: the options of a call that waits, and of a call that looks once.
+    """`wait` has the options of a call that waits, and `poll` those of a call that returns at once.
 
-    `is_over` gets the result of a look and the seconds of silence, and tells whether they show the
+    `is_over` gets a result of `poll` and the seconds of silence, and returns whether these show the
     event.
     """
 

@@ -261,8 +261,8 @@ def test_shortage_of_processes_is_reported_and_leaves_nothing(
             wait_for(partial(are_refused, count), "refusals")
         wait_for(lambda: statuses(daemon) == {"completed"}, "the end of a command that had room")
         os.killpg(others.pid, signal.SIGKILL)
-        # This program has adopted the killed processes. The daemon counts them as survivors until
-        # this program reaps them.
+        # This program has adopted the killed processes. They count toward the limit of processes
+        # until this program reaps them.
         with contextlib.suppress(ChildProcessError):
             while os.waitpid(-others.pid, 0):
                 pass

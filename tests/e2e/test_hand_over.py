@@ -285,8 +285,7 @@ def test_unknown_value_of_on_prompt_is_invalid(daemon: RawDaemon) -> None:
 def test_hand_over_ends_the_watch_for_prompts(daemon: RawDaemon) -> None:
     command = "echo ready; read -r first; read -r name; echo end"
     params = {"command": command, "stdin": "", "tty": True, "on_prompt": "kill"}
-    # The first `read` keeps the command busy before its first prompt, because it reads another
-    # pipe.
+    # Before the first prompt, the first `read` keeps the command busy, because it waits for a pipe.
     params["command"] = "read -rt 0.3 < <(sleep 300); " + command
     call = daemon.request("bash", params)
     shell = in_foreground(daemon)

@@ -1,4 +1,4 @@
-"""Sandboxes without a mechanism that they need: the command is refused, and nothing of it runs."""
+"""If a sandbox lacks a mechanism that it needs, the daemon refuses the command and runs nothing."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def workspace() -> Iterator[Path]:
 
 
 def assert_refused(workspace: Path, missing: str, policy: Json, **popen: Any) -> None:
-    """Check that with a policy nothing runs, in every way to ask for it."""
+    """Check that no command with a policy runs, in every way to ask for a policy."""
     popen.setdefault("cwd", workspace)
     with raw_daemon(**popen) as daemon:
         command = f"touch {workspace}/witness"
         configured: Json = {"session": "main", "sandbox": policy}
         for error in (
             daemon.fail("configure_session", configured),
-            # The session has its policy all the same.
+            # The session still has its policy.
             daemon.fail("bash", {"command": command}),
             daemon.fail("bash", {"command": command, "run_in_background": True}),
             daemon.fail("bash", {"command": command, "tty": True}),
@@ -57,7 +57,7 @@ def assert_refused(workspace: Path, missing: str, policy: Json, **popen: Any) ->
 
 
 def with_bwrap(directory: Path, script: str) -> dict[str, str]:
-    """Return an environment whose first bwrap is a script. `$real` is the true one."""
+    """Return an environment whose first bwrap is a script. `$real` is the path of the real bwrap."""
     directory.mkdir()
     program = directory / "bwrap"
     program.write_text(f"#!/bin/sh\nreal={BWRAP}\n{script}\n")
@@ -75,7 +75,7 @@ def with_bwrap(directory: Path, script: str) -> dict[str, str]:
         ("kill -9 $$", "its keeper"),
         ("exec true", "its keeper"),
         ("exec sh -c 'exec 3>&-; exec sleep 1'", "its keeper"),
-        # A sandbox in which commands could get a capability.
+        # In this sandbox, commands could get a capability.
         ('own="$1 $2 $3 $4"; shift 4; exec $real $own --cap-add CAP_CHOWN "$@"', "its keeper"),
     ],
 )

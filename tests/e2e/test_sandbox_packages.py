@@ -1,4 +1,4 @@
-"""Package managers in a sandbox: they work in the workspace, with a listed registry only."""
+"""Package managers work in a sandbox, in the workspace and with a listed registry only."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if reason := why_impossible():
 
 
 class Registry(NamedTuple):
-    """A stand-in on the loopback of the machine. `path`: what it serves."""
+    """A stand-in for a registry, on the loopback of the machine. It serves the directory `path`."""
 
     path: Path
     port: int
@@ -65,7 +65,7 @@ def daemon(workspace: Path, registry: Registry) -> Iterator[RawDaemon]:
 
 
 def works(command: str) -> bool:
-    """Whether a program is here, and starts."""
+    """Return whether a program is installed and starts."""
     if shutil.which(command) is None:
         return False
     return subprocess.call([command, "--version"], stdout=subprocess.DEVNULL) == 0
@@ -83,7 +83,7 @@ def packed(directory: str, files: Mapping[str, str]) -> bytes:
 
 
 def run(daemon: RawDaemon, command: str) -> Json:
-    """Run a command that must succeed, with everything that it saves in the workspace."""
+    """Run a command that must succeed. The command saves all its files in the workspace."""
     result = daemon.bash(f"export HOME=$PWD/home; {command}", timeout=120_000)
     assert result["exitCode"] == 0, result
     assert result["sandbox"]["network"] == "hosts"

@@ -18,9 +18,9 @@ from support import Json, raw_daemon
 pytestmark = pytest.mark.slow
 
 NAMES = Path(__file__).parents[1] / "helpers" / "rebinding_names.py"
-# The loopback, in the name of a host that changes its address.
+# This part of a host's name stands for the loopback. The host can change its address.
 OWN = "127-0-0-1"
-# Public addresses that nobody here can reach.
+# These parts stand for public addresses that nobody here can reach.
 PUBLIC = "93-184-216-34"
 OTHER = "93-184-216-35"
 
@@ -71,7 +71,7 @@ def test_a_name_that_changes_its_address_leads_nowhere(workspace: Path, tmp_path
         assert log.read_text().splitlines() == [
             f"asked {each}" for each in (changing, changing, other)
         ]
-        # If the address is listed as well, the same name leads there.
+        # If the address is also listed, the same name leads to it.
         configure(daemon, "listed", network="hosts", hosts=[*hosts, f"127.0.0.1:{PORT}"])
         assert fetch(changing, session="listed")["stdout"] == "reached\n"
         assert log.read_text().splitlines()[-2:] == [f"asked {changing}", "connected"]
@@ -101,7 +101,7 @@ def test_a_full_proxy_refuses_until_there_is_room(workspace: Path) -> None:
         assert refused == denied("127.0.0.1", port, "full", refused["count"])
 
 
-# A daemon that learns of refusals only when it asks for them.
+# This daemon learns of refusals only when it asks the proxy for them.
 ONLY_ASKS = """
 import sys, anyio
 from shelld.proxy.process import Proxy

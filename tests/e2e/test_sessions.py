@@ -1,4 +1,4 @@
-"""Sessions: consecutive commands behave as if all were typed into one bash."""
+"""In a session, consecutive commands behave as if a person typed all of them into one bash."""
 
 from __future__ import annotations
 
@@ -238,7 +238,7 @@ def test_last_concurrent_command_to_end_wins(daemon: RawDaemon, tmp_path: Path) 
     first, second = Gate(tmp_path / "first"), Gate(tmp_path / "second")
     one = daemon.request("bash", {"command": f"a=1; {first.wait}; b=1"})
     two = daemon.request("bash", {"command": f"a=2; c=2; {second.wait}"})
-    # On a busy machine, the second could otherwise end before the first starts.
+    # Wait, because on a busy machine the second command could end before the first one starts.
     wait_for(lambda: count_running(daemon) == 2, "the start of both")
     second.open()
     daemon.answer(two)
@@ -359,7 +359,8 @@ def test_a_closed_session_starts_anew(daemon: RawDaemon) -> None:
 
 
 def test_waiting_start_is_refused_when_session_closes(daemon: RawDaemon) -> None:
-    # More commands than the daemon starts at once, so some still wait when the session closes.
+    # The test sends more commands than the daemon starts at once, so some commands still wait when
+    # the session closes.
     params = {"command": "sleep 300", "run_in_background": True, "session": "s"}
     ids = [daemon.request("bash", params) for _ in range(80)]
     closed = daemon.request("close_session", {"session": "s"})
@@ -551,7 +552,7 @@ def test_short_dumps_do_not_evade_the_limit_of_a_state(daemon: RawDaemon) -> Non
 
 def test_limit_on_file_size_forbids_no_command_under_ssh(tmp_path: Path) -> None:
     limited = ("bash", "-c", 'ulimit -f 0; exec "$@"', "-")
-    # Bash may read the user's .bashrc then, as under ssh.
+    # With SSH_CLIENT, bash may read the user's .bashrc, as it does under ssh.
     environment = {**os.environ, "SSH_CLIENT": "10.0.0.1 5000 22", "HOME": str(tmp_path)}
     with raw_daemon(prefix=limited, env=environment) as daemon:
         assert out(daemon, "echo hi") == "hi\n"
@@ -585,7 +586,7 @@ def test_underscore_variable_begins_as_in_the_environment(spares: str) -> None:
     with raw_daemon("--spare-shells", spares, env=environment) as daemon:
         for change in ("true", "x=1", "shopt -s extglob", "set -x -f", "set +x"):
             daemon.bash(change)
-            # The second one may change its session.
+            # The second command may change its session.
             for command in ('echo "$_"', 'echo "$_"; f() { :; }'):
                 assert daemon.bash(command)["stdout"] == "/a 'word'\n"
                 assert daemon.bash(command, env={"y": "1"})["stdout"] == "/a 'word'\n"

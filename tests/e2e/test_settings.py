@@ -1,4 +1,4 @@
-"""Options from variables and from a file: the same checks, and errors that say where."""
+"""Options from variables and from a file get the same checks. Errors name the variable or file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from shelld_protocol import ResourceLimits
 from support import RawDaemon
 
 PAGE = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text()
-# A valid value for each option that is not the default.
+# For each option, a valid value that differs from the default.
 SAMPLES = {
     action.option_strings[0].removeprefix("--"): (
         "1"
@@ -43,7 +43,7 @@ def config(tmp_path: Path) -> Path:
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """Return the last line on stderr of a refused start."""
+    """Return the last line that a refused start writes to stderr."""
     with pytest.raises(SystemExit) as exited:
         parse_options(arguments)
     assert exited.value.code == 2

@@ -1,4 +1,4 @@
-"""``shelld shell``: a session, typed into by a person or read from a pipe."""
+"""``shelld shell`` runs the lines that a person types, or that a pipe contains, in one session."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def test_end_of_the_daemon_is_reported() -> None:
         ("echo \\", False),
         ("echo \\\\", True),
         ("echo 'a", False),
-        # Bash refuses this, whatever comes after it.
+        # Bash refuses this text, whatever text comes after it.
         ("echo )", True),
         ("ls |", False),
     ],

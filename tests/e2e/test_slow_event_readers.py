@@ -1,4 +1,4 @@
-"""Clients that read their events slowly lose output, but no ends."""
+"""Clients that read their events slowly lose output, but no event about an end."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_slow_client_gets_no_more_screens(impatient: RawDaemon, tmp_path: Path) 
     draw = "for n in $(seq 50); do printf '%0190d\\n' $RANDOM; done"
     often = f"for m in $(seq 400); do {draw}; done"
     bash_id = impatient.background(f"{often}; touch {done}; sleep 300", tty=True, rows=50, cols=200)
-    # The client reads nothing meanwhile.
+    # The client reads nothing while the command draws.
     wait_for(done.exists)
     impatient.request("kill_shell", {"shell_id": bash_id, "grace": 0})
     found = events_to(impatient, "exited")

@@ -1,4 +1,4 @@
-"""Spare shells run a command when they are right for it, and never interfere."""
+"""A spare shell runs only commands for which it has the right state, and never interferes."""
 
 from __future__ import annotations
 
@@ -155,13 +155,13 @@ def test_new_sessions_share_spare_shells(daemon: RawDaemon) -> None:
 
 @pytest.mark.slow
 def test_sessions_do_not_see_the_environment_of_others(daemon: RawDaemon) -> None:
-    # A spare shell of "a" could be told the state of "b".
+    # By mistake, the daemon could send the state of "b" to a spare shell of "a".
     daemon.bash("x=1", session="b")
     daemon.bash("export SECRET=abc", session="a")
     daemon.bash("true", session="a")
     wait_for(lambda: any(b"SECRET" in environment_of(pid) for pid in spares_of(daemon)), "a's own")
     for session in ("b", None):
-        # With `cat` alone, bash would be replaced.
+        # With `cat` alone, bash would replace itself with cat.
         shown = daemon.bash("cat /proc/$$/environ; true", session=session)
         assert "PATH=" in shown["stdout"]
         assert "SECRET" not in shown["stdout"]
@@ -177,7 +177,7 @@ def test_spare_shell_in_a_deleted_directory_serves_nobody_elsewhere(tmp_path: Pa
         gone.rmdir()
         daemon.bash("cd /usr")
         daemon.wait_for_spare()
-        # At its start there, bash has printed errors.
+        # When the first spare shell started in the deleted directory, bash printed errors.
         result = daemon.bash("pwd")
         assert (result["stdout"], result["stderr"]) == ("/usr\n", "")
 
@@ -293,7 +293,7 @@ def test_dying_spare_shell_costs_at_most_its_command(
 
 
 def next_spares(daemon: RawDaemon) -> list[int]:
-    """Return the next spare shells; nothing if none has come for so long that none will."""
+    """Return the next spare shells, or an empty list if no spare shell has come for five seconds."""
     give_up_at = time.monotonic() + 5
     while not (found := spares_of(daemon)) and time.monotonic() < give_up_at:
         time.sleep(0.01)

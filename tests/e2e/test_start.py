@@ -1,4 +1,4 @@
-"""Starting the daemon by hand: what a person sees, and what prevents the start."""
+"""Starting the daemon by hand: the text that a person sees, and the errors that prevent the start."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def daemon_on_terminal() -> Generator[tuple[RawDaemon, int]]:
 # -- by hand ----------------------------------------------------------------------------------
 
 
-# A program in which an import fails.
+# This program runs a daemon in which an import fails.
 _FAILING = """
 import builtins, signal, sys
 real = builtins.__import__

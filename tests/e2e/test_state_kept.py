@@ -1,4 +1,4 @@
-"""A session keeps the state that a command leaves, or the answer says that it was not kept."""
+"""A session keeps the state that a command leaves, or the answer reports that the state is lost."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def reason_of(result: Json) -> str | None:
     return result.get("stateReason")
 
 
-# A function that bash can parse only with extglob, which it switches on in the line before.
+# Bash can parse this function only with extglob. The line before the function switches extglob on.
 EXTENDED = "shopt -s extglob\nf() { echo @(a|b); }"
 
 KEPT = [
@@ -142,7 +142,7 @@ def test_next_command_has_previous_state(
 ) -> None:
     after = after or "shopt -p; set +o; umask"
     if shown is None:
-        # The output of one bash that runs both.
+        # Get the output of one bash that runs both commands.
         both = f"exec 3>&1 >/dev/null; {before}\nexec >&3 3>&-\n{after}"
         done = subprocess.run(["bash", "-c", both], capture_output=True, text=True, check=False)
         shown = done.stdout

@@ -1,4 +1,4 @@
-"""Requests that are passed on to other daemons: real ones, started by the daemon under test."""
+"""The daemon under test starts other daemons as targets, and passes requests on to them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FAR = [*DAEMON_COMMAND, "--stdio"]
 
 @pytest.fixture(scope="module")
 def hub() -> Iterator[RawDaemon]:
-    """A daemon with two targets, which is shared. `box` is connected."""
+    """A daemon that the tests share. It has two targets, of which `box` is connected."""
     targets = [f"--target={name}={shlex.join(FAR)}" for name in ("box", "other")]
     with raw_daemon(*targets) as daemon:
         daemon.bash("true", target="box")
@@ -42,7 +42,7 @@ def hub() -> Iterator[RawDaemon]:
 
 @contextlib.contextmanager
 def target(daemon: RawDaemon, name: str, *argv: str) -> Generator[None]:
-    """Add a target for the block. By default, it is a daemon."""
+    """Add a target for the block. By default, the target is a daemon."""
     assert daemon.call("add_target", {"name": name, "argv": argv or FAR}) == {"name": name}
     yield
     daemon.call("remove_target", {"name": name})
@@ -131,7 +131,7 @@ def test_errors_come_as_the_target_sends_them(hub: RawDaemon) -> None:
     assert timeout["data"]["bash_id"].startswith("box:shell_")
     invalid = hub.fail("bash", {"command": "", "target": "box"})
     assert invalid["data"] == {"kind": "invalid_params", "parameter": "command"}
-    # The guard of the target judges. Nothing runs in a dry run.
+    # The guard of the target judges the command. Nothing runs in a dry run.
     blocked = hub.fail("bash", {"command": ":(){ :|:& };:", "dry_run": True, "target": "box"})
     assert blocked["code"] == 1002
 
@@ -432,7 +432,7 @@ def test_error_quotes_a_program_that_is_not_shelld(
 
 
 def test_target_that_may_still_connect_delays_nobody(hub: RawDaemon) -> None:
-    # The program repeats the request, which is no answer.
+    # The program sends the request back, and a request is no answer.
     with target(hub, "echoing", "cat"):
         call = hub.request("bash", {"command": "true", "target": "echoing"})
         assert hub.bash("echo here")["stdout"] == "here\n"

@@ -1,7 +1,7 @@
 """The command lines that docs/targets.md gives for containers and namespaces.
 
-Where no container engine runs, a program of its name stands in for it: it takes the words that the
-engine takes, and refuses all others. `nsenter` is real.
+A small program replaces each container engine, because no engine runs here. The program accepts the
+arguments that the engine accepts, and refuses all others. `nsenter` is real.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ SECTION = PAGE.partition("## Containers")[2]
 COMMANDS = re.findall(r"`((?:docker|podman|kubectl) exec [^`]+)`", SECTION)
 NSENTER = re.findall(r"`(nsenter [^`]+)`", SECTION)
 
-# `exec` of the engines, as their `--help` describes it: kubectl needs `--` before the command.
+# This script does what `exec` of an engine does, according to its `--help`. Only kubectl needs `--`
+# before the command.
 ENGINE = """#!/bin/sh
 [ "$1 $2" = "exec -i" ] || { echo "unknown words: $*" >&2; exit 125; }
 case "$0 $4" in

@@ -171,7 +171,7 @@ def test_unread_answers_block_no_keys(daemon: RawDaemon, tmp_path: Path) -> None
     typing.until("half\r\n")
     gate.open()
     typing.until("done\r\n")
-    # The answers are a part of the line.
+    # The answers of the terminal are already a part of the line, so this text does not fit.
     assert typing.refused("x" * 4_000)["code"] == -32602
     typing.write("x" * 1_000)
     for key in ("Enter", "C-u", "C-c"):
@@ -225,7 +225,7 @@ while True:
 
 
 class LanguageClient:
-    """Speaks with a language server on an open input."""
+    """This client speaks with a language server on an open input."""
 
     def __init__(self, daemon: RawDaemon, program: Path) -> None:
         self._typing = Session(daemon, f"exec python3 {program}", tty=False, open_stdin=True)
@@ -266,7 +266,7 @@ def test_language_server_is_spoken_with(daemon: RawDaemon, tmp_path: Path) -> No
     client = LanguageClient(daemon, program)
     client.send(id=1, method="initialize")
     assert client.receive()["result"] == ["initialize", None]
-    # More than a pipe holds, both ways, in characters of several bytes.
+    # In both directions, this text is more than a pipe holds. Its characters have several bytes.
     text = "é\u4e2d\r\n\r\n" * 30_000
     client.send(pieces=7, method="didOpen", params={"uri": "a", "text": text})
     assert client.receive()["params"] == {"uri": "a", "length": len(text)}

@@ -338,7 +338,7 @@ def test_self_cancelling_tool_harms_no_later_call(plugged: RawDaemon, way: str) 
 
 
 def start_staying(daemon: RawDaemon, what: str) -> Any:
-    """Call a tool that does not end when cancelled; return the id of the request."""
+    """Call a tool that ignores the cancellation of its call; return the id of the request."""
     request = daemon.request("call_tool", {"name": "Staying", "arguments": {"text": what}})
     word = b"a thread sleeps" if what == "thread" else b"cancellation is ignored"
     wait_for(lambda: word in daemon.read_stderr())
@@ -407,7 +407,9 @@ OWN_TOOLS = ["Bash", "BashOutput", "KillShell"]
 
 @contextlib.contextmanager
 def daemon_with(directory: Path, plugin: str, **constants: float) -> Generator[RawDaemon]:
-    """Run a daemon with a plug-in. `plugin`: its source, with the entry point `make`."""
+    """Run a daemon with a plug-in. `plugin` is the source of the plug-in, with the entry point
+    `make`.
+    """
     (directory / "odd_plugin.py").write_text(PLUGIN_HEADER + textwrap.dedent(plugin))
     info = directory / "odd_plugin-1.0.dist-info"
     info.mkdir()

@@ -1,8 +1,8 @@
 """JSON-RPC 2.0, tested in both framings with examples from its specification and implementations.
 
-Based on the examples of https://www.jsonrpc.org/specification#examples and on those that other
-projects' conformance suites add. Each vector lists the text that the test sends, and all messages
-that it receives, in any order.
+The vectors are based on the examples of https://www.jsonrpc.org/specification#examples and on those
+that other projects' conformance suites add. Each vector lists the text that the test sends, and all
+messages that it receives, in any order.
 """
 
 from __future__ import annotations

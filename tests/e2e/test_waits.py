@@ -1,4 +1,4 @@
-"""What `bash_output` and `write_stdin` can wait for, and what `reached` says of it."""
+"""The events that `bash_output` and `write_stdin` can wait for, and the values of `reached`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import pytest
 
 from support import Json, RawDaemon
 
-# Listens on the address of its first argument and prints the port; with a second one, on that port.
+# This server listens on the address in its first argument, and prints the port. The second argument
+# sets the port.
 SERVER = """
 import socket, sys, time
 family = socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET
@@ -152,7 +153,7 @@ def test_wait_that_fails_after_a_write_tells_what_was_written(daemon: RawDaemon)
     assert (error["code"], error["data"]["parameter"]) == (-32602, "pattern")
     assert error["data"]["written"] == len(line)
     assert read(daemon, bash_id)["stdout"] == line
-    # Nothing is written if the pattern is refused before.
+    # If the daemon refuses the pattern before it writes, it writes nothing.
     error = daemon.fail("write_stdin", {**params, "pattern": "("})
     assert "written" not in error["data"]
 
@@ -188,7 +189,7 @@ def test_params_that_do_not_fit_are_invalid(
     text = {"text": "x\n"} if method == "write_stdin" else {}
     error = daemon.fail(method, {"bash_id": bash_id, **text, **params})
     assert (error["code"], error["data"]["parameter"]) == (-32602, parameter)
-    # Nothing was written either.
+    # The daemon wrote nothing, either.
     assert read(daemon, bash_id, wait=0)["stdoutRange"]["end"] == 0
 
 

@@ -1,4 +1,4 @@
-"""`shelld watch`: a look at a lasting daemon that nobody notices."""
+"""`shelld watch` shows a lasting daemon to a person, and the daemon's client does not notice."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def watcher(user: Lasting, *args: str) -> Generator[subprocess.Popen[str]]:
 
 
 def until(process: subprocess.Popen[str], text: str) -> str:
-    """Read lines until one has `text`; return them."""
+    """Read lines until one of them contains `text`; return all lines that were read."""
     assert process.stdout is not None
     found = ""
     while text not in found:
@@ -228,7 +228,8 @@ def test_shells_at_targets_are_shown(user: Lasting, tmp_path: Path) -> None:
     assert not (tmp_path / "connected").exists()
 
 
-# A target that greets. It answers other requests with its second argument, or not if that is empty.
+# This target answers the greeting. It answers other requests with its second argument, or does not
+# answer them if that argument is empty.
 PEER = """
 import json, sys
 
@@ -407,7 +408,7 @@ def test_colours_can_be_turned_off(user: Lasting, env: dict[str, str], has_colou
             assert user.run("stop", "work").returncode == 0
             exit_code, shown = terminal.rest()
     assert exit_code == 0
-    # The sentence comes after the picture, where it stays.
+    # The sentence comes after the picture, so it stays on the terminal.
     assert "the daemon work has ended" in shown.partition(OFF)[2]
 
 

@@ -1,4 +1,4 @@
-"""`ShellProcess`: what a program that embeds the manager sees of a command."""
+"""`ShellProcess` represents a command in a program that embeds the manager."""
 
 from __future__ import annotations
 

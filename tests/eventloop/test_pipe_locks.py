@@ -183,7 +183,7 @@ def test_stdin_spliced_into_a_full_socket_stops_no_daemon(
     for text in ("more;", "end"):
         written = daemon.call("write_stdin", {"bash_id": bash_id, "text": text, "wait": 0})
         assert written["written"] == len(text)
-        # A look for a prompt asks the kernel how much of the input is unread.
+        # When the daemon checks for a prompt, it asks the kernel how much of the input is unread.
         daemon.call("bash_output", {"bash_id": bash_id, "until": "prompt", "wait": 1})
         assert daemon.bash("echo meanwhile")["stdout"] == "meanwhile\n"
     gates[0].open()
@@ -204,7 +204,8 @@ def test_leftover_that_holds_the_stdout_of_an_ended_command_stops_no_daemon(
 ) -> None:
     (tmp_path / "program.py").write_text(SILENT)
     # Bash ends once the program is in splice(2). Then the daemon closes its own write end of the
-    # pipe. That takes the lock, because nobody else has this write end: bash has opened another.
+    # pipe. Closing it takes the lock, because no other process has this write end. Bash has opened
+    # another one.
     in_splice = "read -r number _ < /proc/$!/syscall && [[ $number == 275 || $number == 76 ]]"
     start = f"exec > /proc/self/fd/1; {sys.executable} {tmp_path}/program.py &"
     command = f"{start} until {in_splice}; do :; done"

@@ -127,7 +127,7 @@ async def test_a_wait_ends_at_its_deadline(pipe: tuple[int, int]) -> None:
 
 
 class StumblingFuture(asyncio.Future[None]):
-    """A future that fails when first given a result."""
+    """A future that raises the first time that it gets a result."""
 
     has_failed = False
 

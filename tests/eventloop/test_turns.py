@@ -1,4 +1,4 @@
-"""Turns: one task at a time, with a rest after each."""
+"""One task at a time has a turn, and a rest follows each turn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pool of idle tasks: it starts jobs in order, and loses none."""
+"""A pool of idle tasks starts jobs in order, and loses no job."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def test_output_is_sent_again_with_the_same_text(
     for number, chunk in enumerate(written):
         store.append(chunk)
         if number == 0:
-            # This output is lost unseen.
+            # The store drops this output before anybody reads it.
             store.drop(3)
         stop, final = store.written, number == len(written) - 1
         while True:

@@ -1,4 +1,4 @@
-"""A feed follows one shell: its output, its end, and the followers that look at it."""
+"""A feed sends the output and the end of one shell, and runs the followers of this shell."""
 
 from __future__ import annotations
 
@@ -291,7 +291,7 @@ async def test_shell_is_retained_until_its_last_event_was_sent() -> None:
 
 
 class FakeScreens:
-    """A screen of two rows. Only the first row changes. Calls `on_look` during each look."""
+    """A screen of two rows. Only the first row changes. Each call of `look` calls `on_look`."""
 
     def __init__(self, on_look: Callable[[int | None], None]) -> None:
         self._on_look = on_look

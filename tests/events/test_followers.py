@@ -1,4 +1,4 @@
-"""When a follower looks at the processes of a command, and which events it sends."""
+"""The times at which a follower scans the processes of a command, and the events that it sends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The journal of a subscription: its numbers have no hole."""
+"""The entries in the journal of a subscription have numbers without gaps."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ FACTS = {"rows": 2, "cols": 80, "cursor": CURSOR, "alt_screen": False, "title": 
 
 
 class Client:
-    """Takes events, but fails at the first `failures` attempts to send."""
+    """This client takes events, but raises at the first `failures` attempts to send."""
 
     def __init__(self) -> None:
         self.backlog = 0
@@ -52,7 +52,7 @@ class Client:
 
 
 class Tasks:
-    """Keeps the tasks that a subscription starts, for the test to run them."""
+    """This object keeps the tasks that a subscription starts, so that the test can run them."""
 
     def __init__(self) -> None:
         self.waiting: list[Callable[[], Awaitable[None]]] = []

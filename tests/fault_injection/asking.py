@@ -1,7 +1,7 @@
-"""Asks a faulty daemon one request after the other, and checks each answer.
+"""Send one request after the other to a faulty daemon, and check each answer.
 
-A fault may turn an answer into an error, or lose a shell. Such an answer is excused, and nothing
-that depends on it is checked.
+A fault may turn an answer into an error, or lose a shell. The test excuses such an answer, and
+checks nothing that depends on it.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from typing import Any, ClassVar
 
 from support import Json, RawDaemon
 
-# Marks the command line of each process that runs until something kills it.
+# This mark is in the command line of each process that runs until something kills it.
 MARK = "3141.59"
 
 # The command line of a target: a plain daemon, in which no fault is injected.
 FAR = [sys.executable, "-m", "shelld"]
 
-# The guard's reason when its own code fails. It never refuses a command because of such a failure.
+# The reason that the guard gives when its own code fails. The guard never refuses a command because
+# of such a failure.
 GUARD_FAILED = "it cannot be followed"
 
 ANSWER_S = 20.0
@@ -44,7 +45,7 @@ def is_excused(answer: Json) -> bool:
 
 
 class Asker:
-    """`excused`: the methods whose answers reported a failure.
+    """`excused` lists the methods whose answers reported a failure.
 
     A subclass has a method for each of its `STEPS`, which does not depend on the other steps.
     """
@@ -56,7 +57,7 @@ class Asker:
         self.excused: list[str] = []
 
     def run(self, *steps: str) -> None:
-        """Take these steps, or all."""
+        """Take these steps, or all steps if none are given."""
         for step in steps or self.STEPS:
             getattr(self, step)()
 
@@ -84,7 +85,7 @@ class Asker:
             if message.get("id") == request_id:
                 return message
             if message.get("id") is None and "error" in message:
-                # A message with an unknown id. Take it as the answer to the request in flight.
+                # The message has an unknown id, so treat it as the answer to the request in flight.
                 return message
             if early is not None and "method" not in message:
                 early[message["id"]] = message
@@ -145,7 +146,7 @@ class Asker:
         self.clean_up()
 
     def collect(self, subscription: str, last: str, after: Json | None = None) -> None:
-        """Take events of a subscription up to the one named `last`. First send the kill `after`."""
+        """Read events of a subscription up to the event `last`. With `after`, kill a shell first."""
         kill = None if after is None else self.daemon.request("kill_shell", after)
         is_killed, seq, has_last = kill is None, 0, False
         while not (is_killed and has_last):
@@ -167,7 +168,7 @@ class Asker:
                     raise ViolationError(f"not event {seq}: {str(message)[:600]}")
 
     def note(self, answer: Json, method: str) -> None:
-        """Record a failure, which the fault excuses."""
+        """If an answer reports a failure, record it, because the fault excuses it."""
         if is_excused(answer):
             self.excused.append(f"{method}: {str(answer)[:200]}")
 

@@ -31,7 +31,7 @@ from support import descendants, is_alive, running_below, spares_of, wait_for
 
 FOLDER = Path(__file__).parents[2] / "daemon" / "shelld"
 
-# Lines that cannot raise: they pass control, move a value, add it to a list or a set, or close a
+# These lines cannot raise. They pass control, move a value, add it to a list or a set, or close a
 # descriptor of a kind whose close(2) never fails.
 _VALUE = r"(?:not )?(?:[\w.]+|b?f?\"[^\"{]*\")"
 _TEST = rf"{_VALUE}(?: is (?:not )?\w+)?"
@@ -40,7 +40,8 @@ _SAFE_LINE = re.compile(
     rf"|[\w.]+(?:: [^=]+| = [\w.]+)? = {_VALUE}|{_VALUE},?|[\w]+={_VALUE},?"
     rf"|(?:if|while|elif) {_TEST}(?: (?:and|or) {_TEST})*:|for \w+ in \({_VALUE}, {_VALUE}\):"
     rf"|[\w.]+\.(?:append|add)\({_VALUE}\)|os\.close\((?:{_VALUE}|[\w.]+\.pop\(\))\)"
-    # Python reaches this line again when it leaves the block; none of our code runs at that moment.
+    # Python reaches this line again when it leaves the block, but runs none of our code at that
+    # moment.
     r"|(?:async )?with .*"
     r"|\W*|(?:async )?def .*|class .*|@.*|except.*|\"\"\".*|nonlocal .*|global .*"
 )
@@ -51,7 +52,7 @@ ENDS_OF_STREAMS = (0, STDOUT_FAILED)
 
 class Point(NamedTuple):
     """At the `time`-th visit of the line, `call` fails with `errno`; if `call` is None, the line
-    raises. `scene` and `step`: the names of those that reach the line.
+    raises. `scene` and `step` are the names of the scene and the step that reach the line.
     """
 
     scene: str
@@ -98,7 +99,7 @@ class Faulty:
         self.baseline = descriptors_of(self.daemon.pid)
 
     def run(self, step: str = "") -> list[str]:
-        """Take one step of the scene, or all of them. Return what was excused."""
+        """Take one step of the scene, or all of them. Return the failures that the fault excuses."""
         asker = self.scene.asker(self.daemon, self._folder)
         asker.run(*filter(None, [step]))
         return asker.excused
@@ -139,7 +140,7 @@ Place = tuple[str, str, int, str]
 def record_points(folder: Path, scenes: Iterable[str] = ()) -> list[Point]:
     """Return the points that the scenes reach: each at its first visit and at a later one.
 
-    A point belongs to the first step that reaches it. Without `scenes`, take all of them.
+    A point belongs to the first step that reaches it. Without `scenes`, run all scenes.
     """
     points: list[Point] = []
     known: set[Place] = set()
@@ -151,7 +152,7 @@ def record_points(folder: Path, scenes: Iterable[str] = ()) -> list[Point]:
 
 
 def _points_of(scene: Scene, folder: Path, known: set[Place]) -> Iterator[Point]:
-    """Yield the points of a scene that are not `known`, and note them there."""
+    """Yield the points of a scene that are not in `known`, and add them to `known`."""
     record = folder / "record"
     # The first run reaches code that runs only at the daemon's start, which cannot be tried.
     faulty = Faulty(folder, scene, record=record)

@@ -1,6 +1,6 @@
-"""The clients of a lasting daemon: they attach, leave, vanish, and take the daemon from another.
+"""Clients of a lasting daemon attach, leave, vanish, and take the daemon from another client.
 
-A fault may cost a client its daemon once. The next client must find everything there.
+A fault may cost a client its daemon once. The next client must find all shells and sessions.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Clients(Asker):
         self._guarded(lambda: self._end(started))
 
     def watch_a_target(self) -> None:
-        """Look at the shells of a target, and lose it with a shell that is followed."""
+        """Watch a shell of a target, then remove the target while a subscription follows the shell."""
         self.come(steal=True)
         self._guarded(self._watch_a_target)
 
@@ -72,7 +72,9 @@ class Clients(Asker):
         self.excused += replies[:-1]
 
     def _guarded(self, step: Callable[[], T]) -> T | None:
-        """Take a step. If the client is lost meanwhile, attach again; this may happen once."""
+        """Take a step. If the daemon loses the client meanwhile, attach again. This may happen
+        once.
+        """
         try:
             return step()
         except (ViolationError, OSError) as error:
@@ -86,7 +88,7 @@ class Clients(Asker):
             return None
 
     def _start(self) -> Json | None:
-        """Start what must outlive the client."""
+        """Start a shell and set a variable that must outlive the client."""
         shell = self.bash(
             f"echo begin; sleep {MARK}",
             lambda result: result["status"] == "running",

@@ -60,7 +60,9 @@ class Endings(Asker):
         self.ask("call_tool", call, lambda result: "60000" in result["output"])
 
     def time_out(self) -> None:
-        """Exceed several time limits at once: those of a command, its silence, and its call."""
+        """Exceed three time limits at once: the limits of a command, of its silence, and of its
+        call.
+        """
         killed, silent, left = (
             self.daemon.request("bash", {"command": command, **limit})
             for command, limit in (

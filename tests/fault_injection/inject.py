@@ -74,8 +74,8 @@ FAILURES: Final[dict[str, tuple[int, ...]]] = {
 # has no handler for it, or has removed the handler because the process is ending.
 COLLECT: Final = signal.SIGURG
 
-# The parser calls these, and crashes if they raise. They catch every exception of their work, but
-# an exception that is injected at the line of `try` is raised before that.
+# The parser calls these methods, and crashes if they raise. They catch every exception of their
+# work, but not an exception that is injected at the line of `try`.
 _CALLED_BY_THE_PARSER: Final = frozenset(("Reading.read", "Reading.is_over"))
 
 # The originals, before any replacement.
@@ -131,7 +131,9 @@ class Control:
 
 
 class Injector:
-    """The injector of a process. `folder`: shelld's code. `record`: a file for points, or None."""
+    """The injector of a process. `folder` contains shelld's code. `record` names a file for points,
+    or is None.
+    """
 
     def __init__(self, role: str, control: Control, folder: str, record: str | None) -> None:
         self.role = role
@@ -240,7 +242,8 @@ class Injector:
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         sys.settrace(self.trace)
-        # Free what only tracebacks refer to, above all the traceback of the injected error.
+        # Free the objects that only tracebacks refer to, above all the traceback of the injected
+        # error.
         gc.collect()
 
     # -- system calls -----------------------------------------------------------------------
@@ -295,7 +298,9 @@ class _Epoll:
 
 
 class _OursOnly:
-    """`select.epoll`: the wrapped one for shelld's code, the real one for all other code."""
+    """In shelld's code, `select.epoll` is the wrapped class. In all other code, it is the real
+    class.
+    """
 
     def __init__(self, ours: Any, real: Any, injector: Injector) -> None:
         self._ours, self._real, self._injector = ours, real, injector

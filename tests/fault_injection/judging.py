@@ -20,7 +20,8 @@ CORPORA = (
     guard_program_classes,
     guard_detour_classes,
 )
-# Judging all lines would take too long. Every n-th line is from almost every class.
+# Judging all lines would take too long. A sample of every n-th line contains lines of almost every
+# class.
 DANGEROUS = [line for corpus in CORPORA for _, line in corpus.DANGEROUS[::12]]
 HARMLESS = [line for corpus in CORPORA for _, line in corpus.HARMLESS[::24]]
 
@@ -29,7 +30,7 @@ class Judging(Asker):
     STEPS = ("judge",)
 
     def judge(self) -> None:
-        """Ask what the guard thinks of lines. `explain_command` runs nothing."""
+        """Ask for the guard's verdict on lines. `explain_command` runs nothing."""
         env = {"HOME": "/home/me", "USER": "me", "TMPDIR": "/tmp"}
         for lines, is_dangerous in ((DANGEROUS, True), (HARMLESS, False)):
             for line in lines:

@@ -1,4 +1,4 @@
-"""Commands that the daemon looks at while they run: shells, relays and servers, for example."""
+"""Commands whose processes the daemon scans while they run, such as shells, relays and servers."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Looks(Asker):
         return self.ask("write_stdin", write, lambda result: result["reached"] in reached)
 
     def type_into_a_shell(self) -> None:
-        """Type lines, which the guard judges, as readline and as the terminal edits them."""
+        """Type lines that the guard judges, into a shell with readline and into a shell without it."""
         for command in ("exec bash --norc --noprofile", "exec bash --norc --noediting"):
             shell = self._start(command, tty=True, env={"PS1": "ready> ", "HISTFILE": None})
             if shell is None:
@@ -109,7 +109,7 @@ class Looks(Asker):
                 return
 
     def _refuse(self, shell: str, text: str) -> None:
-        """Type what the guard refuses. If the fault hits the guard, nothing is refused."""
+        """Type text that the guard refuses. If the fault hits the guard, the guard refuses nothing."""
         request = self.daemon.request("write_stdin", {"bash_id": shell, "text": text})
         answer = self.answer(request, "write_stdin")
         if "error" not in answer or answer["error"]["code"] != BLOCKED:

@@ -1,6 +1,7 @@
 """Commands in other places: in a sandbox, and at a target.
 
-Each run starts a new sandbox and connects to a new target, so a fault can hit every step of that.
+Each run starts a new sandbox and connects to a new target, so a fault can hit every step of the
+start and of the connection.
 """
 
 from __future__ import annotations
@@ -76,7 +77,8 @@ class Places(Asker):
         self._replace_denied_path()
         self.bash("echo again", lambda result: result["stdout"] == "again\n", **session)
         tighter = {"deny_read": ["/mnt"]}
-        # Its state is not kept, because the sandbox is another one than that of the session.
+        # The session does not keep the state of this command, because the command has another
+        # sandbox than the session.
         request = self.daemon.request("bash", {"command": "x=2", "sandbox": tighter, **session})
         answer = self.answer(request, "bash")
         if "error" in answer or answer["result"].get("reason") == "lost":
@@ -127,7 +129,7 @@ class Places(Asker):
             raise ViolationError(f"a cancelled request has a result: {str(answer)[:600]}")
 
     def bring_shelld(self) -> None:
-        """Use a target to which shelld is sent."""
+        """Use a target to which the daemon sends shelld."""
         argv = ["env", f"HOME={self._folder}", "sh"]
         if self.add_target({"name": "bare", "argv": argv, "bootstrap": True}):
             self.bash("echo far", lambda result: result["stdout"] == "far\n", target="bare")

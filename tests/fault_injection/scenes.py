@@ -1,6 +1,7 @@
-"""The scenes: each is a kind of daemon, and the steps that its clients take.
+"""Each scene is a kind of daemon, together with the steps that its clients take.
 
-A run of all steps takes seconds, so each point is tried with the one step that reaches it first.
+A run of all steps takes seconds, so the campaign tries each point with only the step that reaches
+it first.
 """
 
 from __future__ import annotations

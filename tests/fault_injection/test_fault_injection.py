@@ -1,4 +1,4 @@
-"""Whatever fails, each request is answered once, the daemon continues, and nothing is left."""
+"""Whatever fails, the daemon answers each request once, continues, and leaves nothing behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands of a faulty daemon: everything once, one request after the other."""
+"""The workload of a faulty daemon uses most methods once, with one request after the other."""
 
 from __future__ import annotations
 
@@ -229,7 +229,9 @@ class Workload(Asker):
         self._use_tool("KillShell", shell_id=started["metadata"]["bash_id"])
 
     def run_as_task(self) -> None:
-        """Use a task of MCP: listen to it, look at its question, answer that, and cancel it."""
+        """Use a task of MCP: listen to the task, read its question, answer the question, cancel the
+        task.
+        """
         meta: Json = {
             "io.modelcontextprotocol/protocolVersion": "2026-07-28",
             "io.modelcontextprotocol/clientInfo": {"name": "fault-injection", "version": "1"},

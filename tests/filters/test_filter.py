@@ -1,4 +1,4 @@
-"""Filters: matching lines, refused patterns, costly patterns, and whether other tasks run."""
+"""Filters: matching lines, refused patterns, costly patterns, and other tasks that run meanwhile."""
 
 from __future__ import annotations
 

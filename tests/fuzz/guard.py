@@ -1,4 +1,4 @@
-"""Whatever the command, the guard reaches a verdict quickly, and always the same one."""
+"""The guard quickly reaches a verdict on any command, and always reaches the same verdict."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from shelld.guard.quick import is_plainly_harmless
 
 HERE = StartState("/work", {"HOME": "/home/me", "X": "x y", "EMPTY": ""})
 
-# Processor time. The guard gives up after a quarter of a second, then needs time to unwind.
+# This limit is in processor time. The guard gives up after a quarter of a second, then needs time
+# to unwind.
 LIMIT_S = 2.0
 
 

@@ -1,4 +1,4 @@
-"""The commands that functions and loops always start, and the functions that multiply."""
+"""The commands that functions and loops always start, and the functions that are fork bombs."""
 
 from __future__ import annotations
 

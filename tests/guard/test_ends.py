@@ -40,7 +40,9 @@ SCRIPTS = st.recursive(SIMPLE, framed, max_leaves=8)
 
 
 def is_valid(script: str) -> bool:
-    """Whether bash accepts a script, with the end of every here-document. Bash does not run it."""
+    """Return whether bash accepts a script and finds the end of every here-document. Bash does not
+    run it.
+    """
     check = subprocess.run(
         ["/bin/bash", "-n"], input=script, text=True, capture_output=True, timeout=10, check=False
     )

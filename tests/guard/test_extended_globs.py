@@ -1,4 +1,4 @@
-"""Other globs match all that an extended glob matches: bash itself is asked."""
+"""The guard replaces extended globs by other globs. Bash confirms that these match no less."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The value of `$_`: the last argument of the command before. No dangerous command runs."""
+"""The value of `$_` is the last argument of the previous command. No dangerous command runs."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from shelld.guard import calls, interpreters, literals, speakers
 from shelld.guard.judgement import judge
 
 LENGTH = 8_000
-# An exponential search must not last forever.
+# With texts of this length, even an exponential search ends.
 SHORT = 24
 MAX_PROCESSOR_SECONDS = 0.2
 METHODS = frozenset({"search", "match", "fullmatch", "sub", "split", "finditer", "findall"})
@@ -48,7 +48,7 @@ def table(module: ModuleType, name: str) -> Any:
 
 
 def used(module: ModuleType) -> Iterator[tuple[str, int, str]]:
-    """Yield the expressions that a module uses, with their flags, and the methods."""
+    """Yield the expressions that a module uses, with their flags and the methods that use them."""
     names: dict[str, Any] = vars(module)
     for node in ast.walk(ast.parse(inspect.getsource(module))):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
@@ -109,7 +109,7 @@ TELLING = " \n\\\"'([0x|"
 
 
 def hostile(pattern: str) -> Iterator[tuple[str, str]]:
-    """Yield a beginning of a text, and the piece that is repeated after it."""
+    """For each hostile text, yield its beginning, and the piece that repeats after the beginning."""
     words = re.findall(r"[A-Za-z]{2,}|\$\\\(shell", re.sub(r"\\[A-Za-z]", "", pattern))
     words = [each.replace("\\", "") for each in dict.fromkeys(words)]
     heads = [f"{word}{between}" for word in words for between in ("", " ", "(", " '", ' "', " '>")]

@@ -1,4 +1,4 @@
-"""The rules without a shell: which arguments of a program are dangerous."""
+"""The rules that decide, without a shell, which arguments of a program are dangerous."""
 
 from __future__ import annotations
 

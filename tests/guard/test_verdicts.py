@@ -1,4 +1,4 @@
-"""The guard blocks dangerous commands in every disguise, and allows what only resembles them.
+"""The guard blocks dangerous commands in every disguise, and allows similar harmless ones.
 
 Nothing here is run. The tests put every blocked line behind every wrapper and into every quotation,
 where it must stay blocked, and into data, where it must not be blocked.

@@ -1,8 +1,9 @@
-"""Tries to reach out of the sandbox in which it runs. Prints the names of successful attempts.
+"""Try to reach out of the sandbox in which this program runs; print the successful attempts.
 
-``python3 escapes.py DIRECTORY PID PORT``: DIRECTORY is outside of what the policy allows and has
-the unix sockets `host` and `renamed` and the FIFO `pipe`; PID is a process outside, which listens
-on PORT. No attempt does harm if it succeeds: files are only opened, and signals are 0.
+``python3 escapes.py DIRECTORY PID PORT``: DIRECTORY is outside the paths that the policy allows,
+and has the unix sockets `host` and `renamed` and the FIFO `pipe`; PID is a process outside, which
+listens on PORT. No attempt does harm if it succeeds, because attempts only open files, and send
+only signal 0.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ def keeps_mode(path: str) -> Callable[[], object]:
 
 
 def helpers(name: str) -> Callable[[], object]:
-    """Open a file of the processes that have started this one."""
+    """Open a file of the processes that have started this process."""
 
     def attempt() -> None:
         for pid in filter(str.isdigit, os.listdir("/proc")):

@@ -1,4 +1,4 @@
-"""Reads the events of a daemon as they come over the wire."""
+"""Read the events of a daemon as they come over the wire."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def subscribe(daemon: RawDaemon, *names: str, **params: object) -> str:
 
 
 def next_event(daemon: RawDaemon, name: str = "", *, of: str = "") -> Json:
-    """Return the next notification, of this name and subscription. Drop answers and others."""
+    """Return the next notification with this name and subscription. Drop all other messages."""
     while True:
         message = daemon.receive()
         if "method" not in message:

@@ -1,4 +1,4 @@
-"""Tasks that each editor example runs in its tests, and what it must show."""
+"""Tasks that each editor example runs in its tests, and the text that the editor must show."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Dangerous and harmless command lines, grouped into classes. None of them is run.
 
-What counts is what a line does, not how it looks. Each class lists the dangerous lines first, then
-the harmless ones. ``␤`` is a line end, ``␉`` a tab.
+A line is dangerous because of its effect, not because of its form. Each class lists the dangerous
+lines first, then the harmless ones. ``␤`` is a line end, ``␉`` a tab.
 """
 
 from __future__ import annotations

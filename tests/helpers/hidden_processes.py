@@ -1,4 +1,4 @@
-"""Hides a process of this user, as hidepid in proc(5) hides the processes of other users."""
+"""Hide a process of this user, as hidepid in proc(5) hides the processes of other users."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 
 def hide_process(patch: pytest.MonkeyPatch, pid: int, refusal: type[OSError]) -> None:
-    """Let each look at a process in /proc fail with `refusal`."""
+    """Make each access to the files of a process in /proc fail with `refusal`."""
 
     def without(function: Callable[..., Any]) -> Callable[..., Any]:
         def call(path: Any, *others: Any) -> Any:

@@ -22,7 +22,7 @@ from support import Json, RawDaemon
 
 META_VERSION = "io.modelcontextprotocol/protocolVersion"
 HEADER_MISMATCH = -32020
-# HTTP status by JSON-RPC error code; any other error is sent with 200.
+# The HTTP status for each JSON-RPC error code. The bridge sends all other errors with 200.
 STATUS = {-32700: 400, -32600: 400, -32602: 400, -32022: 400, HEADER_MISMATCH: 400, -32601: 404}
 # The parameter that the header `Mcp-Name` repeats, by method.
 NAMES = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
@@ -32,7 +32,7 @@ _LOOPBACK = re.compile(r"(?:http://)?(?:127\.0\.0\.1|localhost)(?::\d+)?")
 
 
 class Bridge:
-    """Sends requests under ids that no two clients share."""
+    """The bridge sends requests with ids that no two clients share."""
 
     def __init__(self, daemon: RawDaemon) -> None:
         self._daemon = daemon
@@ -155,7 +155,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-        """Log nothing: the test reports what went wrong."""
+        """Log nothing, because the test reports failures."""
 
 
 @contextmanager

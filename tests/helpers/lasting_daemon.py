@@ -32,7 +32,7 @@ class LastingDaemon(RawDaemon):
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._path = directory / "main.sock"
         self._path.unlink(missing_ok=True)
-        # The attached client has these open: its connection and its streams.
+        # The connection and the streams of the attached client.
         self._connection: socket.socket | None = None
         self._requests = self._answers = -1
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
@@ -54,7 +54,7 @@ class LastingDaemon(RawDaemon):
     def attach(self, *, steal: bool = False) -> str:
         """Attach another client; return the reply, or "gone" if there was none.
 
-        It replaces the client that was attached, if the daemon takes it.
+        If the daemon accepts this client, it replaces the client that was attached.
         """
         requests, far_requests = _pair()
         answers, far_answers = _pair()
@@ -81,7 +81,9 @@ class LastingDaemon(RawDaemon):
         return reply
 
     def watch(self) -> str:
-        """Look once as `shelld watch` does, then leave; return the reply to the greeting."""
+        """Ask once for the view that `shelld watch` shows, then leave; return the reply to the
+        greeting.
+        """
         connection, reply = self._say("watch")
         with connection, contextlib.suppress(ConnectionError):
             if reply == "watching":
@@ -119,14 +121,14 @@ class LastingDaemon(RawDaemon):
             self._requests = -1
 
     def last_words(self) -> bytes:
-        """Return what the daemon says to the attached client at the end; b"" if nothing."""
+        """Return the last message of the daemon to the attached client, or b"" if there is none."""
         assert self._connection is not None
         with contextlib.suppress(ConnectionError):
             return receive(self._connection)[0]
         return b""
 
     def vanish(self) -> None:
-        """Close everything of the attached client, as if its machine were lost."""
+        """Close the connection and the streams of the attached client, as if its machine were lost."""
         self.end_requests()
         if self._answers >= 0:
             os.close(self._answers)

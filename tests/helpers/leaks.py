@@ -1,7 +1,7 @@
 """Detect what a test leaves behind: descriptors, threads, children, zombies, temporary files.
 
-The test process adopts orphans, so a process that escapes from a daemon under test ends up as its
-child and is seen here, wherever it hid.
+The test process adopts orphans, so a process that escapes from a daemon under test becomes a child
+of the test process. There, this module detects it.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ def _check_task(task: Json) -> None:
 
 
 class TaskHost:
-    """A client that declares tasks. Each message it gets is valid."""
+    """A client that declares tasks. It checks that each message it gets is valid."""
 
     def __init__(self, daemon: RawDaemon, capabilities: Json = CAPABILITIES) -> None:
         self.daemon = daemon

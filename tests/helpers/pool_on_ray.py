@@ -1,6 +1,6 @@
 """Tests of the pool against a real Ray. `tests/client/test_ray_pool.py` runs them.
 
-They share one local Ray and one pool, and run in a process of their own: Ray's threads and
+They share one local Ray and one pool, and run in a process of their own, because Ray's threads and
 descriptors stay, and its start takes seconds.
 """
 
@@ -47,13 +47,13 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "pool.md"
 PYTHON_BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
-# Ray and its dependencies are not ours.
+# Warnings from Ray and its dependencies do not fail these tests.
 pytestmark = pytest.mark.filterwarnings("default")
 
 
 @pytest.fixture
 def leaks_nothing() -> None:
-    """Replaces the check for leaks: the threads and descriptors of Ray stay."""
+    """This fixture replaces the check for leaks, because the threads and descriptors of Ray stay."""
 
 
 @pytest.fixture(scope="module")
@@ -253,7 +253,7 @@ async def test_death_concerns_only_the_sessions_there(pool: Pool, victim: str) -
         with pytest.raises(SessionLost) as caught:
             await waiting[name]
         assert caught.value.session == name
-    # Later calls are told, too, because the state of the session is gone.
+    # Later calls raise the same error, because the state of the session is gone.
     with pytest.raises(SessionLost, match=repr(lost[0])):
         await pool.bash("true", session=lost[0])
     for name in spared:

@@ -24,7 +24,7 @@ from support import is_alive
 ray: Any = import_module("ray")
 cluster_utils: Any = import_module("ray.cluster_utils")
 
-# Ray and its dependencies are not ours.
+# Warnings from Ray and its dependencies do not fail these tests.
 pytestmark = [
     pytest.mark.long,
     pytest.mark.filterwarnings("default"),
@@ -38,7 +38,7 @@ COMMANDS = 20
 
 @pytest.fixture
 def leaks_nothing() -> None:
-    """Replaces the check for leaks: the threads and descriptors of Ray stay."""
+    """This fixture replaces the check for leaks, because the threads and descriptors of Ray stay."""
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ async def test_death_of_a_node_concerns_only_its_sessions(cluster: Any) -> None:
         killed_at = time.monotonic()
         await asyncio.to_thread(cluster.remove_node, victim, allow_graceful=False)
         told = await asyncio.gather(*(working[name] for name in doomed), return_exceptions=True)
-        # For the reader of the report: a busy machine takes longer.
+        # Only report this time, because a busy machine takes longer.
         sys.stdout.write(f"all were told {time.monotonic() - killed_at:.2f} s after the kill\n")
         assert {type(each) for each in told} == {SessionLost}
         assert {each.session for each in told if isinstance(each, SessionLost)} == doomed

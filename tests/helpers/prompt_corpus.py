@@ -1,8 +1,8 @@
-"""Programs that wait for input. The search for prompts is measured with them.
+"""Programs that wait for input. The benchmark measures the search for prompts with them.
 
 prompt_decoys.py has programs that do not wait. Both files hold data only. Each command runs in an
-empty directory of its own, which is also its home, and makes there what it needs. Nothing is ever
-typed, so every question stays without an answer.
+empty directory of its own, which is also its home, and makes the files that it needs in this
+directory. Nothing is ever typed, so every question stays without an answer.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 
 class Entry(NamedTuple):
-    """A command, and what is true of it once it has started.
+    """A command, and facts about it that are true once it has started.
 
     `waits`: how certain an ordinary user can be that a program waits for input; None for a decoy.
     `program`: the name of the waiting program in ps(1), if that name is always the same. `ready`:
@@ -293,9 +293,9 @@ _POSTGRES = (
 )
 _ASKS_PASSWORD = "520000000800000003"
 _IS_OPEN = "520000000800000000 5300000018" + b"server_version\x0015.0\0".hex() + "5a0000000549"
-# This command stands in for a machine: it runs the server's program behind a pipe, and never lets
-# anybody in. As root, the server would need a directory of the system, so it becomes another user,
-# who may still read the key.
+# This command stands in for a machine with an ssh server. It runs sshd behind a pipe, and sshd
+# never lets anybody in. As root, sshd would need a directory of the system, so it runs as another
+# user, who may still read the key.
 _MACHINE = (
     "ssh-keygen -qt ed25519 -N '' -f key; [ $UID = 0 ] && as='setpriv --reuid=nobody"
     " --inh-caps=+dac_read_search --ambient-caps=+dac_read_search';"
@@ -308,15 +308,15 @@ CONNECTED = (
     ' s = socket.create_server(("127.0.0.1", 0)); c = socket.create_connection(s.getsockname());'
     ' print("$ ", end="", flush=True); select.select([0, c], [], [])\''
 )
-# This program waits for the two in a thread each.
+# This program waits for its terminal in one thread, and for data from the network in another.
 CONNECTED_THREAD = (
     "stty {}; exec python3 -c 'import os, socket, threading;"
     ' s = socket.create_server(("127.0.0.1", 0)); c = socket.create_connection(s.getsockname());'
     " threading.Thread(target=c.recv, args=(1,), daemon=True).start();"
     ' print("$ ", end="", flush=True); os.read(0, 1)\''
 )
-# This program passes keys on to nowhere, under the name of a program that passes keys on to another
-# machine.
+# This program has the name of a program that passes keys on to another machine, but it passes no
+# keys on.
 REMOTE = (
     "ln -s $(python3 -c 'import os, sys; print(os.path.realpath(sys.executable))') ssh;"
     ' stty {}; ./ssh -ISc \'import select; print("$ ", end="", flush=True);'
@@ -374,7 +374,7 @@ def _hidden(name: str, command: str, program: str, *, is_missed: bool = False) -
     )
 
 
-# These programs run with rights of another user. Only root can see what they wait for.
+# These programs run with rights of another user. Only root can see the input that they wait for.
 _ANOTHER_USER = (
     _hidden("su", "su", "su"),
     _hidden("passwd", "passwd", "passwd"),

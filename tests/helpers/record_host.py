@@ -1,4 +1,4 @@
-"""Runs a daemon for a host, and records what both say.
+"""Run a daemon for a host, and record the text that both send.
 
 Usage: python record_host.py FILE COMMAND... as the host's command for the daemon. Each line of FILE
 is a JSON array: "host" or "daemon", and the text that it sent in one go.
@@ -15,7 +15,7 @@ from pathlib import Path
 
 
 def record(path: Path, command: list[str]) -> int:
-    """Pass on the bytes of both until the daemon ends. Return its exit code."""
+    """Pass on the bytes of the host and of the daemon until the daemon ends. Return its exit code."""
     daemon = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert daemon.stdin is not None
     assert daemon.stdout is not None

@@ -1,4 +1,4 @@
-"""Plays what a host once said to the daemon, and compares the answers.
+"""Send the recorded messages of a host to the daemon again, and compare the answers.
 
 `record_host.py` makes the recordings.
 """
@@ -49,7 +49,7 @@ class ShellIds:
 
 
 def read(path: Path) -> list[tuple[str, str]]:
-    """Return the parts of a recording: who spoke, and the text that was sent at once."""
+    """Return the parts of a recording: the sender, and the text that it sent in one go."""
     return [(who, text) for who, text in map(json.loads, path.read_text().splitlines())]
 
 

@@ -19,7 +19,7 @@ from support import Json, RawDaemon
 
 
 def why_impossible(**popen: Any) -> str:
-    """Return why this machine has no sandboxes; "" if it has."""
+    """Return the reason why this machine has no sandboxes, or "" if it has them."""
     if shutil.which("bwrap") is None:
         return "needs bubblewrap"
     if platform.machine() not in ("x86_64", "aarch64"):

@@ -1,4 +1,4 @@
-"""A command with a terminal, used as a person would: look at the screen, and type."""
+"""Use a command with a terminal as a person does: read the screen, and type."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from support import Json, RawDaemon, wait_for
 
 
 class ScreenUser:
-    """Starts one command, and uses its terminal."""
+    """This user starts one command, and uses its terminal."""
 
     def __init__(self, daemon: RawDaemon, command: str, **params: Any) -> None:
         self.daemon = daemon

@@ -111,7 +111,7 @@ class Peer:
     """The client's ends of the pipes."""
 
     def __init__(self, stdin: int, stdout: int) -> None:
-        # Set by `served`.
+        # `served` sets this attribute.
         self.server: Server
         self._stdin: int | None = stdin
         self._stdout = stdout
@@ -201,7 +201,7 @@ class LargeBody:
 
 
 class Held:
-    """Stands for a command's output, held by its request."""
+    """This object stands for a command's output, and only the command's request refers to it."""
 
     alive = 0
 

@@ -18,7 +18,7 @@ _OWN_PROCESSES = (b"\0-I\0-S\0-c\0", b"filters/main.py", b"screens/main.py", b"#
 
 
 class SharedDaemon:
-    """Starts the daemon when it is first wanted, and again after a test that broke it."""
+    """The daemon starts when a test first needs it, and again after a test that broke it."""
 
     def __init__(self, *args: str, **options: Any) -> None:
         self._args = args

@@ -21,7 +21,7 @@ def dump_of(
     lists_options: bool = True,
     only: frozenset[bytes] | None = None,
 ) -> bytes:
-    """Return the dump of a bash that starts from `state`, is `told` more, and runs `command`.
+    """Return the dump of a bash that restores `state`, runs the code `told`, and runs `command`.
 
     With `only`, it is a short dump of these variables.
     """

@@ -1,6 +1,6 @@
 """A real daemon as a child process, driven byte by byte, and helpers that wait for events.
 
-Nothing here sleeps for a fixed time: everything polls for what it expects, with a deadline.
+No helper sleeps for a fixed time. Each helper polls for the expected event, with a deadline.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from shelld_protocol.framing import NEED_DATA, FrameError, FrameReader
 DAEMON_COMMAND = [sys.executable, "-W", "error", "-m", "shelld"]
 DEADLINE_S = 20.0
 
-# Starts a daemon with changed constants, for tests that must not depend on the machine's load.
+# This program starts a daemon with changed constants, for tests that must not depend on the
+# machine's load.
 _ALTERED_DAEMON = """
 import importlib, json, sys
 for name, value in json.loads(sys.argv.pop(1)).items():
@@ -144,7 +145,9 @@ def _members(message: Json | list[Json]) -> list[Json]:
 
 
 class RawDaemon:
-    """Speaks the wire protocol without the client library, and collects answers as they come."""
+    """This client speaks the wire protocol without the client library, and collects answers as they
+    come.
+    """
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The guard judges what `stdin` types into a terminal."""
+"""The guard judges the lines that `stdin` types into a terminal."""
 
 from __future__ import annotations
 

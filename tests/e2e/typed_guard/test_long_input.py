@@ -1,4 +1,4 @@
-"""The guard judges long lines and many lines, and refuses what has no room."""
+"""The guard judges long lines and many lines, and refuses input that exceeds its limits."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_line_after_many_others_continues_a_command(rules: str, quoted: str) -> 
 
 
 def soon_tired(rules: str) -> AbstractContextManager[RawDaemon]:
-    """Return a daemon with a twentieth of the usual limits: to reach those takes seconds."""
+    """Return a daemon with a twentieth of the usual limits, because reaching those takes seconds."""
     module = "shelld.methods.typed_lines"
     limits = {f"{module}._MAX_COST": 100_000, f"{module}._MAX_COST_ALONE": 840_000}
     return raw_daemon("--guard-rules", rules, command=altered_daemon(limits))

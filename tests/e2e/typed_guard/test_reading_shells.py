@@ -38,7 +38,8 @@ def test_shell_with_background_jobs_is_guarded(
 def test_shell_on_a_pipe_is_guarded_too(guarded: RawDaemon, command: str) -> None:
     typing = Session(guarded, command, tty=False, open_stdin=True)
     if command != "cat | bash":
-        # Wait until this shell reads input: before that, another shell may be about to start it.
+        # Wait until this shell reads input, because until then another shell may be about to start
+        # it.
         typing.write("echo ready; sleep 300 &\n")
         typing.until("ready\n")
     for line in ("forbidden\n", "forbidden;\x17\n", "forbidden #" + "\x7f" * 11 + "\n"):
@@ -57,7 +58,7 @@ def test_line_is_refused_while_the_readers_cannot_be_seen(rules: str, params: Js
     # The daemon writes about the shortage to stderr.
     with raw_daemon("--guard-rules", rules, stderr_is_silent=False) as daemon:
         typing = Session(daemon, "exec bash --norc", **params)
-        # A shell reads, and the guard judges what it reads.
+        # A shell reads the input, so the guard judges it.
         assert typing.refused("forbidden\n")["code"] == 1002
         limits = resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE)
         resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE, (3, limits[1]))

@@ -56,7 +56,7 @@ class ScriptedModel(Model):
 
 async def answer(tools: list[FunctionTool]) -> str:
     agent = Agent(name="scripted", model=ScriptedModel(), tools=cast("list[Tool]", tools))
-    # Traces would be sent to a server.
+    # With tracing, the SDK would send traces to a server.
     result = await Runner.run(agent, "go", run_config=RunConfig(tracing_disabled=True))
     # The SDK itself cannot read such arguments, so it does not pass them on.
     deep = await tools[0].on_invoke_tool(cast("Any", None), "[" * 100_000)
