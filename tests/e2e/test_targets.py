@@ -390,14 +390,14 @@ def test_calls_on_a_cut_link_fail_and_the_next_one_connects(hub: RawDaemon) -> N
 def test_subscribers_learn_that_the_link_is_cut(hub: RawDaemon) -> None:
     with target(hub, "cut", *FAR, "--grace", "996"):
         over = hub.request("bash", {"command": "true", "target": "cut", "notify": ["exit"]})
+        hub.answer(over)
+        assert hub.receive()["params"]["requestId"] == over
         everything = hub.request("subscribe", {"events": ["prompt"], "target": "cut"})
         left = hub.call("subscribe", {"events": ["exit"], "target": "cut"})["subscription"]
         hub.call("unsubscribe", {"subscription": left})
         sleep = {"command": "sleep 4096", "run_in_background": True, "target": "cut"}
         one = hub.request("bash", {**sleep, "notify": ["output", "exit"]})
         names = [hub.answer(each)["result"]["subscription"] for each in (everything, one)]
-        hub.answer(over)
-        assert hub.receive()["params"]["requestId"] == over
         os.kill(daemon_of(hub, "996"), signal.SIGKILL)
         told = [hub.receive() for _ in names]
         assert {each["method"] for each in told} == {"shell/lost"}

@@ -75,7 +75,9 @@ queue.put({ event: "shell/exited", stdoutBytes: 12 * mebibyte, stderrBytes: 0 })
 const reads = [];
 const read = async ({ stdout_offset: start, max_bytes: size }) => {
   reads.push(start / mebibyte);
-  return { stdout: "y".repeat(size), stdoutRange: { start, end: start + size, dropped: 0 } };
+  const stdoutRange = { start, end: start + size, dropped: 0 };
+  const stderrRange = { start: 0, end: 0, dropped: 0 };
+  return { stdout: "y".repeat(size), stderr: "", stdoutRange, stderrRange };
 };
 let whole = "";
 for await (const each of withoutGaps(queue, read, {})) whole += each.text ?? "";
@@ -93,7 +95,10 @@ const asked = [];
 const request = (_, params) => new Promise((answer) => asked.push({ ...params, answer }));
 const twoReads = new Job({ request }, { bash_id: "b", pid: 1 }, {});
 const both = [twoReads.output(), twoReads.output()];
-for (const [n, end] of [[1, 5], [0, 3]]) asked[n].answer({ stdoutRange: { end }, stderrRange: { end } });
+for (const [n, end] of [[1, 5], [0, 3]]) {
+  const range = { start: 0, end, dropped: 0 };
+  asked[n].answer({ stdout: "", stderr: "", stdoutRange: range, stderrRange: range });
+}
 await Promise.all(both);
 void twoReads.output();
 found.offsets = [asked[2].stdout_offset, asked[2].stderr_offset];
