@@ -71,6 +71,10 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     return machine
 
 
+def unable(_runner: int) -> float:
+    raise MemoryError
+
+
 @asynccontextmanager
 async def running(machine: Machine) -> AsyncGenerator[Limiter]:
     async with anyio.create_task_group() as tasks:
@@ -166,6 +170,43 @@ async def test_processor_time_counts_from_the_first_look_that_succeeds(
         command.usage.cpu_s = 99
         while not command.is_killed_at_once:
             await anyio.lowlevel.checkpoint()
+
+
+async def test_limit_holds_if_the_count_at_the_start_fails(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(machine) as limiter:
+        with monkeypatch.context() as patched:
+            patched.setattr(limiter_module, "reaped_cpu_s", unable)
+            with pytest.raises(MemoryError):
+                begin(limiter, machine, ResourceLimits(cpu_seconds=1))
+        command = machine.commands[1]
+        command.usage.cpu_s = 99
+        while not command.is_killed_at_once:
+            await anyio.lowlevel.checkpoint()
+    assert command.ended == ["cpu"]
+
+
+async def test_watch_that_could_not_start_is_started_later(machine: Machine) -> None:
+    async with anyio.create_task_group() as tasks:
+        starts: list[Callable[[], Awaitable[None]]] = []
+
+        def start(task: Callable[[], Awaitable[None]]) -> None:
+            starts.append(task)
+            if len(starts) == 1:
+                raise MemoryError
+            tasks.start_soon(run_once, task, "the watch")
+
+        limiter = Limiter(start)
+        with pytest.raises(MemoryError):
+            begin(limiter, machine, ResourceLimits(processes=1), threads=2)
+        limiter.trim()
+        command = machine.commands[1]
+        with anyio.fail_after(20):
+            while not command.is_killed_at_once:
+                await anyio.lowlevel.checkpoint()
+        tasks.cancel_scope.cancel()
+    assert command.ended == ["processes"]
 
 
 async def test_command_with_most_threads_is_ended(machine: Machine) -> None:

@@ -104,12 +104,11 @@ class Limiter:
             member.is_waiting = member.has_entered = False
             member.cgroups.count_from_now()
             member.group.make_room()
-        _note_reaped(member)
         if member.needs_watch:
             self._watched.add(member)
-            if not self._is_watching:
-                self._start_task(self._watch)
-                self._is_watching = True
+            self._keep_watching()
+        # This comes last: if it fails, the watch counts from its first look on.
+        _note_reaped(member)
 
     def end(self, member: Member) -> None:
         """Record that no process of a command is left, or that it never ran."""
@@ -141,6 +140,7 @@ class Limiter:
         for member in list(self._watched):
             if member.command is not None and member.command.is_gone:
                 self.end(member)
+        self._keep_watching()
         self._cgroups.trim()
 
     def close(self) -> None:
@@ -148,6 +148,11 @@ class Limiter:
         self._cgroups.close()
 
     # -- the watch --------------------------------------------------------------------------
+
+    def _keep_watching(self) -> None:
+        if self._watched and not self._is_watching:
+            self._start_task(self._watch)
+            self._is_watching = True
 
     async def _watch(self) -> None:
         # If this fails, it is started again, and so is still watching.
