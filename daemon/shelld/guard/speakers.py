@@ -1,8 +1,8 @@
 """Finds the commands in the languages of editors, pagers, git, databases and similar programs.
 
-Pure. Takes the arguments and input of such a program. Returns the scripts that the program would
-pass to a shell. `vocabulary.SPEAKERS` says where a program reads text in its language. `_COMMANDS`
-says which parts of that text are commands.
+Pure. Such a program is called a speaker. The functions take the arguments and the input of a
+speaker. They return the scripts that the speaker would pass to a shell. `vocabulary.SPEAKERS` says
+where a speaker reads text in its language. `_COMMANDS` says which parts of that text are commands.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from shelld.guard.specification import Specification, specification
 from shelld.guard.vocabulary import SPEAKERS
 
 _ASSIGNED: Final = re.compile(r"[\w.:-]++=(.*)", re.S)
-# How many characters of a text to search, and how many commands to follow.
+# The guard searches at most this many characters of a text, and follows at most this many commands.
 _MAX_TEXT: Final = 16 * 1024
 _MAX_COMMANDS: Final = 32
 
-# Each search takes linear time: the repetitions are possessive, and a blank line belongs to no
-# match.
+# Each search takes linear time, because the repetitions are possessive, and no match contains a
+# blank line.
 _VI: Final = (
     r"""^:*+[^\S\n]*+(?>sil\w*+!?[^\S\n]++|)(?>exe\w*+[^\S\n]++["']|)[\d.,$%]*+"""
     r"""(?>(?:r(?:ead)?|w(?:rite)?)[^\S\n]*+(?=!)|)!++\s*+(.*)"""
@@ -47,7 +47,7 @@ _GDB: Final = (r"^[^\S\n]*+(?:shell|!)\s*+(.*)", r"^[^\S\n]*+(?:pipe\s|\|).*?\|\
 _MYSQL: Final = (r"^[^\S\n]*+(?:system|\\!)\s++(.*)",)
 _VIM: Final = (
     _VI,
-    # A command behind another, and one that runs at an event.
+    # A command after another command, and a command that runs at an event.
     r"[^\S\n]\|[^\S\n]*+!++\s*+(.*)",
     r"^:*+[^\S\n]*+au\w*+!?\s++\S++\s++\S++\s++:*+!++(.*)",
     r"^:*+[^\S\n]*+ter(?:m(?:inal)?)?!?\s++(.*)",
@@ -86,7 +86,7 @@ _COMMANDS: Final[dict[str, tuple[str, ...]]] = {
     "lldb": (r"^[^\S\n]*+(?>platform\s++|)shell\s++(.*)", _PYTHON),
     **dict.fromkeys(("expect", "tclsh"), (r"(?:^|[;{\[])[^\S\n]*+(?:spawn|exec|system)\s++(.*)",)),
     **dict.fromkeys(("make", "gmake"), _MAKE),
-    # A dry run still runs ``$(shell ...)``.
+    # Even a dry run of make runs the commands in ``$(shell ...)``.
     **dict.fromkeys(("make -n", "gmake -n"), _MAKE[2:]),
     "just": (r"^[ \t]++[-@]*+(.*)",),
     "rake": (_CALLED % r"(?:sh|system|exec)",),
@@ -94,12 +94,13 @@ _COMMANDS: Final[dict[str, tuple[str, ...]]] = {
     "apt-get": (r"(?i)^[\w:-]*invoke(?:-success)?(?:::)?=(.*)",),
 }
 
-# A line that begins text in ``ed`` and ``ex``, up to a line with a dot.
+# In ``ed`` and ``ex``, such a line begins inserted text, which ends at a line with a dot.
 _INPUT: Final = re.compile(r"[\d.,$+-]*+[aic]\s*+")
 _EDITORS: Final = frozenset({"ed", "ex"})
-# What these programs do themselves, as a shell script. The match is its last argument.
+# `_EFFECTS` represents changes that speakers make themselves as shell commands. The text that a
+# pattern captures is the last argument of the shell command.
 _WRITES_DISK: Final = (r"^:*+[\d.,$%]*+w(?:rite)?!?[^\S\n]++(/dev/\S++)", "true >")
-# The strings in a call that starts a program without a shell.
+# A call that starts a program without a shell, and whose strings are the arguments.
 _STARTED: Final = re.compile(
     r"\((?:call-process|start-process|make-process|process-lines|call-process-region)\b([^()]*+)"
 )
@@ -164,7 +165,7 @@ def scripts_of(
         " ".join([found, *behind]) for text in said for found in _commands_in(program, text)
     ]
     for script in scripts[:_MAX_COMMANDS]:
-        # In some languages, these characters come before a command.
+        # In some languages, one of these characters can precede a command.
         yield script.lstrip("|!").removeprefix("-")
 
 
@@ -180,7 +181,7 @@ def _valued(spec: Specification) -> tuple[str, frozenset[str]]:
 
 
 def directories_of(program: str, arguments: Sequence[str]) -> list[str]:
-    """Return the directories that a program enters, in order, before it runs anything."""
+    """Return the directories that a program enters before it runs commands, in this order."""
     spec = specification(SPEAKERS[program])
     options, _ = all_options(arguments, *_valued(spec))
     return [value for name, value in options if value and spec.has("cd", name)]
@@ -195,7 +196,8 @@ def _taken_apart(
     said = [value for name, value in given if spec.has("says", name)]
     files = [value for name, value in given if spec.has("file", name)]
     for name in () if files else spec.options.get("default", ()):
-        # The content of a default file is known only if the command itself has written the file.
+        # The guard knows the content of a default file only if the command itself has written the
+        # file.
         if content_of(name) != UNKNOWN:
             files = [name]
             break
@@ -205,7 +207,7 @@ def _taken_apart(
 
 
 def _without_text(script: str) -> str:
-    """Return a script of an editor without the text that it inserts."""
+    """Return a script of an editor without the text that the script inserts."""
     lines: list[str] = []
     is_text = False
     for line in script.splitlines():
@@ -226,7 +228,7 @@ def _commands_in(program: str, text: str) -> Iterator[str]:
             yield next((each for each in match.groups() if each is not None), "")
     for match in _STARTED.finditer(text) if program.startswith("emacs") else ():
         argv = _STRING.findall(match[1])
-        # Some of these functions take a name for the process first.
+        # The first argument of some of these functions is a name for the process.
         yield shlex.join(argv)
         yield shlex.join(argv[1:])
     for pattern, command in _EFFECTS.get(program, ()):

@@ -1,4 +1,4 @@
-"""Parses the lines of `vocabulary`, which explains the words in them. Pure."""
+"""Parses the lines in the tables of `vocabulary`, which explains their words. Pure."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from msgspec import Struct
 
 
 class Specification(Struct, frozen=True):
-    """`letters` and `names` are the options that take a value; `marks` are words such as ``joins``.
+    """The parsed form of a line. `letters` and `names` are the options that take a value.
 
-    `options` maps the part before a colon to the names after it: ``cd:D`` adds ``D`` to
-    `options["cd"]`.
+    `marks` are words without a colon, such as ``joins``. `options` maps the part before a colon to
+    the names after the colon, so ``cd:D`` adds ``D`` to `options["cd"]`.
     """
 
     letters: str
@@ -25,9 +25,9 @@ class Specification(Struct, frozen=True):
         return name in self.options.get(kind, ())
 
 
-# The value for ``+all``: all operands come before the program.
+# `operands` has this value for ``+all``, which means that all operands come before the program.
 ALL_OPERANDS: Final = 99
-# The kinds (the parts before the colon) whose names take no value.
+# A kind is the part of a word before the colon. A name with a kind in this set takes no value.
 _WITHOUT_VALUE: Final = frozenset(
     {"idle", "shell", "if", "sub", "order", "env", "tells", "options", "default"}
 )
@@ -35,7 +35,7 @@ _WITHOUT_VALUE: Final = frozenset(
 
 @cache
 def specification(line: str) -> Specification:
-    """Return the specification in a line. The cache holds at most one entry for each line."""
+    """Return the parsed form of a line. The cache holds at most one entry for each line."""
     letters, *words = line.split()
     letters = letters.strip("-")
     names: set[str] = set()

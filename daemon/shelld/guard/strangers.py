@@ -1,7 +1,8 @@
-"""Finds what programs that are in no table are told to overwrite or to run.
+"""Finds the files that unknown programs overwrite, and the commands that they run.
 
-Pure. Goes by the words that most programs use for this: orders such as ``wipe``, options such as
-``--output`` and ``--exec``, subcommands such as ``run``, and ``--`` before another command.
+Pure. An unknown program is in no table of `vocabulary`. The module searches its arguments for words
+that many programs understand. Examples are orders such as ``wipe``, options such as ``--output``
+and ``--exec``, subcommands such as ``run``, and ``--`` before another command.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ from typing import Final
 
 from shelld.guard.vocabulary import ORDERS
 
-# Words that make a program only tell what it would do.
+# With one of these words, most programs only print help, or print what they would do.
 _IDLE: Final = frozenset(
     {"help", "h", "dry-run", "dryrun", "simulate", "version", "test", "no-act", "pretend", "whatif"}
 )
-# Options, and keys as with dd(1), whose value is a file to write.
+# Options whose value is a file to write, and keys with such a value, as with dd(1).
 _OUTPUTS: Final = frozenset({"o", "output", "out", "outfile", "output-file", "of", "dest"})
-# Options whose value is a disk to write, if the program gets an image, too.
+# Options whose value is a disk to write, if the program also gets an image.
 _DEVICES: Final = frozenset({"d", "dest", "dev", "device", "drive", "outdev", "target", "to"})
 _IMAGE: Final = re.compile(r"\.(?:img|iso|raw|wic|dd|vdi|vmdk|qcow2?|hddimg|dmg)(?:\.\w{2,4})?\Z")
 # Options whose value is a shell script.
@@ -33,17 +34,17 @@ _SCRIPTS: Final = frozenset(
 _RUNS: Final = frozenset({"console", "cmd", "cmd.run", "exec", "execute", "run", "shell", "ssh"})
 # Without one of these words, an unknown program runs no command. "" stands for ``--``.
 _TELLING: Final = _SCRIPTS | _RUNS | {""}
-# How many words to look at.
+# The guard reads at most this many arguments of an unknown program.
 _MAX_WORDS: Final = 64
 
 
 def overwritten_by(arguments: Sequence[str]) -> list[str]:
-    """Return what an unknown program may overwrite.
+    """Return the files that an unknown program may overwrite.
 
-    This is the value of an option such as ``--output``. If one word is an order to write, it is
-    every word. The order can be an operand, an option or its value: ``tool format /dev/sda``,
-    ``tool --wipe /dev/sda``, ``tool --mode=erase /dev/sda``. With ``--format``, most programs
-    choose the format of their output.
+    Usually, the files are the values of options such as ``--output``. If one argument is an order
+    to write, every argument counts as a file. The order can be an operand, an option or the value
+    of an option, as in ``tool format /dev/sda``, ``tool --wipe /dev/sda`` and ``tool --mode=erase
+    /dev/sda``. ``--format`` is not an order, because in most programs it sets the output format.
     """
     words = {each.rpartition("=")[2] for each in arguments if each != "--format"}
     words = {each.lstrip("-").lower() for each in words}
@@ -62,7 +63,7 @@ def overwritten_by(arguments: Sequence[str]) -> list[str]:
 
 
 def _given(arguments: Sequence[str]) -> list[tuple[str, str]]:
-    """Return the values of options and of ``NAME=VALUE``, wherever they can be."""
+    """Return all names with values, from options and from operands such as ``NAME=VALUE``."""
     found: list[tuple[str, str]] = []
     for index, each in enumerate(arguments[:_MAX_WORDS]):
         name, equals, value = each.partition("=")
@@ -93,7 +94,7 @@ def commands_of(arguments: Sequence[str]) -> tuple[list[str], list[list[str]]]:
         while rest and rest[0] in _BEFORE_SCRIPT:
             rest.pop(0)
         scripts += [each for each in rest[:1] if " " in each and each[0] != "-"]
-        # The name of a machine can come first.
+        # The first word can be the name of a machine, so also try the rest as a command.
         commands += [rest, rest[1:]]
     return scripts, [each for each in commands if each]
 

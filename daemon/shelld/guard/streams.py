@@ -1,6 +1,6 @@
-"""What the parts of a command write and read: files, descriptors, inputs and coprocesses.
+"""Stores the text in files, descriptors and coprocesses that parts of a command write and read.
 
-An input is known text, and its commands read it one after the other. Unknown content is `UNKNOWN`.
+An input is known text that several commands read one after the other. Unknown content is `UNKNOWN`.
 """
 
 from __future__ import annotations
@@ -19,25 +19,29 @@ class Streams(abc.ABC):
     arrays: dict[str, list[str]]
 
     def __init__(self) -> None:
-        # The scripts of ``>(...)`` and of coprocesses, by the path that passes input to each.
+        # The scripts of ``>(...)`` and of coprocesses. The key is the path to which a command
+        # writes the input of the script.
         self.consumers: dict[str, str] = {}
-        # Contents of files that the command itself has written, by path. For descriptors that the
-        # command has opened, the path is /dev/fd/N.
+        # The contents of files that the command itself has written. The keys are paths. For a
+        # descriptor that the command has opened, the path is /dev/fd/N.
         self.files: dict[str, str] = {}
-        # The other names that the command has given to paths, see `links`. A descriptor that is
-        # open for writing is a name of its file.
+        # The links that the command has made, see `links`. A descriptor that is open for writing is
+        # a link to its file.
         self.links: dict[str, str] = {}
-        # Named pipes. A pipe is awaited if a command reads it before anything is written to it.
+        # The paths of named pipes. `awaited` has the pipes that a command reads before another
+        # command has written to them.
         self.pipes: set[str] = set()
         self.awaited: set[str] = set()
         # The input that ``exec`` has opened, None if none.
         self.input: str | None = None
-        # Where ``exec`` has sent the output, None if nowhere. A copy of the shell has an output of
-        # its own.
+        # The file to which ``exec`` has redirected the output, None if there is none. A copy of the
+        # shell does not inherit this file.
         self.output: str | None = None
-        # The input that was last read from, and how many characters of it.
+        # The input that a command has read last, and the number of characters that were read from
+        # it.
         self._consumed = ("", 0)
-        # How many times a known input was read, and whether anything was left the last time.
+        # The number of times that commands have read a known input, and whether some of the input
+        # was left after the last time.
         self.reads, self.has_more = 0, False
 
     @abc.abstractmethod
@@ -48,10 +52,10 @@ class Streams(abc.ABC):
 
     @abc.abstractmethod
     def written_late(self, path: str, text: str) -> None:
-        """Follow text that is written to a file, if something else runs it, see `late_files`."""
+        """Follow the text of a file if another program will run the file, see `late_files`."""
 
     def take_streams(self, other: Streams, *, shares: bool) -> None:
-        """Take the streams of another shell. All shells of the same command share the files."""
+        """Copy the streams of another shell. If `shares`, both shells use the same files."""
         self.input, self._consumed = other.input, other._consumed
         if shares:
             self.files, self.consumers = other.files, other.consumers
@@ -65,12 +69,12 @@ class Streams(abc.ABC):
         return self.files.get(path, UNKNOWN)
 
     def link(self, name: str, target: str) -> None:
-        """Make a path a name of another path."""
+        """Record that the path `name` is a link to the path `target`."""
         if len(self.links) < MAX_LINKS:
             self.links[name] = target
 
     def unread(self, text: str) -> str:
-        """Return what is left of an input after the reads so far."""
+        """Return the part of an input that no command has read yet."""
         before, count = self._consumed
         return text[count:] if text == before else text
 
@@ -88,23 +92,23 @@ class Streams(abc.ABC):
         return path
 
     def start_coprocess(self, name: str, script: str) -> None:
-        """Follow a coprocess. Its input and output are descriptors in the array `name`."""
+        """Follow a coprocess. The array `name` gets the descriptors of its output and its input."""
         self.arrays[name] = list(_COPROCESS)
         self.consumers[f"/dev/fd/{_COPROCESS[1]}"] = script
         self.files[f"/dev/fd/{_COPROCESS[0]}"] = self.copy().run_script(script, UNKNOWN)
 
     def written(self, output: str) -> str:
-        """Pass output of a statement on to where ``exec`` has sent it. Return what is left."""
+        """Write output to the file that ``exec`` has set. Return the output for the terminal."""
         return output if self.output is None or not output else self.write(self.output, output)
 
     def write(self, path: str, text: str) -> str:
-        """Record what a command writes to a file.
+        """Record text that a command writes to a file.
 
-        Return the output of the process that reads it, "" if none does.
+        If a process reads the text, return the output of that process, else "".
         """
         path = resolved(path, self.links, is_followed=True)
         if text == UNKNOWN and path in self.pipes:
-            # Ignore unknown text: another program may write known text to the pipe.
+            # Ignore unknown text, because another program may write known text to the pipe.
             return ""
         self.files[path] = self.files.get(path, "") + text
         self.written_late(path, text)

@@ -1,4 +1,4 @@
-"""Computes what filters such as ``sed``, ``tr`` and ``base64 -d`` make of their input.
+"""Computes the output of filters such as ``sed``, ``tr`` and ``base64 -d`` for a known input.
 
 Pure; runs nothing. None means that an output is unknown.
 """
@@ -31,7 +31,7 @@ def _tee(_arguments: Sequence[str], inputs: Inputs) -> str | None:
     return inputs.stdin
 
 
-# How many lines of endless output to take.
+# The guard takes at most this many lines of endless output.
 _MAX_REPEATED: Final = 64
 
 
@@ -126,7 +126,7 @@ def _tr(arguments: Sequence[str], inputs: Inputs) -> str | None:
     return text.translate({ord(a): b for a, b in zip(first, second, strict=False)})
 
 
-# The repetitions are atomic, so that text that does not match takes linear time.
+# The repetitions are atomic, so that a search takes linear time even if the text does not match.
 _SUBSTITUTE: Final = re.compile(
     r"s([^\\\n])((?>(?:\\.|(?!\1)[^\\])*))\1((?>(?:\\.|(?!\1)[^\\])*))\1([gIi]*)", re.S
 )
@@ -156,9 +156,9 @@ def _perl(arguments: Sequence[str], inputs: Inputs) -> str | None:
 
 
 def _edited(script: str, text: str | None, *, is_extended: bool, groups: str) -> str | None:
-    """Return a text as edited by ``s``, the only command that is known.
+    """Return a text that a script has edited. ``s`` is the only known command of the script.
 
-    `groups` is a pattern for what a replacement takes from the text that was found.
+    `groups` is a pattern for the parts of a replacement that refer to the matched text.
     """
     if text is None:
         return None
@@ -179,7 +179,7 @@ def _edited(script: str, text: str | None, *, is_extended: bool, groups: str) ->
             return None
         count = 0 if "g" in flags else 1
         *lines, last = text.split("\n")
-        # After the last newline, there is no line.
+        # Do not edit the empty text after the last newline, because it is not a line.
         lines += [last] if last else []
         edited = "\n".join(
             line if UNKNOWN in line else compiled.sub(new, line, count) for line in lines
@@ -189,7 +189,7 @@ def _edited(script: str, text: str | None, *, is_extended: bool, groups: str) ->
 
 
 def _unchanged(_arguments: Sequence[str], inputs: Inputs) -> str | None:
-    """Return the output of a program that changes only the layout of text, if anything."""
+    """Return the input as the output, for a program that changes at most the layout of text."""
     return inputs.stdin
 
 
@@ -202,7 +202,7 @@ def _grep(arguments: Sequence[str], inputs: Inputs) -> str | None:
     if not patterns or not names <= {"e", "regexp", "E", "F", "h", "i", "v", "w", "a"}:
         return None
     text = inputs.read(operands)
-    # A pattern that excludes lines leaves most of an unknown text.
+    # Without ``-v``, unknown text makes the output unknown. With ``-v``, most of the text is left.
     if text is None or (UNKNOWN in text and "v" not in names):
         return None
     pattern = "|".join(patterns)
@@ -222,7 +222,7 @@ def _grep(arguments: Sequence[str], inputs: Inputs) -> str | None:
 
 
 def _other_way_round(match: re.Match[str]) -> str:
-    """Swap escaped and plain metacharacters, to turn basic syntax into extended syntax."""
+    """Swap escaped and plain metacharacters. This turns basic syntax into extended syntax."""
     return match[1] if match[1] is not None else "\\" + match[2]
 
 

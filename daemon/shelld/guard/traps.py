@@ -1,6 +1,7 @@
-"""The builtin ``trap``. A trap runs later, with the values that its variables have then.
+"""Follows the builtin ``trap``, whose action runs later.
 
-So the guard follows a trap twice: where the command sets it, and at the end of the shell.
+When the action runs, variables can have other values. So the guard follows an action twice: where
+the command sets the trap, and at the end of the shell.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ def trap(shell: Shell, arguments: Sequence[str], _stdin: str) -> str:
         if action:
             shell.copy().run_script(action, "")
         if names != ["EXIT"]:
-            # The trap can run at any time and change shell options.
+            # The action of the trap can run at any time, and can change shell options.
             shell.nounset = None
     elif action != "-":
-        # ``trap EXIT`` takes the trap away. ``trap -p`` prints the traps.
+        # ``trap EXIT`` removes the trap for EXIT. ``trap -p`` prints the traps.
         names, action = ([] if action.startswith("-") else [_name(action)]), "-"
     for name in names:
         shell.traps.pop(name, None)
@@ -36,7 +37,7 @@ def _name(signal: str) -> str:
 
 
 def run_traps(shell: Shell) -> None:
-    """Follow the traps of a shell that has come to its end."""
+    """Follow the actions of all traps at the end of a shell."""
     traps, shell.traps = shell.traps, {}
     for action in dict.fromkeys(traps.values()):
         shell.copy().run_script(action, "")

@@ -1,7 +1,7 @@
-"""Finds code that does something to every file of a tree, or to every file that a pattern matches.
+"""Finds code that changes or removes every file of a tree, or every file that a pattern matches.
 
-Pure. It goes by the variables of the loop: code that walks through a tree and prints names is
-harmless, whatever else it removes.
+Pure. A call counts only if it uses a variable of the loop. Code that walks through a tree and only
+prints the names is harmless, even if it removes another file.
 """
 
 from __future__ import annotations
@@ -13,19 +13,21 @@ from typing import Final
 
 from shelld.guard.calls import LITERAL, compiled, end_of_arguments, given, values_in
 
-# How many walks to look at, and how many characters of the body of each.
+# The guard reads at most this many walks, and at most this many characters of the body of each.
 _MAX_WALKS: Final = 8
 _MAX_BODY: Final = 4 * 1024
-# ``for root, dirs, files in os.walk("/")``, and ``for p in Path("/").rglob("*")``.
+# A walk is a loop such as ``for root, dirs, files in os.walk("/")`` or ``for p in
+# Path("/").rglob("*")``.
 _WALK: Final = (
     r"\bfor\s{1,8}([\w ,()]{1,80}?)\s{1,8}in\s{1,8}"
     r"(?=[^\n]{0,80}?(?:\b(?:fwalk|walk|rglob|i?glob|scandir|listdir|iterdir)\b|\*\*))"
 )
-# ``find(sub { ... }, "/")`` of Perl, and ``Find.find("/") { |p| ... }`` of Ruby.
+# Other walks are ``find(sub { ... }, "/")`` in Perl and ``Find.find("/") { |p| ... }`` in Ruby.
 _FIND: Final = r"\b(?:finddepth|find)\b\s{0,8}\((?=\s{0,8}(?:sub\b|\{|\\&|['\"]))"
 _INNER: Final = r"\bfor\s{1,8}(\w{1,40})\s{1,8}in\s{1,8}([^\n:]{1,80})"
 _NAMES: Final = re.compile(r"\w+")
-# What code does to each file, and the program that would do it to the tree.
+# For each program, the functions with which code does the same to a single file. `_PROGRAMS` has
+# the command that does it to a tree.
 _ACTS: Final = {
     "rm": r"\b(?:rmtree|remove|unlink|unlink_missing_ok|rmdir|removedirs|delete|rm|rm_f|rm_rf)\b",
     "chmod": r"\bl?chmod\b",
@@ -36,13 +38,15 @@ _PROGRAMS: Final = {
     "chmod": ("chmod", "-R", "777"),
     "chown": ("chown", "-R", "0"),
 }
-# The object of a method, and the methods of paths.
+# `_OWNER` matches the object before the name of a method. `_METHODS` has the methods of path
+# objects.
 _OWNER: Final = re.compile(r"\b(\w+)\.\Z")
 _MAX_OWNER: Final = 40
 _METHODS: Final = frozenset({"unlink", "rmdir", "chmod", "lchmod"})
-# Where code chooses among the files, nobody knows which ones.
+# With one of these words, code chooses among the files, and the guard does not know which files it
+# chooses.
 _CHOOSES: Final = r"\b(?:if|unless|continue|next|match|case)\b"
-# ``unlink glob "/*"`` and ``unlink </*>`` of Perl.
+# Perl has ``unlink glob "/*"`` and ``unlink </*>``, which remove files without a loop.
 _UNLINKED: Final = (
     r"(?:\bunlink\b\s{0,8}\(?\s{0,8}glob\b"
     r"|\barray_map\s{0,8}\(\s{0,8}['\"]unlink['\"]\s{0,8},\s{0,8}glob\b)"
@@ -57,7 +61,7 @@ def commands_on_trees(code: str) -> Iterator[list[str]]:
     for match in islice(compiled(_WALK).finditer(code), _MAX_WALKS):
         end = _end_of_header(code, match.end())
         first, *others = [*values_in(code[match.end() : end]), ""]
-        # ``glob("/**/*.o")`` has the tree and the pattern in one string.
+        # In ``glob("/**/*.o")``, one string contains the tree and the pattern.
         root, _, pattern = first.partition("**")
         root = root.removesuffix("/*") or root[:1]
         before = _element(code, match.start())
@@ -75,7 +79,7 @@ def commands_on_trees(code: str) -> Iterator[list[str]]:
 
 
 def _element(code: str, position: int) -> str:
-    """Return the element of a comprehension whose ``for`` is at a position, "" if there is none."""
+    """Return the element of a comprehension whose ``for`` is at a position, else ""."""
     line = code[max(code.rfind("\n", 0, position) + 1, position - _MAX_ELEMENT) : position]
     start = line.rfind("[") if "[" in line else line.find("(")
     return line[start + 1 :] if line.strip() and start >= 0 else ""
@@ -85,7 +89,7 @@ _MAX_ELEMENT: Final = 120
 
 
 def _end_of_header(code: str, position: int) -> int:
-    """Return the end of the first line of a loop: a colon or a newline outside of quotes."""
+    """Return the end of the header of a loop, which is a colon or a newline outside of quotes."""
     for match in compiled(rf"{LITERAL}|:(?=\s)|\n").finditer(code, position):
         if match[0] in ":\n":
             return match.end()
@@ -93,7 +97,10 @@ def _end_of_header(code: str, position: int) -> int:
 
 
 def _acts(root: str, body: str, names: set[str]) -> Iterator[list[str]]:
-    """Yield what the body of a loop does to every file. `names` are the variables of the loop."""
+    """Yield a command for each function that the body of a loop calls for every file.
+
+    `names` are the variables of the loop.
+    """
     for inner in islice(compiled(_INNER).finditer(body), _MAX_WALKS):
         if not names.isdisjoint(_NAMES.findall(inner[2])):
             names = names | {inner[1]}
@@ -104,7 +111,7 @@ def _acts(root: str, body: str, names: set[str]) -> Iterator[list[str]]:
             arguments = _NAMES.findall(body[call.end() : end_of_arguments(body, call.end())])
             owner = _OWNER.search(body, max(0, call.start() - _MAX_OWNER), call.start())
             is_method = owner is not None and owner[1] in names
-            # ``dirs.remove(name)`` changes a list.
+            # In ``dirs.remove(name)``, the method changes a list, and not a file.
             if call[0] in _METHODS if is_method else not names.isdisjoint(arguments):
                 yield [*_PROGRAMS[act], root]
                 break

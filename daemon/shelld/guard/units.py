@@ -18,25 +18,26 @@ from shelld.guard.ends import Ends
 MAX_FIELDS: Final = 1024
 _MAX_CHARACTERS: Final = 256 * 1024
 _MAX_NESTED_BRACES: Final = 64
-# Characters. A sequence such as ``{1..100}`` is never longer: its numbers have only a few digits.
+# The maximum length of a sequence such as ``{1..100}``, in characters. Real sequences are shorter,
+# because their numbers have only a few digits.
 _MAX_SEQUENCE: Final = 64
-# The cost of finding the parts of a word, relative to copying it.
+# Finding the parts of a word costs this many times as much as copying the word.
 _SCANNING: Final = 30
 
 
 class ExpansionError(Exception):
-    """Bash would fail here: an unset variable in ``${x:?}``, or a bad substitution."""
+    """An expansion fails in bash, because of an unset variable in ``${x:?}`` or an invalid form."""
 
 
 class TooLarge(Exception):
-    """Bash would continue, but the guard stops: the braces of a word expand to too much."""
+    """The braces of a word expand to more text than the guard follows. Bash has no such limit."""
 
 
 def _spend_nothing(_characters: int) -> None: ...
 
 
 def expand_braces(word: str, spend: Callable[[int], None] = _spend_nothing) -> list[str]:
-    """Return the words to which the braces of a word expand: ``{a,b}`` and ``{1..3}``.
+    """Return the words to which the braces of a word expand, as in ``{a,b}`` and ``{1..3}``.
 
     Bash expands braces before anything else. `spend` counts processed characters.
     Raises `TooLarge`.
@@ -48,7 +49,7 @@ def expand_braces(word: str, spend: Callable[[int], None] = _spend_nothing) -> l
 
 
 class _Braces:
-    """Expands one word. Finds its braces once, so the time is linear in the word and the result."""
+    """Expands one word, in time linear in the lengths of the word and of the result."""
 
     def __init__(self, word: str, spend: Callable[[int], None]) -> None:
         self._word = word

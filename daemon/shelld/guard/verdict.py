@@ -1,4 +1,4 @@
-"""The guard's verdict on a command, and a rule's finding on a program."""
+"""Defines the guard's verdict on a command, and a rule's finding on a program."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from msgspec import Struct
 
 from shelld_protocol.structs import GuardVerdict
 
-# How many characters to quote of a command, or of a part of it.
+# The guard quotes at most this many characters of a command, or of a part of it.
 MAX_SEGMENT: Final = 200
 
 
 class Finding(NamedTuple):
-    """`rule` is a stable name, and `reason` is a sentence.
+    """The result of a rule. `rule` is the rule's stable name, and `reason` is a sentence.
 
     If `is_certain` is false, the program may be harmless. If `suggests_allowing` is true, the
     refusal quotes the line for ``--guard-rules`` that allows the command.
@@ -26,10 +26,13 @@ class Finding(NamedTuple):
 
 
 class Verdict(Struct, frozen=True):
-    """`rule`, `segment` (the matched text) and `reason` are set if the command is blocked.
+    """The result of judging a command.
 
-    "unresolved" means that the guard cannot know what would run; `reason` says why. On request,
-    `trace` lists the commands that the guard found, as they would run.
+    If the guard blocks the command, it sets `rule`, `reason` and `segment`, which is the matched
+    text.
+
+    "unresolved" means that the guard cannot know which programs would run. `reason` says why. On
+    request, `trace` lists the commands that the guard found, as they would run.
     """
 
     verdict: GuardVerdict

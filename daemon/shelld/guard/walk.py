@@ -1,6 +1,6 @@
 """Walks through a script word by word, to the parenthesis that ends it. Pure.
 
-On the way, it finds what has to be rewritten for the parser: see `ends.Ends.rewritten`.
+On the way, finds the syntax to rewrite for the parser, see `ends.Ends.rewritten`.
 
 Reference: parse.y of bash.
 """
@@ -20,18 +20,18 @@ _REDIRECT: Final = re.compile(r"<<<|<<-?|>>|<>|[<>]&|>\||[<>]")
 _DESCRIPTOR: Final = re.compile(r"\{[A-Za-z_]\w*\}", re.A)
 _BLANKS: Final = re.compile(r"[ \t]*")
 _QUOTE: Final = re.compile(r"['\"\\]")
-# Reserved words after which another reserved word can come.
+# Another reserved word can follow one of these reserved words.
 _OPENING: Final = frozenset(
     {"{", "}", "if", "then", "elif", "else", "fi", "while", "until", "do", "done"}
 )
-# Reserved words before a name.
+# A name follows one of these reserved words.
 _NAMING: Final = frozenset({"for", "select", "function", "coproc"})
-# The beginnings of compound commands.
+# A compound command begins with one of these words.
 _COMPOUND: Final = frozenset({"{", "if", "while", "until", "for", "select", "case", "[["})
-# The commands before which the parser does not know ``!``.
+# The parser does not know ``!`` before these commands.
 _NOT_NEGATED: Final = (_COMPOUND | _NAMING) - {"[["}
-# The constructs that can be open in a script: parentheses around commands, around the words of a
-# pattern or around those of an array, and the parts of ``case``.
+# The constructs that can be open in a script. They are parentheses around commands, around the
+# words of a pattern, or around the words of an array, and the parts of ``case``.
 _COMMANDS, _WORDS, _ARRAY, _SUBJECT, _IN, _PATTERN, _BODY = range(7)
 _CASE: Final = frozenset({_SUBJECT, _IN, _PATTERN, _BODY})
 
@@ -40,7 +40,7 @@ class Walk:
     """Walks through a script, to the parenthesis that ends it."""
 
     def __init__(self, ends: Parts, text: str, position: int, *, is_whole: bool = False) -> None:
-        # The replacements: the beginning, the end and the new text of each.
+        # The replacements. Each has a beginning, an end, and a new text.
         self.edits: list[tuple[int, int, str]] = []
         self._ends = ends
         self._text = text
@@ -48,21 +48,23 @@ class Walk:
         # If true, the script ends at the end of the text, not at a parenthesis.
         self._is_whole = is_whole
         self._open: list[int] = []
-        # Whether a reserved word can come next, and whether the next word is a name.
+        # `_starts` is true if a reserved word can come next. `_names` is true if the next word is a
+        # name.
         self._starts = True
         self._names = False
-        # Whether the last word was the variable of a ``for`` or ``select`` loop, and whether the
-        # next name will be the variable of such a loop.
+        # `_loops` is true if the last word was the variable of a ``for`` or ``select`` loop.
+        # `_is_loop` is true if the next name will be the variable of such a loop.
         self._loops = self._is_loop = False
-        # Whether a pattern of ``case`` can begin.
+        # `_is_fresh` is true if a pattern of ``case`` can begin.
         self._is_fresh = False
-        # The beginning and the end of ``coproc NAME``.
+        # The positions at which ``coproc NAME`` begins and ends.
         self._coprocess: tuple[int, int] | None = None
-        # The places of ``time``, of its options, and of ``!`` right before the next command.
+        # The positions of ``time``, of its options, and of each ``!`` right before the next
+        # command.
         self._timing: list[tuple[int, int]] = []
         self._negations: list[tuple[int, int]] = []
-        # The here-documents that begin at the next line: the delimiter of each, and whether its
-        # lines lose their leading tabs.
+        # The here-documents that begin at the next line. Each has a delimiter, and a flag that is
+        # true if bash removes leading tabs from its lines.
         self._heredocs: list[tuple[str, bool]] = []
 
     def end(self) -> int | None:
@@ -110,14 +112,15 @@ class Walk:
         self._at += 1
         for delimiter, strips in self._heredocs:
             end = self._ends.of_heredoc(self._at, delimiter, strips=strips)
-            # Without an end, this is no here-document, but a shift in an arithmetic expression.
+            # If there is no end, ``<<`` does not begin a here-document, but is a shift in an
+            # arithmetic expression.
             self._at = self._at if end is None else end
         self._heredocs.clear()
 
     def _read_separator(self, separator: str) -> None:
         self._begin()
         if self._top in (_SUBJECT, _IN):
-            # This is no ``case`` command.
+            # The word ``case`` did not begin a ``case`` command.
             self._open.pop()
         elif self._top == _BODY and len(separator) > 1:
             self._open[-1] = _PATTERN
@@ -151,7 +154,7 @@ class Walk:
             self._begin()
             return False
         while self._top in _CASE:
-            # This is no ``case`` command, or the script is invalid.
+            # The word ``case`` did not begin a ``case`` command, or the script is invalid.
             self._open.pop()
         if not self._open:
             self._begin()
@@ -160,7 +163,8 @@ class Walk:
         self._begin()
         self._starts = closed == _COMMANDS
         if closed != _COMMANDS and self._text.startswith("#", self._at):
-            # The word goes on. After any other parenthesis, ``#`` would begin a comment.
+            # After this parenthesis, ``#`` continues the word. After any other parenthesis, ``#``
+            # would begin a comment.
             self.edits.append((self._at, self._at + 1, r"\#"))
             self._at += 1
         return False
@@ -186,7 +190,7 @@ class Walk:
         self._at = max(self._ends.of_word(start), start + 1)
         word = self._text[start : self._at]
         if self._text.startswith(("<", ">"), self._at) and _DESCRIPTOR.fullmatch(word):
-            # ``{fd}>file``: bash puts a new descriptor into the variable.
+            # In ``{fd}>file``, bash stores a new descriptor in the variable ``fd``.
             self.edits.append((start, self._at, descriptor_for(word[1:-1])))
             return
         if self._loops:
@@ -201,7 +205,7 @@ class Walk:
             begins_function = self._text.startswith("(", _end_of(_BLANKS, self._text, self._at))
             self._remove_prefix(is_negated=word not in _NOT_NEGATED and not begins_function)
         if self._text.startswith("(", self._at) and word[-1] in "?*+@!=":
-            # An array, or a pattern such as ``@(a|b)``.
+            # The parenthesis begins an array, or belongs to a pattern such as ``@(a|b)``.
             self._starts = False
             if word[-1] == "=" or not self._replace_glob(word):
                 self._open.append(_ARRAY if word[-1] == "=" else _WORDS)
@@ -212,9 +216,10 @@ class Walk:
             self._read_first_word(word, start)
 
     def _replace_glob(self, word: str) -> bool:
-        """Replace an extended glob, whose first character ends `word`, by other globs.
+        """Replace an extended glob by other globs. Its first character is the last of `word`.
 
-        Returns whether it was replaced. ``f+( )`` defines a function.
+        Return whether the glob was replaced. ``f+( )`` is not a glob, because it defines a
+        function.
         """
         start, end = self._at + 1, self._ends.of_pair(self._at) - 1
         content = self._text[start:end]
@@ -228,7 +233,7 @@ class Walk:
         return True
 
     def _substitutions(self, start: int, end: int) -> Iterator[str]:
-        """Yield the substitutions in a part of the text, also those in double quotes."""
+        """Yield the substitutions in a part of the text, even substitutions in double quotes."""
         position = start
         while position < end:
             stop = position + 1
@@ -239,14 +244,17 @@ class Walk:
             position = stop
 
     def _is_prefix(self, word: str, start: int) -> bool:
-        """Whether a word comes before a command and only times or negates it. Note its place."""
+        """Return whether a word is a prefix of a command: ``time``, its options, or ``!``.
+
+        Record the position of the word.
+        """
         if word == "!":
             self._negations.append((start, self._at))
         elif word == "time" or (self._timing and word in ("-p", "--")):
             self._timing.append((start, self._at))
         else:
             if word.startswith("-"):
-                # Bash runs no program, but other shells run ``time`` with options of its own.
+                # With other options, bash does not run ``time`` as a program, but other shells do.
                 self._timing.clear()
             return False
         return True
@@ -254,7 +262,7 @@ class Walk:
     def _remove_prefix(self, *, is_negated: bool) -> None:
         """Remove ``time`` and ``!`` before the command that begins here.
 
-        `is_negated`: leave one ``!``, if the number of them is odd.
+        If `is_negated` is true, and the number of ``!`` is odd, leave one ``!``.
         """
         kept = len(self._negations) % 2 if is_negated else 0
         removed = self._timing + self._negations[kept:]
@@ -270,7 +278,7 @@ class Walk:
                 self._open[-1] = _PATTERN
                 self._is_fresh = True
             else:
-                # This is no ``case`` command.
+                # The word ``case`` did not begin a ``case`` command.
                 self._open.pop()
         elif self._is_fresh:
             self._is_fresh = False
@@ -279,7 +287,7 @@ class Walk:
                 self._starts = True
 
     def _name_coprocess(self, start: int, end: int) -> None:
-        """Write ``coproc`` before a compound command as a member of a pipeline."""
+        """Rewrite ``coproc`` before a compound command as the first member of a pipeline."""
         words = self._text[start:end].split()
         name = words[1] if len(words) > 1 else "COPROC"
         self.edits.append((start, end, f"coproc {name} |"))
@@ -289,8 +297,8 @@ class Walk:
             self._name_coprocess(*self._coprocess)
             self._coprocess = None
         elif self._names:
-            # This word is the name. As above, ``coproc`` right before a compound command has no
-            # name.
+            # This word is the name after a reserved word. As above, ``coproc`` right before a
+            # compound command has no name.
             self._names = False
             if self._coprocess is not None:
                 self._coprocess = (self._coprocess[0], self._at)

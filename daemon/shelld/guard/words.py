@@ -27,22 +27,22 @@ from shelld.guard.units import (
     expand_braces,
 )
 
-# Characters. A longer word with special characters expands to `UNKNOWN`. The guard parses only
-# scripts up to the same length (`MAX_PARSED`). So a word in a parsed script is never too long, and
-# its substitutions are followed.
+# The maximum length of a word in characters. A longer word with special characters expands to
+# `UNKNOWN`. The guard parses only scripts up to the same length (`MAX_PARSED`). So a word in a
+# parsed script is never too long, and the guard follows its substitutions.
 MAX_WORD: Final = 64 * 1024
 # The maximum number of characters of all values in a word together. Values beyond this limit become
 # `UNKNOWN`.
 MAX_EXPANDED: Final = 256 * 1024
-# Characters. Values up to this length count towards no limit.
+# A value of at most this many characters does not count towards any limit.
 _SHORT: Final = 200
 _SPECIAL: Final = re.compile(r"[\\'\"$`<>*?\[{~]")
 
 
 def expand_word(word: str, scope: Scope) -> list[str]:
-    """Return the fields of a word, possibly none. Raises `ExpansionError`."""
+    """Return the fields of a word. There may be none. Raises `ExpansionError`."""
     if not _SPECIAL.search(word):
-        # Most words are plain.
+        # Most words have no special characters, and expand to themselves.
         return [word]
     if len(word) > MAX_WORD:
         return [UNKNOWN]
@@ -55,7 +55,7 @@ def expand_word(word: str, scope: Scope) -> list[str]:
     for each in words:
         fields += fields_of(_pieces(each, scope), separators)
         if len(fields) > MAX_FIELDS:
-            # Bash has no such limit: it still runs the command.
+            # Bash has no such limit, and still runs the command.
             return [*fields[:MAX_FIELDS], UNKNOWN]
     return fields
 
@@ -100,7 +100,8 @@ def _end_of_literal(text: str, position: int, special: re.Pattern[str]) -> int:
     return len(text) if match is None else match.start()
 
 
-# Bash takes a word that begins like this as an assignment, also among the arguments of a command.
+# Bash treats a word that begins like this as an assignment, even if the word is an argument of a
+# command.
 _ASSIGNS: Final = re.compile(r"[A-Za-z_]\w*\+?=")
 _USER: Final = r"~([A-Za-z_][\w-]*|[+-]?\d+|[+-])?"
 _TILDE: Final = re.compile(_USER + r"(?=/|$)")
@@ -190,7 +191,7 @@ class _Scanner:
     def read_quoted(self, end: str | None) -> None:
         """Read up to the double quote `end`.
 
-        If `end` is None, read a here-document, in which quotes are text.
+        If `end` is None, read a here-document, in which quotes are ordinary characters.
         """
         text = self._text
         while self._position < len(text):
@@ -259,7 +260,7 @@ class _Scanner:
             self._add(value, quoted=quoted, splits=not quoted)
 
 
-# An entry in the stack of directories. No stack has an index of more than nine digits.
+# The index of an entry in the stack of directories. No stack has an index of more than nine digits.
 _ENTRY: Final = re.compile(r"[+-]?(\d{1,9})")
 
 

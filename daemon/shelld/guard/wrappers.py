@@ -1,7 +1,8 @@
-"""Finds the program that a wrapper such as ``sudo`` starts, in the arguments of the wrapper.
+"""Finds the program that a wrapper such as ``sudo`` starts.
 
-Pure. `unwrapped` removes one wrapper; the program inside may be a wrapper too. If a wrapper passes
-its command to a shell as one string, `Inner.script` is that string.
+Pure. The program is one of the wrapper's arguments. `unwrapped` removes one wrapper. The program
+may itself be a wrapper. If a wrapper passes its command to a shell as one string, `Inner.script` is
+that string.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ from shelld.guard.vocabulary import EVERYDAY_WRAPPERS, WRAPPERS
 
 
 class Inner(NamedTuple):
-    """If `script` is None, `argv` is the program and its arguments. Else a shell runs `script`.
+    """The program or script that a wrapper starts.
 
-    `cwd` is the working directory, if the wrapper sets it. `away` means that the program runs on
-    another machine or in a container.
+    If `script` is None, `argv` is the program and its arguments. Else a shell runs `script`. If the
+    wrapper sets the working directory, `cwd` is that directory. `away` means that the program runs
+    on another machine or in a container.
     """
 
     argv: list[str]
@@ -33,7 +35,7 @@ class Inner(NamedTuple):
 
 
 def unwrapped(program: str, arguments: Sequence[str]) -> Inner | None:
-    """Return what a wrapper starts, None if `program` is no wrapper or starts nothing.
+    """Return the program that a wrapper starts, None if `program` does not start a program.
 
     If a wrapper starts a shell by itself, the program is "bash".
     """
@@ -44,9 +46,9 @@ def unwrapped(program: str, arguments: Sequence[str]) -> Inner | None:
     return None
 
 
-# Options of a shell in one word, one of which is -c. The script is the next word.
+# One word with options of a shell that include -c. The script is the next word.
 _C_OPTION: Final = re.compile(r"-[A-Za-z]*c[A-Za-z]*")
-# The programs that take "-" as an option.
+# These programs treat "-" as an option.
 _TAKE_DASH: Final = ("env", "su", "runuser", "newgrp", "sg")
 _ALL: Final = {**EVERYDAY_WRAPPERS, **WRAPPERS}
 
@@ -98,7 +100,7 @@ class _Unwrapping:
         return Inner(argv, self._assignments, script, self._cwd, away)
 
     def _read(self) -> bool:
-        """Read up to the program. Return whether a program can follow."""
+        """Read the arguments before the program. Return whether a program can follow."""
         spec, rest = self._spec, self._rest
         subcommands = list(spec.options.get("sub", ()))
         leads = "leads" in spec.marks and rest[:1] and rest[0].startswith("-")
@@ -146,7 +148,7 @@ class _Unwrapping:
         if operands != ALL_OPERANDS:
             del self._rest[:operands]
             return
-        # ``su -- me -c SCRIPT`` passes the option on to a shell, as does ``-ec``.
+        # In ``su -- me -c SCRIPT``, su passes -c on to a shell. The option can also be ``-ec``.
         scripts = (value for option, value in pairwise(self._rest) if _C_OPTION.fullmatch(option))
         self._script = self._script or next(scripts, None)
 
@@ -167,7 +169,7 @@ class _Unwrapping:
             self._first = value
 
     def _may_have_script(self) -> bool:
-        """Return whether an option gives the program, so that the operands do not."""
+        """Return whether an option names the program, so that no operand is the program."""
         if self._script is not None:
             return True
         options = self._spec.options

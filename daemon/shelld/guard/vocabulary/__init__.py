@@ -1,11 +1,12 @@
-"""The programs that the guard knows, as plain data: one entry per program and table.
+"""Lists the programs that the guard knows. Each table is plain data, with one entry per program.
 
 `quick` allows a command that names none of these programs, so the guard judges only programs in
-these tables. These modules import only `typing`, because the first command waits for the import.
+these tables. The modules of this package import only `typing`, because the first command waits
+until the package is imported.
 
-Most tables are dictionaries from the name of a program to the way to judge it. For wrappers,
-writers and speakers, this is a list of words. The first word holds the letters of the options that
-take a value ("-": none). The other words are:
+Most tables are dictionaries whose keys are the names of programs. For wrappers, writers and
+speakers, the value is a list of words. The first word has the letters of the options that take a
+value, or is "-" if there are no such options. The other words are:
 
     name=           a long option that takes a value
     cd:NAME         an option whose value is the directory to run in

@@ -1,10 +1,11 @@
-"""Programs that a rule judges, and the options that they have in every table."""
+"""Lists the programs that a rule judges, and the options that they have in every table."""
 
 from __future__ import annotations
 
 from typing import Final
 
-# The programs that make file systems and are not named after mkfs, and the suffix of each.
+# The programs that make file systems, and whose names do not begin with mkfs. The value is the
+# suffix that the name would have after ``mkfs.``.
 MAKERS: Final = {
     "mke2fs": "ext2",
     "mkdosfs": "dos",
@@ -15,7 +16,7 @@ MAKERS: Final = {
     "mkudffs": "udf",
 }
 
-# The programs that `rules` judges, and the program whose rules apply to each.
+# The programs that `rules` judges. The value is the program whose rules apply.
 JUDGED: Final = {
     "rm": "rm",
     "chmod": "chmod",
@@ -24,7 +25,8 @@ JUDGED: Final = {
     "mv": "mv",
     "rsync": "rsync",
     "mkfs": "mkfs",
-    # Names of GNU programs on systems where the plain name is another program, and variants.
+    # These are variants of a program, or names of GNU programs on systems where the plain name
+    # stands for another program.
     "grm": "rm",
     "gchmod": "chmod",
     "gchown": "chown",
@@ -36,8 +38,9 @@ JUDGED: Final = {
     **dict.fromkeys(MAKERS, "mkfs"),
 }
 
-# Programs that `recursive` knows, without those that mostly serve other purposes, such as tar(1):
-# they remove or change trees only with an option for this, see `quick`.
+# Programs that `recursive` knows and that `quick` looks for. Programs such as tar(1) are missing,
+# because they mostly serve other purposes. They remove or change trees only with certain options,
+# for which `quick` looks separately.
 TREE_PROGRAMS: Final = frozenset(
     {
         *("zip", "7z", "7za", "7zr", "7zz", "gzip", "pigz", "rimraf", "trash", "trash-put", "rip"),
@@ -45,7 +48,8 @@ TREE_PROGRAMS: Final = frozenset(
     }
 )
 
-# The options that take a value, for some programs in `JUDGED` and for programs in several tables.
+# The options that take a value. This table is for some programs in `JUDGED`, and for programs that
+# are in several tables.
 OPTIONS: Final = {
     "chown": "- from= reference=",
     "mv": "tS target-directory= suffix=",
@@ -62,8 +66,8 @@ _EXT: Final = "bCdeEgGiIJLlmMNoOrRstTUz idle:n idle:h idle:V"
 # The programs for FAT take a number after ``-h``.
 _FAT: Final = "bDfFghilmMnrRsS codepage= variant= offset="
 
-# The options of programs that make file systems, by suffix of the name. "" is for all other
-# programs: their short options are unknown.
+# The options of programs that make file systems. The key is the suffix of the program's name. The
+# key "" is for all other programs, whose short options are unknown.
 MKFS: Final = {
     "ext2": _EXT,
     "ext3": _EXT,

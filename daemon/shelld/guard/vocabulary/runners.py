@@ -1,4 +1,4 @@
-"""Shells, interpreters, and programs that start other programs in their own way."""
+"""Lists shells, interpreters, and programs that start other programs in their own way."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SHELLS: Final = frozenset(
     ]
 )
 
-# Programs that start other programs in their own way, and the handler of each in `launchers`.
+# Programs that start other programs in their own way. The value is the handler in `launchers`.
 STARTERS: Final = {
     "xargs": "xargs",
     "parallel": "parallel",
@@ -60,8 +60,8 @@ STARTERS: Final = {
 # The characters of a version number.
 VERSION: Final = "0123456789."
 
-# Interpreters whose calls the guard does not know. So it takes every string in their code for a
-# command that the code runs, unless the code only shows the string.
+# Interpreters in whose languages the guard knows no function names. So the guard treats every
+# string in their code as a command that the code runs, unless the code only shows the string.
 FOREIGN_LANGUAGES: Final = {
     "R": "e",
     "bb": "e",
@@ -91,7 +91,8 @@ FOREIGN_LANGUAGES: Final = {
     "swift": "e",
 }
 
-# Interpreters without their versions, and the letters of the options whose values are code.
+# The names of interpreters, without versions. The value has the letters of the options whose values
+# are code.
 LANGUAGES: Final = {
     "python": "c",
     "pypy": "c",
@@ -110,5 +111,5 @@ LANGUAGES: Final = {
     **FOREIGN_LANGUAGES,
 }
 
-# Builtins that change the meaning of words or paths, or run text.
+# Builtins that change the meaning of words or paths, or that run text as a script.
 TELLING_BUILTINS: Final = frozenset({"alias", "cd", "eval", "popd", "pushd", "source", "trap"})

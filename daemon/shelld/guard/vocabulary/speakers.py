@@ -1,4 +1,4 @@
-"""Programs that run commands in their own language, or from other text than their arguments."""
+"""Lists programs that run commands from text in their own language, or from other text."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ _TAR: Final = (
     "options:TAR_OPTIONS"
 )
 
-# Programs that run commands in their own language, from an argument, a variable or stdin.
+# Programs that read text in their own language from an argument, a variable, a file or stdin, and
+# run the commands in this text.
 SPEAKERS: Final[dict[str, str]] = {
     "vim": f"{_VI} file:S",
     **dict.fromkeys(("vi", "nvim", "view", "vimdiff", "gvim", "rvim", "rview", "evim"), _VI),
@@ -87,7 +88,7 @@ SPEAKERS: Final[dict[str, str]] = {
     "default:.justfile idle:l idle:list idle:n idle:dry-run",
     "rake": "f file:f file:rakefile default:Rakefile default:rakefile idle:n idle:dry-run",
     "task": "t cd:d cd:dir file:t file:taskfile default:Taskfile.yml default:Taskfile.yaml idle:n",
-    # Their scripts are in files of their own, see `packages`.
+    # The scripts of these package managers are in files such as package.json, see `packages`.
     "npm": "w cd:C cd:prefix script:script-shell assigns",
     "pnpm": "F cd:C cd:dir",
     "yarn": "- cd:cwd",
@@ -99,7 +100,8 @@ SPEAKERS: Final[dict[str, str]] = {
     "ansible": "imMuefBPtl script:a script:args",
 }
 
-# The speakers that run their input. The input may name programs that the command does not name.
+# The speakers that run commands from their input. The input may contain names of programs that the
+# text of the command does not contain.
 LISTENERS: Final = frozenset(
     {"ex", "ed", "psql", "mysql", "mariadb", "sqlite3", "gdb", "lldb", "expect", "tclsh"}
 )

@@ -1,4 +1,4 @@
-"""Programs that start another program, which is one of their arguments."""
+"""Lists programs that start another program, whose name is one of their arguments."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ WRAPPERS: Final[dict[str, str]] = {
     "script:session-command bash shell; "
     "gGsuw user= +all script:c script:command",
     "newgrp": "- +1 shell",
-    # The options are those of ast-grep, which has this name, too.
+    # The options are those of ast-grep, which is also called sg.
     "sg": "- idle:p idle:pattern +1 script:c joins shell",
     "ld.so": "- library-path= preload= inhibit-rpath= audit= argv0= idle:list idle:verify",
     "cross-env": "- assigns",
@@ -142,8 +142,8 @@ WRAPPERS: Final[dict[str, str]] = {
     "wsl": "du shell",
 }
 
-# Wrappers that mostly serve other purposes. `quick` does not look for them, because it sees the
-# program that they start. The name of that program is a word of the command, too.
+# Wrappers that mostly serve other purposes. `quick` does not look for these wrappers, because it
+# finds the program that a wrapper starts. The name of that program is also a word of the command.
 EVERYDAY_WRAPPERS: Final[dict[str, str]] = {
     "aa-exec": "pn profile= namespace=",
     "abduco": "Aacen",

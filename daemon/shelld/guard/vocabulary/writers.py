@@ -1,4 +1,4 @@
-"""Programs that write files or make other names of files."""
+"""Lists programs that write files, or that make links to files."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final
 
 from shelld.guard.vocabulary.judged import OPTIONS
 
-# Programs that make or remove other names of files, see `links`.
+# Programs that make or remove links, mounts or device nodes, see `links`.
 LINKERS: Final = frozenset(
     {"ln", "cp", "mount", "mknod", "mkfifo", "umount", "rm", "unlink", "losetup"}
 )
@@ -19,7 +19,7 @@ DESTROYERS: Final = frozenset(
     }
 )
 
-# Words that tell a program to write to the disk that it gets, as an operand or a long option.
+# With one of these words as an operand or long option, a program writes to the disk that it gets.
 ORDERS: Final = frozenset(
     {
         *("block-erase", "burn", "clear", "create", "crypto-erase", "destroy", "discard"),
@@ -32,8 +32,8 @@ ORDERS: Final = frozenset(
     }
 )
 
-# Programs that only name or show their arguments, even if these look like orders, or pass them to
-# the program of a project.
+# Programs for which a word such as ``wipe`` in an argument is not an order. Most of them only show
+# or search text. Others pass their arguments to a program of a project.
 TELLERS: Final = frozenset(
     {
         *("cargo", "dotnet", "gradle", "mix", "mvn", "nox", "pytest", "tox"),
@@ -61,8 +61,8 @@ TELLERS: Final = frozenset(
 
 _FORCED: Final = "if:f if:force if:y if:yes idle:t idle:test"
 
-# Programs that can write to a disk. Their arguments name the disk, so these programs matter only if
-# the command contains "/dev/" or its working directory is below "/dev".
+# Programs that can write to a disk. The path of the disk is an argument. So these programs matter
+# only if the command contains "/dev/", or if its working directory is below "/dev".
 WRITERS: Final = {
     "dd": "- key=of",
     "dcfldd": "- key=of",
@@ -99,7 +99,8 @@ WRITERS: Final = {
     "sg_format": "bcCefFilmpPQrRstTvw all if:format if:F",
     "nvme": "alnst rest if:format if:sanitize if:write-zeroes if:write-uncor if:dsm",
     "mdadm": "- all if:zero-superblock if:create if:C if:build if:B",
-    # Without an option for force, these programs refuse, or ask, if a disk has data.
+    # If a disk has data, these programs refuse to run or ask the user, unless they get an option
+    # such as ``--force``.
     "pvcreate": f"uMS all uuid= restorefile= {_FORCED}",
     "pvremove": f"- all {_FORCED}",
     "lvremove": f"S all {_FORCED}",
@@ -172,7 +173,8 @@ WRITERS: Final = {
     "partclone": "sOoLCN to:o to:O to:output if:r if:restore if:b if:dev-to-dev",
 }
 
-# Writers that are mostly run on disks: if their target is unknown, it may be a disk.
+# Writers that users mostly run on disks. If the target of such a program is unknown, it may be a
+# disk.
 DISK_TOOLS: Final = frozenset(
     {
         *("dd", "dcfldd", "dc3dd", "ddpt", "dd_rescue", "ddrescue", "nwipe", "blkdiscard"),
