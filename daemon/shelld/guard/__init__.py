@@ -4,9 +4,9 @@ The daemon asks the guard before it runs a command. In a dry run, the daemon onl
 and does not run the command.
 
 The guard is pure: it runs nothing and reads no files. A verdict depends only on the text of the
-command and the state of its shell. It follows what bash would do, not what the text looks like: it
-expands words, strips wrappers and follows scripts within scripts. It does not treat text that is
-only data as a command.
+command and the state of its shell. The guard follows what bash would do with the text. It expands
+words, removes wrappers and follows scripts within scripts. If a text is only data, the guard does
+not treat it as a command.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ DANGEROUS_PATTERNS: Final = (
 class StartState(Struct, frozen=True):
     """The state of the shell that would run a command.
 
-    `env` is the environment of the shell. `script` sets the rest of its state: other variables,
-    functions, aliases, the directory stack. `stdin` is the input of the command, or None if
-    unknown. `home` is the home directory of the user, or None if unknown. The guard uses `home`
-    only if `env` has no HOME.
+    `env` is the environment of the shell. `script` sets the rest of the shell's state: other
+    variables, functions, aliases, and the directory stack. `stdin` is the input of the command, or
+    None if unknown. `home` is the home directory of the user, or None if unknown. The guard uses
+    `home` only if `env` has no HOME.
     """
 
     cwd: str

@@ -1,4 +1,4 @@
-"""Arithmetic evaluation, including assignments.
+"""Evaluates arithmetic expressions, including their assignments.
 
 Reference: bash(1), ARITHMETIC EVALUATION. An expression that is too long, or that uses an unknown
 value, evaluates to `UNKNOWN`. Variables that such an expression assigns also become `UNKNOWN`.
@@ -103,8 +103,8 @@ class _Expression:
         self._tokens.reverse()
         self._variables = variables
         self._depth = depth
-        # This counter is above 0 while the parser reads a part that is not evaluated, such as the
-        # right side of ``0 && x``.
+        # This counter is above 0 in a part that bash does not evaluate, such as the right side of
+        # ``0 && x``.
         self._skips = 0
 
     def value(self) -> int:

@@ -1,4 +1,4 @@
-"""The limits of one judgement, and the exceptions that end it early."""
+"""Defines the limits of one judgement, and the exceptions that end a judgement early."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ MAX_SECONDS: Final = 0.25
 # `MAX_PARSE_SECONDS`.
 MAX_PARSE_SECONDS: Final = 0.1
 MAX_PARSE_SECONDS_AT_ONCE: Final = 0.01
-# The guard reads the clock once in this many steps. Reading the clock takes a tenth of the time of
-# a step.
+# The guard reads the clock once for each group of this many steps. Reading the clock takes a tenth
+# of the time of a step.
 _STEPS_PER_LOOK: Final = 16
 MAX_DEPTH: Final = 72
 

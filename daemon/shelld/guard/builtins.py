@@ -1,4 +1,4 @@
-"""The bash builtins that change the state of a shell or run text.
+"""Handles the bash builtins that change the state of a shell or run text.
 
 Each handler takes the shell, the arguments and stdin, and returns what the builtin writes.
 """

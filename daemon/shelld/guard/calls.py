@@ -49,7 +49,7 @@ def given(code: str, calls: str) -> Iterator[list[str]]:
 
     If an argument is the variable of a loop, yield the arguments once for each value of the loop.
     """
-    # Match literals first: text in quotes is not a call.
+    # Match literals first, because text in quotes is not a call.
     pattern = compiled(rf"{LITERAL}|({calls})(?!\s*[:=])")
     found = (match for match in pattern.finditer(code) if match[1] is not None)
     # The number is limited, because calls can be nested, and reading the arguments of each takes
@@ -187,7 +187,7 @@ _QUOTED_WORDS: Final = r"(?:\bqw|%[wW])\s*+[(\[{/|]([^)\]}|]*+)(?:[)\]}|]|\Z)"
 
 def values_in(text: str) -> list[str]:
     """Return the strings in code. Joins strings that stand side by side or around ``+``."""
-    # ``qw`` and ``%w`` are lists of words.
+    # ``qw`` and ``%w`` begin lists of words.
     text = compiled(_QUOTED_WORDS).sub(_quoted_words, text)
     values: list[str] = []
     end = -1
@@ -210,7 +210,7 @@ def unquoted(string: str) -> str:
 
 
 def end_of_arguments(code: str, position: int) -> int:
-    """Return the end of a call's arguments: a closing parenthesis, or the end of the statement."""
+    """Return the end of a call's arguments, which is ``)`` or the end of the statement."""
     depth = 0
     token = compiled(rf"{LITERAL}|[()\[\]{{}};\n]")
     while (match := token.search(code, position)) is not None:

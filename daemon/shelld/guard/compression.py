@@ -30,7 +30,8 @@ def text_of_bytes(data: bytes) -> str:
     """Return bytes as text. The text of compressed data can be turned back into the same bytes."""
     if data.startswith(_MAGIC):
         text = data.decode("utf-8", "surrogateescape")
-        # Return no text if the data contains a marker, because the marker would change its meaning.
+        # Return no text if the data contains a marker, because the marker would change the meaning
+        # of the text.
         return text if cleaned(text) == text else ""
     return cleaned(data.decode("utf-8", "replace"))
 
@@ -41,7 +42,7 @@ def bytes_of_text(text: str) -> bytes:
 
 def _decompressed(data: bytes) -> bytes:
     if data.startswith(b"BZh"):
-        # Imported here, because few commands need them.
+        # The imports are in this function, because few commands need these modules.
         import bz2  # noqa: PLC0415
 
         return bz2.BZ2Decompressor().decompress(data, _MAX_OUTPUT)

@@ -101,7 +101,7 @@ def bwrap(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
         if option in _PAIRS:
             values, rest = rest[:2], rest[2:]
             writes = writes or (option in _WRITABLE and values == ["/", "/"])
-            # A later mount hides an earlier one.
+            # A later mount hides an earlier mount at the same path.
             writes = writes and not (option.startswith("--ro-bind") and values[1:] == ["/"])
         elif option not in _ALONE:
             del rest[:1]

@@ -1,7 +1,7 @@
 """Finds the ends of quotations, expansions and substitutions in a text.
 
-Pure. Works on text alone and looks up no values. A parenthesis does not always end a substitution:
-it can also end a pattern of ``case``, or be text in a here-document or in a comment. So the module
+Pure. Works on text alone and looks up no values. A parenthesis does not always end a substitution.
+It can also end a pattern of ``case``, or be text in a here-document or in a comment. So the module
 reads the script in a substitution word by word.
 
 Reference: parse.y and subst.c of bash.
@@ -21,7 +21,7 @@ _NO_PARENTHESIS: Final = re.compile(r"""\\.|'[^']*+'|"(?>(?:[^"\\]|\\.)*)"|[^()]
 
 
 def is_arithmetic(text: str) -> bool:
-    """Return whether bash takes the text between ``$(`` and ``)`` as arithmetic.
+    """Return whether bash treats the text between ``$(`` and ``)`` as arithmetic.
 
     The text begins with a parenthesis. It is arithmetic if its last character closes this
     parenthesis.
@@ -63,12 +63,12 @@ class Ends(Parts):
     def rewritten(self) -> str:
         """Return the text without the syntax of bash that the parser does not know.
 
-        Adds ``|`` to ``coproc NAME`` before a compound command. Removes the reserved word
-        ``time``, and ``!`` before a compound command. Puts a number in place of ``{name}`` before a
-        redirection, see `descriptors`. Escapes a ``#`` right behind an array or a pattern, because
-        it begins no comment there. Inserts a semicolon into ``for x do``, and a space between the
-        delimiter of a here-document and a separator. Replaces extended globs by other globs. Leaves
-        the content of substitutions as it is.
+        Adds ``|`` to ``coproc NAME`` before a compound command. Removes the reserved word ``time``,
+        and ``!`` before a compound command. Puts a number in place of ``{name}`` before a
+        redirection, see `descriptors`. Escapes a ``#`` right after an array or a pattern, because
+        such a ``#`` does not begin a comment. Inserts a semicolon into ``for x do``, and a space
+        between the delimiter of a here-document and a separator. Replaces extended globs by other
+        globs. Leaves the content of substitutions as it is.
         """
         walk = Walk(self, self._text, 0, is_whole=True)
         walk.end()

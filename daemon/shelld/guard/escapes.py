@@ -36,7 +36,7 @@ _PROMPT_ESCAPE: Final = re.compile(r"\\(?:([0-7]{1,3})|(.))", re.DOTALL)
 
 
 def prompted(text: str) -> str:
-    """Return a prompt with its escapes replaced, as bash(1), PROMPTING does before expansions."""
+    """Return a prompt before its expansion, but without escapes. Reference: bash(1), PROMPTING."""
 
     def replaced(match: re.Match[str]) -> str:
         octal, letter = match.groups()

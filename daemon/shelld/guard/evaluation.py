@@ -189,7 +189,7 @@ class Evaluation(Redirections):
             stdin = self.input
         segment, self.segment = self.segment, parse.text_of(node)
         output = self._with_variables(local, argv, stdin)
-        # In the next command, ``$_`` is the last argument of this one.
+        # In the next command, ``$_`` is the last argument of this command.
         self.variables["_"] = argv[-1] if argv else ""
         self.segment = segment
         return self._written(target, output)

@@ -89,7 +89,7 @@ class Files(Shell):
         if text == UNKNOWN:
             return
         # The state of the shell that will run these scripts is unknown. So the guard reports only
-        # scripts that are dangerous, and ignores unresolved ones.
+        # dangerous scripts, and ignores scripts that are unresolved.
         before = self.budget.unresolved
         for script in late_scripts(path, text):
             self.copy().run_script(script, "")

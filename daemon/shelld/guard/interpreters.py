@@ -80,7 +80,7 @@ def code_of(
             rest.insert(0, argument)
             break
         else:
-            # In the arguments that Node.js code sees, the file is one of them.
+            # Code of Node.js gets its own file as one of the arguments.
             given = [argument, *rest] if letters == "ep" else rest
             return with_arguments(content_of(argument), given)
     if not codes:

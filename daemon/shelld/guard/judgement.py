@@ -1,4 +1,4 @@
-"""Returns the verdict on a command, given the state of its shell. Entry point of the guard."""
+"""Returns the verdict on a command. The functions of this module are the guard's entry points."""
 
 from __future__ import annotations
 

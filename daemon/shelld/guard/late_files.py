@@ -1,7 +1,7 @@
 """Knows the files that another program runs later, such as hooks of git, cron tables and profiles.
 
-Pure. If a command writes a dangerous command to such a file, the guard treats it like a command
-that runs.
+Pure. If a command writes another command to such a file, the guard judges the written command as if
+it ran.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Computes the output of programs that work on whole lines, such as sort and uniq.
 
-Pure; runs nothing. None means that an output is unknown. A line that is unknown stays so, wherever
-it ends up: the programs that get the output may still get everything below a known directory.
+Pure. The module runs nothing. None means that an output is unknown. An unknown line stays unknown,
+wherever it is in the output. So a program that reads the output may still get everything below a
+known directory.
 """
 
 from __future__ import annotations

@@ -27,9 +27,9 @@ Node = Any
 # rules make such a command unresolved, and do not block it. The other rules block such a command.
 _LENIENT_RULES: Final = RULES - {"rm-root", "mkfs", "fork-bomb"}
 
-# The cost of expanding a word, as a number of copied characters.
+# Expanding a word costs as much as copying this many characters.
 _EXPANDING: Final = 300
-# The guard reads the clock once in this many words.
+# The guard reads the clock once for each group of this many words.
 _WORDS_PER_LOOK: Final = 32
 # The maximum length of a value in characters. A longer value becomes `UNKNOWN`.
 MAX_VALUE: Final = 64 * 1024
@@ -81,13 +81,13 @@ class Names(Arrays):
         self.variables = environment
         self.exported = frozenset(environment)
         self.arrays: dict[str, list[str]] = {}
-        # The targets of namerefs (``declare -n``), by name.
+        # The targets of namerefs (``declare -n``). The keys are the names.
         self.references: dict[str, str] = {}
         self.functions: dict[str, Any] = {}
         # The commands that each function always runs.
         self.calls: dict[str, list[Call]] = {}
         self.aliases: dict[str, str] = {}
-        # The programs that ``hash -p`` sets, by name.
+        # The paths of programs that ``hash -p`` sets. The keys are the names of the programs.
         self.hashed: dict[str, str] = {}
         self.positional: list[str] = []
         self.name = "bash"
@@ -103,7 +103,7 @@ class Names(Arrays):
         self.nounset: bool | None = False
         # The names of the options that ``shopt`` or ``set`` has turned on.
         self.options: frozenset[str] = frozenset()
-        # The actions of ``trap``, by signal.
+        # The actions of ``trap``. The keys are the names of signals.
         self.traps: dict[str, str] = {}
         # The exported functions that a wrapper such as ``env`` has in its environment, and passes
         # on to a shell.
@@ -114,7 +114,7 @@ class Names(Arrays):
         self.cases: dict[str, str] = {}
         # For each running function, the values, members and targets that ``local`` has hidden.
         self.hidden: list[dict[str, Hidden]] = []
-        # The number of nested scripts that this shell runs now.
+        # The number of nested scripts that the guard follows now in this shell.
         self.scripts = 0
         # If true, programs run on every file below their operands, as with ``find -exec``.
         self.is_for_each = False

@@ -1,7 +1,7 @@
-"""Answers questions about a node of the syntax tree: its words, redirections and substitutions.
+"""Finds the words, redirections and substitutions of a node in the syntax tree.
 
-Pure. Knows the parts of a script that the parser puts into another node than bash does. Walks are
-iterative, because scripts can nest to any depth.
+Pure. Knows the parts of a script that the parser attaches to a wrong node. Walks are iterative,
+because scripts can nest to any depth.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def descriptor(node: Node) -> str:
 
 
 def words_behind(node: Node) -> list[str]:
-    """Return the words that follow a redirection. The parser puts them below the redirection."""
+    """Return the words that follow a redirection. The parser puts them below it."""
     if node.type == "herestring_redirect":
         return []
     words = [each for each in node.named_children if each.type in WORDS]

@@ -67,7 +67,8 @@ def all_options(
             operands += rest
             break
         if not argument.startswith("-") or not argument[1:2].strip():
-            # "-" is an operand. So is text that begins with a dash and a space, such as a message.
+            # "-" is an operand. Text that begins with a dash and a space, such as a message, is
+            # also an operand.
             operands.append(argument)
         elif len(argument) > 2 and argument[1:] in names and rest:
             # In ``gdb -ex COMMAND``, a long option has only one dash.

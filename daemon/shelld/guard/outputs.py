@@ -1,7 +1,7 @@
 """Computes the output of a few programs, such as ``echo``, ``printf`` and ``base64 -d``.
 
-Pure; runs nothing. The guard needs these outputs to find commands that come from a substitution or
-that a shell reads from a pipe. None means that an output is unknown.
+Pure. The module runs nothing. The guard needs these outputs to find commands that come from a
+substitution or that a shell reads from a pipe. None means that an output is unknown.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def _ls(arguments: Sequence[str], inputs: Inputs) -> str | None:
     return None
 
 
-# The guard treats a sequence of more numbers than this as unknown.
+# The maximum number of numbers in a sequence. The guard treats a longer sequence as unknown.
 _MAX_SEQ: Final = 1000
 
 

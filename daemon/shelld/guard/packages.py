@@ -1,6 +1,6 @@
-"""Finds the scripts that npm and similar programs run, in package.json and its relatives.
+"""Finds the scripts that npm and similar programs run from package.json or a similar file.
 
-Pure. Their content is known only if the command itself has written the file.
+Pure. The guard knows the scripts only if the command itself has written the file.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Expands parameters, such as ``$x`` and ``${x:-y}``, as far as the result can be known.
 
-Pure, except that it asks its `Scope` for the values of names. The words in an expansion are
-expanded by `Words`.
+Pure, except that it asks its `Scope` for the values of names. `Words` expands the words in an
+expansion.
 
 Reference: bash(1), Parameter Expansion.
 """

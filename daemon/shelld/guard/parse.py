@@ -75,9 +75,9 @@ class TooSlow(Exception):
 def parse(text: str, seconds: float = math.inf) -> Node:
     """Return the root of the syntax tree, with error nodes where the text is invalid.
 
-    While the parser runs, all other threads wait. For invalid text, the time grows with the square
-    of the length. Raises `TooSlow` after `seconds`, unless the text is short. Raises MemoryError if
-    memory is short.
+    While the parser runs, all other threads wait. For invalid text, the parsing time grows with the
+    square of the length. Raises `TooSlow` after `seconds`, unless the text is short. Raises
+    MemoryError if memory is short.
     """
     if "\n\\" in text:
         # The parser reads a newline before a backslash as a blank, as in "ls\n\\rm x".

@@ -1,8 +1,8 @@
 """Decides whether a path means the root, a system directory or a disk.
 
 Pure, and reads no files. A path can contain the characters of `markers`. For a path that is only
-partly known, use the functions whose names begin with `may_be`. The arguments of all functions but
-`normalized` are absolute paths from `normalized`.
+partly known, use the functions whose names begin with `may_be`. All functions except `normalized`
+take absolute paths that `normalized` has returned.
 """
 
 from __future__ import annotations

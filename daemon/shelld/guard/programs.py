@@ -1,4 +1,4 @@
-"""Follows one command whose words are known. It starts a function, builtin or program."""
+"""Follows one command whose words are known. The command starts a function, builtin or program."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Programs(Scripted):
         """Follow a command. Return its output, `UNKNOWN` if unknown."""
         program = argv[0].rpartition("/")[2] if argv else ""
         if not program:
-            # The command has no name, or its name is that of a directory.
+            # The command has no name, or its name is the name of a directory.
             return ""
         if not self.budget.take():
             self.unresolved("it is too much to be followed")

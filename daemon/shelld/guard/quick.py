@@ -59,9 +59,9 @@ def is_plainly_harmless(
     policy: Policy = DEFAULT_POLICY,
     defined: frozenset[bytes] = frozenset(),
 ) -> bool:
-    """Return whether a command contains only programs that cannot do harm by themselves.
+    """Return whether a command is plainly harmless.
 
-    A program can do harm if a rule judges it, or if it starts other programs.
+    Such a command has only simple characters, and contains no name of a program that could do harm.
 
     If the result is false, the guard must follow the command. `defined` has the names of functions
     and aliases, which can run any command.

@@ -88,7 +88,7 @@ class Redirections(Compounds):
         return stdin, target
 
     def _opens(self, node: Node, operator: str, path: str) -> bool:
-        """Open a descriptor for writing. Return whether the guard knows where the output goes."""
+        """Open a descriptor for writing. Return whether its output goes to `path`."""
         copy = f"/dev/fd/{nodes.descriptor(node)}"
         if path in self.consumers:
             if not nodes.is_of_stdout(node):

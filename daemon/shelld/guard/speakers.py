@@ -97,8 +97,9 @@ _COMMANDS: Final[dict[str, tuple[str, ...]]] = {
 # In ``ed`` and ``ex``, such a line begins inserted text, which ends at a line with a dot.
 _INPUT: Final = re.compile(r"[\d.,$+-]*+[aic]\s*+")
 _EDITORS: Final = frozenset({"ed", "ex"})
-# `_EFFECTS` represents changes that speakers make themselves as shell commands. The text that a
-# pattern captures is the last argument of the shell command.
+# Some speakers change files themselves. For each such change, `_EFFECTS` has a pattern and a shell
+# command with the same effect. The text that the pattern captures is the last argument of the shell
+# command.
 _WRITES_DISK: Final = (r"^:*+[\d.,$%]*+w(?:rite)?!?[^\S\n]++(/dev/\S++)", "true >")
 # A call that starts a program without a shell, and whose strings are the arguments.
 _STARTED: Final = re.compile(

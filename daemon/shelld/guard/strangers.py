@@ -75,7 +75,7 @@ def _given(arguments: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def command_behind_dashes(arguments: Sequence[str]) -> list[str]:
-    """Return the words behind ``--``, which may be a command."""
+    """Return the words after ``--``, which may be a command."""
     return list(arguments[arguments.index("--") + 1 :]) if "--" in arguments else []
 
 

@@ -98,7 +98,7 @@ class Streams(abc.ABC):
         self.files[f"/dev/fd/{_COPROCESS[0]}"] = self.copy().run_script(script, UNKNOWN)
 
     def written(self, output: str) -> str:
-        """Write output to the file that ``exec`` has set. Return the output for the terminal."""
+        """Write output to the file that ``exec`` has set. Return output that goes elsewhere."""
         return output if self.output is None or not output else self.write(self.output, output)
 
     def write(self, path: str, text: str) -> str:

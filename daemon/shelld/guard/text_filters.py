@@ -1,6 +1,6 @@
 """Computes the output of filters such as ``sed``, ``tr`` and ``base64 -d`` for a known input.
 
-Pure; runs nothing. None means that an output is unknown.
+Pure. The module runs nothing. None means that an output is unknown.
 """
 
 from __future__ import annotations

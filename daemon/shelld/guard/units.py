@@ -13,8 +13,8 @@ from typing import Final
 
 from shelld.guard.ends import Ends
 
-# Limits for the brace expansion of one word: the number of fields, and the number of characters in
-# all fields together.
+# The limits for the brace expansion of one word. They are the number of fields, and the number of
+# characters in all fields together.
 MAX_FIELDS: Final = 1024
 _MAX_CHARACTERS: Final = 256 * 1024
 _MAX_NESTED_BRACES: Final = 64

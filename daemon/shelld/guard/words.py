@@ -1,9 +1,9 @@
 """Expands words as bash would, as far as the result can be known before anything runs.
 
 Pure, except that it asks its `Scope` for the values of names and the output of substitutions. A
-word expands to fields: strings that can contain the characters of `markers`. `UNKNOWN` stands for
-any text, and `ANY`, `ONE` and `SET` stand for ``*``, ``?`` and ``[`` that bash would match against
-file names. Quoted or escaped globs stay ordinary characters.
+word expands to fields, which are strings that can contain the characters of `markers`. `UNKNOWN`
+stands for any text, and `ANY`, `ONE` and `SET` stand for ``*``, ``?`` and ``[`` that bash would
+match against file names. Quoted or escaped globs stay ordinary characters.
 
 Reference: bash(1), EXPANSION.
 """
@@ -63,7 +63,7 @@ def expand_word(word: str, scope: Scope) -> list[str]:
 def expand_text(word: str, scope: Scope, *, is_assigned: bool = False) -> str:
     """Return a word expanded to one field, as in a here-string, redirection or assignment.
 
-    In the value of an assignment, bash also expands a tilde behind a colon.
+    In the value of an assignment, bash also expands a tilde after a colon.
     """
     if not _SPECIAL.search(word):
         return word

@@ -75,7 +75,7 @@ class _Unwrapping:
         if not self._read():
             return None
         if self._script is not None:
-            # ``env -S`` appends the remaining arguments.
+            # ``env -S`` appends the remaining arguments to its script.
             more = self._rest if self._program == "env" else []
             return self._found([], " ".join([self._script, *more]))
         if self._first is not None:

@@ -1,8 +1,8 @@
 """Lists the programs that the guard knows. Each table is plain data, with one entry per program.
 
-`quick` allows a command that names none of these programs, so the guard judges only programs in
-these tables. The modules of this package import only `typing`, because the first command waits
-until the package is imported.
+`quick` allows a simple command that names none of these programs. So a program that the guard must
+judge needs an entry in these tables. The modules of this package import only `typing`, because the
+first command waits until the package is imported.
 
 Most tables are dictionaries whose keys are the names of programs. For wrappers, writers and
 speakers, the value is a list of words. The first word has the letters of the options that take a
@@ -16,12 +16,12 @@ value, or is "-" if there are no such options. The other words are:
     idle:NAME       an option with which the program runs nothing and writes nothing
     sub:WORD        a subcommand that must come first
     +N              the number of operands before the program; +all: all operands
-    leads           these operands are missing if an option comes first
+    leads           the operands before the program are missing if an option comes first
     assigns         NAME=VALUE may come before the program
     joins           the remaining arguments, joined, are a shell script
     bash            the remaining arguments are arguments of bash
-    shell           without a program, it starts a shell, which reads the input
-    shell:NAME      an option with which it starts such a shell
+    shell           without a program, the wrapper starts a shell, which reads the input
+    shell:NAME      an option with which the wrapper starts such a shell
     away            the program runs on another machine or in a container
 
     to:NAME         an option whose value is a file to write
@@ -37,7 +37,7 @@ value, or is "-" if there are no such options. The other words are:
     says:operands   all operands are in the program's language
     says:input      the input is in the program's language
     file:NAME       an option whose value is a file in the program's language
-    default:NAME    a file in the program's language that it reads if it gets no file:NAME option
+    default:NAME    a file in the program's language that it reads without a file:NAME option
     appends         the words after the subcommand are added to the command, as with an alias
     env:NAME        an environment variable whose value is a shell script
     tells:NAME      an environment variable whose value is in the program's language
