@@ -58,7 +58,7 @@ class Arrays(Streams):
             self.arrays[name] = members
 
     def hide(self, name: str) -> None:
-        """Save and remove the meaning of a name until the running function returns."""
+        """Save and remove the value of a name, so that `restore` can give the value back later."""
         if self.hidden and name not in self.hidden[-1]:
             self.hidden[-1][name] = Hidden(
                 self.variables.pop(name, None),

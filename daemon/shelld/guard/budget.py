@@ -75,7 +75,7 @@ class Budget:
     def take(self) -> bool:
         """Count a step. Return whether the limits on steps, time and depth allow the step.
 
-        Raises `Exhausted`.
+        With `gives_up`, raises `Exhausted` if no steps are left.
         """
         self.steps -= 1
         if self.steps <= 0 and self._gives_up:

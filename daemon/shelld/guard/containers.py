@@ -1,4 +1,4 @@
-"""Handles programs that run a command in a container, which can see files of the host.
+"""Handles programs that run a command in a container. The command may see files of the host.
 
 A command that sees no files of the host is harmless. Each handler takes the shell, the arguments
 and stdin.
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def docker(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
-    """Follow the command of a container, which sees only the host files that are mounted there."""
+    """Follow the command in a container. The command sees only mounted files of the host."""
     mounts = {
         target: host
         for target, host in _mounts(arguments)

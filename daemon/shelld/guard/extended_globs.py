@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-# The name of a pretended variable. Its expansion is always empty, and contains the substitutions of
-# an extended glob, so that the guard follows these substitutions.
+# The name of a variable that does not exist. The guard writes an expansion of this variable in
+# place of an extended glob with substitutions. The expansion is always empty, but the guard follows
+# the substitutions in it.
 FOLLOWED: Final = "__shelld_glob"
 
 _ALTERNATIVES: Final = re.compile(r"""(?>(?:[\w.*?|\[\]/:@%^+-]|"[^"$`\\]*+"|'[^']*+')+)""")

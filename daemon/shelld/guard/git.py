@@ -16,7 +16,7 @@ from shelld.guard.options import Option, all_options
 # "%" stands for the service or the repository.
 _WORDS: Final = re.compile(r"(?>(?:%.|[^ %])+)", re.S)
 _ESCAPED: Final = re.compile(r"%(.)", re.S)
-# The path of a pretended file, in which the guard stores the settings of ``git config``.
+# The guard stores the settings of ``git config`` as if they were in a file with this path.
 CONFIGURATION: Final = "/dev/fd/git"
 _PAGER: Final = "--open-files-in-pager="
 

@@ -41,7 +41,7 @@ def mounted_below(path: str, links: Mapping[str, str]) -> list[str]:
 
 
 def resolved(path: str, links: Mapping[str, str], *, is_followed: bool) -> str:
-    """Return a path without links. If `is_followed`, also follow a path that is itself a link."""
+    """Return the path to which links lead. If `is_followed`, the path may itself be a link."""
     for _ in range(_MAX_HOPS):
         for name, target in links.items():
             is_named = path == name and (is_followed or isinstance(target, Mount))

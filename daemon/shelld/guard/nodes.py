@@ -91,7 +91,10 @@ def descriptor(node: Node) -> str:
 
 
 def words_behind(node: Node) -> list[str]:
-    """Return the words that follow a redirection. The parser puts them below it."""
+    """Return the words that follow a redirection.
+
+    The parser puts these words into the node of the redirection.
+    """
     if node.type == "herestring_redirect":
         return []
     words = [each for each in node.named_children if each.type in WORDS]

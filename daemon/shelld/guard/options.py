@@ -57,7 +57,7 @@ def leading_options(
 def all_options(
     arguments: Sequence[str], letters: str, names: Container[str]
 ) -> tuple[list[Option], list[str]]:
-    """Return the operands, and all options, even if they come after operands."""
+    """Return all options and all operands. Options may come after operands."""
     rest = list(arguments)
     found: list[Option] = []
     operands: list[str] = []

@@ -239,7 +239,7 @@ class Programs(Scripted):
 
 
 def _named_builtin(program: str, argv: list[str]) -> list[str]:
-    """Return the builtin that ``builtin`` or ``command`` runs and its arguments, else []."""
+    """Return the words after ``builtin`` or ``command`` if they call a builtin, else []."""
     if program not in ("builtin", "command"):
         return []
     rest = argv[1:]

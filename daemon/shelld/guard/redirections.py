@@ -242,7 +242,7 @@ class Redirections(Compounds):
     def _pipe(self, members: Sequence[Node], stdin: str) -> str:
         words = nodes.words_of(members[0]) if members and members[0].type == "command" else []
         if len(members) == 2 and len(words) == 2 and words[0] == "coproc":
-            # For ``coproc NAME`` before a compound command, `ends` writes such a pipeline.
+            # `ends` rewrites ``coproc NAME`` before a compound command as such a pipeline.
             self.start_coprocess(words[1], parse.text_of(members[1]))
             return ""
         for index, member in enumerate(members):

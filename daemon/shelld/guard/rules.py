@@ -217,7 +217,8 @@ def _front_end(arguments: Sequence[str]) -> list[str] | None:
     own = [name for name, _ in takewhile(lambda option: option.name in known, options)]
     if not {"h", "help", "version"}.isdisjoint(own):
         return None
-    # ``mkfs -V /dev/sda`` prints its command and runs it. Only a second ``-V`` is a dry run.
+    # ``mkfs -V /dev/sda`` prints its command and runs it. With a second ``-V``, mkfs does not run
+    # the command.
     times = own.count("V")
     return None if times > 1 or (times == 1 and not operands) else operands
 

@@ -25,7 +25,7 @@ class Specification(Struct, frozen=True):
         return name in self.options.get(kind, ())
 
 
-# `operands` has this value for ``+all``, which means that all operands come before the program.
+# The value of `operands` for ``+all``. It means that all operands come before the program.
 ALL_OPERANDS: Final = 99
 # A kind is the part of a word before the colon. A name with a kind in this set takes no value.
 _WITHOUT_VALUE: Final = frozenset(

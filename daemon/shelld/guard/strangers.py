@@ -32,7 +32,8 @@ _SCRIPTS: Final = frozenset(
 )
 # Subcommands after which the operands are a command, or a shell script in one word.
 _RUNS: Final = frozenset({"console", "cmd", "cmd.run", "exec", "execute", "run", "shell", "ssh"})
-# Without one of these words, an unknown program runs no command. "" stands for ``--``.
+# If the arguments of an unknown program contain none of these words, the guard assumes that the
+# program runs no command. "" stands for ``--``.
 _TELLING: Final = _SCRIPTS | _RUNS | {""}
 # The guard reads at most this many arguments of an unknown program.
 _MAX_WORDS: Final = 64
@@ -63,7 +64,7 @@ def overwritten_by(arguments: Sequence[str]) -> list[str]:
 
 
 def _given(arguments: Sequence[str]) -> list[tuple[str, str]]:
-    """Return all names with values, from options and from operands such as ``NAME=VALUE``."""
+    """Return all pairs of a name and a value, from options and operands such as ``NAME=VALUE``."""
     found: list[tuple[str, str]] = []
     for index, each in enumerate(arguments[:_MAX_WORDS]):
         name, equals, value = each.partition("=")

@@ -222,7 +222,7 @@ def _grep(arguments: Sequence[str], inputs: Inputs) -> str | None:
 
 
 def _other_way_round(match: re.Match[str]) -> str:
-    """Swap escaped and plain metacharacters. This turns basic syntax into extended syntax."""
+    """Swap escaped and plain metacharacters, which turns basic syntax into extended syntax."""
     return match[1] if match[1] is not None else "\\" + match[2]
 
 

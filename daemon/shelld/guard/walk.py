@@ -40,7 +40,7 @@ class Walk:
     """Walks through a script, to the parenthesis that ends it."""
 
     def __init__(self, ends: Parts, text: str, position: int, *, is_whole: bool = False) -> None:
-        # The replacements. Each has a beginning, an end, and a new text.
+        # Each replacement has a beginning, an end, and a new text.
         self.edits: list[tuple[int, int, str]] = []
         self._ends = ends
         self._text = text
