@@ -182,8 +182,8 @@ class _Expression:
             self._tokens.pop()
             other = self._binary(own if operator == "**" else own + 1)
             if not self._skips or operator == "**":
-                # Bash computes powers even in a part that it skips, so a negative exponent is an
-                # error there, too.
+                # Bash computes powers even in a part that it skips, so a negative exponent is also
+                # an error in such a part.
                 value = _wrapped(int(function(value, other)))
 
     def _unary(self) -> int:  # noqa: PLR0911 - a table of cases

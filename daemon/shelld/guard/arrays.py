@@ -67,7 +67,7 @@ class Arrays(Streams):
             )
 
     def restore(self, names: dict[str, Hidden]) -> None:
-        """Give names the values that they had before a function hid them."""
+        """Give back to names the values that they had before a function hid the names."""
         for name, (value, members, target) in names.items():
             _put(self.variables, name, value)
             _put(self.arrays, name, members)

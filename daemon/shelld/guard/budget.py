@@ -108,5 +108,5 @@ class Budget:
 
 
 def _shown(text: str) -> str:
-    """Return text in a form for a verdict, which is short and without lone surrogates."""
+    """Return a short form of a text for a verdict, without lone surrogates."""
     return text[:MAX_SEGMENT].encode("utf-8", "replace").decode()

@@ -148,7 +148,7 @@ def _looped(code: str, name: str, position: int) -> list[str]:
 
 
 def _listed(code: str, place: _Place) -> list[str]:
-    """Return the strings in the list of a loop."""
+    """Return the strings in the list over which a loop iterates."""
     if place.is_behind:
         before = code[max(0, place.start - _MAX_LIST) : place.start]
         return values_in(re.split("[;\n]", before)[-1])

@@ -84,8 +84,8 @@ class _Lines:
     """Finds the line that ends a here-document."""
 
     def __init__(self, text: str) -> None:
-        # The positions of lines. The key is the text of the line, in `_stripped` without leading
-        # tabs.
+        # The positions of lines. The keys are the texts of the lines. The keys of `_stripped` are
+        # without leading tabs.
         self._whole: dict[str, list[int]] = {}
         self._stripped: dict[str, list[int]] = {}
         position = 0

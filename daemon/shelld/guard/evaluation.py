@@ -26,8 +26,8 @@ from shelld.guard.traps import run_traps
 from shelld.guard.units import ExpansionError, joined_lines, rewritten
 from shelld.guard.words import expand_text
 
-# The guard follows no script or alias that is nested more deeply. Nested statements also count
-# towards this depth.
+# The guard follows no script or alias that is nested more deeply than this. Nested statements also
+# count towards this depth.
 MAX_SCRIPT_DEPTH: Final = 24
 # The maximum length in characters of a script to parse. The guard drops the here-documents of a
 # longer script. If the script is still too long, the guard only searches its beginning for
