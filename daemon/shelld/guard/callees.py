@@ -1,4 +1,4 @@
-"""Finds the commands that a function or a loop always starts, and how often each command runs.
+"""Finds the commands that a function always starts, and loops that only start commands or print.
 
 Pure. Walks are iterative, because scripts can nest to any depth.
 """

@@ -94,8 +94,8 @@ def _judge(command: str, start: StartState, budget: Budget) -> Verdict:
         if faults.shortage(error) is not None:
             # The guard has not judged the command, so the command must not run.
             raise
-        # A bug in the guard does not mean that the command is dangerous, so do not block the
-        # command.
+        # A bug in the guard does not mean that the command is dangerous, so the verdict is not
+        # "block".
         faults.report("the guard")
         return Verdict("unresolved", reason="it cannot be followed")
     if budget.unresolved is not None:

@@ -35,7 +35,7 @@ class Inner(NamedTuple):
 
 
 def unwrapped(program: str, arguments: Sequence[str]) -> Inner | None:
-    """Return the program that a wrapper starts, None if `program` does not start a program.
+    """Return the program or script that a wrapper starts, None if `program` starts nothing.
 
     If a wrapper starts a shell by itself, the program is "bash".
     """

@@ -33,7 +33,7 @@ ORDERS: Final = frozenset(
 )
 
 # Programs for which a word such as ``wipe`` in an argument is not an order. Most of them only show
-# or search text. Others pass their arguments to a program of a project.
+# or read their arguments. Others pass their arguments to a program of a project.
 TELLERS: Final = frozenset(
     {
         *("cargo", "dotnet", "gradle", "mix", "mvn", "nox", "pytest", "tox"),
