@@ -1,1 +1,1 @@
-"""What the asyncio event loop lacks: readiness, idle tasks, and the return of memory."""
+"""Adds cheap waits, idle tasks and the return of freed memory to the asyncio event loop."""

@@ -1,8 +1,7 @@
-"""An event loop that a shortage of memory does not end.
+"""Provides an event loop that does not end when memory is short.
 
-If a callback fails, asyncio describes the callback in the log. If there is no memory for the
-description either, asyncio's loop ends, and with it the daemon. This loop goes on, until it is
-stopped.
+If a callback fails, asyncio describes the callback in the log. If there is also no memory for the
+description, asyncio's loop ends, and so does the daemon. This loop continues until it is stopped.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import asyncio
 import time
 from typing import Final
 
-# After a failure, the loop pauses: the shortage may last.
+# The loop pauses for this time after a failure, because the shortage may last.
 _PAUSE_S: Final = 0.01
 
 
@@ -19,7 +18,7 @@ class EventLoop(asyncio.SelectorEventLoop):
     _is_to_stop = False
 
     def stop(self) -> None:
-        # The base class forgets this when it fails.
+        # Record the call of `stop`, because the base class forgets it when it fails.
         self._is_to_stop = True
         super().stop()
 
@@ -31,7 +30,7 @@ class EventLoop(asyncio.SelectorEventLoop):
             except MemoryError:
                 if self._is_to_stop:
                     return
-                # What was ready stays so, and runs now. Only the failed callback is lost.
+                # All other callbacks that were ready run now. Only the failed callback is lost.
                 time.sleep(_PAUSE_S)
             else:
                 return

@@ -1,4 +1,4 @@
-"""The daemon's own memory: collects garbage rarely, and returns freed memory to the system.
+"""Manages the daemon's own memory: collects garbage rarely, and returns freed memory to the system.
 
 This module affects the whole process, so only the daemon uses it.
 """
@@ -11,19 +11,20 @@ from typing import Final
 
 import anyio
 
-# How many new objects there may be before Python looks for cycles. A few hundred requests in flight
-# use fewer.
+# Python looks for cycles when there are this many new objects. A few hundred requests at a time
+# have fewer objects.
 GARBAGE_THRESHOLD: Final = 20_000
-# How long the daemon may hold the memory of a large output.
+# The time between two returns of memory. So the daemon may hold the memory of a large output for
+# this long.
 GIVE_BACK_S: Final = 15.0
 
 
 def collect_rarely() -> None:
     """Freeze the existing objects, and look for cycles only once there are many new objects.
 
-    Imported objects stay forever. Requests leave no cycles behind. Looking for cycles after every
-    few hundred objects, as Python does by default, takes a twentieth of the time of a short
-    command.
+    Imported objects exist until the process ends. Requests leave no cycles behind. By default,
+    Python looks for cycles after every few hundred objects, which takes a twentieth of the time of
+    a short command.
     """
     gc.freeze()
     gc.enable()
@@ -34,11 +35,11 @@ async def give_back_regularly() -> None:
     """Return freed memory to the system every `GIVE_BACK_S`.
 
     When a program frees a large allocation, glibc keeps the memory for later allocations
-    (mallopt(3), M_MMAP_THRESHOLD). That speeds up the next large output. But allocations at higher
+    (mallopt(3), M_MMAP_THRESHOLD). This speeds up the next large output. But allocations at higher
     addresses can delay the return of the memory to the system for a long time. malloc_trim(3) takes
     some milliseconds if much was freed, and almost none otherwise.
     """
-    # Other C libraries neither keep such memory nor have this function.
+    # Other C libraries do not keep such memory, and do not have this function.
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     while trim is not None:
         await anyio.sleep(GIVE_BACK_S)

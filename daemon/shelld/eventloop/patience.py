@@ -1,8 +1,8 @@
-"""Waits that a busy machine does not cut short.
+"""Waits for work, and gives it enough time even on a busy machine.
 
-Their time is counted in turns instead of by the clock. If a busy machine does not run this process
-for a while, that time counts as one turn at most. A turn in which the awaited work has progressed
-does not count at all.
+The time limit of such a wait counts turns of a timer instead of seconds. If a busy machine does not
+run this process for a while, this time counts as one turn at most. A turn in which the work has
+progressed does not count.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ async def wait_patiently(
 ) -> None:
     """Await `work`. Cancel it after `seconds` of turns without progress, or at the time `until`.
 
-    The work has progressed whenever the value of `progress` is another than before.
+    The work has progressed if `progress` returns another value than in the last turn.
     """
     loop = asyncio.get_running_loop()
     left, seen = math.ceil(seconds / TURN_S), progress()
@@ -42,7 +42,8 @@ async def wait_patiently(
         else:
             scope.cancel()
 
-    # Work that ends must need no cancellation: memory may be too short for one.
+    # Work that ends in time must end without a cancellation, because there may be no memory for a
+    # cancellation.
     with anyio.CancelScope(deadline=until) as scope:
         timer = loop.call_later(TURN_S, look)
         try:

@@ -1,28 +1,29 @@
 """Frees pipes whose lock a process holds while it sleeps.
 
-A process that moves data with splice(2) from a socket or a terminal into a pipe, or from a pipe
-into a socket, holds the lock of the pipe while it waits. So does a process that writes memory into
-a pipe while the kernel waits for the content of that memory, as with a file on a server that does
-not answer. Every other system call on that pipe waits for the lock. Neither O_NONBLOCK nor a signal
-ends this wait, so one command could stop the event loop for ever. `std::io::copy` of Rust uses
-splice(2) in this way.
+A process can move data with splice(2) from a socket or a terminal into a pipe, or from a pipe into
+a socket. The process holds the lock of the pipe while it waits. A process can also write mapped
+memory into a pipe. If the kernel must first read this memory from a server that does not answer,
+the process also holds the lock. Every other system call on the pipe waits for the lock. Neither
+O_NONBLOCK nor a signal ends this wait, so one command could stop the event loop for ever.
+`std::io::copy` of Rust uses splice(2) in this way.
 
 A process that is stopped by SIGSTOP leaves its system call and releases the lock. So, while
 commands run, a second thread watches the thread of the event loop. If the event loop sleeps in a
 system call on a pipe, the second thread stops all processes that have the pipe open, until the
-event loop goes on. Nothing tells which one holds the lock: /proc/PID/syscall does not show what
-io_uring does. From then on, the event loop itself stops these processes during each of its system
-calls on this pipe, with `unlocked` and `close_pipe`.
+event loop goes on. The second thread stops all of them, because it cannot find out which of them
+holds the lock: /proc/PID/syscall does not show the work of io_uring. From then on, the event loop
+itself stops these processes during each of its system calls on this pipe, with `unlocked` and
+`close_pipe`.
 
 Invariants:
 
 * A process is stopped after its ancestors, and continued before them. Otherwise its parent would
-  learn of the stop: bash with job control would go on to its next command, and `sudo` would stop
-  itself for ever.
-* The watch needs neither a free descriptor nor the event loop.
-* Neither this process nor the client, its parent, is ever stopped.
+  notice the stop. Bash with job control would then continue with its next command, and `sudo` would
+  stop itself for ever.
+* The second thread needs no free descriptor, and does not need the event loop.
+* This module never stops this process or the client, which is the parent of this process.
 
-Nothing here reads or writes a pipe.
+This module does not read or write any pipe.
 """
 
 from __future__ import annotations
@@ -41,28 +42,32 @@ from shelld.eventloop.threads import Thread
 from shelld.keeper.proc import fields_of, stat_fields
 from shelld.process import faults
 
-# How often the thread looks. The event loop sleeps for one to two intervals when a process first
-# holds the lock of a pipe. As long as a pipe that was held is open, other processes may follow.
+# The time between two checks by the thread. When a process holds the lock of a pipe for the first
+# time, the event loop sleeps for one to two intervals. The thread uses the shorter interval while
+# such a pipe is open, because other processes may also hold its lock.
 INTERVAL_S: Final = 0.25
 NEXT_INTERVAL_S: Final = 0.02
-# How long the thread waits for the event loop after it has stopped the processes.
+# The thread waits for the event loop for at most this time after it has stopped the processes.
 RELEASE_S: Final = 1.0
-# How long to wait until a process has stopped. It usually takes microseconds, but more if all
-# processors are busy.
+# The longest wait until a process has stopped. A process usually stops after microseconds, but
+# later if all processors are busy.
 STOP_S: Final = 0.5
 _PAUSE_S: Final = 0.001
 
-# How many descriptors the watch reads all the time.
+# The number of descriptors that the thread reads at each check.
 _OWN_FILES: Final = 2
 
-# /proc/PID/syscall of a process that sleeps in a system call: the number and first argument of the
-# call.
+# Matches /proc/PID/syscall of a process that sleeps in a system call. The groups are the number and
+# the first argument of the call.
 _SYSCALL: Final = re.compile(rb"(\d+) 0x(\w+) ")
 _READ_BYTES: Final = 512
 
 
 class _Stat(NamedTuple):
-    """A part of /proc/PID/stat. `started` tells a process from a later one with the same pid."""
+    """Some fields of /proc/PID/stat.
+
+    `started` distinguishes a process from a later process with the same pid.
+    """
 
     state: bytes
     parent: int
@@ -72,7 +77,8 @@ class _Stat(NamedTuple):
 class _Process:
     """A process that may hold the lock of a pipe. Raises no OSError.
 
-    Both threads may stop it. It goes on once neither wants it stopped any more.
+    The event loop and the second thread may both stop it. It continues once both have taken back
+    their stops.
     """
 
     def __init__(self, pid: int, started: bytes) -> None:
@@ -87,28 +93,36 @@ class _Process:
         return self.pid, self._started
 
     def stop(self) -> None:
-        """Stop the process, and wait until it has stopped. A stopped process is left alone."""
-        # A process that has ended, or that has gained privileges, cannot be signalled.
+        """Stop the process, and wait until it has stopped.
+
+        Does not stop a process that is already stopped.
+        """
+        # A signal fails if the process has ended or has gained privileges.
         with contextlib.suppress(OSError):
             with self._lock:
                 self._stops += 1
-                # Somebody else may have continued it since the other thread stopped it.
+                # Check the state, because another process may have continued it since the other
+                # thread stopped it.
                 if self._state() not in b"Tt":
                     os.kill(self.pid, signal.SIGSTOP)
                     self._is_stopped_by_us = True
             end_at = time.monotonic() + STOP_S
-            # In state D, it stops only after its system call. It stays in state Z if its first
-            # thread has ended.
+            # A process in state D stops only after its system call. A process whose first thread
+            # has ended stays in state Z.
             while self._state() not in b"TtDZ" and time.monotonic() < end_at:
                 time.sleep(_PAUSE_S)
 
     def go_on(self) -> None:
-        """Take back one `stop`."""
+        """Take back one `stop`.
+
+        The last call continues the process, if this module has stopped it.
+        """
         with self._lock:
             self._stops -= 1
             if self._is_stopped_by_us and not self._stops:
                 self._is_stopped_by_us = False
-                # Do not check first that this is the same process: that needs a free descriptor.
+                # Do not check first whether the pid was reused, because a check needs a free
+                # descriptor.
                 with contextlib.suppress(OSError):
                     os.kill(self.pid, signal.SIGCONT)
 
@@ -120,17 +134,17 @@ class _Process:
         return stat.state
 
 
-# The processes to stop during a system call on a pipe, by our descriptor of the pipe. Each process
-# comes after its ancestors.
+# Maps the daemon's descriptor of a pipe to the processes to stop during a system call on this pipe.
+# Each process comes after its ancestors.
 _holders: Final[dict[int, list[_Process]]] = {}
-# The links in /proc/self/fd of the pipes that the event loop closes now. close(2) removes a link
-# before it waits for the lock.
+# Maps the descriptor of a pipe that the event loop closes now to its link in /proc/self/fd.
+# close(2) removes the link before it waits for the lock.
 _closing: Final[dict[int, str]] = {}
 
 
 @contextlib.contextmanager
 def unlocked(descriptor: int) -> Generator[None]:
-    """For the time of a system call on a pipe, stop the processes that may hold its lock."""
+    """Stop the processes that may hold the lock of a pipe during a system call on this pipe."""
     processes = _holders.get(descriptor)
     if processes is None:
         yield
@@ -159,22 +173,22 @@ def close_pipe(descriptor: int) -> None:
         with contextlib.suppress(OSError):
             _closing[descriptor] = f"pipe:[{os.fstat(descriptor).st_ino}]"
         with unlocked(descriptor):
-            # The descriptor is free after close(2), even if that fails.
+            # The descriptor is free after close(2), even if close(2) fails.
             is_open = False
             os.close(descriptor)
     finally:
         _closing.pop(descriptor, None)
         _holders.pop(descriptor, None)
         if is_open:
-            # The processes may not have been stopped, so this may have to wait for them.
+            # The processes may still run, so this call may have to wait for the lock.
             os.close(descriptor)
 
 
 class PipeWatch:
     """Watches the thread of the event loop from another thread.
 
-    Create this object in the thread of the event loop. `is_needed` tells whether commands run. It
-    is called in the watching thread.
+    Create this object in the thread of the event loop. `is_needed` returns whether commands run.
+    The watching thread calls it.
     """
 
     def __init__(self, is_needed: Callable[[], bool]) -> None:
@@ -183,22 +197,24 @@ class PipeWatch:
         self._has_work = threading.Event()
         self._closing = threading.Event()
         self._is_started = False
-        # Descriptors: of `stat` and `syscall` in `_place`, and one that makes room for others.
+        # The descriptors of `stat` and `syscall` in `_place`, and a third descriptor. The thread
+        # closes the third descriptor when it needs to open a file.
         self._files: list[int] = []
-        # The system call in which the event loop slept at the last look.
+        # The system call in which the event loop slept at the last check.
         self._before: re.Match[bytes] | None = None
-        # Whether the last look has found the processes, but not the one that holds the lock.
+        # Whether the event loop still slept after the last check had stopped the processes that it
+        # found.
         self._was_in_vain = False
 
     def command_starts(self) -> None:
-        """Look regularly until no command runs."""
+        """Check the event loop regularly until no command runs."""
         self._has_work.set()
         if not self._is_started:
             self._is_started = True
             try:
                 Thread(self._run).start()
             except (RuntimeError, MemoryError):
-                # The next command tries again.
+                # The thread could not start. The next command tries again.
                 self._is_started = False
 
     def close(self) -> None:
@@ -217,7 +233,7 @@ class PipeWatch:
                     self._look_safely()
                     interval_s = NEXT_INTERVAL_S if _holders else INTERVAL_S
         except (OSError, MemoryError):
-            # The next command tries again. Without /proc, it fails again.
+            # The next command tries again. On a system without /proc, each attempt fails.
             self._is_started = False
         finally:
             while self._files:
@@ -225,7 +241,7 @@ class PipeWatch:
 
     def _look_safely(self) -> None:
         try:
-            # A process or its call may end during the look.
+            # A process or its system call may end during the check.
             with contextlib.suppress(OSError):
                 self._look()
         except Exception:
@@ -249,8 +265,8 @@ class PipeWatch:
                 if process.key not in known:
                     processes.append(process)
         with contextlib.ExitStack() as stack:
-            # Only `_stopped` needs a descriptor, to look whether a process has stopped. The wait
-            # for the event loop needs none.
+            # Only `_stopped` needs a free descriptor, to check whether a process has stopped. The
+            # wait for the event loop needs no free descriptor.
             with self._room_for_a_descriptor():
                 stack.enter_context(_stopped(processes))
             end_at = time.monotonic() + RELEASE_S
@@ -279,9 +295,10 @@ class PipeWatch:
 def _processes_with(pipe: str, *, every_thread: bool) -> list[_Process]:
     """Return the processes that have a pipe open, each after its ancestors.
 
-    `every_thread`: look at every thread, since its files may differ from those of its process.
+    With `every_thread`, this checks every thread, because a thread may have other open files than
+    its process.
     """
-    # The client is our parent.
+    # The client is the parent of this process.
     ours = {os.getpid(), os.getppid()}
     found: dict[int, _Stat] = {}
     for pid in [int(name) for name in os.listdir("/proc") if name.isdigit()]:
@@ -292,9 +309,10 @@ def _processes_with(pipe: str, *, every_thread: bool) -> list[_Process]:
 
 
 def _depth(processes: dict[int, _Stat], pid: int) -> int:
-    """Return how many ancestors of a process are among the processes."""
+    """Return how many ancestors of a process are in `processes`."""
     depth = 0
-    # A pid may have been reused during the look, so this could go round in a circle.
+    # If a pid was reused during the search, the parents may form a circle. So the number of steps
+    # has a limit.
     while depth < len(processes) and (pid := processes[pid].parent) in processes:
         depth += 1
     return depth

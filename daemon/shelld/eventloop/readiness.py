@@ -1,10 +1,10 @@
-"""Cheap waits on asyncio: for input, for a deadline, and for another task.
+"""Provides cheap waits on asyncio: for input, for a deadline, and for another task.
 
-For each wait, `anyio.wait_readable` registers the descriptor with the kernel and unregisters it.
-It wakes the task one turn of the event loop after the event. An `anyio.Event` and a scope with a
-deadline look up the running event loop several times. Each of these three takes as long as decoding
-a request. `Watch` registers once, and the event loop calls it directly. The waits in this module
-use asyncio directly.
+For each wait, `anyio.wait_readable` registers the descriptor with the kernel and unregisters it. It
+wakes the task only in the turn of the event loop after the event. An `anyio.Event` and a scope with
+a deadline look up the running event loop several times. Each of these three waits costs as much
+time as decoding a request. The waits in this module use asyncio directly. A `Watch` registers its
+descriptor only once, and the event loop calls the `Watch` directly.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import select
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-# Pollers kept for reuse.
+# The maximum number of idle pollers that are kept for reuse.
 MAX_IDLE: Final = 8
 
 READABLE: Final = select.EPOLLIN
@@ -25,17 +25,17 @@ WRITABLE: Final = select.EPOLLOUT
 class Watch:
     """Calls a function whenever a descriptor is readable, while one task waits.
 
-    The function returns whether to stop waiting. It must read the descriptor, or it is called
-    again. It runs outside tasks, so it must not use anything that needs a task. `wait` raises the
-    function's exceptions.
+    The function returns whether to stop waiting. It must read the descriptor. Otherwise the event
+    loop calls the function again. The function runs outside all tasks, so it must not use code that
+    needs a task. `wait` raises the function's exceptions.
     """
 
     def __init__(self, descriptor: int) -> None:
         self._loop = asyncio.get_running_loop()
         self._descriptor = descriptor
-        # Stays True between two waits.
+        # Whether the event loop watches the descriptor. It also does so between two waits.
         self._is_registered = False
-        # Set only while a task waits.
+        # These attributes are None unless a task waits.
         self._on_readable: Callable[[], bool] | None = None
         self._is_over: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -68,7 +68,7 @@ class Watch:
 
     def _call(self) -> None:
         is_over = self._is_over
-        # Nobody waits, or the wait has ended but the task has not run yet.
+        # No task waits, or the wait has ended but the task has not run yet.
         if self._on_readable is None or is_over is None or is_over.done():
             self.close()
             return
@@ -84,18 +84,19 @@ class Watch:
 
     def _end(self) -> None:
         try:
-            # The waiting task may have been cancelled.
+            # The waiting task may have been cancelled. Then its future is done.
             if self._is_over is not None and not self._is_over.done():
                 self._is_over.set_result(None)
         except Exception:
-            # Nothing else would end the wait.
+            # Try again in the next turn, because nothing else would end the wait.
             self._loop.call_soon(self._end)
             raise
 
     def close(self) -> None:
-        """Unregister the descriptor, before it is closed. Call this again if it fails.
+        """Unregister the descriptor. Call this before closing it. If this fails, call it again.
 
-        If the event loop kept a closed descriptor, it would not watch the next one of that number.
+        If the event loop kept a closed descriptor, it would not watch the next file that gets this
+        number.
         """
         if self._is_registered:
             self._loop.remove_reader(self._descriptor)
@@ -112,7 +113,7 @@ class WatchedPoller(NamedTuple):
 
 
 class PollerPool:
-    """Idle pollers.
+    """Keeps idle pollers for reuse.
 
     With a new poller for each command, `true` takes 2 % longer.
     """
@@ -132,7 +133,10 @@ class PollerPool:
         return len(self._idle) < MAX_IDLE
 
     def give_back(self, watched: WatchedPoller) -> None:
-        """Take back a poller. If `has_room`, it must have no registered descriptors."""
+        """Take back a poller.
+
+        If `has_room` is true, the poller must have no registered descriptors.
+        """
         if self.has_room:
             self._idle.append(watched)
         else:
@@ -156,6 +160,6 @@ class Wakeup:
         await self._is_set
 
     def set(self) -> None:
-        # The waiting task may have been cancelled.
+        # The waiting task may have been cancelled. Then its future is done.
         if not self._is_set.done():
             self._is_set.set_result(None)

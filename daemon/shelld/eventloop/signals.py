@@ -1,11 +1,11 @@
-"""Waits for signals, however many arrive.
+"""Waits for signals, and stays fast when many signals arrive.
 
-asyncio learns of a signal from a byte in a socket, and handles each byte separately. When thousands
-of processes end at once, handling the bytes takes longer than reaping the processes, and the byte
-of a SIGTERM finds the socket full. So a Python signal handler counts the signals here, and wakes
-the event loop once.
+asyncio receives a byte in a socket for each signal, and handles each byte separately. When
+thousands of processes end at once, handling the bytes takes longer than reaping the processes, and
+the byte of a SIGTERM finds the socket full. So this module has a Python signal handler that counts
+the signals, and wakes the event loop once.
 
-Only for programs that run asyncio, and only for their main thread.
+This module works only in a program that runs asyncio, and only in its main thread.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ class Arrivals:
     async def wait(self) -> int:
         """Wait for a signal; return how many have arrived since the last call.
 
-        The number may be one too low, but `wait` returns after every signal, counted or not.
+        The number may be one too low. But `wait` returns after every signal, even if the signal was
+        not counted.
         """
         await self._arrived.wait()
         self._arrived = anyio.Event()
@@ -63,10 +64,10 @@ def received(*numbers: signal.Signals) -> Generator[Arrivals]:
 
 
 def _let_signals_wake(loop: asyncio.AbstractEventLoop) -> None:
-    """Have Python write to a socket of the event loop when a signal arrives.
+    """Make Python write to a socket of the event loop when a signal arrives.
 
-    asyncio does that only for its own handlers. If the socket is full, Python drops the byte. That
-    does no harm: the bytes in the socket wake the event loop anyway.
+    asyncio does this only for its own handlers. If the socket is full, Python drops the byte. This
+    does no harm, because the other bytes in the socket wake the event loop.
     """
     before = signal.getsignal(signal.SIGURG)
     loop.add_signal_handler(signal.SIGURG, _tell_nobody)
@@ -78,4 +79,4 @@ def _let_signals_wake(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def _tell_nobody() -> None:
-    """Do nothing: the signal has another handler before and after this one."""
+    """Do nothing, because the signal has another handler before and after this one."""

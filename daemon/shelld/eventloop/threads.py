@@ -1,17 +1,18 @@
-"""Work in threads, for an event loop that never waits for a thread to start.
+"""Runs functions in threads, so that the event loop never waits for the start of a thread.
 
-`threading.Thread.start` waits until the new thread runs. If that thread has no memory for its first
-call, it ends at once without a report, and Python 3.11 waits for ever. So this module starts a
-thread without waiting. A task that waits for the thread's result looks at the thread regularly. A
-look also finds the end of a thread that had no memory to report it.
+`threading.Thread.start` waits until the new thread runs. If the new thread has no memory for its
+first call, it ends at once without a report, and Python 3.11 waits for ever. So this module starts
+a thread without waiting. A task that waits for the result of a thread checks the thread regularly.
+So the task also notices the end of a thread that had no memory to report its end.
 
-This is the only place in the daemon that starts threads. It starts one thread for each function.
-That takes 60 µs more processor time than waking an idle thread would, and needs no pool.
+This is the only place in the daemon that starts threads. It starts one thread for each function. A
+new thread takes 60 µs more processor time than an idle thread that is woken, but the module needs
+no pool.
 
 Invariants:
 
-* A function begins at most once, and never after somebody has given it up.
-* An exception from a function goes to whoever asks for its result, and nowhere else.
+* A function begins at most once, and never after a call of `give_up`.
+* An exception from a function goes only to the caller of `result`.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ from shelld.process.stack import with_room_for_frames
 
 T = TypeVar("T")
 
-# How often a waiting task looks at a thread, and after how many looks it gives up a thread that has
-# not begun. The limit is a number of looks, not of seconds, so time during which the daemon was
-# stopped does not count.
+# A waiting task checks its thread at this interval. After `MAX_LOOKS` checks, it gives up a thread
+# that has not begun. The limit is a number of checks, not of seconds, so time during which the
+# daemon was stopped does not count.
 LOOK_INTERVAL_S: Final = 1.0
 MAX_LOOKS: Final = 5
 
@@ -44,10 +45,10 @@ _at_work: set[Thread[Any]] = set()
 
 
 class Thread(Generic[T]):
-    """A thread that calls a function. `on_end` is called in the thread afterwards.
+    """A thread that calls a function, and then calls `on_end`.
 
-    `on_end` may fail, for want of memory. So whoever waits for the call of `on_end` must look at
-    `has_ended`, too.
+    `on_end` may fail if memory is short. So code that waits for the call of `on_end` must also
+    check `has_ended`.
     """
 
     def __init__(
@@ -55,9 +56,10 @@ class Thread(Generic[T]):
     ) -> None:
         self._function = function
         self._on_end = on_end
-        # Acquired by the thread when it begins, or by `give_up`. Never released.
+        # The thread acquires this lock when it begins, unless `give_up` has acquired it before. No
+        # code releases this lock.
         self._owner = _thread.allocate_lock()
-        # Held until the function has returned or failed, or could not be called.
+        # This lock is held until the function has returned or failed, or could not be called.
         self._running = _thread.allocate_lock()
         self._running.acquire()
         self._is_given_up = False
@@ -73,7 +75,7 @@ class Thread(Generic[T]):
         _thread.start_new_thread(_run, (self,))
 
     def run(self) -> None:
-        """Call the function, unless somebody has given it up. Only the thread calls this."""
+        """Call the function, unless it was given up. Only the thread calls this method."""
         if not self._owner.acquire(blocking=False):
             return
         try:
@@ -85,7 +87,10 @@ class Thread(Generic[T]):
             self.end()
 
     def end(self) -> None:
-        """Record that the thread has ended. Only the first call that succeeds has an effect."""
+        """Record that the thread has ended.
+
+        Calls after the first successful call have no effect.
+        """
         if not self._running.locked():
             return
         _forget_thread()
@@ -100,12 +105,12 @@ class Thread(Generic[T]):
         return not self._running.locked()
 
     def give_up(self) -> bool:
-        """Keep the function from running. Return False if it has begun."""
+        """Prevent the call of the function. Return False if the function has begun."""
         self._is_given_up = self._is_given_up or self._owner.acquire(blocking=False)
         return self._is_given_up
 
     def join(self, seconds: float) -> bool:
-        """Block until the function has ended; return False if that takes longer than `seconds`."""
+        """Block until the function has ended. Return False if it has not ended after `seconds`."""
         if not self._running.acquire(timeout=max(0.0, seconds)):
             return False
         self._running.release()
@@ -132,7 +137,8 @@ class Thread(Generic[T]):
         try:
             raise error
         finally:
-            # This frame is in the traceback, so the variable would make a reference cycle.
+            # The traceback of the error references this frame, so the variable `error` would make a
+            # reference cycle.
             del error
 
 
@@ -144,12 +150,14 @@ async def run_in_thread(
 ) -> T:
     """Return the result of ``function(*args)``, called in a thread.
 
-    A cancellation waits for the thread, unless `abandon_on_cancel`. The default limiter is that of
-    anyio. Raises RuntimeError ("can't start new thread") or MemoryError if no thread can start.
+    A cancellation waits for the thread, unless `abandon_on_cancel`. The default limiter is anyio's
+    limiter for threads. Raises RuntimeError ("can't start new thread") or MemoryError if no thread
+    can start.
     """
     async with limiter or anyio.to_thread.current_default_thread_limiter():
         over, loop = anyio.Event(), current_token()
-        # `call_threadsafe` fails if the event loop has ended. Then nobody waits any more.
+        # `call_threadsafe` fails if the event loop has ended. Then no task waits for the thread any
+        # more.
         thread = Thread(partial(function, *args), partial(call_threadsafe, loop, over.set))
         _at_work.add(thread)
         try:
@@ -163,7 +171,7 @@ async def run_in_thread(
 
 
 def wait_for_work(seconds: float) -> bool:
-    """Block until no thread of `run_in_thread` is at work. Return False if that takes longer than
+    """Block until no thread of `run_in_thread` works. Return False if one still works after
     `seconds`.
     """
     end_at = time.monotonic() + seconds
@@ -178,16 +186,17 @@ def _run_to_the_end(thread: Thread[Any]) -> None:
     except Exception:
         pass
     finally:
-        # Whatever has failed above, release those who wait.
+        # Wake the waiting tasks, even if the code above has failed.
         thread.end()
 
 
-# The first call in a thread. It gets the memory for all further calls at once, or fails.
+# The first function that a thread calls. It gets the memory for all further calls at once, or
+# fails.
 _run: Final = with_room_for_frames(_run_to_the_end)
 
 
 def _forget_thread() -> None:
-    """Remove the entry for this thread that `threading.current_thread` has made.
+    """Remove the entry for this thread in `threading`, if `current_thread` has made one.
 
     Logging calls `current_thread`. Before Python 3.13, `threading` keeps the entry after the end of
     the thread.

@@ -1,4 +1,4 @@
-"""Calls from any thread into an event loop."""
+"""Makes calls from any thread into an event loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shares the event loop between tasks that each do some milliseconds of work again and again."""
+"""Shares the event loop between tasks that each do some milliseconds of work repeatedly."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from anyio.lowlevel import checkpoint
 
 T = TypeVar("T")
 
-# The rest after a turn, as a multiple of the turn's cost. During the rest, the event loop is free
-# for other work.
+# The pause after a turn is this multiple of the turn's cost. During the pause, the event loop is
+# free for other work.
 _REST_SHARE: Final = 3
-# Shorter rests are added up. A task that sleeps wakes up late on a busy machine, so a rest after
-# each of many short turns would take much longer than the turns.
+# Pauses shorter than this are added up. A task that sleeps wakes up late on a busy machine. So a
+# pause after each of many short turns would take much longer than the turns.
 _LEAST_REST_S: Final = 0.01
 
 
 class Turn:
-    """`cost_s`: the processor time that the owner of the turn has used."""
+    """The right to work now. `cost_s` is the processor time that the owner of the turn has used."""
 
     cost_s: float = 0.0
 
@@ -40,7 +40,7 @@ class Turns:
     async def turn(self) -> AsyncGenerator[Turn]:
         """Wait for a turn. The owner of the turn sets `cost_s` before the end of the block.
 
-        Other work of the event loop comes between two turns, even if there is no rest.
+        The event loop does other work between two turns, even if there is no pause.
         """
         async with self._lock:
             if self._free_from > anyio.current_time() + _LEAST_REST_S:
@@ -51,14 +51,14 @@ class Turns:
             try:
                 yield turn
             finally:
-                # The time of a turn is no rest.
+                # The pause begins after the turn, so the time of the turn is added to the pause.
                 taken_s = anyio.current_time() - began + _REST_SHARE * turn.cost_s
                 self._free_from = max(self._free_from, began) + taken_s
 
     async def do_now(self, work: Callable[[], T]) -> T:
         """Do some work that cannot wait for a turn.
 
-        However many tasks call this, other requests run between two calls.
+        Other requests run between two calls, even if many tasks call this.
         """
         async with self._hurried:
             result = work()

@@ -1,15 +1,15 @@
-"""A pool of idle tasks.
+"""Keeps a pool of idle tasks.
 
-Starting a task costs five times as much as waking an idle one: with a new task for each job, `true`
-takes 1.08 times as long, and `ping` 1.28 times. So a task that has done its job waits for the next
-job, unless `MAX_IDLE` others wait already.
+The start of a task costs five times as much as waking an idle task. With a new task for each job,
+the command `true` takes 1.08 times as long, and a `ping` request takes 1.28 times as long. So a
+task that has done its job waits for the next job, unless `MAX_IDLE` other tasks already wait.
 
 Invariants:
 
-* Every job that was handed over begins, whatever is cancelled. On asyncio, jobs begin in the order
-  in which they were handed over.
-* An idle task keeps nothing of its last job.
-* An exception from a job ends only that job. An exception from `on_fault` ends nothing.
+* Every job that was handed over begins, even if its task or a scope is cancelled before. On
+  asyncio, jobs begin in the order in which they were handed over.
+* An idle task keeps no reference to its last job.
+* An exception from a job ends only this job. An exception from `on_fault` ends no job and no task.
 * A job that cancels its own task has failed, like a job that raises an exception. Only cancel
   scopes may cancel a worker.
 """
@@ -37,13 +37,13 @@ MAX_IDLE: Final = 8
 def scope_is_cancelled() -> bool:
     """Return whether a cancel scope around the current task is cancelled.
 
-    If none is, a cancellation comes from the code that the task runs: a tool, for example, may call
-    ``asyncio.current_task().cancel()``.
+    If no scope is cancelled, a cancellation comes from the code that the task runs. For example, a
+    tool may call ``asyncio.current_task().cancel()``.
     """
     try:
         return anyio.current_effective_deadline() == -math.inf
     except Exception:
-        # Assume that no scope is cancelled: then the cancellation ends only the job.
+        # Assume that no scope is cancelled, so that the cancellation ends only the job.
         return False
 
 
@@ -79,7 +79,7 @@ class Workers(Generic[J]):
         self._tasks = tasks
         self._work = work
         self._on_fault = on_fault
-        # The most recently used worker is last, and is used next.
+        # The idle workers. The most recently used worker is the last, and is the next to be used.
         self._idle: list[Worker[J]] = []
         self._is_open = True
 
@@ -95,19 +95,20 @@ class Workers(Generic[J]):
         return worker
 
     def close(self) -> None:
-        """End the idle workers, and keep none idle from now on."""
+        """End the idle workers. From now on, a worker ends after its job."""
         self._is_open = False
         while self._idle:
             self._idle.pop().arrived.set()
 
     async def _run(self, worker: Worker[J]) -> None:
-        # Without memory, not even the failure of a job can be reported. The task group must not end
-        # because of that.
+        # If there is no memory to report the failure of a job, the MemoryError must not end the
+        # task group.
         with suppress(MemoryError):
             try:
                 await self._do_jobs(worker)
             except Exception as error:
-                # This is an error of our own code. If the job has not begun, it counts as failed.
+                # This is an error in the code of this module. If the job has not begun, it counts
+                # as failed.
                 self._fail(worker, error)
 
     async def _do_jobs(self, worker: Worker[J]) -> None:
@@ -126,11 +127,11 @@ class Workers(Generic[J]):
                 raise
             self._fail(worker, error)
         except BaseException as error:
-            # BaseException, because a plug-in may raise SystemExit.
+            # Catch BaseException, because a plug-in may raise SystemExit.
             self._fail(worker, error)
         finally:
-            # A cancelled task keeps the error, whose traceback references this frame. So
-            # drop the job.
+            # A cancelled task keeps the error, whose traceback references this frame. So drop the
+            # reference to the job.
             worker.task = worker.job = None
         if _has_cancelled_itself(task):
             with suppress(Exception, anyio.get_cancelled_exc_class()):
@@ -159,7 +160,8 @@ class Workers(Generic[J]):
         except anyio.get_cancelled_exc_class():
             if worker in self._idle:
                 self._idle.remove(worker)
-            # If the worker got a job meanwhile, the cancellation hits that job.
+            # If the worker got a job meanwhile, ignore the cancellation here. The job begins, and
+            # then gets the cancellation.
             if worker.job is None:
                 raise
 
@@ -173,9 +175,9 @@ def _current_task() -> asyncio.Task[object] | None:
 
 
 def _has_cancelled_itself(task: asyncio.Task[object] | None) -> bool:
-    """Return whether code in a task has cancelled the task and has not undone that.
+    """Return whether code in a task has cancelled the task and has not undone the cancellation.
 
-    Cancel scopes undo their cancellations when they end. Tasks of other event loops cannot be
-    cancelled like that.
+    Cancel scopes undo their cancellations when they end. Code cannot cancel tasks of other event
+    loops in this way.
     """
     return task is not None and task.cancelling() > 0

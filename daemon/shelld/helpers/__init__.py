@@ -1,1 +1,4 @@
-"""Helper processes: programs of shelld for work that could harm or delay the daemon."""
+"""Runs helper processes.
+
+They are programs of shelld for work that could harm or delay the daemon.
+"""

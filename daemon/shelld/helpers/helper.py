@@ -1,7 +1,7 @@
-"""The daemon's side of a helper process.
+"""Starts a helper process, and is the daemon's side of the connection to it.
 
-A runner starts the process in the same way as a command. So the runner kills the process, with
-everything below it, when the runner's channel is closed or the daemon is gone. The daemon and the
+A runner starts the process in the same way as a command. So the runner kills the process, and all
+processes below it, when the runner's channel is closed or the daemon is gone. The daemon and the
 program exchange frames over a socket: see `program`.
 """
 
@@ -21,13 +21,14 @@ from shelld.keeper.channel import RUN
 from shelld.keeper.inherited import environment
 from shelld.keeper.pool import RunnerPool
 
-# The directory in which a program finds `shelld`.
+# The directory that contains the package `shelld`, for the import path of a program.
 _OURS: Final = str(Path(__file__).parents[2])
 _READ_BYTES: Final = 256 * 1024
 
 
 class Helper:
-    """One process, until `close`. Owns its runner's channel and its socket.
+    """One helper process, until `close`. Owns the channel to its runner, and the socket to the
+    process.
 
     `words` are the arguments of the program. `packages` are further directories of modules. Raises
     OSError if no process can start.

@@ -1,10 +1,10 @@
-"""The program's side of a helper process.
+"""Runs in a helper process, and is the program's side of the connection to the daemon.
 
 The program reads and writes frames on its standard input, which is a socket. A frame is the length
 of the data in four bytes, big-endian, and the data. First, the program writes an empty frame to
 report that it runs. Then it answers each frame with one frame. It may be killed at any moment.
 
-Imports nothing but the standard library, because every import slows down each start.
+This module imports only the standard library, because every import slows down each start.
 """
 
 from __future__ import annotations
@@ -19,15 +19,19 @@ from types import TracebackType
 
 
 class Frames:
-    """The frames, and the limits of this process. Each read restarts the limit of `cpu_seconds`."""
+    """Reads and writes frames, and sets the limits of this process.
+
+    Each read restarts the limit of `cpu_seconds`.
+    """
 
     def __init__(self, memory_bytes: int, cpu_seconds: int) -> None:
         self._cpu_seconds = cpu_seconds
-        # SIGXCPU, sent at the limit of processor time, would leave a core file.
+        # At the limit of processor time, the kernel sends SIGXCPU, which would otherwise leave a
+        # core file.
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         _limit_time(cpu_seconds)
         with contextlib.suppress(ValueError):
-            # Not every system supports this limit.
+            # Ignore an error, because not every system supports this limit.
             resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
         self._connection = socket.socket(fileno=0)
         self._stream = self._connection.makefile("rwb")

@@ -1,1 +1,1 @@
-"""Limits on the resources that the commands of a session use."""
+"""Limits the resources that the commands of a session use."""

@@ -1,17 +1,19 @@
-"""Cgroups in which the kernel limits the memory and the processes of a session's commands.
+"""Makes cgroups in which the kernel limits the memory and the processes of a session's commands.
 
-A session has a cgroup with its limits, and each of its commands has a cgroup below that. So the
-kernel limits the commands together, but counts for each of them how often it has met a limit. The
-cgroup of a command serves a later command of the session, too: making and removing cgroups waits
-for every process of the machine that is just entering one.
+A session has a cgroup with its limits, and each of its commands has a cgroup below the cgroup of
+the session. So the kernel limits the commands together, but counts for each command how often it
+has met a limit. A later command of the session reuses the cgroup of a command. This saves time,
+because making or removing a cgroup waits for every process of the machine that is just entering a
+cgroup.
 
-The cgroups are made below the cgroup of this process, if the directory may be written. With
-cgroup v2, that works only if no process is in the directory. So there, they may also be made beside
-the cgroup of this process, in a directory that was delegated to this user.
+This module makes the cgroups below the cgroup of this process, if it may write to that directory.
+With cgroup v2, this works only if no process is in the directory. So with cgroup v2, the module can
+also make the cgroups beside the cgroup of this process, in a directory that was delegated to this
+user.
 
-This module owns the directories. Their names begin like those of `keeper.cgroup` and
-contain the pid of this process. So if this process is killed, its keeper removes them. Nothing here
-raises OSError: without a cgroup, somebody else must enforce the limit.
+This module owns the directories. Their names begin like those of `keeper.cgroup` and contain the
+pid of this process. So if this process is killed, its keeper removes them. This module raises no
+OSError. If it cannot make a cgroup, `limiter` watches the limit instead.
 """
 
 from __future__ import annotations
@@ -31,10 +33,11 @@ KINDS: Final[tuple[Kind, ...]] = ("memory", "pids")
 
 
 class _Files(NamedTuple):
-    """The files of a cgroup that set a limit, and the file and the line that count events.
+    """The names of the files of a cgroup that set a limit, and the file and the line that count
+    events.
 
-    `more`: further limits, which not every system has. None stands for the value of `limit`.
-    `switch`: the file that makes a limit apply to the cgroups below.
+    `more` maps files with further limits, which not every system has, to their values. None stands
+    for the value of `limit`. `switch` is the file that makes a limit apply to the cgroups below.
     """
 
     limit: str
@@ -45,8 +48,8 @@ class _Files(NamedTuple):
 
 
 _OOM_KILLS: Final = re.compile(rb"^oom_kill (\d+)$", re.MULTILINE)
-# How often a cgroup has met its own limit. `_OOM_KILLS` also counts the kills for which the machine
-# or a cgroup above was short of memory.
+# Matches the number of times that a cgroup has met its own limit. `_OOM_KILLS` also counts kills
+# because the machine or a cgroup above was short of memory.
 _OOMS: Final = re.compile(rb"^oom (\d+)$", re.MULTILINE)
 _REFUSED_FORKS: Final = re.compile(rb"^max (\d+)$", re.MULTILINE)
 _PIDS: Final = _Files("pids.max", {}, "pids.events", _REFUSED_FORKS)
@@ -64,7 +67,8 @@ _FILES: Final[Mapping[tuple[Kind, bool], _Files]] = {
 }
 
 
-# A program may have several managers, and each has its own `Cgroups`.
+# The numbers are unique in this process. A program may have several managers, and each manager has
+# its own `Cgroups`.
 _numbers: Final = itertools.count(1)
 
 
@@ -76,7 +80,10 @@ class Place(NamedTuple):
 
 
 def find_places(own: list[OwnCgroup], *, under_systemd: bool) -> dict[Kind, Place]:
-    """Return where each kind of limit can be had. `own`: the cgroups of this process."""
+    """Return the directory for each kind of limit that can be enforced.
+
+    `own` are the cgroups of this process.
+    """
     return {
         kind: place
         for kind in KINDS
@@ -91,7 +98,8 @@ def _places(kind: Kind, own: list[OwnCgroup], *, under_systemd: bool) -> Iterato
                 yield Place(each.directory, is_v2=False)
         elif not each.controllers:
             for place in (each.directory, each.parent):
-                # The limits of our own cgroup do not hold in a cgroup beside it.
+                # The limits of this process's own cgroup do not hold in a cgroup beside it. So
+                # require a delegated directory there.
                 must_be_delegated = under_systemd or place != each.directory
                 is_ours = not must_be_delegated or is_delegated(place)
                 if is_ours and _is_writable(place) and _enable(kind, place):
@@ -103,9 +111,9 @@ def _is_writable(directory: str) -> bool:
 
 
 def _enable(kind: Kind, directory: str) -> bool:
-    """Let the cgroups below a directory have a controller of cgroup v2."""
+    """Enable a controller of cgroup v2 for the cgroups below a directory."""
     control = f"{directory}/cgroup.subtree_control"
-    # The kernel refuses this while a process is in the directory.
+    # The kernel refuses the write while a process is in the directory.
     return kind in _read(control).split() or write(control, f"+{kind}".encode())
 
 
@@ -117,19 +125,19 @@ class CommandCgroups:
         self._paths: dict[Kind, str] = {
             kind: f"{path}/{name}" for kind, path in session.paths.items()
         }
-        # What the kernel had counted before the command, by the limits that it enforces.
+        # Maps each limit that the kernel enforces to the count of the kernel before the command.
         self._before: dict[Kind, int] = {}
         self._shortages_before = 0
         for path in set(self._paths.values()):
             with suppress(OSError):
                 os.mkdir(path)
         if "memory" in self._paths and session.is_v2("memory"):
-            # The kernel kills the whole command at once.
+            # Make the kernel kill all processes of the command at once.
             write(f"{self._paths['memory']}/memory.oom.group", b"1")
         self.begin()
 
     def begin(self) -> None:
-        """Record what the kernel has counted before the next command."""
+        """Record the counts of the kernel before the next command."""
         self._shortages_before = self._session.count_shortages()
         self._before = {}
         for kind in self._paths:
@@ -137,7 +145,7 @@ class CommandCgroups:
                 self._before[kind] = count
 
     def count_from_now(self) -> None:
-        """Forget what the kernel has counted while a spare shell waited for its command."""
+        """Ignore the events that the kernel has counted before a spare shell got its command."""
         self._shortages_before = self._session.count_shortages()
         self._before = {
             kind: max(before, self._counted(kind) or 0) for kind, before in self._before.items()
@@ -160,18 +168,21 @@ class CommandCgroups:
         }
 
     def has_met(self, kind: Kind) -> bool:
-        """Whether the kernel has killed a process of the command, or refused one, at this limit."""
+        """Whether the kernel has killed a process of the command, or a fork has failed, at this
+        limit.
+        """
         if kind not in self.kinds or (self._counted(kind) or 0) <= self._before[kind]:
             return False
         if kind != "memory" or not self._session.is_v2(kind):
-            # Nothing tells why cgroup v1 has killed: since Linux 6.13, not even `memory.failcnt`.
+            # Cgroup v1 does not show the reason of a kill. Since Linux 6.13, `memory.failcnt` does
+            # not show it either.
             return True
         return self._session.count_shortages() > self._shortages_before
 
     def give_back(self) -> bool:
-        """Let another command have the cgroups.
+        """Keep the cgroups for another command.
 
-        Returns False if one is missing, or while a process is in one of them.
+        Returns False if a cgroup is missing, or while a process is in one of the cgroups.
         """
         is_whole = self.kinds == self._paths.keys()
         is_empty = not any(_read(f"{path}/cgroup.procs") for path in self._paths.values())
@@ -183,8 +194,8 @@ class CommandCgroups:
         own = self._session.count(kind, self._paths[kind])
         if own is None or kind == "memory":
             return own
-        # Since Linux 6.11, the cgroup that has the limit counts a refused fork, not the cgroup in
-        # which the process is.
+        # Since Linux 6.11, a refused fork counts in the cgroup that has the limit, and not in the
+        # cgroup of the process.
         return own + (self._session.count(kind, self._session.paths[kind]) or 0)
 
     def remove(self) -> bool:
@@ -193,14 +204,17 @@ class CommandCgroups:
 
 
 class SessionCgroups:
-    """The cgroups of one session. `paths`: their directories, by the limits that they enforce."""
+    """The cgroups of one session.
+
+    `paths` maps each limit to the directory of the cgroup that enforces it.
+    """
 
     def __init__(self, name: str, places: Mapping[Kind, Place], limits: Mapping[Kind, int]) -> None:
         self._places = places
         self._limits = limits
         self._numbers = itertools.count(1)
         self.paths: dict[Kind, str] = {}
-        # The cgroups that no command has.
+        # The cgroups of commands that no command uses now.
         self.unused: list[CommandCgroups] = []
         for kind, limit in limits.items():
             if kind in places and self._make(kind, f"{places[kind].directory}/{name}", limit):
@@ -220,7 +234,7 @@ class SessionCgroups:
         is_limited = write(f"{path}/{files.limit}", b"%d" % limit)
         switch = f"{path}/{files.switch}"
         if files.switch and os.path.exists(switch):
-            # Before Linux 5.11, a limit may not apply to the cgroups below.
+            # Before Linux 5.11, a limit applies to the cgroups below only if this file says so.
             is_limited &= write(switch, b"1")
         for name, value in files.more.items():
             write(f"{path}/{name}", (value or str(limit)).encode())
@@ -244,7 +258,7 @@ class SessionCgroups:
         return 0 if found is None else int(found[1])
 
     def open(self) -> CommandCgroups:
-        """Return cgroups for a command. Those that cannot be made are left out."""
+        """Return cgroups for a command, except those that cannot be made."""
         if not self.unused:
             return CommandCgroups(self, f"command-{next(self._numbers)}")
         command = self.unused.pop()
@@ -252,14 +266,15 @@ class SessionCgroups:
         return command
 
     def make_room(self, count: int) -> None:
-        """Allow `count` processes above the limit."""
+        """Raise the limit on processes by `count`."""
         if "pids" in self.paths:
             write(f"{self.paths['pids']}/{_PIDS.limit}", b"%d" % (self._limits["pids"] + count))
 
     def is_crowded(self, waiting: int) -> bool:
-        """Whether there are more processes than the limit and the waiting spare shells allow.
+        """Whether there are more processes than the limit plus the number of waiting spare shells.
 
-        The kernel refuses a fork above the limit, but lets every process enter.
+        This can happen, because the kernel refuses a fork above the limit, but lets every process
+        enter the cgroup.
         """
         count = _read(f"{self.paths['pids']}/pids.current") if "pids" in self.paths else ""
         return count.strip().isdecimal() and int(count) > self._limits["pids"] + waiting
@@ -270,12 +285,15 @@ class SessionCgroups:
 
 
 class Cgroups:
-    """All cgroups of a daemon. Looks for places when the first one is needed."""
+    """Owns all cgroups of a daemon.
+
+    Searches for usable directories when it needs the first cgroup.
+    """
 
     def __init__(self) -> None:
         self._places: dict[Kind, Place] | None = None
         self._sessions: set[SessionCgroups] = set()
-        # Cgroups that could not be removed yet.
+        # The cgroups that could not be removed yet.
         self._left: set[SessionCgroups | CommandCgroups] = set()
 
     @property
@@ -288,14 +306,17 @@ class Cgroups:
         return self._places
 
     def open(self, limits: Mapping[Kind, int]) -> SessionCgroups:
-        """Make the cgroups of a session. Those that cannot be made are left out."""
+        """Make the cgroups of a session, except those that cannot be made."""
         name = f"{PREFIX}{os.getpid()}-limits-{next(_numbers)}"
         session = SessionCgroups(name, self.places if limits else {}, limits)
         self._sessions.add(session)
         return session
 
     def end_command(self, command: CommandCgroups) -> None:
-        """Let another command have the cgroups, if possible. Otherwise, remove them later."""
+        """Keep the cgroups of a command for another command, if possible.
+
+        Otherwise, remove them later.
+        """
         if not command.give_back():
             self._left.add(command)
 
@@ -306,11 +327,11 @@ class Cgroups:
             self._left.add(session)
 
     def trim(self) -> None:
-        """Remove what could not be removed before."""
+        """Remove the cgroups that could not be removed before."""
         self._left = {each for each in self._left if not each.remove()}
 
     def close(self) -> None:
-        """Remove everything that has no process. The keeper removes the rest."""
+        """Remove all cgroups without processes. The keeper removes the other cgroups."""
         for session in list(self._sessions):
             self.end_session(session)
         self.trim()

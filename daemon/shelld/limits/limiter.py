@@ -1,7 +1,7 @@
-"""Puts commands under the limits of their sessions, and watches them where no cgroup does.
+"""Puts commands under the limits of their sessions, and watches the limits that no cgroup enforces.
 
-Owns the cgroups of all sessions, and the only task that looks at limited commands. Without such
-commands, nothing runs here.
+The limiter owns the cgroups of all sessions, and the only task that scans limited commands. Without
+such commands, the task does not run.
 """
 
 from __future__ import annotations
@@ -28,36 +28,37 @@ from shelld.process import faults
 from shelld_protocol.errors import unavailable
 from shelld_protocol.structs import ResourceLimits
 
-# The pause between two looks. After a look that takes long, the pause is `_REST_SHARE` times as
-# long, but at most `_MAX_INTERVAL_S`.
+# The pause between two scans. After a long scan, the pause is `_REST_SHARE` times as long as the
+# scan, but at most `_MAX_INTERVAL_S`.
 LOOK_INTERVAL_S: Final = 0.2
 _MAX_INTERVAL_S: Final = 2.0
 _REST_SHARE: Final = 20
-# How long a look works without a pause, and how long it then leaves the event loop to others.
+# A scan works for this long without a pause. Then it pauses for `_SLICE_PAUSE_S`, so that other
+# tasks get the event loop.
 _SLICE_S: Final = 0.002
 _SLICE_PAUSE_S: Final = 0.004
 
-# How many groups without members are kept.
+# The maximum number of groups without members that are kept.
 _MAX_UNUSED: Final = 8
 
 _HINT: Final = "Mount /proc, or let the daemon create cgroups."
 
 
 class Limiter:
-    """`start_task` starts a task that outlives the request."""
+    """Enforces the limits of all commands. `start_task` starts a task that outlives the request."""
 
     def __init__(self, start_task: Callable[[Callable[[], Awaitable[None]]], object]) -> None:
         self._start_task = start_task
         self._cgroups = Cgroups()
-        # The groups of sessions. The key stands for the session.
+        # The groups of sessions. The key identifies the session.
         self._groups: dict[object, Group] = {}
-        # Groups for commands without a session.
+        # The unused groups for commands without a session.
         self._unused: list[Group] = []
         self._watched: set[Member] = set()
         self._is_watching = False
-        # The processor time that the looks have taken.
+        # The processor time that all scans have taken.
         self._cost_s = 0.0
-        # The part of that time after the last pause.
+        # The part of this time after the last pause.
         self._slice_s = 0.0
 
     # -- commands ---------------------------------------------------------------------------
@@ -67,8 +68,8 @@ class Limiter:
     ) -> Member:
         """Return the membership of a command or a spare shell (`is_waiting`) that will start.
 
-        `session` None: it shares its limits with no other command. Raises `RpcError` (unavailable)
-        if a limit cannot be enforced.
+        If `session` is None, the command shares its limits with no other command. Raises `RpcError`
+        (unavailable) if a limit cannot be enforced.
         """
         group = self._group_of(session, limits)
         member = Member(group, group.cgroups.open(), is_waiting=is_waiting)
@@ -111,7 +112,7 @@ class Limiter:
         _note_reaped(member)
 
     def end(self, member: Member) -> None:
-        """Record that no process of a command is left, or that it never ran."""
+        """Record that no process of a command is left, or that the command never ran."""
         group = member.group
         self._watched.discard(member)
         if member not in group.members:
@@ -136,7 +137,9 @@ class Limiter:
                 self._cgroups.end_session(group.cgroups)
 
     def trim(self) -> None:
-        """Do what has failed: end the membership of commands that are gone, remove cgroups."""
+        """Retry steps that have failed: end the membership of commands that are gone, and remove
+        cgroups.
+        """
         for member in list(self._watched):
             if member.command is not None and member.command.is_gone:
                 self.end(member)
@@ -155,7 +158,7 @@ class Limiter:
             self._is_watching = True
 
     async def _watch(self) -> None:
-        # If this fails, it is started again, and so is still watching.
+        # If this task fails, it is started again. So `_is_watching` stays true.
         pause = LOOK_INTERVAL_S
         while self._watched:
             await anyio.sleep(pause)
@@ -176,7 +179,7 @@ class Limiter:
         limits = group.limits
         for member, usage in usages.items():
             if member.reaped_before_s is None:
-                # The next look counts from now on.
+                # The processor time was unknown until now. From now on, it counts.
                 _note_reaped(member)
             elif limits.cpu_seconds is not None and usage.cpu_s > limits.cpu_seconds:
                 self._end_by(member, "cpu")
@@ -186,7 +189,8 @@ class Limiter:
         if limits.memory_bytes is not None and group.is_watched("memory"):
             sizes = {member: usage.rss_bytes for member, usage in usages.items()}
             if self._sum(group, sizes) > limits.memory_bytes:
-                # The sum counts shared memory several times.
+                # The sum of `rss_bytes` counts shared memory several times. So measure the sizes
+                # exactly.
                 pids = {member: usages[member].pids for member in sizes}
                 sizes, cost = await _measure(pids)
                 self._cost_s += cost
@@ -203,7 +207,7 @@ class Limiter:
         await self._count(time.thread_time() - began)
 
     async def _count(self, cost_s: float) -> None:
-        """Add to the cost of the looks, and let others run if they have waited for long."""
+        """Add to the cost of the scans. Pause if other tasks have waited too long."""
         self._cost_s += cost_s
         self._slice_s += cost_s
         if self._slice_s > _SLICE_S:
@@ -211,9 +215,9 @@ class Limiter:
             await anyio.sleep(_SLICE_PAUSE_S)
 
     def _thin_out(self, group: Group) -> None:
-        """Kill the youngest command if the cgroup has let in too many."""
+        """Kill the youngest command if too many processes have entered the cgroup."""
         judged = self._judged(group)
-        # The kernel still counts members that are being killed.
+        # Wait while a member is being killed, because the kernel still counts its processes.
         nobody_dies = len(judged) + group.waiting == len(group.members)
         if judged and nobody_dies and group.cgroups.is_crowded(group.waiting):
             self._end_by(max(judged, key=lambda member: member.began_at), "processes")
@@ -221,7 +225,7 @@ class Limiter:
     def _judged(self, group: Group) -> list[Member]:
         """Return the members that run and are not being killed.
 
-        A command that is being killed is about to free what it uses.
+        A command that is being killed will soon free its resources.
         """
         return [
             member
@@ -239,7 +243,7 @@ class Limiter:
     def _judge(
         self, group: Group, amounts: dict[Member, int], limit: int, reason: LimitReason
     ) -> None:
-        """If the members use more than the limit together, kill the one that uses most."""
+        """If the members together use more than the limit, kill the member that uses the most."""
         if self._sum(group, amounts) > limit:
             # If several members use the most, choose the youngest.
             largest = max(
@@ -248,12 +252,12 @@ class Limiter:
             self._end_by(largest, reason)
 
     def _end_by(self, member: Member, reason: LimitReason) -> None:
-        # The command may have ended during the look.
+        # The command may have ended during the scan.
         if member.command is not None and member in self._judged(member.group):
             member.command.exceed(reason)
 
     async def _usage_of(self, member: Member) -> Usage:
-        """Look at the processes of a command, in slices."""
+        """Return the usage of a command. Scans its processes in slices."""
         usage = Usage()
         if member.command is None or (runner := member.command.runner) is None:
             return usage
@@ -270,7 +274,7 @@ class Limiter:
 
 
 def _note_reaped(member: Member) -> None:
-    """Record what the runner of a command has reaped before."""
+    """Record the processor time of the processes that the runner has reaped so far."""
     runner = None if member.command is None else member.command.runner
     if runner is not None and member.group.limits.cpu_seconds is not None:
         with suppress(OSError, ValueError):
@@ -284,12 +288,12 @@ async def _measure(pids: dict[Member, list[int]]) -> tuple[dict[Member, int], fl
     except RuntimeError as error:
         if faults.shortage(error) is None:
             raise
-        # No thread can start. The limit still holds.
+        # No thread can start. Measure on the event loop, because the limit must still hold.
         return _pss_of_all(pids)
 
 
 def _pss_of_all(pids: dict[Member, list[int]]) -> tuple[dict[Member, int], float]:
-    """Return the sizes, and the processor time that this has taken."""
+    """Return the sizes, and the processor time that the measurement has taken."""
     began = time.thread_time()
     sizes = {member: pss_bytes(each) for member, each in pids.items()}
     return sizes, time.thread_time() - began

@@ -1,10 +1,10 @@
-"""The commands that share limits, and how each limit of theirs is enforced. Looks at no process.
+"""Knows which commands share limits, and how each limit is enforced. Inspects no process.
 
 A session with limits is a `Group`, and each command that runs in it is a `Member`. A command
 without a session is the only member of a group of its own.
 
-Invariant: a limit is enforced by a cgroup, or by the watch if at least one member is not in the
-cgroup.
+Invariant: a cgroup enforces each limit. If at least one member is not in the cgroup, the watch of
+`limiter` enforces the limit.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from shelld_protocol.structs import EnforcedLimits, LimitMechanism, ResourceLimi
 LimitReason = Literal["memory", "processes", "cpu", "file_size"]
 LIMIT_REASONS: Final = frozenset(get_args(LimitReason))
 
-# This signal ends a process that has written too large a file. If bash has waited for that process
-# last, bash exits with this code.
+# This signal ends a process that has written too large a file. If bash has waited for this process
+# last, bash exits with the second code.
 _FILE_TOO_LARGE: Final = (-signal.SIGXFSZ, 128 + signal.SIGXFSZ)
 
 
@@ -43,7 +43,7 @@ def cgroup_limits_of(limits: ResourceLimits) -> Mapping[Kind, int]:
 class Command(Protocol):
     """A running command, as the code that watches limits sees it.
 
-    `runner`: the pid of its runner, while that is known and lives.
+    `runner` is the pid of its runner while the pid is known and the runner is alive.
     """
 
     @property
@@ -51,12 +51,12 @@ class Command(Protocol):
 
     @property
     def is_killed_at_once(self) -> bool:
-        """Whether somebody kills it without any grace."""
+        """Whether somebody has asked for a kill of the command without any grace."""
         ...
 
     @property
     def is_gone(self) -> bool:
-        """Whether nothing is left of it."""
+        """Whether no process of the command is left."""
         ...
 
     def exceed(self, reason: LimitReason) -> None:
@@ -65,10 +65,10 @@ class Command(Protocol):
 
 
 class Group:
-    """The members, while they run or wait.
+    """The members that share limits, while they run or wait.
 
-    `is_of_session`: the group is for a session, not for a single command. `is_closed`: the session
-    was closed.
+    With `is_of_session`, the group is for a session, and not for a single command. With
+    `is_closed`, the session was closed.
     """
 
     def __init__(
@@ -82,31 +82,31 @@ class Group:
 
     @property
     def waiting(self) -> int:
-        """How many members are spare shells that wait, or are about to."""
+        """The number of members that are spare shells without a command."""
         return sum(member.is_waiting for member in self.members)
 
     def make_room(self) -> None:
-        """Let spare shells that wait take nothing from the limit of processes.
+        """Raise the limit on processes, so that waiting spare shells do not use any of it.
 
-        The kernel lets a spare shell enter a full cgroup. So make room for it only when it has
-        entered: a command could take earlier room.
+        The kernel lets a spare shell enter a full cgroup. So raise the limit only after the spare
+        shell has entered. Otherwise a command could use the room before.
         """
         self.cgroups.make_room(sum(member.has_entered for member in self.members))
 
     def is_watched(self, kind: Kind) -> bool:
-        """Whether no cgroup enforces this limit for all members."""
+        """Whether the group has this limit, but no cgroup enforces the limit for all members."""
         is_limited = kind in cgroup_limits_of(self.limits)
         return is_limited and not all(kind in each.cgroups.kinds for each in self.members)
 
 
 class Member:
-    """One command. `is_waiting`: it is a spare shell, which must not count."""
+    """One command with limits. With `is_waiting`, it is a spare shell, which must not count."""
 
     def __init__(self, group: Group, cgroups: CommandCgroups, *, is_waiting: bool) -> None:
         self.group = group
         self.cgroups = cgroups
         self.is_waiting = is_waiting
-        # Whether it is a waiting spare shell that is known to run.
+        # Whether this is a waiting spare shell whose start was reported.
         self.has_entered = False
         self.command: Command | None = None
         # When the command began (time.monotonic()).
@@ -116,14 +116,14 @@ class Member:
 
     @property
     def restrictions(self) -> Restrictions | None:
-        """What the command must start with; None for nothing."""
+        """The restrictions with which the command must start; None for no restrictions."""
         limits = rlimits_of(self.group.limits)
         directories = tuple(map(os.fsencode, self.cgroups.directories))
         return Restrictions(limits, directories) if limits or directories else None
 
     @property
     def enforced(self) -> EnforcedLimits:
-        """How its limits are enforced."""
+        """How each limit of the command is enforced."""
         limits = self.group.limits
         return EnforcedLimits(
             memory=self._mechanism("memory"),
@@ -140,9 +140,10 @@ class Member:
 
     @property
     def needs_watch(self) -> bool:
-        """Whether the daemon must look at it regularly."""
+        """Whether the daemon must scan the command regularly."""
         limits = self.group.limits
-        # The kernel limits the memory, but does not kill the whole command.
+        # A cgroup for memory also needs the watch, because the kernel may kill only a part of the
+        # command.
         return limits.cpu_seconds is not None or bool(cgroup_limits_of(limits))
 
     def refused(self, indexes: tuple[int, ...]) -> None:

@@ -1,8 +1,8 @@
-"""Reads in /proc what the processes of a command use. Never signals a process.
+"""Reads the resource usage of a command's processes in /proc. Never signals a process.
 
-A command's runner runs nothing else, so everything below the runner belongs to the command. A
-process counts before its children. So if its parent reaps it during a look, its processor time may
-be missing in this look, but never counts twice.
+The runner of a command runs no other command, so all processes below the runner belong to the
+command. The scan counts a process before its children. So if a process is reaped during the scan,
+its processor time may be missing in this scan, but never counts twice.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ _UTIME: Final = 14 - 3
 _CSTIME: Final = 17 - 3
 _THREADS: Final = 20 - 3
 _RSS: Final = 24 - 3
-# A command with more processes than this is not looked at further.
+# A scan of a command stops after this many processes.
 _MAX_PROCESSES: Final = 32_768
 
 _PSS: Final = re.compile(rb"^Pss:\s*(\d+) kB$", re.MULTILINE)
 
 
 class Usage:
-    """What the processes of a command use. Grows while `look` runs.
+    """The resource usage of a command's processes. The numbers grow while `look` runs.
 
-    `rss_bytes` counts memory that processes share once for each of them.
+    `rss_bytes` counts shared memory once for each process that shares it.
     """
 
     def __init__(self) -> None:
@@ -59,10 +59,10 @@ def reaped_cpu_s(runner: int) -> float:
 
 
 def look(runner: int, reaped_before_s: float) -> Iterator[Usage]:
-    """Find out what a command uses, one thread at a time: yield the usage so far.
+    """Scan the processes of a command, one thread at a time, and yield the usage so far.
 
-    `reaped_before_s`: the result of `reaped_cpu_s` when the command started. Raises OSError if the
-    system has no /proc, and OSError or ValueError if the runner has ended.
+    `reaped_before_s` is the result of `reaped_cpu_s` when the command started. Raises OSError if
+    the system has no /proc, and OSError or ValueError if the runner has ended.
     """
     usage = Usage()
     list_children = _lister_by_thread()
@@ -78,7 +78,7 @@ def look(runner: int, reaped_before_s: float) -> Iterator[Usage]:
         if pid in seen:
             continue
         seen.add(pid)
-        # The process may end during the look, or be hidden.
+        # The process may end during the scan, or be hidden.
         with suppress(OSError, ValueError, IndexError):
             found = _process(pid)
             usage.threads += found.threads
@@ -105,9 +105,9 @@ def _lister_by_thread() -> Callable[[int], Iterator[list[int]]]:
 
 
 def pss_bytes(pids: Sequence[int]) -> int:
-    """Return how much memory processes use, each with its share of shared memory.
+    """Return the memory that processes use. Each process counts with its share of shared memory.
 
-    Takes long for large processes.
+    This takes a long time for large processes.
     """
     return sum(map(_pss, pids))
 

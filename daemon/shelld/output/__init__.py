@@ -1,1 +1,1 @@
-"""The output of commands: kept within limits, converted to text, and filtered."""
+"""Keeps the output of commands within limits, converts it to text, and filters it."""

@@ -1,12 +1,13 @@
-"""Divides output into units, and finds escape sequences. Pure.
+"""Divides output into units, and finds escape sequences. This module is pure.
 
 A unit is a UTF-8 character, an escape sequence, or a byte that is part of no character. The end of
-a unit depends only on the bytes of the output, at most `MAX_SEQUENCE_BYTES` of them. So the result
-is the same however reads divide the output.
+a unit depends only on the bytes of the output, at most `MAX_SEQUENCE_BYTES` of them. So the units
+are the same, even if reads divide the output differently.
 
 The escape sequences are those of ECMA-48 and ISO 2022: CSI, the control strings OSC, DCS, SOS, PM
 and APC, designations of character sets, and two-byte escapes. As in xterm, BEL also ends OSC. CSI
-(U+009B) is the only 8-bit form here, because terminals accept no other in UTF-8.
+(U+009B) is the only 8-bit form that this module knows, because terminals accept no other 8-bit form
+in UTF-8.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-# A longer control string counts as text. Hyperlinks, clipboards and chunks of images are shorter,
-# and a read should not wait longer for a string that never ends.
+# A control string longer than this counts as text. Hyperlinks, clipboards and chunks of images are
+# shorter. A read should not wait long for a control string that never ends.
 MAX_SEQUENCE_BYTES: Final = 64 * 1024
 _MAX_STRING: Final = MAX_SEQUENCE_BYTES - 4
 _MAX_PARAMETERS: Final = 1024
@@ -30,12 +31,12 @@ _SEQUENCE: Final = re.compile(
     rb"%s[\x40-\x7e]|%s(?:\x07|\x1b\\)|%s\x1b\\|%s[\x30-\x7e]|%s"
     % (_CSI, _OSC, _STRING, _NF, _TWO_BYTES)
 )
-# The beginnings of the same sequences, at the end of the data.
+# Matches the beginning of such a sequence at the end of the data.
 _UNFINISHED: Final = re.compile(rb"(?:%s|%s\x1b?|%s\x1b?|%s|\x1b)\Z" % (_CSI, _OSC, _STRING, _NF))
-# The beginnings of the only sequences that can contain a line end.
+# Matches the beginning of a control string, which is the only sequence that can contain a line end.
 _UNFINISHED_STRING: Final = re.compile(rb"(?:%s|%s)\Z" % (_OSC, _STRING))
-# `without_escapes` removes these: sequences, and an ESC that begins no sequence (the bytes after
-# the ESC are text). At the end of the output, it also removes the beginning of a short sequence.
+# `without_escapes` removes sequences, and also an ESC that begins no sequence. The bytes after such
+# an ESC are text. At the end of the output, it also removes the beginning of a short sequence.
 _STRIPPED: Final = re.compile(rb"%s|\x1b" % _SEQUENCE.pattern)
 _STRIPPED_AT_END: Final = re.compile(rb"%s|(?:%s|%s)\Z|\x1b" % (_SEQUENCE.pattern, _CSI, _NF))
 
@@ -43,7 +44,7 @@ _STRIPPED_AT_END: Final = re.compile(rb"%s|(?:%s|%s)\Z|\x1b" % (_SEQUENCE.patter
 def without_escapes(data: bytes, *, is_end: bool) -> list[bytes]:
     """Return `data` (whole units) without sequences, as pieces to decode separately.
 
-    With `is_end`, nothing follows, and the last unit may be incomplete.
+    With `is_end`, no more data follows, and the last unit may be incomplete.
     """
     if b"\x1b" in data or b"\x9b" in data:
         return (_STRIPPED_AT_END if is_end else _STRIPPED).split(data)
@@ -68,7 +69,7 @@ def whole_units(data: bytes) -> int:
 def open_string(data: bytes, line_end: int) -> int | None:
     """Return the start of the control string that continues after `line_end`, or None.
 
-    `line_end` is the position after a "\\n". Searches back from there to the last ESC.
+    `line_end` is the position after a "\\n". The search goes back from there to the last ESC.
     """
     position = data.rfind(b"\x1b", max(0, line_end - MAX_SEQUENCE_BYTES), line_end)
     if position >= 0 and _UNFINISHED_STRING.match(data, position, line_end):
@@ -85,7 +86,7 @@ def first_unit(data: bytes) -> int:
         return 0
     for size in range(1, min(4, len(data)) + 1):
         if _unfinished_character(data[:size]) < size:
-            # These bytes are a character, or can no longer become one.
+            # These bytes are a character, or cannot become a character even if more bytes follow.
             return size if _is_text(data[:size]) else max(1, size - 1)
     return 0
 
@@ -117,7 +118,8 @@ def _unfinished_character(data: bytes) -> int:
         if byte < 0x80:
             return 0
         if byte >= 0xC0:
-            # Count only bytes that may still become a character. ED A0 never can.
+            # Count only bytes that may still become a character. For example, ED A0 can never
+            # become a character.
             try:
                 data[-length:].decode()
             except UnicodeDecodeError as error:

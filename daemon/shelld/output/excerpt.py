@@ -1,8 +1,9 @@
-"""The new output of a stream in a limited number of characters: all of it, or its head and tail.
+"""Reads the new output of a stream in a limited number of characters: all of it, or its head and
+tail.
 
 The result suits a reader that has little room and wants to know the beginning and the current
-state. The omitted middle counts as read. A notice in its place gives the offsets for reading the
-middle.
+state. The omitted middle counts as read. In place of the middle, the text has a notice with the
+offsets at which a caller can read it.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from shelld.output.text import STEP_BYTES, begins_within_line, last_states, plai
 # consist of whole lines.
 _LINE_SHARE: Final = 5
 
-# How many bytes from the beginning, or from the end, to search for text.
+# At most this many bytes at the beginning and at the end are searched for text.
 _WINDOW_BYTES: Final = 1024 * 1024
 
-# How many times to try to fill the room with text that has fewer characters than bytes.
+# The maximum number of attempts to fill the room with text that has fewer characters than bytes.
 _ATTEMPTS: Final = 5
 
-# How many bytes from the end to search for the line that shows the progress.
+# At most this many bytes at the end are searched for the line that shows the progress.
 _GLANCE_BYTES: Final = 4096
 
 
@@ -46,10 +47,11 @@ class _Part(NamedTuple):
 
 
 class ExcerptReader(StreamReader):
-    """`limit` returns the room in characters, not counting the notice. Each look calls it.
+    """Reads an excerpt. Each `look` calls `limit`, which returns the room in characters without the
+    notice.
 
-    Removes escape sequences from the text. With `end`, reads all output up to this offset, and
-    leaves the shared position alone.
+    The reader removes escape sequences from the text. With `end`, it reads all output up to this
+    offset, and does not move the shared position.
     """
 
     def __init__(
@@ -73,7 +75,8 @@ class ExcerptReader(StreamReader):
         whole = await _whole(store, start, stop, limit, final=final)
         self.is_cut = whole is None
         if whole is not None:
-            # Do not count bytes that were dropped after they were read: the text includes them.
+            # Do not count bytes that were dropped after they were read, because the text includes
+            # these bytes.
             (text, _, end), dropped = whole
         else:
             head = _head(store, start, stop, limit // 2)
@@ -107,7 +110,8 @@ async def _whole(
         text += piece.text
         dropped += piece.dropped
         if position > start:
-            # Only the last state of an overwritten line needs room.
+            # Remove the earlier states of overwritten lines, because only the last state needs
+            # room.
             text = last_states(text, continues=begins_within_line(store, start))
         if len(text) > limit:
             return None
@@ -175,7 +179,7 @@ def _most(read: Callable[[int], _Part], room: int, available: int) -> _Part:
     for _ in range(_ATTEMPTS):
         if len(best.text) > room * 0.9 or size == available:
             break
-        # With escape sequences and multibyte characters, more bytes than characters fit.
+        # More bytes than characters fit if the text has escape sequences or multibyte characters.
         size = min(available, max(size + 1, size * room // max(1, len(best.text))))
         more = read(size)
         if len(more.text) > room:
@@ -225,7 +229,7 @@ def last_line(store: StreamStore, max_characters: int) -> str:
 
 
 def _with_backspaces(line: str) -> str:
-    """Return the line as its backspaces leave it: what follows one overwrites what it went back to.
+    """Return the line as a terminal shows it: text after a backspace overwrites earlier text.
 
     A terminal erases a typed character with a backspace, a space and another backspace.
     """

@@ -1,6 +1,6 @@
-"""The head of a stream: the beginning of all its output, cut to a size.
+"""Reads the head of a stream: the beginning of all its output, cut to a size.
 
-Reads in steps. Other requests run between the steps.
+The read has steps, and other requests run between the steps.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ TRUNCATED_SUFFIX: Final = "... (truncated)"
 
 
 class Head(NamedTuple):
-    """`text` covers the bytes up to `end`, of which `invalid` are not UTF-8. If `is_cut`, the text
-    ends with the suffix.
+    """The head of a stream. `text` covers the bytes up to `end`. `invalid` of these bytes are not
+    UTF-8. If `is_cut` is true, the text ends with the suffix.
     """
 
     text: str
@@ -29,12 +29,12 @@ class Head(NamedTuple):
 async def read_head(store: StreamStore, max_text_bytes: int, *, strip: bool, final: bool) -> Head:
     """Return the beginning of a stream in at most `max_text_bytes` of UTF-8, including the suffix.
 
-    Cuts only if the stream does not fit or the rest was dropped.
+    The text is cut only if the stream does not fit, or if the bytes that follow were dropped.
     """
     stop = store.written
     room = max_text_bytes - len(TRUNCATED_SUFFIX)
     gathered = _Gathered(0, strip=strip)
-    # Where to cut, if necessary.
+    # The head that fits, in case the text must be cut.
     cut: Head | None = None
     while True:
         piece = read_text(store, gathered.end, stop, STEP_BYTES, strip=strip, final=final)

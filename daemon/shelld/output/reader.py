@@ -1,9 +1,10 @@
 """Reads the part of a stream that one call returns: new output, or a range of offsets.
 
-Plain readers, which have no offset of their own, share one position in a stream. `look` does not
-move this position, and may be interrupted. `take` does not await. Plain readers take a read only if
-it starts at the shared position: if another reader has moved that position meanwhile, they look
-again first. So two readers never get the same bytes, and together they miss none.
+Plain readers have no offset of their own, and share one position in a stream. `look` reads without
+moving this position, and may be interrupted. `take` moves the position, and does not await. A plain
+reader takes a read only if the read starts at the shared position. If another reader has moved the
+position meanwhile, the plain reader first calls `look` again. So two readers never get the same
+bytes, and together they miss no bytes.
 
 Large reads happen in steps. Other requests run between the steps.
 """
@@ -30,7 +31,8 @@ from shelld.output.text import (
     whole_lines,
 )
 
-# The size of a step in base64: a multiple of three, so that the texts of two steps can be joined.
+# The size of a step in base64. It is a multiple of three, so that the texts of two steps can be
+# joined.
 _BASE64_STEP_BYTES: Final = 3 * STEP_BYTES // 4
 
 
@@ -40,7 +42,7 @@ _BASE64_STEP_BYTES: Final = 3 * STEP_BYTES // 4
 def read_all(store: StreamStore, start: int, *, strip: bool, final: bool) -> tuple[str, int]:
     """Return all kept text from `start` on, and the offset of its end.
 
-    Blocks until done. A caller with an event loop reads in steps instead.
+    This blocks until all text is read. A caller with an event loop reads in steps instead.
     """
     texts: list[str] = []
     position = start
@@ -59,8 +61,8 @@ async def read_in_steps(
 ) -> Piece:
     """Convert up to `room` bytes from `start`, but not beyond `stop`, to text.
 
-    Converts at least one unit. `final`: nothing follows `stop`. Other requests run between the
-    steps.
+    Converts at least one unit. With `final`, no output follows `stop`. Other requests run between
+    the steps.
     """
     is_gap = store.read(start, 0).start > start
     continues = not is_gap and begins_within_line(store, start)
@@ -72,7 +74,7 @@ async def read_in_steps(
         step = min(room, STEP_BYTES)
         piece = read_text(store, position, stop, step, strip=strip, final=final)
         size = piece.end - position - piece.dropped
-        # Only the very first unit may exceed the room.
+        # Only the first unit may exceed the room.
         if piece.end == position or (position > start and (piece.dropped or size > room)):
             break
         text.add(piece.text)
@@ -105,7 +107,7 @@ async def read_in_base64(store: StreamStore, start: int, stop: int, room: int) -
         room -= len(data)
         position += gap + len(data)
         if len(data) % 3:
-            # The next step would begin in the middle of a group of base64.
+            # Stop, because the next step would begin in the middle of a base64 group.
             break
     return Piece("".join(texts), position, dropped)
 
@@ -125,9 +127,9 @@ class Read(NamedTuple):
 
 
 class StreamReader:
-    """One call's view of one stream. Without `offset`, it reads from the shared position and moves
-    that position. With `stops_at_match`, a look ends soon after the first line that the filter
-    matches. With `in_base64`, the texts of its reads are bytes in base64; then there is no filter.
+    """Reads one stream for one call. Without `offset`, it reads from the shared position and moves
+    this position. With `stops_at_match`, a look ends soon after the first line that the filter
+    matches. With `in_base64`, its reads have bytes in base64 as text, and there is no filter.
     """
 
     def __init__(
@@ -149,12 +151,13 @@ class StreamReader:
         self._max_bytes = max_bytes
         self._strip = strip
         self._filter = line_filter
-        # Where this call's read begins, and where the next look begins.
+        # The offset at which the read of this call begins, and the offset at which the next look
+        # begins.
         self._start = self._position = stream.read_position if offset is None else offset
         self._dropped = self._invalid = 0
-        # How many bytes had been written at the time of the last look.
+        # The number of bytes that had been written at the time of the last look.
         self._seen = self._position
-        # Whether the next look can go on at once, with bytes that the last look left.
+        # Whether the last look left bytes with which the next look can continue at once.
         self._goes_on = False
         # The looks so far have searched the current line up to this offset without finding its end.
         self._searched = 0
@@ -164,12 +167,12 @@ class StreamReader:
 
     @property
     def start(self) -> int:
-        """Where this call's read begins."""
+        """The offset at which the read of this call begins."""
         return self._start
 
     @property
     def has_news(self) -> bool:
-        """Whether there are bytes that no look has seen, or with which the next look can go on."""
+        """Whether there are bytes that no look has read, or with which a look can continue."""
         if self.was_overtaken:
             return self._store.written > self._stream.read_position
         return self._goes_on or self._store.written > self._seen
@@ -178,7 +181,8 @@ class StreamReader:
     def is_large(self) -> bool:
         """Whether the next look takes more than one step.
 
-        Always False with a filter: only the look itself finds out how much matches.
+        With a filter, this is always False, because only the look itself finds out how much
+        matches.
         """
         return (
             self._filter is None
@@ -191,9 +195,9 @@ class StreamReader:
         return self._offset is None and self._stream.read_position > self._start
 
     async def look(self, *, final: bool) -> Read:
-        """Read on after the bytes that were skipped so far. Does not move the shared position.
+        """Read the output after the bytes that were skipped. Does not move the shared position.
 
-        With `final`, nothing more will be written.
+        With `final`, the command will write no more output.
         """
         if self.was_overtaken:
             self._start = self._position = self._stream.read_position
@@ -208,7 +212,7 @@ class StreamReader:
         return await self._look_at_lines(self._filter, stop, final=final)
 
     def goes_on_after(self, read: Read) -> bool:
-        """Whether the next look can go on at once, with bytes that `read` has left.
+        """Whether `read` has left bytes with which the next look can continue at once.
 
         If the last look could not read any bytes, the next look needs more bytes.
         """
@@ -223,13 +227,13 @@ class StreamReader:
         return written > read.end if final else read.more or written > self._seen
 
     def skip(self, read: Read) -> None:
-        """Pass over `read`, which has nothing for the caller. The next look begins after it."""
+        """Skip `read`, because it has no text for the caller. The next look begins after `read`."""
         self._goes_on = self.goes_on_after(read)
         self._position, self._dropped, self._invalid = read.end, read.dropped, read.invalid
         self._searched_for_good = self._searched
 
     def take(self, read: Read) -> None:
-        """Take `read`: move the shared position past it, unless the reader has its own offset."""
+        """Move the shared position past `read`, unless the reader has its own offset."""
         if self._offset is None:
             self._stream.read_position = read.end
 
@@ -252,7 +256,7 @@ class StreamReader:
         found: list[str] = []
         position, dropped, room = self._position, self._dropped, self._max_bytes
         invalid = self._invalid
-        # The time limit of a filter applies to one look: a call may wait for many minutes.
+        # The time limit of a filter applies to one look, because a call may wait for many minutes.
         line_filter.renew()
         while room > 0:
             if found:
@@ -278,9 +282,9 @@ class StreamReader:
     async def _next_lines(
         self, start: int, stop: int, room: int, *, final: bool, may_cut: bool
     ) -> Piece:
-        """Return some whole lines; none if the first line has not ended or does not fit.
+        """Return some whole lines. Returns no text if the first line has not ended or does not fit.
 
-        With `may_cut`, cuts a line that does not fit.
+        With `may_cut`, this cuts a line that does not fit.
         """
         store, strip = self._store, self._strip
         step = min(room, STEP_BYTES)
@@ -298,8 +302,8 @@ class StreamReader:
 
         If output was dropped there, the lines begin after the gap. Returns 0 if the first line has
         not ended, or does not fit. With `may_cut`, a line that does not fit counts up to `room`.
-        With `final`, the last line needs no line end. Searches for line ends only where no earlier
-        look has searched, so a long line costs little while it grows.
+        With `final`, the last line needs no line end. The search omits the bytes in which earlier
+        looks found no line end, so a long line costs little while it grows.
         """
         store = self._store
         position = max(start, self._searched)
@@ -315,7 +319,7 @@ class StreamReader:
             step = min(limit - position, STEP_BYTES)
             kept = store.read(position, step)
             if b"\n" in kept.data:
-                # The line end may belong to a control string that began before.
+                # This newline may be part of a control string that began earlier.
                 context = max(begin, position - MAX_SEQUENCE_BYTES)
                 lines = store.read(context, kept.start + len(kept.data) - context)
                 end = lines.start + whole_lines(lines.data)
@@ -323,7 +327,7 @@ class StreamReader:
                     return end - begin
             position = kept.start + len(kept.data)
             if len(kept.data) < step:
-                # A line that the gap has cut ends there.
+                # The gap has cut the line, so the line ends at the gap.
                 return position - begin
             self._searched = position
             await checkpoint()

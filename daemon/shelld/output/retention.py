@@ -1,11 +1,12 @@
-"""Limits the kept output: of one shell, and of all shells together.
+"""Limits the kept output of each shell, and of all shells together.
 
 Owns the spool, and knows every shell's output from the shell's start until the shell is forgotten.
-A shell over its own limit loses the oldest bytes of its tail. Over the common limit, or on a full
-disk, ended shells lose output first, in the order in which they ended. Among them, the shells whose
-output a request is reading come last. After the ended shells, the running shell that stores the
-most output loses some of it. A shell can store its output however much other shells have stored.
-This module never forgets a shell by itself.
+A shell that exceeds its own limit loses the oldest bytes of its tail. If all shells together exceed
+their common limit, or the disk is full, ended shells lose output first, in the order in which they
+ended. Ended shells whose output a request is reading come after the other ended shells. After the
+ended shells, the running shell that stores the most output loses some of it. So the output of other
+shells never prevents a shell from storing its own output. This module never forgets a shell by
+itself.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from shelld.process.options import Options
 
 _DEFAULT: Final = Options()
 
-# The head of each stream gets 1/_HEAD_SHARE of a shell's limit. The tails get the rest.
+# The head of each stream gets 1/_HEAD_SHARE of a shell's limit. The two tails share the rest of the
+# limit.
 _HEAD_SHARE: Final = 4
 
 # A running shell gives up 1/_RECLAIM_SHARE of its blocks at once. If it gave up single blocks, each
@@ -39,7 +41,7 @@ class OutputStream:
     def __init__(self, store: StreamStore) -> None:
         self.store = store
         self.read_position = 0
-        # When the command last wrote to this stream, as of time.monotonic().
+        # When the command last wrote to this stream, as a reading of time.monotonic().
         self.written_at = -math.inf
 
     @property
@@ -48,7 +50,7 @@ class OutputStream:
 
 
 class ShellOutput:
-    """Both streams of one shell. Together they keep at most `retain_bytes`."""
+    """The output of one shell: two streams, which together keep at most `retain_bytes`."""
 
     def __init__(
         self, retain_bytes: int = _DEFAULT.retain_bytes, blocks: Blocks | None = None
@@ -65,7 +67,7 @@ class ShellOutput:
     def pin(self) -> None:
         """Protect this output until `unpin`: ended shells that are not pinned lose output first.
 
-        Calls nest: each call needs its own `unpin`.
+        Calls can nest, so each call needs its own `unpin`.
         """
         self._pins += 1
 
@@ -74,7 +76,7 @@ class ShellOutput:
 
     @property
     def written(self) -> int:
-        """How many bytes the command has written to both streams."""
+        """The number of bytes that the command has written to both streams."""
         return sum(store.written for store in self._stores)
 
     @property
@@ -91,7 +93,8 @@ class ShellOutput:
         return self._stores[0].error or self._stores[1].error
 
     def append(self, stream: OutputStream, data: bytes | memoryview) -> None:
-        # Drop before and after: the append needs free room, and may itself exceed the limit.
+        # Drop before the append, which needs free room. Drop again after it, because `data` may be
+        # larger than the limit.
         self._drop_excess(len(data))
         stream.store.append(data)
         if len(data):
@@ -133,7 +136,10 @@ class ShellOutput:
 
 
 class Retention:
-    """Without `spool_directory`, uses the directory for temporary files."""
+    """Limits the output of all shells.
+
+    Without `spool_directory`, it uses the directory for temporary files.
+    """
 
     def __init__(
         self,
@@ -158,7 +164,7 @@ class Retention:
         return output
 
     def finish(self, output: ShellOutput) -> None:
-        """Record that the shell will write nothing more."""
+        """Record that the shell will write no more output."""
         del self._running[output]
         output.finish()
         if output.stored_blocks:

@@ -1,12 +1,12 @@
-"""An unnamed file for output that memory should not hold.
+"""Stores output that should not be in memory in an unnamed file.
 
 Owns one file for all shells, divided into blocks. Creates the file when it is first needed. The
-file has no name, so nobody can find, link or forget it, and the kernel frees it however the daemon
-ends. There is one file instead of one per stream, because descriptors are scarcer than disk space.
-Also, the limit over all shells is then the size of the file.
+file has no name, so no other program can find or link it. The kernel frees the file when the daemon
+ends, even if the daemon was killed. All streams share one file, because descriptors are scarcer
+than disk space. The limit for all shells together is then the size of the file.
 
-Knows nothing of streams or offsets. Does not decide which shell gives up blocks when the file is
-full.
+This module does not know streams or offsets, and does not decide which shell gives up blocks when
+the file is full.
 """
 
 from __future__ import annotations
@@ -17,23 +17,26 @@ import os
 from collections.abc import Sequence
 from typing import Final
 
-# The size of a block, which is written at once. It is small enough to keep each stream's last,
-# partly filled block in memory.
+# The size of a block. A block is written in one step. It is small enough to keep each stream's
+# last, partly filled block in memory.
 BLOCK_BYTES: Final = 64 * 1024
 
 _DIRECTORIES: Final = ("/tmp", "/var/tmp")
 
 
 class Spool:
-    """Takes at most `max_bytes` of disk, in `directory` or the directory for temporary files."""
+    """Uses at most `max_bytes` of disk space, in `directory` or in the directory for temporary
+    files.
+    """
 
     def __init__(self, max_bytes: int, directory: str | None = None) -> None:
         self._max_blocks = max_bytes // BLOCK_BYTES
         self._directory = directory
         self._descriptor: int | None = None
-        # For each block of the file, whether it is in use.
+        # One byte for each block of the file: whether the block is in use.
         self._used = bytearray()
-        # Blocks that may be free, lowest first, so that the end of the file becomes free.
+        # The numbers of blocks that may be free. The lowest is used first, so that the end of the
+        # file becomes free.
         self._free: list[int] = []
 
     @property
@@ -49,7 +52,8 @@ class Spool:
         return system.f_bavail * system.f_frsize
 
     def put(self, data: bytes | bytearray | memoryview) -> int | None:
-        """Store up to `BLOCK_BYTES` and return the block; None if `max_bytes` are taken.
+        """Store up to `BLOCK_BYTES` and return the number of the block; None if `max_bytes` are in
+        use.
 
         Raises OSError if there is no space or the file cannot be created.
         """
@@ -106,7 +110,7 @@ class Spool:
 def _write(descriptor: int, data: bytes | bytearray | memoryview, position: int) -> None:
     written = os.pwrite(descriptor, data, position)
     while written < len(data):
-        # A full file system may write a part before it reports the error.
+        # A full file system may write a part of the data before it reports the error.
         count = os.pwrite(descriptor, memoryview(data)[written:], position + written)
         if not count:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -131,8 +135,8 @@ def _unnamed_file(directory: str | None) -> int:
 
 
 def _born_unnamed(directory: str) -> int:
-    # open(2): with O_EXCL, linkat(2) can never give the file a name. Not all file systems support
-    # O_TMPFILE.
+    # With O_EXCL, linkat(2) can never give the file a name (see open(2)). Not all file systems
+    # support O_TMPFILE.
     if not hasattr(os, "O_TMPFILE"):
         raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
     return os.open(directory, os.O_TMPFILE | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)

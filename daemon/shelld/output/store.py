@@ -1,14 +1,14 @@
-"""The bytes of one stream of a command: a head and a tail, at absolute offsets.
+"""Keeps the bytes of one stream of a command: a head and a tail, at absolute offsets.
 
-Owns the kept bytes, and the count of all bytes written. The last block is in memory; full blocks go
-to `Blocks`. Knows nothing of readers, text or time. Raises no error but MemoryError: it drops and
-counts what it cannot keep.
+The store owns the kept bytes, and counts all bytes written. The last block is in memory, and full
+blocks go to `Blocks`. The store does not know readers, text or time. It raises no error except
+MemoryError, because it drops and counts the bytes that it cannot keep.
 
 Invariants:
 
 * ``kept + dropped == written``. The dropped bytes form one gap between head and tail.
-* The head stays, and the tail slides. The head shrinks only if another shell needs the room and no
-  tail is left, or if a block of the head cannot be stored or read.
+* The head does not change, and the tail loses its oldest bytes. The head shrinks only if another
+  shell needs the room and no tail is left, or if a block of the head cannot be stored or read.
 * The cost of an append depends on the size of its data, and the cost of a read on the size of its
   result. Neither depends on how many bytes are kept.
 """
@@ -20,8 +20,8 @@ from typing import Final, NamedTuple, Protocol
 
 from shelld.output.spool import BLOCK_BYTES
 
-# How many blocks of a stream stay in memory if its blocks cannot be stored. They hold the first and
-# last bytes of the stream.
+# At most this many blocks of a stream stay in memory if its blocks cannot be stored. These blocks
+# have the first and last bytes of the stream.
 MEMORY_BLOCKS: Final = 4
 
 # The last block of an ended stream stays in memory if it is no larger than this.
@@ -39,7 +39,9 @@ class Blocks(Protocol):
 
 
 class MemoryBlocks:
-    """Blocks in memory, for a stream that does not count towards the limit over all shells."""
+    """Stores blocks in memory, for a stream that does not count towards the common limit of all
+    shells.
+    """
 
     def __init__(self) -> None:
         self._content: dict[int, bytes] = {}
@@ -58,7 +60,10 @@ class MemoryBlocks:
 
 
 class Kept(NamedTuple):
-    """A read. `data` begins at `start`, which is `dropped` bytes after the requested offset."""
+    """The result of a read.
+
+    `data` begins at `start`, which is `dropped` bytes after the requested offset.
+    """
 
     start: int
     data: bytes
@@ -75,16 +80,17 @@ class StreamStore:
     def __init__(self, head_limit: int, blocks: Blocks | None = None) -> None:
         self.written = 0
         self.error: str | None = None
-        # The error with which the last block was refused, if any.
+        # The error with which the last block was refused, if it was refused.
         self._refusal: str | None = None
         self._blocks = MemoryBlocks() if blocks is None else blocks
-        # The gap. Until bytes are dropped, it is an empty range at the future end of the head.
+        # The gap between head and tail. Until bytes are dropped, it is an empty range at the future
+        # end of the head.
         self._gap_start = self._gap_end = head_limit
         # The bytes after the last full block.
         self._window = bytearray()
         # Maps a block of the stream to its number in `Blocks`. Block n begins at n * BLOCK_BYTES.
         self._stored: dict[int, int] = {}
-        # Blocks that `Blocks` refused.
+        # The blocks that `Blocks` has refused.
         self._in_memory: dict[int, bytes] = {}
         # The lowest number that a block of the tail can have.
         self._oldest = _block_after(head_limit)
@@ -98,7 +104,7 @@ class StreamStore:
         return self.written - self.dropped
 
     def dropped_between(self, start: int, end: int) -> int:
-        """Return how many bytes of the range are dropped."""
+        """Return how many bytes of the range were dropped."""
         return max(0, min(end, self._gap_end) - max(start, self._gap_start))
 
     @property
@@ -114,12 +120,12 @@ class StreamStore:
     # -- writing ----------------------------------------------------------------------------
 
     def append(self, data: bytes | memoryview) -> None:
-        """Add bytes. After a MemoryError, `written` tells how many of them were added."""
+        """Add bytes. After a MemoryError, `written` shows how many of these bytes were added."""
         view = memoryview(data)
         while view:
             room = BLOCK_BYTES - len(self._window)
             if room == BLOCK_BYTES and len(view) >= room:
-                # Store the block without a copy.
+                # Store the block directly from `view`, without a copy.
                 self.written += room
                 try:
                     self._store(self.written // BLOCK_BYTES - 1, view[:room])
@@ -183,13 +189,15 @@ class StreamStore:
         return count
 
     def give_up(self, count: int, error: str | None = None) -> None:
-        """Free up to `count` stored blocks: the oldest of the tail, then the newest of the head."""
+        """Free up to `count` stored blocks: first the oldest of the tail, then the newest of the
+        head.
+        """
         if error is not None and self._stored:
             self.error = error
         tail = [number for number in self._stored if number >= self._oldest][:count]
         if tail:
             self._drop_to(self._end_of(tail[-1]))
-        # If the tail had too few blocks, only the head is left.
+        # If the tail had too few blocks, all blocks that are left belong to the head.
         for number in list(reversed(self._stored))[: count - len(tail)]:
             self._lose(number)
 
@@ -211,7 +219,10 @@ class StreamStore:
         return min(end, self.written) if number in self._stored else end
 
     def _lose(self, number: int) -> None:
-        """Drop a block: in the tail with all older blocks, in the head with all newer blocks."""
+        """Drop a block.
+
+        In the tail, this also drops all older blocks. In the head, it also drops all newer blocks.
+        """
         end = self._end_of(number)
         if number >= self._oldest:
             self._drop_to(end)
@@ -220,7 +231,7 @@ class StreamStore:
             # The tail begins after this block.
             self._gap_end = end
             self._oldest = number + 1
-        # A block with both sides of the gap may be lost after the head before it.
+        # If the block has both sides of the gap, a part of the head before it may already be lost.
         self._gap_start = min(self._gap_start, number * BLOCK_BYTES)
         self._gap_end = max(self._gap_end, end)
         self._free_gap()
@@ -246,8 +257,8 @@ class StreamStore:
     def read(self, start: int, max_bytes: int) -> Kept:
         """Return up to `max_bytes` contiguous kept bytes, from `start` or after the gap.
 
-        A read never joins the two sides of the gap: a read that reaches the gap ends there. `start`
-        may lie beyond the end; the read is then empty.
+        A read never joins the two sides of the gap, so a read that reaches the gap ends there. If
+        `start` is beyond the end, the read is empty.
         """
         while True:
             begin = self._gap_end if self._gap_start <= start < self._gap_end else start

@@ -1,10 +1,10 @@
 """Converts kept bytes to text: cuts between units, decodes, and removes escape sequences and
 overwritten states of lines.
 
-Pure, and the only place where bytes of a command become text. The same range always gives the same
-text. The joined texts of adjacent ranges are the text of the whole range, with one exception. If a
-line was overwritten between two reads, its new state begins with a carriage return. `last_states`
-of the joined text then removes the old state.
+This module is pure. Bytes of a command become text only in this module. The same range always gives
+the same text. The joined texts of adjacent ranges are the text of the whole range, with one
+exception. If a line was overwritten between two reads, its new state begins with a carriage return.
+`last_states` of the joined text then removes the old state.
 """
 
 from __future__ import annotations
@@ -21,33 +21,35 @@ from shelld.output.escapes import (
 )
 from shelld.output.store import StreamStore
 
-# The part of a line up to its last carriage return before visible text. The carriage return of a
-# line end stays, because programs often compare text with these line ends or write it back.
+# Matches the part of a line up to its last carriage return before visible text. It does not match
+# the carriage return of a line end. This one stays, because programs often compare text that has
+# such line ends, or write it back.
 _OVERWRITTEN = re.compile(r"(?m)^[^\n]*\r(?=[^\r\n])")
 # Every overwritten line contains this pattern, which is found much faster than the pattern above.
 _RETURN_BEFORE_TEXT = re.compile(r"\r[^\r\n]")
 
-# How much to convert in one step. About a millisecond of work: `read_text` shortens steps with many
-# escape sequences.
+# One step converts this many bytes. This is about a millisecond of work, because `read_text`
+# shortens steps with many escape sequences.
 STEP_BYTES: Final = 256 * 1024
 
-# Stands for bytes that are not UTF-8.
+# The character that replaces bytes that are not UTF-8.
 _REPLACEMENT: Final = "\ufffd"
-# Carriage returns to compare at once: `str.rstrip` looks at one character after the other.
+# Many carriage returns are compared at once, because `str.rstrip` compares one character after the
+# other.
 _RETURNS: Final = "\r" * 65_536
 
-# The maximum number of bytes in one read that look like the start of an escape sequence. Each of
-# them takes as long as a hundred bytes of text.
+# The maximum number of bytes in one read that may begin an escape sequence. Each of these bytes
+# takes as much time as a hundred bytes of text.
 MAX_INTRODUCERS: Final = 4_096
 
-# The maximum number of control strings that are checked for a line end inside. Only hostile output
-# has more.
+# The maximum number of control strings that are checked for a newline inside. Only hostile output
+# has more of them.
 _STRINGS: Final = 1_000
 
 
 class Piece(NamedTuple):
-    """`text` covers the bytes up to the offset `end`, of which `dropped` were not kept. `invalid`
-    of the others are not UTF-8.
+    """A piece of text. `text` covers the bytes up to the offset `end`. `dropped` of these bytes
+    were not kept, and `invalid` of the kept bytes are not UTF-8.
     """
 
     text: str
@@ -63,7 +65,8 @@ def plain_text(data: bytes, *, strip: bool, is_end: bool) -> str:
 
 def _decoded(data: bytes, *, strip: bool, is_end: bool) -> tuple[str, int]:
     """Return the text of whole units, and how many of their bytes are not UTF-8."""
-    # Decode separately: bytes on both sides of a sequence never form a character.
+    # Decode the pieces separately, because bytes on both sides of a sequence never form a
+    # character.
     pieces = list(without_escapes(data, is_end=is_end)) if strip else [data]
     texts = [piece.decode("utf-8", "replace") for piece in pieces]
     text = "".join(texts)
@@ -101,7 +104,7 @@ def without_final_returns(text: str) -> str:
 class JoinedText:
     """Joins adjacent pieces of text, and keeps only the last state of each line.
 
-    The cost of adding a piece depends on that piece only.
+    The cost of adding a piece depends only on this piece.
     """
 
     def __init__(self, *, strip: bool, continues: bool) -> None:
@@ -110,7 +113,7 @@ class JoinedText:
         self._continues = strip and continues
         self._begins_overwritten = False
         self._lines: list[str] = []
-        # The last line so far.
+        # The parts of the last line so far.
         self._line: list[str] = []
 
     def add(self, text: str) -> None:
@@ -136,7 +139,7 @@ class JoinedText:
             self._line.append(state)
 
     def joined(self, *, is_end: bool) -> str:
-        """Return the text. With `is_end`, nothing follows, and a final carriage return has no
+        """Return the text. With `is_end`, no text follows, and a final carriage return has no
         effect.
         """
         text = "\r" * self._begins_overwritten + "".join([*self._lines, *self._line])
@@ -157,8 +160,8 @@ def read_text(
 
     Returns at least one unit if there is one, even if it exceeds `max_bytes`. Unless `final`, it
     leaves an incomplete unit at `stop` for later. A read ends at the gap between the kept head and
-    tail; the next read returns the size of the gap. With `strip`, a read ends early where escape
-    sequences are dense.
+    tail; the next read returns the size of the gap. With `strip`, a read ends early if the output
+    has many escape sequences.
 
     With `lines`, returns only whole lines, and no line that does not fit.
     """
@@ -179,7 +182,8 @@ def read_text(
         data, is_end = _whole(store, kept.start, stop, data, want, final=final)
     open_end = strip and not final and kept.start + len(data) == stop
     if open_end:
-        # Only the next byte tells what a carriage return means.
+        # Leave a final carriage return for the next read, because its meaning depends on the next
+        # byte.
         data = data.rstrip(b"\r")
     text, invalid = _decoded(data, strip=strip, is_end=is_end)
     if not data or (open_end and text and not text.strip("\r")):
@@ -207,8 +211,7 @@ def _whole(
 ) -> tuple[bytes, bool]:
     """Return the whole units of `data`. If it has none, return the first unit, even if too long.
 
-    Also returns whether the output, or the part before the gap, ends there, so that nothing can
-    follow.
+    Also returns whether the output, or the part before the gap, ends after these units.
     """
     is_end = _is_end(start, stop, data, want, final=final)
     if is_end:
@@ -226,13 +229,13 @@ def _whole(
 
 def _is_end(start: int, stop: int, data: bytes, want: int, *, final: bool) -> bool:
     # If fewer bytes were read than wanted, the data ends at the gap. A unit that the gap has cut
-    # never becomes whole.
+    # can never become whole.
     reached = start + len(data)
     return final if reached == stop else len(data) < want
 
 
 def whole_lines(data: bytes) -> int:
-    """Return how many bytes of `data` are complete lines; 0 if that takes too long to find out."""
+    """Return how many bytes of `data` are complete lines; 0 if the search would take too long."""
     size = data.rfind(b"\n") + 1
     # A newline inside a control string ends no line.
     for _ in range(_STRINGS):

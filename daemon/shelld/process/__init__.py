@@ -1,1 +1,1 @@
-"""This process: its options, its log, and how it handles unexpected errors."""
+"""Manages this process: its options, its log, and its handling of unexpected errors."""

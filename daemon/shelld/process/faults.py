@@ -1,15 +1,15 @@
 """Handles unexpected exceptions, and shortages of the system.
 
 An unexpected exception that reached the daemon's task group would end the daemon with all its
-shells. So there are boundaries, which ARCHITECTURE.md lists. At each boundary, an exception ends
-only one thing, such as a request. A boundary reports the exception here. This module logs it once,
-with its traceback, and counts it for ``server_info``.
+shells. So the daemon has boundaries, which ARCHITECTURE.md lists. At each boundary, an exception
+ends only one piece of work, such as a request. The boundary reports the exception to this module,
+which logs it once, with its traceback, and counts it for ``server_info``.
 
-A *shortage* is no fault: the system has no thread, descriptor, memory or disk for one request, and
-the answer to that request is ``resource_exhausted``.
+A *shortage* is no fault. It means that the system has no thread, descriptor, memory or disk space
+for one request. The answer to this request is ``resource_exhausted``.
 
-This module holds one counter for the process. `report` and `answer_for` never raise, not even if
-they lack memory after a shortage.
+This module has one counter for the process. `report` and `answer_for` never raise, even if there is
+no memory for their work.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ NO_THREAD: Final = "can't start new thread"
 # The texts of Python 3.11's errors if it has no memory for the frame of a call.
 _LOST_ERRORS: Final = ("error return without exception set", "returned NULL without setting")
 
-# The text of marshal's error if marshal has no memory to note which objects it has written.
-# Messages to the keeper consist of plain values, so the error can have no other cause.
+# The text of marshal's error if marshal has no memory for its list of written objects. Messages to
+# the keeper consist of plain values, so the error can have no other cause.
 _UNMARSHALLABLE: Final = "unmarshallable object"
 
-# Texts of dlopen(3) in an ImportError, each with the resource that is short.
+# The texts of dlopen(3) in an ImportError, each with the resource that is short.
 _IMPORT_FAILURES: Final = (
     (os.strerror(errno.EMFILE), "files"),
     (os.strerror(errno.ENFILE), "files"),
@@ -55,7 +55,7 @@ _IMPORT_FAILURES: Final = (
     ("failed to map segment", "memory"),
 )
 
-# Used if there is no memory for a new error.
+# The answer if there is no memory for a new error.
 _NO_MEMORY: Final = resource_exhausted("memory", "The daemon is short of memory")
 
 _count = 0
@@ -77,7 +77,7 @@ def report(where: str) -> None:
         logger.warning("%s: The daemon is short of %s", where, limit)
         return
     _count += 1
-    # The traceback names code, not the command or its environment.
+    # The traceback contains only code, and no command or environment.
     logger.exception("unexpected error in %s", where)
 
 
@@ -94,7 +94,7 @@ def shortage(error: BaseException) -> RpcError | None:
     try:
         return resource_exhausted(limit, f"The daemon is short of {limit}")
     except MemoryError:
-        # Drop the traceback, which would grow with each use.
+        # Drop the old traceback. Otherwise it would grow with each use of this error.
         return _NO_MEMORY.with_traceback(None)
 
 
@@ -127,7 +127,8 @@ def answer_for(error: BaseException, where: str) -> RpcError:
     if isinstance(error, RpcError):
         return error
     if isinstance(error, MemoryError):
-        # The frames of the failed request may hold all the memory, and the answer needs some.
+        # Drop the traceback, because the frames of the failed request may use all memory, and the
+        # answer needs some memory.
         error.__traceback__ = error.__context__ = None
     if (failure := shortage(error)) is not None:
         logger.warning("%s: %s", where, failure.message)
@@ -137,9 +138,9 @@ def answer_for(error: BaseException, where: str) -> RpcError:
 
 
 async def pause(seconds: float) -> None:
-    """Sleep. If there is no memory even for that, block the event loop for that time.
+    """Sleep. If there is no memory even for a sleep, block the event loop for the same time.
 
-    So a loop of attempts pauses even then, and N attempts last at least N pauses.
+    So a loop of attempts always pauses, and N attempts last at least N pauses.
     """
     try:
         await anyio.sleep(seconds)
@@ -163,7 +164,10 @@ async def keep_running(task: Callable[[], Awaitable[None]], where: str) -> None:
 
 
 async def run_once(task: Callable[[], Awaitable[None]], where: str) -> None:
-    """Run a background task once. If it fails, its work is done on demand."""
+    """Run a background task once.
+
+    If it fails, other code does its work later, when a request needs it.
+    """
     try:
         await task()
     except Exception as error:

@@ -1,11 +1,12 @@
 """Writes log lines without ever waiting for a reader, and without ever raising an error.
 
 Hosts often pass a pipe as stderr and never read it. So this module writes a line only if the log
-accepts it at once, and drops it otherwise. Before the next line that fits, it writes how many lines
-were dropped. It never changes a flag of stderr, because the parent shares the flags.
+accepts the line at once. Otherwise it drops the line. Before the next line that fits, it writes how
+many lines were dropped. The module never changes the flags of stderr, because the parent shares
+these flags.
 
-A line may concern a shortage of memory, and then there may be no memory for the line either. A lost
-line must not make other work fail, so modules log through a `Log`.
+If a line reports a shortage of memory, there may also be no memory for the line. A lost line must
+not make other work fail, so modules log through a `Log`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 def configure_logging(level: str, path: str | None) -> None:
     """Log to the file at `path`, or to stderr. Raises OSError if the file cannot be written."""
-    # On a failed write, `logging` must not print a traceback to stderr instead.
+    # After a failed write, `logging` must not print a traceback to stderr.
     logging.raiseExceptions = False
     # The file stays open until the process ends.
     handler = DescriptorHandler(2 if path is None else open_log(path, 0o666))
@@ -31,16 +32,19 @@ def configure_logging(level: str, path: str | None) -> None:
 
 
 def open_log(path: str, mode: int, flags: int = 0) -> int:
-    """Open a file for appending, so that neither the open nor any write waits for a reader.
+    """Open a file for appending. The open and all writes never wait for a reader.
 
-    Raises OSError, also for a FIFO without a reader. `flags`: additional flags of open(2).
+    Raises OSError, also for a FIFO without a reader. `flags` are additional flags of open(2).
     """
     flags |= os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
     return os.open(path, flags, mode)
 
 
 class Log(logging.LoggerAdapter[logging.Logger]):
-    """A logger that loses a line rather than raising an error. `name`: as for `getLogger`."""
+    """A logger that drops a line instead of raising an error.
+
+    `name` has the meaning that it has in `getLogger`.
+    """
 
     def __init__(self, name: str) -> None:
         super().__init__(logging.getLogger(name))
@@ -56,7 +60,7 @@ class Log(logging.LoggerAdapter[logging.Logger]):
 class DescriptorHandler(logging.Handler):
     """Writes to a descriptor that it does not own.
 
-    `dropped`: the number of lines lost since the last written line.
+    `dropped` is the number of lines that were lost since the last written line.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -70,7 +74,8 @@ class DescriptorHandler(logging.Handler):
         try:
             self._write(record)
         except Exception:
-            # The line cannot be made: there is no memory for it, or its arguments do not fit.
+            # The line cannot be formatted, because there is no memory for it, or because its
+            # arguments do not fit its text.
             self.dropped += 1
 
     def _write(self, record: logging.LogRecord) -> None:
@@ -92,7 +97,7 @@ class DescriptorHandler(logging.Handler):
 def write_without_waiting(descriptor: int, data: bytes) -> int:
     """Write the bytes that the descriptor accepts at once; return their number.
 
-    Raises nothing once it has begun to write.
+    After the first written byte, it raises no error.
     """
     view = memoryview(data)
     with suppress(OSError, MemoryError):
@@ -113,17 +118,17 @@ def _send_some(descriptor: int, data: memoryview) -> int:
 
 
 def _write_anew(descriptor: int, data: memoryview) -> int:
-    """Write to a terminal. poll(2) reports it as writable even if it has room for only one byte, so
-    a blocking write could wait.
+    """Write to a terminal. poll(2) reports a terminal as writable even if it has room for only one
+    byte, so a blocking write could wait.
 
-    Other processes share the flags of the descriptor, so this opens the terminal again with
-    O_NONBLOCK.
+    Other processes share the flags of the descriptor, so this function opens the terminal again
+    with O_NONBLOCK.
     """
     flags = os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     try:
         own = os.open(f"/proc/self/fd/{descriptor}", flags)
     except PermissionError:
-        # After su, the terminal still belongs to the previous user.
+        # The open may fail, because the terminal still belongs to the previous user after su.
         return _write_some(descriptor, data)
     try:
         return os.write(own, data)
@@ -134,5 +139,5 @@ def _write_anew(descriptor: int, data: memoryview) -> int:
 def _write_some(descriptor: int, data: memoryview) -> int:
     poll = select.poll()
     poll.register(descriptor, select.POLLOUT)
-    # If poll(2) reports a pipe as writable, it accepts PIPE_BUF bytes (pipe(7)).
+    # If poll(2) reports a pipe as writable, the pipe accepts PIPE_BUF bytes (pipe(7)).
     return os.write(descriptor, data) if poll.poll(0) else 0

@@ -1,4 +1,4 @@
-"""The options of the daemon and their defaults."""
+"""Defines the options of the daemon and their defaults."""
 
 from __future__ import annotations
 
@@ -7,20 +7,23 @@ from typing import Final, Literal, NamedTuple
 from shelld_protocol.sandboxes import SandboxEngine, SandboxPolicy
 from shelld_protocol.structs import NO_LIMITS, ResourceLimits
 
-# The mechanisms, from the strongest to the weakest.
+# The mechanisms of containment, from the strongest to the weakest.
 Mechanism = Literal["cgroup", "subreaper", "process-group"]
 
-# What the guard does with a dangerous command; "strict" also refuses commands it cannot analyse.
+# How the guard treats a dangerous command. "strict" also refuses commands that it cannot analyse.
 GuardMode = Literal["block", "strict", "warn", "off"]
 
-# What sessions take from the daemon's environment: everything, or a few usual variables.
+# Which variables of the daemon's environment a session gets: all, or a few usual variables.
 EnvironmentMode = Literal["inherit", "core"]
 
 DEFAULT_TIMEOUT_MS: Final = 120_000
 
 
 class Options(NamedTuple):
-    """Sizes are in bytes, durations in milliseconds unless the name says otherwise."""
+    """The options of the daemon.
+
+    Sizes are in bytes. Durations are in milliseconds, unless the name says otherwise.
+    """
 
     parent_pid: int | None = None
     log_level: str = "warning"
@@ -50,5 +53,5 @@ class Options(NamedTuple):
     task_after: int = 10_000
     # The name and the command line of each target.
     targets: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    # The name and the command line of each target to which shelld is sent.
+    # The name and the command line of each target to which the daemon copies shelld.
     bootstraps: tuple[tuple[str, tuple[str, ...]], ...] = ()

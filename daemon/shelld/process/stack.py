@@ -1,8 +1,8 @@
-"""Room for the frames of a program, so that a call does not need new memory.
+"""Reserves memory for the frames of a program, so that a call does not need new memory.
 
 CPython keeps the frames of a thread in chunks of 16 KiB. It maps another chunk when the calls get
-deep, and unmaps it when they return. If memory is short at that moment, the call fails. Python 3.11
-then even crashes, or raises SystemError, where it should raise MemoryError.
+deep, and unmaps this chunk when the calls return. If memory is short at that moment, the call
+fails. Python 3.11 then may crash or raise SystemError, although it should raise MemoryError.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _POINTERS: Final = 64 * 1024
 
 
 def with_room_for_frames(function: Callable[..., T]) -> Callable[..., T]:
-    """Wrap `function`: the wrapper first gets memory for the frames of all calls that follow.
+    """Return a wrapper of `function` that first gets memory for the frames of all further calls.
 
     The wrapper raises MemoryError if it cannot get this memory.
     """

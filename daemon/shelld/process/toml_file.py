@@ -1,4 +1,4 @@
-"""Reads a TOML file of the operator, and finds the line of a mistake in it."""
+"""Reads a TOML file of the operator, and finds the line of a mistake in this file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 
 class TomlError(Exception):
-    """The message names the file and, if there is one, the line of the mistake."""
+    """A TOML file cannot be used.
+
+    The message names the file and, if it is known, the line of the mistake.
+    """
 
 
 class TomlFile(NamedTuple):
@@ -24,7 +27,10 @@ class TomlFile(NamedTuple):
     content: dict[str, Any]
 
     def at(self, key: str) -> str:
-        """Return the place of a key at the top level: ``FILE:LINE``. A missing key is in line 1."""
+        """Return the place of a key at the top level as ``FILE:LINE``.
+
+        For a missing key, the line is 1.
+        """
         form = re.compile(rf"""\s*\[*\s*["']?{re.escape(key)}["']?\s*[=.\]]""")
         numbers = (n for n, line in enumerate(self.text.splitlines(), 1) if form.match(line))
         return f"{self.path}:{next(numbers, 1)}"
@@ -42,9 +48,12 @@ class TomlFile(NamedTuple):
 
 
 def read_toml(path: Path, no_file: str, unreadable: str) -> TomlFile:
-    """Read a file. Raises TomlError, with the messages given for what is no file or unreadable."""
+    """Read a file.
+
+    Raises TomlError. `no_file` and `unreadable` are the messages for these two cases.
+    """
     try:
-        # Reading a FIFO or a device may never end.
+        # Check the type first, because reading a FIFO or a device may never end.
         if not path.is_file():
             raise TomlError(no_file)
         text = path.read_text(encoding="utf-8")
@@ -57,7 +66,8 @@ def read_toml(path: Path, no_file: str, unreadable: str) -> TomlFile:
         number = int(line[1]) if line else text.count("\n") + 1
         raise TomlError(f"{path}:{number}: no valid TOML") from None
     except ValueError:
-        # Python converts no number of more than 4,300 digits. Nothing tells the line.
+        # Python converts no number of more than 4,300 digits. The error does not say in which line
+        # the number is.
         raise TomlError(f"{path}:1: a number has too many digits") from None
     except RecursionError:
         raise TomlError(f"{path}:1: too deeply nested") from None

@@ -1,4 +1,4 @@
-"""The user that the daemon and its commands run as."""
+"""Reads facts about the user as whom the daemon and its commands run."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ def home_of_user() -> str:
     try:
         return pwd.getpwuid(os.getuid()).pw_dir
     except KeyError:
-        # Bash does the same for a user that the database does not know.
+        # Bash also uses this directory for a user that is not in the database.
         return "/"
