@@ -37,7 +37,7 @@ async def give_back_regularly() -> None:
     When a program frees a large allocation, glibc keeps the memory for later allocations
     (mallopt(3), M_MMAP_THRESHOLD). This speeds up the next large output. But allocations at higher
     addresses can delay the return of the memory to the system for a long time. malloc_trim(3) takes
-    some milliseconds if much was freed, and almost none otherwise.
+    some milliseconds if the daemon has freed much memory, and almost no time otherwise.
     """
     # Other C libraries do not keep such memory, and do not have this function.
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)

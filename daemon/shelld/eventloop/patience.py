@@ -1,8 +1,8 @@
-"""Waits for work, and gives it enough time even on a busy machine.
+"""Waits for work with a time limit that gives the work enough time even on a busy machine.
 
-The time limit of such a wait counts turns of a timer instead of seconds. If a busy machine does not
-run this process for a while, this time counts as one turn at most. A turn in which the work has
-progressed does not count.
+The limit counts turns of a timer instead of seconds. If a busy machine does not run this process
+for a while, this time counts as one turn at most. A turn in which the work has progressed does not
+count.
 """
 
 from __future__ import annotations

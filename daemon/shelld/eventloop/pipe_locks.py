@@ -77,8 +77,8 @@ class _Stat(NamedTuple):
 class _Process:
     """A process that may hold the lock of a pipe. Raises no OSError.
 
-    The event loop and the second thread may both stop it. It continues once both have taken back
-    their stops.
+    The event loop and the second thread may both stop it. The process continues once both have
+    taken back their stops.
     """
 
     def __init__(self, pid: int, started: bytes) -> None:

@@ -33,7 +33,8 @@ class Watch:
     def __init__(self, descriptor: int) -> None:
         self._loop = asyncio.get_running_loop()
         self._descriptor = descriptor
-        # Whether the event loop watches the descriptor. It also does so between two waits.
+        # Whether the event loop watches the descriptor. The event loop also watches the descriptor
+        # between two waits.
         self._is_registered = False
         # These attributes are None unless a task waits.
         self._on_readable: Callable[[], bool] | None = None

@@ -1,9 +1,9 @@
 """Waits for signals, and stays fast when many signals arrive.
 
 asyncio receives a byte in a socket for each signal, and handles each byte separately. When
-thousands of processes end at once, handling the bytes takes longer than reaping the processes, and
-the byte of a SIGTERM finds the socket full. So this module has a Python signal handler that counts
-the signals, and wakes the event loop once.
+thousands of processes end at once, asyncio needs more time to handle the bytes than the daemon
+needs to reap the processes. A SIGTERM may then be lost, because the socket is full. So this module
+has a Python signal handler that counts the signals, and wakes the event loop once.
 
 This module works only in a program that runs asyncio, and only in its main thread.
 """

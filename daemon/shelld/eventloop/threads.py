@@ -150,9 +150,9 @@ async def run_in_thread(
 ) -> T:
     """Return the result of ``function(*args)``, called in a thread.
 
-    A cancellation waits for the thread, unless `abandon_on_cancel`. The default limiter is anyio's
-    limiter for threads. Raises RuntimeError ("can't start new thread") or MemoryError if no thread
-    can start.
+    A cancellation waits for the thread, unless `abandon_on_cancel` is true. The default limiter is
+    anyio's limiter for threads. Raises RuntimeError ("can't start new thread") or MemoryError if no
+    thread can start.
     """
     async with limiter or anyio.to_thread.current_default_thread_limiter():
         over, loop = anyio.Event(), current_token()

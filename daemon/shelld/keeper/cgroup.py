@@ -40,9 +40,7 @@ def usable_directory() -> str | None:
 
 
 def is_usable(directory: str, *, under_systemd: bool) -> bool:
-    """Return whether this process may make cgroups in `directory`, because no other program does
-    so.
-    """
+    """Return whether this process may make cgroups in `directory`, which nothing else manages."""
     needed = (directory, f"{directory}/cgroup.procs")
     if not all(os.access(path, os.W_OK) for path in needed):
         return False
@@ -106,7 +104,7 @@ class Cgroup:
         return cgroup
 
     def enter(self) -> bool:
-        """Move the calling process, and everything it starts from now on, into the cgroup."""
+        """Move the calling process into the cgroup. Its later children start in the cgroup."""
         return write(f"{self._path}/cgroup.procs", b"0")
 
     def leave(self) -> bool:

@@ -60,7 +60,7 @@ _Read = tuple[bytes, list[tuple[int, int, bytes]], int, Any]
 
 
 class RunnerInfo(NamedTuple):
-    """What a runner reports about itself.
+    """The report of a runner about itself.
 
     `subreaper` says whether it became a subreaper, and `cgroup` whether it has its own cgroup.
     """
@@ -169,7 +169,7 @@ class Channel:
                 # On a blocking socket, a short send means that a signal has interrupted the call.
                 sent += self._socket.send(frame[sent:])
         except BaseException:
-            # The peer would take the next message for the rest of this frame.
+            # Otherwise the peer would read the next message as the rest of this frame.
             self.shut_down()
             raise
 

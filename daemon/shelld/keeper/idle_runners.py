@@ -12,7 +12,7 @@ from shelld.keeper.channel import Channel
 # With this many idle runners, a client that runs 64 commands at a time need not wait for new
 # runners. An idle runner costs about 1.3 MiB, until `trim` ends it.
 MAX_IDLE: Final = 64
-# How many idle runners `trim` keeps even if no command has needed them.
+# The number of idle runners that `trim` keeps even if no command has needed them.
 SPARE: Final = 2
 
 

@@ -1,11 +1,11 @@
 """Runs the keeper, which forks runners and finishes the work of runners that die.
 
 The keeper owns the runner processes and their cgroups, but not the commands. It runs in its own
-interpreter, which imports only a few modules. So a fork is cheap and inherits nothing of the
+interpreter, which imports only a few modules. So a fork is cheap and inherits no memory of the
 daemon.
 
 The keeper keeps the socket of every runner open. When a runner is killed, the keeper kills the
-processes that the runner left. When no process is left, the keeper reports this on the runner's
+processes that the runner left. When no process is left, the keeper sends a report on the runner's
 socket, with the messages that a runner would send. Without subreapers, the keeper cannot know which
 processes a runner left. So it closes the socket, and the daemon kills these processes.
 

@@ -71,7 +71,8 @@ class OrphanReaper:
         self._rounds += 1
         self.is_blind = False
         if found is None:
-            # The orphans could not be listed, so this round does not show that none is left.
+            # The orphans could not be listed, so this round cannot count as a round that found no
+            # orphan.
             if not self.is_done:
                 self._clean_rounds = 0
                 self.is_blind = self._is_late

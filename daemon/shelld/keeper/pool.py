@@ -4,8 +4,8 @@ The pool owns the keeper process and the channels of idle runners. An acquired c
 the shell for which it was acquired. Every call is synchronous, so no other task can run between the
 acquisition of a runner and the start of its command.
 
-Only `prepare` and `acquire` raise OSError. The error concerns only one command: the next command
-tries everything again.
+Only `prepare` and `acquire` raise OSError. The error concerns only one command, because the next
+command tries all steps again.
 """
 
 from __future__ import annotations
@@ -186,8 +186,8 @@ class RunnerPool:
     def replace_keeper_of(self, channel: Channel) -> None:
         """SIGKILL the keeper that does not start the runner of `channel`, and start another keeper.
 
-        Does nothing if that keeper was already replaced. Perhaps a command has stopped the keeper
-        with ptrace(2), as a debugger does.
+        This does nothing if the keeper was already replaced. Perhaps a command has stopped the
+        keeper with ptrace(2), as a debugger does.
         """
         if self.adopts:
             self._reap()
@@ -262,7 +262,7 @@ class RunnerPool:
 
     @property
     def is_blind(self) -> bool:
-        """Whether the deadline to kill orphans has passed, but the orphans cannot be listed."""
+        """Whether the deadline to kill orphans has passed and the orphans cannot be listed."""
         return self._orphan_reaper.is_blind
 
     def clean_up(self) -> int | None:

@@ -60,7 +60,7 @@ from shelld.keeper.prctl import become_subreaper, continue_when_parent_ends, set
 from shelld.keeper.start import Program, Restrictions, start
 from shelld.keeper.tree import Descendants, SessionMembers
 
-# When memory runs out, the kernel should kill a command, not the daemon or its parents.
+# When memory runs out, the kernel should kill a command, and not the daemon or its parents.
 OOM_SCORE_ADJUSTMENT: Final = 500
 
 _WAKE_BYTES: Final = 4_096
@@ -127,8 +127,8 @@ class Runner:
         self._arrivals = select.poll()
         self._arrivals.register(self._channel.fileno(), select.POLLIN)
         self._home = _open_working_directory()
-        # Whether this process is in the directory of a command. It may be impossible to leave this
-        # directory again.
+        # Whether this process is in the directory of a command. It may be impossible to return to
+        # the first directory.
         self._is_away = False
         # The limits and priority that each command should inherit. A command can change the limits
         # and the priority of its runner.

@@ -1,4 +1,5 @@
-"""Starts the program of a command in a session of its own. Never waits for its end.
+"""Starts the program of a command in a session of its own. Does not wait for the end of the
+program.
 
 posix_spawn(3) is the fastest way to start a program. But it cannot lower limits or enter a cgroup.
 To restrict the program after its start would be too late, because it may already have started other
@@ -62,13 +63,13 @@ class Program(NamedTuple):
 
 
 class StartUnknownError(Exception):
-    """The program may or may not run."""
+    """It is unknown whether the program runs."""
 
 
 def start(program: Program, restrictions: Restrictions | None) -> tuple[int, tuple[int, ...]]:
     """Start a program. Return its pid, and the indexes of the cgroups that have refused it.
 
-    Raises OSError; ValueError for strings that execve(2) does not take; and StartUnknownError.
+    Raises OSError, ValueError for strings that execve(2) does not accept, and StartUnknownError.
     """
     return (_spawn(program), ()) if restrictions is None else _fork(program, restrictions)
 

@@ -113,7 +113,7 @@ def living_descendants() -> list[int] | None:
 def signal_process(pid: int, number: int, parent: int) -> None:
     """Signal a process below this one that was found as a child of `parent`.
 
-    Does nothing if the process now has another parent, unless the new parent is this process.
+    Sends no signal if the process now has a parent other than `parent` and this process.
     """
     us = os.getpid()
     # An error means that the process is gone, that it has another uid and so becomes a survivor, or
@@ -212,7 +212,7 @@ class Descendants:
     def kill(self, leader: int | None) -> bool:
         """SIGKILL all processes; return False if they cannot be listed.
 
-        Repeat until none is left.
+        Repeat until no process is left.
         """
         if leader is not None:
             _signal_group(leader, signal.SIGKILL)

@@ -251,7 +251,10 @@ class SessionCgroups:
         return None if found is None else int(found[1])
 
     def count_shortages(self) -> int:
-        """Return how often the session has met its limit of memory. Only cgroup v2 counts this."""
+        """Return how often the session has met its limit of memory.
+
+        Only cgroup v2 has this count.
+        """
         if "memory" not in self.paths or not self.is_v2("memory"):
             return 0
         found = _OOMS.search(_read(f"{self.paths['memory']}/memory.events").encode())

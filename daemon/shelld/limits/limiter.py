@@ -129,7 +129,7 @@ class Limiter:
             self._unused.append(group)
 
     def forget(self, session: object) -> None:
-        """Forget a session. Its limits stay until its last command has ended."""
+        """Forget a session. The limits of the session hold until its last command has ended."""
         group = self._groups.pop(session, None)
         if group is not None:
             group.is_closed = True

@@ -3,8 +3,8 @@
 A session with limits is a `Group`, and each command that runs in it is a `Member`. A command
 without a session is the only member of a group of its own.
 
-Invariant: a cgroup enforces each limit. If at least one member is not in the cgroup, the watch of
-`limiter` enforces the limit.
+Invariant: a cgroup that has all members enforces a limit on memory or processes, or else the watch
+of `limiter` enforces it.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class Member:
 
     @property
     def enforced(self) -> EnforcedLimits:
-        """How each limit of the command is enforced."""
+        """The mechanism that enforces each limit of the command."""
         limits = self.group.limits
         return EnforcedLimits(
             memory=self._mechanism("memory"),

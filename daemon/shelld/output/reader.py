@@ -159,10 +159,10 @@ class StreamReader:
         self._seen = self._position
         # Whether the last look left bytes with which the next look can continue at once.
         self._goes_on = False
-        # The looks so far have searched the current line up to this offset without finding its end.
+        # Earlier looks have searched the current line up to this offset and have not found its end.
         self._searched = 0
-        # `_searched` as of the last `skip`. Every look begins its search here, because it may
-        # repeat an earlier look whose read was neither skipped nor taken.
+        # `_searched` as of the last `skip`. Every look begins its search at this offset, because it
+        # may repeat an earlier look whose read was not skipped or taken.
         self._searched_for_good = 0
 
     @property
@@ -214,14 +214,15 @@ class StreamReader:
     def goes_on_after(self, read: Read) -> bool:
         """Whether `read` has left bytes with which the next look can continue at once.
 
-        If the last look could not read any bytes, the next look needs more bytes.
+        If the last look could not use any bytes, the next look must wait for more output.
         """
         return read.more and read.end > self._position
 
     def has_more_after(self, read: Read, *, final: bool) -> bool:
         """Whether there is unread output after `read`, which the last look has returned.
 
-        Unless `final`, output that arrived during the look counts even if it is not a whole unit.
+        Without `final`, output that arrived during the look also counts, even if it is not a whole
+        unit.
         """
         written = self._store.written
         return written > read.end if final else read.more or written > self._seen

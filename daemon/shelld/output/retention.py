@@ -65,7 +65,8 @@ class ShellOutput:
         self._pins = 0
 
     def pin(self) -> None:
-        """Protect this output until `unpin`: ended shells that are not pinned lose output first.
+        """Protect this output until `unpin`. Ended shells that are not pinned lose output before
+        this shell does.
 
         Calls can nest, so each call needs its own `unpin`.
         """
@@ -98,7 +99,7 @@ class ShellOutput:
         self._drop_excess(len(data))
         stream.store.append(data)
         if len(data):
-            # The last read of a pipe may find nothing.
+            # The last read of a pipe may return no data.
             stream.written_at = time.monotonic()
         self._drop_excess(0)
 

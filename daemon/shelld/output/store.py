@@ -10,7 +10,7 @@ Invariants:
 * The head does not change, and the tail loses its oldest bytes. The head shrinks only if another
   shell needs the room and no tail is left, or if a block of the head cannot be stored or read.
 * The cost of an append depends on the size of its data, and the cost of a read on the size of its
-  result. Neither depends on how many bytes are kept.
+  result. Both costs are independent of the number of kept bytes.
 """
 
 from __future__ import annotations

@@ -22,8 +22,8 @@ from shelld.output.escapes import (
 from shelld.output.store import StreamStore
 
 # Matches the part of a line up to its last carriage return before visible text. It does not match
-# the carriage return of a line end. This one stays, because programs often compare text that has
-# such line ends, or write it back.
+# the carriage return of a line end. The carriage return of a line end stays, because programs often
+# compare text with such line ends, or write the text back.
 _OVERWRITTEN = re.compile(r"(?m)^[^\n]*\r(?=[^\r\n])")
 # Every overwritten line contains this pattern, which is found much faster than the pattern above.
 _RETURN_BEFORE_TEXT = re.compile(r"\r[^\r\n]")
@@ -82,7 +82,8 @@ def _invalid_bytes(data: bytes, text: str) -> int:
 
 
 def last_states(text: str, *, continues: bool = False) -> str:
-    """Return each line as a progress bar leaves it: the text after its last carriage return.
+    """Return only the last state of each line, as a terminal shows it: the text after the last
+    carriage return.
 
     With `continues`, the text begins within a line. If that line is overwritten, the result begins
     with a carriage return, because its earlier state was in a previous text.
@@ -209,7 +210,8 @@ def begins_within_line(store: StreamStore, start: int) -> bool:
 def _whole(
     store: StreamStore, start: int, stop: int, data: bytes, want: int, *, final: bool
 ) -> tuple[bytes, bool]:
-    """Return the whole units of `data`. If it has none, return the first unit, even if too long.
+    """Return the whole units of `data`. If there are no whole units, return the first unit, even if
+    it is too long.
 
     Also returns whether the output, or the part before the gap, ends after these units.
     """

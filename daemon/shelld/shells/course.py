@@ -23,9 +23,9 @@ SPARE       A runner has been asked to start a spare shell. Nobody waits for it.
 WAITING     The spare shell runs, and has no command yet.
 STARTING    A runner has been asked to start the command. Its pid is unknown.
 RUNNING     Bash runs the command.
-EXITED      Bash has ended, and the daemon knows how. The answer waits for the last output.
-LEFTOVER    The answer is out. Processes that bash has started may be alive.
-OVER        Nothing is left, or the record names the survivors. Nothing happens any more.
+EXITED      Bash has ended, and the outcome is known. The answer waits for the last output.
+LEFTOVER    The answer was sent. Processes that bash has started may be alive.
+OVER        No process is left, or the record names the survivors. All events are ignored.
 =========== ====================================================================================
 
 A command goes through SPARE, WAITING and RUNNING, or through STARTING and RUNNING. EXITED, LEFTOVER
@@ -39,17 +39,17 @@ Why each deadline exists
 START_DUE    A command can suspend the keeper, as a debugger does. Without this deadline,
              every later command would wait for ever.
 TIMEOUT_DUE  The command's own time limit. A command that has ended was in time, even if its answer
-             is not out yet.
+             was not sent yet.
 IDLE_DUE     The caller's limit on silence. Output postpones it.
 OUTPUT_DUE   With ``> >(tee log)``, bash does not wait for tee. If the answer did not wait for the
              output, the last lines would be missing. Without this deadline, a background process
              that keeps the pipe open would hold the answer back.
-KILL_DUE     A runner that was told to kill may itself be suspended.
+KILL_DUE     A command can suspend its runner, which then does not perform a kill.
 KEEPER_DUE   When the runner is lost, the keeper must kill the remaining processes. But a command
-             can suspend the keeper, too.
+             can also suspend the keeper.
 
-`DEADLINES` lists the deadlines that count in each state. Each change of state drops all others, so
-no deadline can act too late.
+`DEADLINES` lists the deadlines that count in each state. Each change of state drops all other
+deadlines, so no deadline can act too late.
 
 What can race with what
 -----------------------
@@ -86,15 +86,15 @@ class Event(enum.StrEnum):
     STARTED = enum.auto()
     """Bash was started."""
     START_FAILED = enum.auto()
-    """Bash could not be started, and nothing is left of the attempt."""
+    """Bash could not be started, and no process of the attempt is left."""
     STOPPED = enum.auto()
     """Bash was stopped by a signal."""
     BASH_EXITED = enum.auto()
     """Bash has ended. Processes that it has started may be alive."""
     EXITED_EMPTY = enum.auto()
-    """Bash has ended, and nothing is left."""
+    """Bash has ended, and no process of the command is left."""
     EMPTY = enum.auto()
-    """Nothing is left. Bash, if it was running, has been killed."""
+    """No process of the command is left. If bash was running, it has been killed."""
     SURVIVED = enum.auto()
     """The kill deadline has passed, and some processes are alive. The record names them."""
     # The keeper or the end of the channel causes these events.
@@ -114,7 +114,7 @@ class Event(enum.StrEnum):
     ORPHANS_KILLED = enum.auto()
     """The daemon has killed the remaining processes, or the record names the survivors."""
     NEVER_STARTED = enum.auto()
-    """No runner was available, so nothing was started."""
+    """No runner was available, so the command was not started."""
     # Each of these deadlines has passed.
     START_DUE = enum.auto()
     TIMEOUT_DUE = enum.auto()

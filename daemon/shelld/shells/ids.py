@@ -35,5 +35,5 @@ class ShellIds:
         return len(shell_id) < _MAX_LENGTH and bool(number) and digits == self._check_digits(number)
 
     def _check_digits(self, number: str) -> str:
-        # The digits are no secret: they only distinguish ids that were given out from invented ids.
+        # The digits need not be secret, because they only distinguish real ids from invented ids.
         return f"{zlib.crc32(self._salt + number.encode()):08x}"

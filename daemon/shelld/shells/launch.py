@@ -1,8 +1,8 @@
 """Prepares everything that must exist before a runner can start a command.
 
-Owns the pipes and files of one command until it has started. If its runner is lost before that,
-another runner gets the same pipes and files. This module does not follow the command after its
-start.
+Owns the pipes and files of one command until it has started. If the runner is lost before the
+start, another runner gets the same pipes and files. This module does not follow the command after
+its start.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from shelld.terminals.source import mount_of
 from shelld.terminals.typed import NOTHING_TYPED, TypedLine
 from shelld_protocol.structs import DEFAULT_SESSION
 
-# If a command is too long for an argument, bash reads it from a descriptor. Bash closes the
-# descriptor before the command runs.
+# If a command is too long for an argument, bash reads the command from a descriptor. Bash closes
+# the descriptor before the command runs.
 _READ_COMMAND: Final = rb'\builtin eval "\exec 3<&-;%s$(</dev/fd/3)"'
 # This form is for a session in which `exec` is a function. Bash keeps a copy of the descriptor
 # while the command runs.
@@ -176,7 +176,7 @@ class Launch:
         """Record that the runner has started bash. Raises OSError if this bash cannot be used."""
 
     def close(self) -> None:
-        """Close the descriptors that nobody needs once bash runs, or has failed to start.
+        """Close the descriptors that are no longer needed once bash runs, or has failed to start.
 
         They include our copies of the pipes' write ends. The pipes have no end of file as long as
         these copies are open. So closing the copies late saves a wake-up.
@@ -335,7 +335,7 @@ class CommandLaunch(Launch):
         self._env = self._session.environment(request.env)
         self._go_to(request.cwd)
         # If an earlier command has set BASH_ENV, that value is for the programs that commands
-        # start. This bash must not read the file.
+        # start. This bash must not read the startup file.
         is_for_bash = "BASH_ENV" in (request.env or {}) or b"BASH_ENV" in base.env
         startup_file = self._env.get(b"BASH_ENV", b"") if is_for_bash else b""
         recording = b""

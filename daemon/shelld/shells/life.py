@@ -174,7 +174,7 @@ class Life:
 
     @property
     def is_intact(self) -> bool:
-        """Whether nothing is left, and the runner can take another command."""
+        """Whether no process is left and the runner can take another command."""
         return self.is_over and not (self.runner_is_lost or self._runner_retires)
 
     def take(self, event: Event) -> None:
@@ -265,7 +265,7 @@ class Life:
         self.links.wake_at(self.deadlines.next)
 
     def _ask_again(self) -> None:
-        """Give the command to another runner. If there is none, the start has failed."""
+        """Give the command to another runner. If there is no other runner, the start has failed."""
         if self.links.launch_again(self.launch):
             self._set_deadline(Event.START_DUE, START_TIMEOUT_S)
         else:

@@ -1,6 +1,6 @@
 """Defines the states of a shell, and the events that change them, as a table.
 
-An ended shell never changes its state again, whatever its leftover processes do.
+An ended shell never changes its state again, even if its leftover processes still run.
 """
 
 from __future__ import annotations

@@ -197,7 +197,7 @@ class Links:
                 pipe.drain()
 
     def launch_again(self, launch: Launch) -> bool:
-        """Give the command to another runner. Return False if there is none.
+        """Give the command to another runner. Return False if there is no other runner.
 
         Call this only if no runner has come, or if the channel was closed before the whole command
         was sent. Otherwise the old runner may run the command.
@@ -260,7 +260,7 @@ class Links:
             raise
 
     def cancel_start(self, launch: Launch) -> None:
-        """Release everything, because there is no supervisor that would do so."""
+        """Release all resources of a launch that has no supervisor."""
         self.give_back_poller(is_intact=False)
         if launch.is_handed_over:
             self.close_pipes()

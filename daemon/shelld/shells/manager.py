@@ -1,8 +1,7 @@
 """The manager owns every shell. Only the manager starts, kills and forgets shells.
 
 Inside ``async with``, the manager has a `Runtime`, with a task for each shell. At the end of the
-block, it kills all shells and forgets everything. A manager belongs to the event loop on which it
-was entered.
+block, it kills and forgets all shells. A manager belongs to the event loop on which it was entered.
 
 Invariant: at most `max_shells` shells are running or have processes left. The manager never forgets
 such a shell.

@@ -75,7 +75,7 @@ class Places:
         return place
 
     def left(self, sandbox: Sandbox, guest: Guest) -> None:
-        """Record that nothing is left of a command in a sandbox."""
+        """Record that no process of a command in a sandbox is left."""
         self._sandboxes.left(sandbox, guest)
 
     def _retire(self, sandbox: Sandbox) -> None:

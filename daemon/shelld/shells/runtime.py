@@ -128,7 +128,7 @@ class Runtime:
         self.tasks.start_soon(faults.keep_running, task, "a sandbox")
 
     def close(self) -> None:
-        """Close everything. Call this after the tasks have ended."""
+        """Close all parts. Call this after the tasks have ended."""
         self._pipe_watch.close()
         self.screens.close()
         self._pollers.close()

@@ -98,7 +98,8 @@ class Shell:
     working_dir: str = ""
     _: KW_ONLY
     output: ShellOutput = field(default_factory=ShellOutput)
-    # Whether no process of the command is left, or no process has started.
+    # Whether the command has no process, because it has not started or because all processes have
+    # ended.
     is_empty: bool = True
     stdout: OutputStream = field(init=False)
     stderr: OutputStream = field(init=False)
@@ -321,7 +322,7 @@ class Shell:
         return self.survivors
 
     def begin(self) -> None:
-        """Set the creation time to now."""
+        """Set the creation time to the present time."""
         self.created_at = time.time()
         self._began = time.monotonic()
 

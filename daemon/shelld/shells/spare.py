@@ -65,19 +65,20 @@ _serial_numbers: Final = itertools.count(1)
 
 
 def arguments_address(stat: bytes) -> int | None:
-    """Return the address of a process's arguments, from /proc/PID/stat; None if it has none yet.
+    """Return the address of a process's arguments, from /proc/PID/stat; None if it has no arguments
+    yet.
 
-    A process may still be in execve(2) when its start is reported, for example after vfork(2). The
-    kernel is then counting the bytes of arguments and environment, and text that is written too
-    early would confuse it. The kernel sets the end of the environment last, so the arguments can be
-    overwritten once this end is set.
+    A process may still be in execve(2) when its start is reported, for example after vfork(2).
+    During execve(2), the kernel counts the bytes of arguments and environment, and text that is
+    written too early would confuse the kernel. The kernel sets the end of the environment last, so
+    the arguments can be overwritten once this end is set.
     """
     fields = fields_of(stat)
     return int(fields[_ARG_START]) if int(fields[_ENV_END]) else None
 
 
 def has_signals(status: bytes) -> bool:
-    """Whether signals that can end a process are pending, from its /proc/PID/status.
+    """Whether /proc/PID/status of a process shows pending signals that can end the process.
 
     For most of these signals the kernel makes SIGKILL pending for each thread. Signals that write a
     core file stay pending for the process. So this function checks both the thread and the process.
@@ -175,7 +176,7 @@ class SpareLaunch(Launch):
 
     def can_serve(self, session: Session) -> bool:
         """Whether a command of the session may see the environment of this bash, this bash has the
-        session's limits, and it can be brought into the session's present state.
+        session's limits, and lines can bring this bash into the session's present state.
         """
         is_shared = self.state is session.base and not session.is_limited
         suits = is_shared or self._session is session

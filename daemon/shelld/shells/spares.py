@@ -23,7 +23,8 @@ from shelld.shells.shell import Shell
 from shelld.shells.spare import Spare
 from shelld.shells.spare_policy import SparePolicy
 
-# A command waits at most this long for a spare shell to start. Its timeout begins after that.
+# A command waits at most this long for the start of a spare shell. The timeout of the command
+# begins after this wait.
 MAX_START_WAIT_S: Final = 0.25
 
 
@@ -66,7 +67,7 @@ class Spares:
         self._running.discard(shell)
 
     def command_is_over(self, session: Session) -> None:
-        """Start the next spare shell after a command of the session, while nobody waits."""
+        """Start the next spare shell after a command, because the caller does not wait now."""
         if not self._limit:
             return
         is_frequent = self.policy.command_is_over(session.name)
@@ -202,9 +203,9 @@ class Spares:
 
 
 def _can_wait(session: Session) -> bool:
-    """Whether the session's state can be restored ahead of its command.
+    """Whether the session's state can be restored before its command is known.
 
-    A startup file of the user must not run ahead of the command. System calls on the session's
+    A startup file of the user must not run before the command comes. System calls on the session's
     directory must not block.
     """
     return (

@@ -130,8 +130,8 @@ class Supervisor:
             if late_by > PAUSE_S and name in _OF_OTHERS:
                 deadlines.set(name, _OF_OTHERS[name])
                 continue
-            # Output or a message that arrived in time may still be unread. It may postpone the
-            # deadline.
+            # Output or a message that arrived in time may still be unread. Such output or such a
+            # message may postpone the deadline.
             self._read()
             if deadlines.take(name):
                 self.life.take(name)
