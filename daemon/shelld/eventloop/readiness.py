@@ -1,9 +1,9 @@
 """Provides cheap waits on asyncio: for input, for a deadline, and for another task.
 
 For each wait, `anyio.wait_readable` registers the descriptor with the kernel and unregisters it. It
-wakes the task only in the turn of the event loop after the event. An `anyio.Event` and a scope with
-a deadline look up the running event loop several times. Each of these three waits costs as much
-time as decoding a request. The waits in this module use asyncio directly. A `Watch` registers its
+wakes the task one turn of the event loop later than necessary. An `anyio.Event` and a scope with a
+deadline look up the running event loop several times. Each of these three waits costs as much time
+as decoding a request. The waits in this module use asyncio directly. A `Watch` registers its
 descriptor only once, and the event loop calls the `Watch` directly.
 """
 
@@ -59,7 +59,7 @@ class Watch:
             self._until = math.inf
 
     def set_deadline(self, until: float) -> None:
-        """End the current wait, if any, at `until` at the latest."""
+        """If a task waits now, end its wait at `until`, unless it ends earlier."""
         if self._is_over is None or until >= self._until:
             return
         if self._timer is not None:

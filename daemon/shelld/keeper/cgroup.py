@@ -40,7 +40,7 @@ def usable_directory() -> str | None:
 
 
 def is_usable(directory: str, *, under_systemd: bool) -> bool:
-    """Return whether this process may make cgroups in `directory`, which nothing else manages."""
+    """Return whether this process may make cgroups in a directory that no other program manages."""
     needed = (directory, f"{directory}/cgroup.procs")
     if not all(os.access(path, os.W_OK) for path in needed):
         return False

@@ -179,7 +179,8 @@ class Channel:
             self._socket.shutdown(socket.SHUT_RDWR)
 
     def receive(self) -> list[tuple[Message, list[int]]] | None:
-        """Return the complete messages that have arrived, with their descriptors; None at the end.
+        """Return the complete messages that have arrived, with their descriptors; None at end of
+        file.
 
         Reads once. On a blocking socket, call this only when the socket is readable. The kernel
         drops descriptors for which this process has no room. A message whose file was dropped

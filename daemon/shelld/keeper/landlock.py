@@ -30,7 +30,7 @@ _SCOPE_ABSTRACT_SOCKETS: Final = 1
 
 
 class _Ruleset(ctypes.Structure):
-    """struct landlock_ruleset_attr."""
+    """The C struct `landlock_ruleset_attr`."""
 
     _fields_ = (
         ("handled_access_fs", ctypes.c_uint64),
@@ -40,7 +40,7 @@ class _Ruleset(ctypes.Structure):
 
 
 class _Rule(ctypes.Structure):
-    """struct landlock_path_beneath_attr."""
+    """The C struct `landlock_path_beneath_attr`."""
 
     _pack_ = 1
     _fields_ = (("allowed_access", ctypes.c_uint64), ("parent_fd", ctypes.c_int32))

@@ -8,7 +8,9 @@ from typing import NamedTuple
 
 
 class OwnCgroup(NamedTuple):
-    """`controllers` is empty for cgroup v2; otherwise it is as in /proc/PID/cgroup."""
+    """`controllers` is empty for cgroup v2; otherwise it has the form that it has in
+    /proc/PID/cgroup.
+    """
 
     controllers: str
     directory: str

@@ -266,7 +266,8 @@ class RunnerPool:
         return self._orphan_reaper.is_blind
 
     def clean_up(self) -> int | None:
-        """Reap children and kill orphans; return in how many ms to call again, or None.
+        """Reap children and kill orphans; return the time in ms until the next call is due, or
+        None.
 
         Call this also on SIGCHLD. It also replaces a keeper that was killed, and continues a
         stopped keeper and stopped runners whose keeper has ended.

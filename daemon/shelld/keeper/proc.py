@@ -128,7 +128,7 @@ def exists(pid: int) -> bool:
 
 
 def by_parent(found: dict[int, ProcessInfo]) -> dict[int, list[int]]:
-    """Return the pids of the children by the pid of their parent."""
+    """Return a map from the pid of each parent to the pids of its children."""
     children: dict[int, list[int]] = {}
     for pid, process in found.items():
         children.setdefault(process.parent, []).append(pid)

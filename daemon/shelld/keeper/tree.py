@@ -191,9 +191,9 @@ class Descendants:
         """Send a signal to each process once, because for many programs a second SIGTERM means
         "now".
 
-        Signal the command's group first. Otherwise a script could see its children end, and go on.
-        But find the processes outside the group before that, because their parents may end at the
-        signal.
+        Signal the command's group first. Otherwise a script could see the end of its children, and
+        continue. But before this signal, find the processes outside the group, because their
+        parents may end at the signal.
         """
         others = [
             (pid, parent)

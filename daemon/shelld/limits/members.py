@@ -3,8 +3,8 @@
 A session with limits is a `Group`, and each command that runs in it is a `Member`. A command
 without a session is the only member of a group of its own.
 
-Invariant: a cgroup that has all members enforces a limit on memory or processes, or else the watch
-of `limiter` enforces it.
+Invariant: a limit on memory or processes is enforced by a cgroup if all members are in the cgroup,
+and otherwise by the watch of `limiter`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Reads the new output of a stream in a limited number of characters: all of it, or its head and
 tail.
 
-The result suits a reader that has little room and wants to know the beginning and the current
-state. The omitted middle counts as read. In place of the middle, the text has a notice with the
-offsets at which a caller can read it.
+The result is for a reader that has room for little text, and that wants to know the beginning and
+the current state. The omitted middle counts as read. In place of the middle, the text has a notice
+with the offsets at which a caller can read the middle.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from shelld.output.retention import OutputStream
 from shelld.output.store import StreamStore
 from shelld.output.text import STEP_BYTES, begins_within_line, last_states, plain_text, read_text
 
-# A head may lose 1/_LINE_SHARE at its end, and a tail the same share at its beginning, so that they
-# consist of whole lines.
+# A head may lose up to 1/_LINE_SHARE of its text at its end, and a tail may lose the same share at
+# its beginning, so that both consist of whole lines.
 _LINE_SHARE: Final = 5
 
 # At most this many bytes at the beginning and at the end are searched for text.

@@ -129,7 +129,7 @@ class Read(NamedTuple):
 class StreamReader:
     """Reads one stream for one call. Without `offset`, it reads from the shared position and moves
     this position. With `stops_at_match`, a look ends soon after the first line that the filter
-    matches. With `in_base64`, its reads have bytes in base64 as text, and there is no filter.
+    matches. With `in_base64`, the text of its reads is base64, and there is no filter.
     """
 
     def __init__(

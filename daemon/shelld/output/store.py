@@ -7,10 +7,11 @@ MemoryError, because it drops and counts the bytes that it cannot keep.
 Invariants:
 
 * ``kept + dropped == written``. The dropped bytes form one gap between head and tail.
-* The head does not change, and the tail loses its oldest bytes. The head shrinks only if another
-  shell needs the room and no tail is left, or if a block of the head cannot be stored or read.
-* The cost of an append depends on the size of its data, and the cost of a read on the size of its
-  result. Both costs are independent of the number of kept bytes.
+* The head stays. If bytes must be dropped, the tail loses its oldest bytes. The head shrinks only
+  if another shell needs the room and no tail is left, or if a block of the head cannot be stored or
+  read.
+* The cost of an append depends on the size of its data, and the cost of a read depends on the size
+  of its result. Both costs are independent of the number of kept bytes.
 """
 
 from __future__ import annotations

@@ -159,12 +159,12 @@ def read_text(
 ) -> Piece:
     """Convert up to `max_bytes` from `start`, but not beyond `stop`, to text.
 
-    Returns at least one unit if there is one, even if it exceeds `max_bytes`. Unless `final`, it
-    leaves an incomplete unit at `stop` for later. A read ends at the gap between the kept head and
-    tail; the next read returns the size of the gap. With `strip`, a read ends early if the output
-    has many escape sequences.
+    Returns at least one unit if there is one, even if it exceeds `max_bytes`. Without `final`, it
+    leaves an incomplete unit at `stop` for a later read. A read ends at the gap between the kept
+    head and tail; the next read returns the size of the gap. With `strip`, a read ends early if the
+    output has many escape sequences.
 
-    With `lines`, returns only whole lines, and no line that does not fit.
+    With `lines`, this returns only whole lines that fit.
     """
     want = min(max_bytes, stop - start)
     if want <= 0:

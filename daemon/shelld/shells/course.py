@@ -54,13 +54,14 @@ deadlines, so no deadline can act too late.
 What can race with what
 -----------------------
 
-* A kill and the end of bash. The runner decides which of them came first. It reports whether it had
-  signalled bash, so a kill that arrives after the end of bash does not change the outcome.
+* A kill and the end of bash. The runner decides which of them came first. The runner also reports
+  whether it had signalled bash, so a kill that arrives after the end of bash does not change the
+  outcome.
 * The death of the runner and its messages. The channel keeps the messages of a dead runner, so the
   end of bash is known before LOST or CHANNEL_ENDED. A command may have run although its runner died
   before it could send STARTED. So the command ends as killed.
-* LOST and CHANNEL_ENDED. The keeper reports LOST before anything else. If the keeper also dies, the
-  channel ends, and only ORPHANS_KILLED can follow.
+* LOST and CHANNEL_ENDED. The keeper reports LOST before it reports any other fact about the runner.
+  If the keeper also dies, the channel ends, and only ORPHANS_KILLED can follow.
 * The request for a runner and the death of the keeper. If no runner has sent READY, the command has
   not run. Then the event is RUNNER_ABSENT, and it is safe to ask another keeper.
 """
@@ -179,8 +180,8 @@ DEADLINES: Final[dict[State, frozenset[Event]]] = {
 
 _KILLED: Final = (Action.ASSUME_KILLED, Action.END)
 
-# The usual actions for an event. They hold in each state whose own steps do not name the event.
-# OVER has no steps.
+# The usual actions for an event. These actions hold in each state whose own steps do not name the
+# event. OVER has no steps.
 _USUAL: Final[dict[Event, tuple[Action, ...]]] = {
     Event.KILL_ASKED: (Action.SEND_KILL,),
     Event.KILL_DUE: (Action.STOP_RUNNER,),

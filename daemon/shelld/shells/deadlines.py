@@ -24,8 +24,8 @@ START_TIMEOUT_S: Final = 15.0
 # runner gives up a kill half a second earlier.
 KILL_TIMEOUT_S: Final = KILL_DEADLINE_MS / 1000 + 0.5
 
-# How long a manager that ends, or a supervisor that is cancelled, waits for its kills. After that,
-# the runners finish the kills without the daemon.
+# A manager that ends, or a supervisor that is cancelled, waits for its kills for at most this time.
+# After that, the runners finish the kills without the daemon.
 LAST_KILL_S: Final = 0.3
 
 
@@ -62,7 +62,9 @@ class Deadlines:
             del self._due[name]
 
     def passed(self) -> tuple[Event, float] | None:
-        """Return a deadline that has passed, and how long ago; None if there is none."""
+        """Return a deadline that has passed and the seconds since then; None if no deadline has
+        passed.
+        """
         now = self._clock()
         for name, moment in self._due.items():
             if moment <= now:

@@ -59,7 +59,7 @@ class Life:
         self.is_over = False
         # While this is True, the supervisor kills orphans and reads no messages.
         self.has_orphans = False
-        # If either is True, the runner cannot be used again.
+        # The runner cannot be used again if one of these values is True.
         self.runner_is_lost = self._runner_retires = False
         self._outcome = outcome
         # Whether somebody has asked to move the command to the background. If the command does not

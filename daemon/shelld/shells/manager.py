@@ -192,7 +192,7 @@ class Manager:
         for _ in range(_TURNS_TO_RELEASE):
             if len(self._live) + self._starting_count < limit:
                 break
-            # Shells that have just ended may be about to be released.
+            # Give the manager time to release shells that have just ended.
             await checkpoint()
         else:
             raise resource_exhausted("max_shells", f"Too many shells are running: {limit}")

@@ -65,6 +65,6 @@ def _note_exit(message: Message, shell: Shell, outcome: Outcome) -> Event:
         shell.usage = CommandUsage(user, system, rss)
         outcome.bash_exited(shell, wait_status, was_signalled=was_signalled)
     if leftover is None:
-        # The processes that bash has left are killed together with its runner.
+        # The runner could not list the leftover processes. So it ends, and the keeper kills them.
         shell.reason = "lost"
     return Event.EXITED_EMPTY if is_empty else Event.BASH_EXITED

@@ -19,7 +19,7 @@ _COUNT: Final = re.compile(rb"^oom_kill (\d+)$", re.MULTILINE)
 
 
 class OomKills:
-    """Reads the kernel's count of such kills, from `path` if given.
+    """Reads how many processes the kernel has killed for lack of memory, from `path` if given.
 
     Owns the descriptor from first use to `close`.
     """

@@ -44,8 +44,8 @@ class Outcome:
     def __init__(self, oom_kills: OomKills, member: Member | None = None) -> None:
         self.kill_reason: ShellEvent | None = None
         self.member = member
-        # The limit that made a command fail whose bash has ended by itself, or the limit that the
-        # leftover processes of the command have exceeded.
+        # If bash has ended by itself, this is the limit that made the command fail, or the limit
+        # that its leftover processes have exceeded.
         self._limit: LimitReason | None = None
         # The status of wait(2); None while bash runs.
         self._wait_status: int | None = None
@@ -66,7 +66,7 @@ class Outcome:
         self._oom_kills_before = self._oom_kills.count()
 
     def bash_exited(self, shell: Shell, wait_status: int, *, was_signalled: bool) -> None:
-        """Record the end that the runner has reported."""
+        """Record how bash has ended, as the runner has reported it."""
         self._wait_status, self._was_signalled = wait_status, was_signalled
         if was_signalled and self.member is not None and self.member.cgroups.has_met("memory"):
             # The kernel may have killed bash at the memory limit before the runner did.
@@ -81,7 +81,7 @@ class Outcome:
                 shell.reason, self._limit = "oom", None
 
     def exceeds(self, shell: Shell, reason: LimitReason) -> None:
-        """Record that the command, or its leftover processes, are killed because of a limit."""
+        """Record that a limit is the reason to kill the command or its leftover processes."""
         # The record of a command that has moved to the background may still have the reason for the
         # move. The new reason replaces it.
         has_moved = self.kill_reason is None and not self.is_known

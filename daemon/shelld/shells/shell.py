@@ -309,7 +309,7 @@ class Shell:
         event: ShellEvent = ShellEvent.KILLED,
         reason: EndReason | None = None,
     ) -> list[int]:
-        """Signal the whole tree, SIGKILL it after the grace, and return once it is dead.
+        """Signal the whole tree, SIGKILL the tree after the grace, and return once it is dead.
 
         If `number` is None, the signal is SIGTERM, unless the command has already got SIGTERM.
         Returns the pids of the processes that are alive a second after the grace. `event` and

@@ -175,8 +175,9 @@ class SpareLaunch(Launch):
         return descriptor
 
     def can_serve(self, session: Session) -> bool:
-        """Whether a command of the session may see the environment of this bash, this bash has the
-        session's limits, and lines can bring this bash into the session's present state.
+        """Whether this bash can run a command of the session. This is so if the command may see the
+        environment of this bash, this bash has the session's limits, and lines can bring this bash
+        into the session's present state.
         """
         is_shared = self.state is session.base and not session.is_limited
         suits = is_shared or self._session is session

@@ -34,7 +34,7 @@ W = TypeVar("W", bound=Waiting)
 
 
 class SparePolicy(Struct, eq=False):
-    """Decides so that at most `limit` spare shells wait. Times are in seconds."""
+    """Decides which spare shells wait. There are at most `limit` of them. Times are in seconds."""
 
     clock: Callable[[], float]
     limit: int

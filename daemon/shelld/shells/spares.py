@@ -185,7 +185,7 @@ class Spares:
                 self._end(spare)
 
     def close_session(self, name: str) -> None:
-        """End the spare shells of a session, or all spare shells if it was the last one in use."""
+        """End the spare shells of a session, or all spare shells if no other session is in use."""
         is_last = self.policy.forget(name)
         for spare in list(self._waiting) if is_last else self._of(name):
             self._end(spare)
