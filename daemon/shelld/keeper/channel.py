@@ -33,7 +33,8 @@ EMPTY: Final = 9
 READY: Final = 10
 LOST: Final = 11
 STOP_RUNNER: Final = 12
-# No process sends this kind. `receive` returns it for a long message whose file did not arrive.
+# No process sends a message of this kind. `receive` returns it for a long message whose file did
+# not arrive.
 FILE_LOST: Final = 13
 STOPPED: Final = 14
 RETIRES: Final = 15
@@ -62,7 +63,7 @@ _Read = tuple[bytes, list[tuple[int, int, bytes]], int, Any]
 class RunnerInfo(NamedTuple):
     """The report of a runner about itself.
 
-    `subreaper` says whether it became a subreaper, and `cgroup` whether it has its own cgroup.
+    `subreaper` says whether it became a subreaper, and `cgroup` says whether it has its own cgroup.
     """
 
     pid: int

@@ -130,7 +130,7 @@ class Shell:
     # Which parts of the policy the sandbox enforces; None for a command without a sandbox.
     sandbox: EnforcedSandbox | None = field(default=None, init=False)
     denials: Denials = field(default_factory=Denials, init=False)
-    # (errno, step that failed) if bash could not be started.
+    # The errno and the step that has failed, if bash could not be started.
     failure: tuple[int, str] | None = field(default=None, init=False)
     # Whether the call of the command was answered while the command ran.
     released: bool = field(default=False, init=False)

@@ -61,9 +61,9 @@ class SparePolicy(Struct, eq=False):
     def command_is_over(self, name: str | None) -> bool:
         """Record the end of a command. Return whether its session gets spare shells of its own.
 
-        A session gets them if it was already among the `limit` sessions used last. If more than
-        `limit` sessions run commands in turn, the other sessions would end its spare shell before
-        its next command.
+        A session gets its own spare shells if it was already among the `limit` sessions used last.
+        If more than `limit` sessions run commands in turn, the other sessions would end its spare
+        shell before its next command.
         """
         recent = itertools.islice(reversed(self._used_at), self.limit)
         is_frequent = name in recent

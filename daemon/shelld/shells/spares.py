@@ -67,7 +67,10 @@ class Spares:
         self._running.discard(shell)
 
     def command_is_over(self, session: Session) -> None:
-        """Start the next spare shell after a command, because the caller does not wait now."""
+        """Start the next spare shell after the end of a command.
+
+        Now no caller waits for this session.
+        """
         if not self._limit:
             return
         is_frequent = self.policy.command_is_over(session.name)
