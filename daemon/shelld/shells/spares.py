@@ -69,7 +69,7 @@ class Spares:
     def command_is_over(self, session: Session) -> None:
         """Start the next spare shell after the end of a command.
 
-        Now no caller waits for this session.
+        After the end, there is time for the start.
         """
         if not self._limit:
             return
