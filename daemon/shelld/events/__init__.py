@@ -1,1 +1,1 @@
-"""Events of shells, for clients that subscribe."""
+"""Sends events of shells to clients that subscribe."""

@@ -1,8 +1,10 @@
-"""Entries of a journal. An entry holds enough to send its event, at once or again later.
+"""Entries of a journal.
 
-The text of output is not kept here. An entry has a range of offsets, and the text is read from the
+An entry holds enough data to send its event now, and to send it again later.
+
+An entry does not keep the text of output. It has a range of offsets, and reads the text from the
 shell's output when the event is sent. So a journal is small. If the output is no longer kept by
-then, `dropped` says so. For each screen, only the last change has rows.
+then, `dropped` counts the lost bytes. For each screen, only the last change has rows.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ class Header(NamedTuple):
 
 
 class Entry(Protocol):
-    """One event, as the journal keeps it. `bash_id` and `session` are those of the shell."""
+    """One event in the journal. `bash_id` and `session` belong to the event's shell."""
 
     @property
     def bash_id(self) -> str: ...
@@ -50,7 +52,10 @@ class Entry(Protocol):
 
 
 class FactEntry(NamedTuple):
-    """An event that is kept with all its members: anything but output and screens."""
+    """An event that is kept with all its members.
+
+    Events of output and of screens have other entries.
+    """
 
     bash_id: str
     session: str | None
@@ -66,7 +71,9 @@ class FactEntry(NamedTuple):
 
 
 class OutputEntry(NamedTuple):
-    """A range of a stream. `skipped` bytes before it were not sent.
+    """An event of output, which is a range of a stream.
+
+    `skipped` bytes before the range were not sent.
 
     `strip`, `stop`, `max_bytes` and `final` are the arguments of the first read, so that a later
     read returns the same text.
@@ -95,7 +102,10 @@ class OutputEntry(NamedTuple):
         return self.with_text(header, piece.text, piece.dropped)
 
     def _rest(self) -> Piece:
-        """Return the rest of the range. Bytes in the range, or just after it, were lost."""
+        """Return the rest of a range.
+
+        This is for a range in which bytes were lost, or after which bytes were lost.
+        """
         continues = begins_within_line(self.store, self.start)
         text = JoinedText(strip=self.strip, continues=continues)
         position, dropped = self.start, 0
@@ -111,7 +121,7 @@ class OutputEntry(NamedTuple):
                 # These bytes could not be read, and are a gap now.
                 continue
             if piece.end == position:
-                # Only a part of a unit is left: its beginning, or its end, was lost.
+                # Only a part of a unit is left, because its beginning or its end was lost.
                 dropped += self.end - position
                 break
             text.add(piece.text)
@@ -145,15 +155,16 @@ class OutputEntry(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """All rows of a screen, as of a version."""
+    """All rows of a screen in one version."""
 
     version: int
     lines: list[str]
 
 
 class ScreenEntry:
-    """A change of a screen. `screens` has all rows of each shell's screen, as they were after the
-    last change of that screen.
+    """A change of a screen.
+
+    `screens` has all rows of each shell's screen after the last change of that screen.
 
     If the journal is sent again, only the last change of a screen has rows, and it has all of them.
     """
@@ -181,6 +192,6 @@ class ScreenEntry:
         return ScreenEvent(**header._asdict(), **self._facts, lines=lines, changed=changed)
 
     def for_slow_client(self, header: Header) -> Event:
-        # A slow client gets the rows, too, because later changes build on them. This costs little:
+        # A slow client also gets the rows, because later changes build on them. This costs little:
         # at most one stored screen per shell is sent.
         return self.event(header)

@@ -1,7 +1,7 @@
-"""Follows one shell for one subscription: its output, its end, its leftover processes.
+"""Follows the output, the end and the leftover processes of one shell for one subscription.
 
 Owns the offsets up to which output was sent, and a pin that retains the shell until its events were
-sent. Never moves the position that plain readers share.
+sent. Never moves the read position that ``bash`` and ``bash_output`` share.
 
 Invariants: the event about the end is sent exactly once. Only events about leftover processes come
 after it. An event about a prompt, a port or a screen is sent after all earlier output.
@@ -32,17 +32,19 @@ from shelld_protocol.event_methods import (
     LeftoverEvent,
 )
 
-# How long the followers may go on after the end of a command, for example to look at its screen a
-# last time.
+# The time for which followers may go on after the end of a command, for example to see its last
+# screen.
 LAST_LOOKS_S: Final = 1.0
-# How much output is sent before other tasks get a turn: two milliseconds of work. The event loop
-# must also read the output of a command that writes at full speed, not only send it.
+# How many bytes of output are sent before other tasks can run. This is two milliseconds of work.
+# The event loop must also read the output of a command that writes at full speed, not only send it.
 _TURN_BYTES: Final = 512 * 1024
 
 
 class Feed:
-    """Sends the events of one shell to one subscription. The feed itself follows the output. Other
-    followers, which `add_follower` adds, run at the same time.
+    """Sends the events of one shell to one subscription.
+
+    The feed itself follows the output. `add_follower` adds other followers, which run at the same
+    time.
     """
 
     def __init__(self, shell: Shell, subscription: Subscription, manager: Manager) -> None:
@@ -56,32 +58,35 @@ class Feed:
             "stderr": shell.stderr,
         }
         self._positions = {name: each.read_position for name, each in self._streams.items()}
-        # The number of skipped bytes: of each stream since its last event, and of both streams in
-        # total.
+        # The number of skipped bytes of each stream since its last event, and the total number for
+        # both streams.
         self._skipped: dict[StreamName, int] = dict.fromkeys(self._streams, 0)
         self._skipped_in_all = 0
-        # How much had been written at the last look at the output.
+        # The number of bytes that had been written when the output was last sent.
         self._seen = sum(self._positions.values())
         self._sending = anyio.Lock()
-        # The leftover processes in the last event about them. None if only the event about the end
-        # has named some so far.
+        # The leftover processes in the last event about them. This is None if only the event about
+        # the end has named leftover processes so far.
         self._told_leftover: list[int] | None = []
-        # Set once the event about the end was sent, or can no longer be sent.
+        # This is set when the event about the end was sent, or can no longer be sent.
         self.end_told = anyio.Event()
         self._is_closed = False
         self._scope: anyio.CancelScope | None = None
-        # The followers' last looks, after the end of the command.
+        # The scope of the followers' last looks, after the end of the command.
         self._last_looks: anyio.CancelScope | None = None
         self._followers: list[Callable[[], Awaitable[None]]] = []
 
     def add_follower(self, run: Callable[[], Awaitable[None]]) -> None:
-        """Add a follower, which returns once the shell has ended. It runs again if it fails."""
+        """Add a follower, which returns when the shell has ended.
+
+        If the follower fails, it runs again.
+        """
         self._followers.append(run)
 
     async def run(self) -> None:
-        """Send events until nothing more can happen, or `close` is called.
+        """Send events until no more events can follow, or until `close` is called.
 
-        After a failure, another call continues where this one has stopped.
+        After a failure, another call continues where this call has stopped.
         """
         if self._is_closed:
             return
@@ -89,10 +94,10 @@ class Feed:
             if not self.end_told.is_set():
                 async with anyio.create_task_group() as tasks:
                     for run in self._followers:
-                        # A failing look must not hold up the output.
+                        # A failing follower must not delay the output.
                         tasks.start_soon(faults.keep_running, run, "a follower of a shell")
                     await self._follow_output()
-                    # The followers see the end, too, and one of them may have a last event to send.
+                    # The followers also see the end, and one of them may have a last event to send.
                     looks_s = 0 if self.subscription.is_hurried else LAST_LOOKS_S
                     tasks.cancel_scope.deadline = anyio.current_time() + looks_s
                     self._last_looks = tasks.cancel_scope
@@ -111,7 +116,7 @@ class Feed:
             self._last_looks.cancel()
 
     def close(self) -> None:
-        """Send nothing more."""
+        """Send no more events."""
         self._is_closed = True
         if self._scope is not None:
             self._scope.cancel()
@@ -146,8 +151,8 @@ class Feed:
             if has_ended:
                 return
             if self._positions == before:
-                # Only a part of a character or a sequence has arrived. The rest need not wait for
-                # the interval.
+                # Only a part of a character or a sequence has arrived. Do not make the rest wait
+                # for the interval.
                 continue
             with anyio.move_on_after(self.interval_s):
                 await shell.wait_until(
@@ -156,10 +161,11 @@ class Feed:
             await checkpoint()
 
     async def send_output(self, *, is_last: bool = False) -> None:
-        """Send all output written so far, or skip it if the client is slow.
+        """Send all output that was written so far. If the client is slow, skip this output.
 
-        An incomplete unit is left for later while something may still write the rest of it.
-        `is_last`: this is the last call, so a slow client's output is skipped to its end.
+        While a process may still write the rest of an incomplete unit, this method leaves the unit
+        for later. `is_last`: this is the last call, so a slow client's output is skipped to its
+        end.
         """
         if "output" not in self._options.events:
             return
@@ -213,7 +219,10 @@ class Feed:
     # -- everything else --------------------------------------------------------------------
 
     async def send_fact(self, method: str, event_type: type[Event], **facts: object) -> None:
-        """Send an event, after the output that came before it. Does nothing after the end."""
+        """Send an event, after the output that came before it.
+
+        Do nothing after the event about the end.
+        """
         await self.send_output()
         if not self.end_told.is_set():
             self._publish(method, event_type, **facts)
@@ -221,11 +230,13 @@ class Feed:
     async def send_screen(
         self, facts: Mapping[str, Any], lines: list[str], changed: list[int], since: Rows | None
     ) -> bool:
-        """Send the rows that have changed, after the earlier output. Does nothing after the end.
+        """Send the rows that have changed, after the earlier output.
 
-        `changed`: the numbers of these rows, or of all rows if the client does not know the screen.
-        `since`: the result of `shown_rows` before the look. If `shown_rows` returns something else
-        by now, send nothing and return False.
+        Do nothing after the event about the end.
+
+        `changed`: the numbers of these rows. If the client does not know the screen, these are all
+        rows. `since`: the result of `shown_rows` before the look. If `shown_rows` returns another
+        result by now, send no event and return False.
         """
         await self.send_output()
         if self.end_told.is_set():
@@ -252,8 +263,8 @@ class Feed:
         if "exit" in self._options.events and shell.has_ended:
             sizes = {name: each.store.written for name, each in self._streams.items()}
             if "output" in self._options.events:
-                # Leftover processes may have written more since. Count only output that was sent or
-                # skipped.
+                # Leftover processes may have written more output since then. Count only output that
+                # was sent or skipped.
                 sizes = self._positions
             self._publish(
                 "shell/exited",
@@ -278,10 +289,10 @@ class Feed:
         self.end_told.set()
 
     def _note_last_event(self) -> None:
-        """If the subscription is of this shell alone, note that no more events can follow.
+        """If the subscription covers only this shell, record that no more events can follow.
 
-        A client that continues the subscription learns this from the answer, even if some events
-        are not sent yet.
+        If a client continues the subscription, the answer reports this, even if some events are not
+        sent yet.
         """
         if self._options.bash_id is not None:
             self.subscription.is_over = True

@@ -1,8 +1,8 @@
 """Follows the prompt, the ports and the screen of a shell for one subscription.
 
-The `run` method of each follower returns when the shell has ended, or nothing more can be seen. If
-`run` fails, it can be called again, and sends no event twice. The followers take turns to look at
-processes. Their pauses grow while a shell is quiet.
+The `run` method of each follower returns when the shell has ended, or when no more changes can be
+seen. If `run` fails, it can be called again, and sends no event twice. Only one follower at a time
+looks at processes. The pauses between looks grow while a shell is quiet.
 """
 
 from __future__ import annotations
@@ -36,18 +36,19 @@ from shelld_protocol.event_methods import ListeningEvent, PromptEvent
 from shelld_protocol.screen_methods import ScreenCursor
 from shelld_protocol.structs import Listener, Prompt
 
-# After this time, look at the ports even if `basis_of_ports` has not changed, because a process may
-# have passed a socket on to another process.
+# After this time, a look at the ports is due even if `basis_of_ports` has not changed, because a
+# process may have passed a socket on to another process.
 _PORTS_ANYWAY_S: Final = 30.0
-# How long a look may follow a program that writes faster than its screen can be shown.
+# The maximum time for a look, if a program writes faster than its screen can be shown.
 _SCREEN_LOOK_S: Final = 0.5
-# The pause before another try if the client is slow, or if no process can show the screen.
+# The pauses before another attempt: if the client is slow, and if no helper process can show the
+# screen.
 _SLOW_PAUSE_S: Final = 0.1
 _SHORTAGE_PAUSE_S: Final = 1.0
 
 
 class PromptFollower:
-    """Sends an event when the command begins to wait for input, and when it stops waiting."""
+    """Sends an event when a command begins to wait for input, and when the wait is over."""
 
     def __init__(self, looks: Turns, feed: Feed) -> None:
         self._looks = looks
@@ -61,7 +62,7 @@ class PromptFollower:
         while takes_input(shell):
             if await _wait_for_activity(shell, pauses.next(shell)):
                 if self._told is None and anyio.current_time() - looked_at < LOOK_ANYWAY_S:
-                    # The command writes, so it does not wait yet.
+                    # The command still writes output, so it does not wait for input yet.
                     continue
                 await _pause(shell, pauses.shortest)
             looked_at = anyio.current_time()
@@ -70,7 +71,7 @@ class PromptFollower:
             identity = None if found is None else identity_of(shell, found)
             if found is not None and identity is not None and not is_settled(found):
                 if identity.has_same_reader(self._told):
-                    # The program has just drawn something, such as a clock, and still waits.
+                    # The program still waits. It has only drawn something, such as a clock.
                     continue
                 found = identity = None
             if identity is not None and self._told is not None and identity.is_same(self._told):
@@ -88,7 +89,7 @@ class PromptFollower:
 
 
 async def _wait_for_activity(shell: Shell, seconds: float) -> bool:
-    """Wait until something is written, by the command or to it. Return whether that happened."""
+    """Wait until the command writes output or gets input. Return whether one of these happened."""
     before = shell.activity
     with anyio.move_on_after(seconds):
         await shell.wait_until(lambda: shell.has_ended or shell.activity != before)
@@ -119,7 +120,8 @@ class PortFollower:
             def has_news(seen: int = seen) -> bool:
                 return watch.count != seen
 
-            # Do not look at the ports every time: finding the owners of sockets takes much longer.
+            # Do not look at the ports every time, because a search for the owners of sockets takes
+            # much longer.
             basis = await pauses.look(basis_of_ports, shell)
             now = None if basis is None else (shell.output.written, basis)
             if now is None or now != known or anyio.current_time() >= ports_due_at:
@@ -128,12 +130,13 @@ class PortFollower:
                 if found != self._told:
                     await self._feed.send_fact("shell/listening", ListeningEvent, listening=found)
                     self._told = found
-            # New output ends the pause, too: a server that stops listening may write that.
+            # New output also ends the pause, because a server may write a message when it stops
+            # listening.
             await pauses.pause(shell, has_news)
 
 
 class ScreenFollower:
-    """Sends what has changed on the screen, at most once per interval, and once at the end."""
+    """Sends the changes of the screen, at most once per interval, and once at the end."""
 
     def __init__(self, screens: Screens, feed: Feed) -> None:
         self._screens = screens
@@ -154,19 +157,19 @@ class ScreenFollower:
         def has_news() -> bool:
             return self._told != _drawn(terminal, store)
 
-        # A slow client gets the last screen only if it reads soon: the feed cancels this loop
-        # `LAST_LOOKS_S` after the end.
+        # A slow client gets the last screen only if it reads soon, because the feed cancels this
+        # loop `LAST_LOOKS_S` after the end.
         while not shell.has_ended or has_news():
             drawn = _drawn(terminal, store)
             pause_s = feed.interval_s
             if has_news():
                 if not await feed.subscription.wait_for_room():
-                    # The next look shows all changes up to then.
+                    # The next look shows all changes up to its time.
                     pause_s = max(pause_s, _SLOW_PAUSE_S)
                 elif await _look(screen, feed, store.written):
                     self._told = drawn
                 else:
-                    # No process can show the screen now.
+                    # No helper process can show the screen now.
                     pause_s = _SHORTAGE_PAUSE_S
             if shell.has_ended and has_news():
                 await anyio.sleep(_SLOW_PAUSE_S)
@@ -177,7 +180,7 @@ class ScreenFollower:
 
 
 async def _look(screen: Screen, feed: Feed, least: int) -> bool:
-    """Send what has changed on the screen. Return False if the screen cannot be seen now."""
+    """Send the changes of the screen. Return False if the screen cannot be seen now."""
     cut_at = anyio.current_time() + _SCREEN_LOOK_S
     while True:
         shown = feed.subscription.shown_rows(feed.shell)
@@ -198,11 +201,14 @@ async def _look(screen: Screen, feed: Feed, least: int) -> bool:
         }
         if await feed.send_screen(facts, view.lines, view.changed, shown):
             return True
-        # The subscription was continued meanwhile, so the client needs all rows.
+        # Meanwhile a client has continued the subscription, and this client needs all rows.
 
 
 def _drawn(terminal: TerminalInput, store: StreamStore) -> tuple[int, int]:
-    """Return how much was written, and the size of the terminal. The screen depends on both."""
+    """Return how many bytes were written, and the number of the last resize of the terminal.
+
+    The screen depends on both.
+    """
     return store.written, terminal.sizes[-1].number
 
 

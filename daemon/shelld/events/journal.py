@@ -20,17 +20,17 @@ class Journal(Generic[T]):
 
     @property
     def newest(self) -> int:
-        """The number of the last event; 0 before the first."""
+        """The number of the last event; 0 before the first event."""
         return next(reversed(self._kept), 0)
 
     @property
     def oldest(self) -> int:
-        """The number of the oldest kept event; the next number if none is kept."""
+        """The number of the oldest kept event; the next number if no event is kept."""
         return self.newest - len(self._kept) + 1
 
     def add(self, event: T) -> int:
         """Keep an event; return its number."""
-        # Number and keep the event in one step, so that a failure does neither.
+        # Number the event and keep it in one step, so that a failure cannot come between.
         self._kept[seq := self.newest + 1] = event
         if len(self._kept) > self._limit:
             del self._kept[self.oldest]

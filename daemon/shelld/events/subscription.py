@@ -1,4 +1,4 @@
-"""One subscription: it numbers its events, keeps them, and sends them in order.
+"""One subscription. It numbers its events, keeps them, and sends them in order.
 
 Owns the journal, and the number of the last event that was sent. Never reads from a shell by
 itself.
@@ -6,11 +6,11 @@ itself.
 Invariants:
 
 * The numbers that a client receives rise by one. A client that continues the subscription names a
-  number, and gets the events after that number again. If the client then does not read for 10,000
-  events, it loses the oldest of them.
-* While `MAX_QUEUED_BYTES` or more wait for the client, neither output nor a new screen is sent. Any
-  other event is sent whether the client reads or not. So a client that does not read costs little
-  memory, and delays no command.
+  number, and gets the events after this number again. If the client then does not read while 10,000
+  events follow, it loses the oldest events.
+* While `MAX_QUEUED_BYTES` or more wait for the client, events of output and of screens are not
+  sent. Any other event is sent whether the client reads or not. So a client that does not read
+  costs little memory, and delays no command.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ from shelld.process import faults
 from shelld.shells.shell import Shell
 from shelld_protocol.event_methods import JOURNAL_EVENTS, Event, EventName
 
-# While this number of bytes waits for the client, no output is sent.
+# If this number of bytes waits for the client, no output is sent.
 MAX_QUEUED_BYTES: Final = 1024 * 1024
-# How long output waits for a client to read, before it is skipped. A client that reads 4 MiB/s
-# loses nothing.
+# The time for which output waits until the client reads. After this time, the output is skipped. A
+# client that reads 4 MiB/s loses nothing.
 PATIENCE_S: Final = 0.25
-# How many events of the journal are sent before other tasks get a turn.
+# How many events of the journal are sent before other tasks can run.
 _REPLAYED_IN_A_ROW: Final = 16
-# The pause after an event could not be sent because memory is short.
+# The pause after a failed attempt to send an event, if memory is short.
 _SHORTAGE_PAUSE_S: Final = 0.1
 
 
 class Recipient(Protocol):
-    """The client, as far as a subscription knows it."""
+    """The part of a client that a subscription uses."""
 
     @property
     def backlog(self) -> int:
-        """How many bytes wait for the client to read them."""
+        """The number of bytes that wait for the client to read them."""
         ...
 
     def send(self, method: str, params: Event) -> None:
@@ -55,7 +55,7 @@ class Recipient(Protocol):
         ...
 
     async def wait_until_read(self) -> None:
-        """Wait until the client has read everything, or is gone."""
+        """Wait until the client has read all events, or is gone."""
         ...
 
 
@@ -75,7 +75,9 @@ NOBODY: Final = _Nobody()
 
 
 class SubscriptionOptions(Struct, frozen=True):
-    """What a subscription covers. With neither `bash_id` nor `session`, it covers all shells.
+    """The options of a subscription, which say what it covers.
+
+    Without `bash_id` and `session`, it covers all shells.
 
     `bash_id` is empty if the shell has not started yet.
     """
@@ -95,7 +97,7 @@ class SubscriptionOptions(Struct, frozen=True):
 
 
 class Subscription:
-    """`start_task` starts a task, and restarts the task if it raises."""
+    """One subscription. `start_task` starts a task, and restarts the task if it raises an error."""
 
     def __init__(
         self,
@@ -106,24 +108,24 @@ class Subscription:
         start_task: Callable[[Callable[[], Any]], None],
     ) -> None:
         self.name = name
-        # Whether no more events can follow.
+        # True if no more events can follow.
         self.is_over = False
         self.options = options
         self._recipient = recipient
         self._request_id = request_id
         self._start_task = start_task
-        # The rows of each screen as they were published last, until the shell is forgotten.
+        # The last published rows of each screen. They are kept until the shell is forgotten.
         self._screens: WeakKeyDictionary[Shell, Rows] = WeakKeyDictionary()
-        # The shells whose rows the current recipient knows from its events.
+        # The shells whose rows the present recipient knows from events.
         self._shown: WeakSet[Shell] = WeakSet()
         self._journal: Journal[Entry] = Journal(JOURNAL_EVENTS)
         self._sent = 0
-        # Set once the journal was sent. None if no task is sending it.
+        # This event is set when the journal was sent. It is None if no task is sending the journal.
         self._replayed: anyio.Event | None = None
         self._is_slow = False
         self._is_closed = False
         self.is_hurried = False
-        # The waits for the client to read.
+        # The scopes of the waits in which output waits for the client.
         self._patient: set[anyio.CancelScope] = set()
 
     @property
@@ -138,7 +140,7 @@ class Subscription:
 
     @property
     def kept_events(self) -> int:
-        """How many events the journal keeps."""
+        """The number of events that the journal keeps."""
         return self._journal.newest - self._journal.oldest + 1
 
     def close(self) -> None:
@@ -153,7 +155,7 @@ class Subscription:
             has_room = await self._wait_until_read()
             if self._replayed is None:
                 return has_room
-            # This does not take long: the replay does not wait for a slow client.
+            # This wait is short, because the replay does not wait for a slow client.
             await self._replayed.wait()
 
     async def _wait_until_read(self) -> bool:
@@ -171,7 +173,7 @@ class Subscription:
         return not self._is_slow
 
     def hurry(self) -> None:
-        """Wait for the client no more."""
+        """From now on, do not wait for the client."""
         self.is_hurried = True
         for wait in self._patient:
             wait.cancel()
@@ -179,7 +181,7 @@ class Subscription:
     # -- screens ----------------------------------------------------------------------------
 
     def shown_rows(self, shell: Shell) -> Rows | None:
-        """Return the rows of a screen as the client knows them; None if it does not know them."""
+        """Return the rows of a screen that the client knows; None if it knows no rows."""
         return self._screens.get(shell) if shell in self._shown else None
 
     def publish_screen(
@@ -193,7 +195,7 @@ class Subscription:
         """Publish a change of a screen. `rows`: all rows after the change."""
         entry = ScreenEntry(shell, facts, self._screens)
         self.publish(entry, partial(entry.with_changes, lines=lines, changed=changed))
-        # The entry may be sent again later. It then finds these rows.
+        # If the entry is sent again later, it uses these rows.
         self._screens[shell] = rows
         self._shown.add(shell)
 
@@ -219,7 +221,7 @@ class Subscription:
                 self._replay_later()
 
     async def flush(self) -> None:
-        """Wait until all events were sent, or left out because the client is slow."""
+        """Wait until all events were sent, or were left out because the client is slow."""
         while self._sent < self._journal.newest and not self._is_closed:
             if self._replayed is not None:
                 await self._replayed.wait()
@@ -231,7 +233,7 @@ class Subscription:
                 await faults.pause(_SHORTAGE_PAUSE_S)
 
     def continue_after(self, seq: int, recipient: Recipient, request_id: Any) -> None:
-        """Send the events after `seq` again. `seq` must be in the `available` range."""
+        """Send all events after `seq` again. `seq` must be in the `available` range."""
         self._recipient, self._request_id = recipient, request_id
         # The new recipient may not know the screens, so the next change of each screen has all
         # rows.
@@ -264,7 +266,7 @@ class Subscription:
             # The subscription may have been closed or continued during the wait.
             if self._is_closed or self._sent >= self._journal.newest:
                 break
-            # A client that does not read for 10,000 events loses the oldest of them.
+            # If a client does not read while 10,000 events follow, it loses the oldest events.
             seq = max(self._sent + 1, self._journal.oldest)
             entry = self._journal.get(seq)
             try:
@@ -273,7 +275,7 @@ class Subscription:
                 faults.answer_for(error, "an event")
                 await faults.pause(_SHORTAGE_PAUSE_S)
             except Exception:
-                # A failing event must not hold up later events for ever.
+                # A failing event must not delay later events for ever.
                 faults.report("an event")
                 self._send(seq, entry, entry.for_slow_client)
             count += 1

@@ -1,13 +1,13 @@
-"""All subscriptions of the client, and their feeds.
+"""All subscriptions of the client, with their feeds.
 
-Owns the subscriptions. A subscription of all shells, or of a session, lives until it is ended. A
-subscription of a single shell is over once the last event of that shell was sent. It is then kept
-until the shell is forgotten, so that a client can continue it. It no longer counts towards
-`MAX_SUBSCRIPTIONS`. At most `MAX_OVER` subscriptions that are over are kept, with at most
-`MAX_OVER_EVENTS` events in all. Beyond these limits, the subscriptions that were over first are
-removed. A subscription whose events are being sent again stays, and so does its shell.
+Owns the subscriptions. A subscription to all shells, or to a session, lives until the client ends
+it. A subscription to a single shell is over when the last event of the shell was sent. It is then
+kept until the shell is forgotten, so that a client can continue it. A subscription that is over
+does not count towards `MAX_SUBSCRIPTIONS`. At most `MAX_OVER` subscriptions that are over are kept,
+with at most `MAX_OVER_EVENTS` events in all. Beyond these limits, the subscriptions that ended
+first are removed. A subscription whose events are being sent again stays, and its shell also stays.
 
-Invariant: a shell that starts has its feeds before it can write, end or be forgotten.
+Invariant: a new shell has its feeds before it can write, end or be forgotten.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from shelld.shells.shell import Shell
 from shelld_protocol.errors import RpcError, invalid_params, resource_exhausted
 from shelld_protocol.event_methods import MAX_SUBSCRIPTIONS
 
-# The default number of retained shells.
+# This is also the default number of retained shells.
 MAX_OVER: Final = 1_000
-# The events take about 30 MB.
+# This number of events takes about 30 MB.
 MAX_OVER_EVENTS: Final = 100_000
 
 
@@ -46,7 +46,7 @@ class Subscriptions:
         # keeps. A subscription whose events are being sent again is not among them.
         self._over: dict[str, int] = {}
         self._over_events = 0
-        # The names of the subscriptions of a single shell, by its id.
+        # The names of the subscriptions to a single shell, by the id of the shell.
         self._names: dict[str, set[str]] = {}
         manager.on_start = self._shell_starts
         manager.on_forget.append(self._shell_is_forgotten)
@@ -58,7 +58,7 @@ class Subscriptions:
         request_id: Any,
         shells: Iterable[Shell],
     ) -> Subscription:
-        """Begin a subscription. `shells`: the existing shells that it covers.
+        """Begin a subscription. `shells`: the existing shells that the subscription covers.
 
         Raises `RpcError` (resource_exhausted).
         """
@@ -77,12 +77,12 @@ class Subscriptions:
         return added
 
     def attach(self, subscription: Subscription, shell: Shell) -> None:
-        """Send the events of a shell, from its unread output on.
+        """Send the events of a shell, beginning with its unread output.
 
         Does nothing if the subscription was removed.
         """
         if subscription.name not in self._all:
-            # The client has ended it before its shell started.
+            # The client has ended the subscription before its shell started.
             return
         self._feed(subscription, shell)
         if subscription.options.bash_id is not None:
@@ -97,7 +97,7 @@ class Subscriptions:
             try:
                 self._manager.get(found.options.bash_id)
             except RpcError:
-                # Its shell has expired.
+                # The shell of the subscription has expired.
                 found = None
         if found is None:
             raise invalid_params("Invalid value for subscription: there is none", "subscription")
@@ -135,16 +135,20 @@ class Subscriptions:
             feed.close()
 
     def lose_client(self) -> None:
-        """Send nothing more until a client continues a subscription. The journals go on."""
+        """Send no more events until a client continues a subscription.
+
+        The journals still record events.
+        """
         for each in self._all.values():
             each.lose_client()
 
     async def settle(self) -> None:
-        """Wait until all shells have ended, and their events up to the end were sent."""
+        """Wait until all shells have ended, and all events up to their ends were sent."""
         for feed in [each for feeds in self._feeds.values() for each in feeds]:
             await feed.end_told.wait()
         for subscription in list(self._all.values()):
-            # A client may be getting earlier events again, and the ends come after them.
+            # A client may be getting earlier events again. The events about the ends come after
+            # them.
             await subscription.flush()
 
     def hurry(self) -> None:
@@ -163,7 +167,7 @@ class Subscriptions:
                 if self._all[name].options.includes(shell):
                     self._feed(self._all[name], shell)
             except Exception as error:
-                # The command goes on. The client can still read the output.
+                # The command goes on, and the client can still read its output.
                 faults.answer_for(error, "a subscription")
 
     def _shell_is_forgotten(self, shell: Shell) -> None:

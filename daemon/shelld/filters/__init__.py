@@ -1,1 +1,1 @@
-"""Output filters: RE2, and a helper process for the patterns that RE2 refuses."""
+"""Filters output with RE2. A helper process handles the patterns that RE2 refuses."""

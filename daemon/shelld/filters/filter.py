@@ -1,9 +1,9 @@
-"""Selects the lines that a pattern matches, with engines that cannot stall the daemon.
+"""Selects the lines that a pattern matches, with engines that cannot block the daemon.
 
-RE2 comes first, because its time is linear in the text. Patterns that RE2 refuses (lookaround,
-backreferences and whatever else needs backtracking) go to Python's `re`, in a helper process that
-is killed when its time is up. RE2 also runs in the helper process if it could take long: with a
-large pattern, or with a long line and a pattern that is not small.
+RE2 gets each pattern first, because its time is linear in the text. Patterns that RE2 refuses
+(lookaround, backreferences and whatever else needs backtracking) go to Python's `re`, in a helper
+process that is killed when its time is up. RE2 also runs in the helper process if it could take
+long. This is the case with a large pattern, or with a long line and a pattern that is not small.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ from shelld_protocol.structs import FilterEngine
 MAX_PATTERN_CHARACTERS: Final = 10_000
 
 # The limits for the text of a pattern and for its program. The helper process compiles patterns
-# beyond these limits, because compiling them can take a tenth of a second. In the daemon, no other
-# thread could run during that time.
+# beyond these limits, because they can take a tenth of a second. In the daemon, no other thread
+# could run during this time.
 _INLINE_PATTERN_CHARACTERS: Final = 1_000
 _INLINE_PROGRAM_BYTES: Final = 512 * 1024
 _CACHED_PATTERNS: Final = 8
 
 # The maximum number of RE2 searches in threads at the same time. Each search takes a core, so
-# further searches wait. A text of at most `_INLINE_CHARACTERS` is searched inline, because handing
-# it to a thread takes longer.
+# further searches wait. A text of at most `_INLINE_CHARACTERS` is searched on the event loop,
+# because a search in a thread takes longer.
 _THREADS: Final = 2
 _INLINE_CHARACTERS: Final = 4 * 1024
 
 # The work of a search is the number of characters times the number of instructions of the pattern.
-# The two limits are for a search inline, and for one call in a thread. At worst, RE2 does a few
-# hundred million units of work a second.
+# `_INLINE_WORK` limits a search on the event loop, and `_THREAD_WORK` limits one call in a thread.
+# At worst, RE2 does a few hundred million units of work a second.
 _INLINE_WORK: Final = 400_000
 _THREAD_WORK: Final = 100_000_000
 
-# The maximum number of helper processes, searching or idle.
+# The maximum number of helper processes, including idle processes.
 MAX_PROCESSES: Final = 16
 
 # A pattern without any of these characters is a literal.
@@ -55,7 +55,7 @@ _SPARSE_CHARACTERS: Final = 400
 
 
 class LineFilter(Protocol):
-    """`engine`: the engine that decides which lines match."""
+    """Selects matching lines. `engine`: the engine that decides which lines match."""
 
     engine: FilterEngine
 
@@ -65,7 +65,7 @@ class LineFilter(Protocol):
     async def lines(self, text: str) -> str:
         """Return the lines of `text` that match, each with its line end.
 
-        A line ends only at "\\n". The pattern does not see "\\r" before that "\\n", or at the start
+        A line ends only at "\\n". The pattern does not see "\\r" before this "\\n", or at the start
         of the line. Raises `RpcError` (invalid_params) if the pattern needs more time or memory
         than allowed.
         """
@@ -112,7 +112,7 @@ class Filters:
     async def _start_process(
         self, pattern: str, parameter: str, resources: ExitStack
     ) -> LineFilter:
-        """Start a helper process, which `resources` ends. Raises `RpcError`."""
+        """Start a helper process. `resources` ends the process. Raises `RpcError`."""
         if self._processes >= MAX_PROCESSES:
             sentence = f"Too many reads have a filter that needs a process: {MAX_PROCESSES}"
             raise resource_exhausted("filters", sentence)
@@ -139,7 +139,7 @@ def portions(text: str, size: int) -> Iterator[str]:
 
 
 def _is_unicode(text: str) -> bool:
-    """Return whether a text has no lone surrogates. Text from a message has none."""
+    """Return whether a text has no lone surrogates. Text from a message never has any."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -148,7 +148,10 @@ def _is_unicode(text: str) -> bool:
 
 
 class _LiteralFilter:
-    """A literal word. Searching for it directly is faster than calling any engine."""
+    """Selects the lines that contain a literal word.
+
+    A direct search is faster than a call of any engine.
+    """
 
     engine: FilterEngine = "re2"
 
@@ -156,7 +159,7 @@ class _LiteralFilter:
         self._word = word
 
     def renew(self) -> None:
-        """Do nothing: the time of a literal search is not limited."""
+        """Do nothing, because the time of a literal search is not limited."""
 
     async def lines(self, text: str) -> str:
         word = self._word
@@ -174,10 +177,10 @@ class _LiteralFilter:
 
 
 class _LinearFilter:
-    """RE2, run where the work fits: inline, in a thread, or in the helper process.
+    """Runs RE2 on the event loop, in a thread, or in the helper process, depending on the work.
 
-    A thread cannot be stopped, so it never gets work that could take long. A cancelled request
-    waits for its thread, so the number of running threads stays within the limit.
+    A thread cannot be stopped, so a thread never gets work that could take long. A cancelled
+    request waits for its thread, so the number of running threads stays within the limit.
     """
 
     engine: FilterEngine = "re2"
@@ -205,7 +208,7 @@ class _LinearFilter:
         search = self._pattern.matching_lines
         work = len(text) * self._pattern.instructions
         if work > _THREAD_WORK:
-            # A single line, too long for a thread.
+            # This is a single line, which is too long for a thread.
             if self._process is None:
                 self._process = await self._start_process()
             return await self._process.lines(text)
@@ -216,7 +219,10 @@ class _LinearFilter:
 
 @lru_cache(maxsize=_CACHED_PATTERNS)
 def _compile(pattern: str) -> LinearPattern | None:
-    """Compile a pattern with RE2; return None if RE2 refuses it or could take long."""
+    """Compile a pattern with RE2.
+
+    Return None if RE2 refuses the pattern, or if compiling could take long.
+    """
     if len(pattern) > _INLINE_PATTERN_CHARACTERS:
         return None
     return compile_linear(pattern, _INLINE_PROGRAM_BYTES)

@@ -1,9 +1,9 @@
 """Selects the lines that a pattern matches. Uses RE2, whose time is linear in the text.
 
-Pure. The helper process imports this module, too. So this module imports nothing else of shelld.
+Pure. The helper process also imports this module. So this module imports no other module of shelld.
 See https://github.com/google/re2/wiki/Syntax.
 
-In Python, calling RE2 costs more than examining the bytes. So one call searches many lines for the
+In Python, a call of RE2 costs more than the search itself. So one call searches many lines for the
 next match. No match can contain a line end, so the result is the same as with one call for each
 line.
 """
@@ -14,19 +14,21 @@ import importlib
 import re
 from typing import Any, Final, cast
 
-# For each compiled pattern. This is RE2's own default, set here because shelld promises it.
+# The maximum memory of each compiled pattern. This is RE2's own default. It is set here because
+# shelld documents it.
 MAX_PATTERN_MEMORY_BYTES: Final = 8 * 1024 * 1024
 
-# Syntax that may match differently in one line and in a text of many lines: \A and \z (the ends of
-# the text), flags switched off, and \C (a byte). Also \Q: quoted text could hide such syntax.
+# Syntax that may match differently in one line and in a text of many lines. This is \A and \z (the
+# ends of the text), flags that are switched off, and \C (a byte). It is also \Q, because quoted
+# text could hide such syntax.
 _TELLS_TEXT_FROM_LINE: Final = re.compile(r"\\[AzQC]|\(\?[A-Za-z]*-")
 
 
 class LinearPattern:
-    """A pattern compiled by RE2: for one line and, if possible, for many lines at once.
+    """A pattern that RE2 has compiled for one line and, if possible, for many lines at once.
 
-    `instructions` is the size of its program. At worst, a search takes a few nanoseconds for each
-    byte of the text and each instruction.
+    `instructions` is the size of the compiled program. At worst, a search takes a few nanoseconds
+    for each byte of the text and each instruction.
     """
 
     def __init__(self, for_line: Any, for_lines: Any | None) -> None:
@@ -57,13 +59,13 @@ class LinearPattern:
 def compile_linear(
     pattern: str, program_bytes: int = MAX_PATTERN_MEMORY_BYTES
 ) -> LinearPattern | None:
-    """Compile a pattern with RE2; return None if RE2 refuses it.
+    """Compile a pattern with RE2. Return None if RE2 refuses the pattern.
 
-    RE2 also refuses a program that would take more than about two thirds of `program_bytes`. RE2
-    needs more time to find that out if `program_bytes` is larger.
+    RE2 also refuses a program that would take more than about two thirds of `program_bytes`. With a
+    larger `program_bytes`, RE2 needs more time to find out whether it refuses a pattern.
     """
-    # Import here: most clients never filter, and none should wait for this import. The module `re2`
-    # has no types.
+    # Import this here, because most clients never filter, and no client should wait for this
+    # import. The module `re2` has no types.
     re2: Any = importlib.import_module("re2")
     options = re2.Options()
     options.log_errors = False
@@ -80,13 +82,13 @@ def compile_linear(
     except cast("type[Exception]", re2.error):
         return None
     finally:
-        # RE2's own cache would hold a hundred patterns of up to the maximum size.
+        # Empty RE2's own cache, which would hold a hundred patterns of up to the maximum size.
         re2.purge()
     return LinearPattern(for_line, for_lines)
 
 
 def split_lines(text: str) -> list[str]:
-    """Split after each "\\n"; splitlines() would also split at U+2028 and other characters."""
+    """Split a text after each "\\n". splitlines() would also split at other characters."""
     *ended, rest = text.split("\n")
     lines = [line + "\n" for line in ended]
     return [*lines, rest] if rest else lines

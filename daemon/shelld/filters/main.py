@@ -1,9 +1,9 @@
-"""The helper process: matches lines with RE2, or else with Python's `re`.
+"""The program of the helper process. It matches lines with RE2, or else with Python's `re`.
 
-A separate program: `process` starts it by its path. It exchanges frames of UTF-8, as
-`helpers.program` describes. The first frame that it reads is the pattern; each later frame is a
-text. It answers the pattern with "+" and the engine, and a text with "+" and the lines that match.
-If it cannot compile the pattern or match a text, it answers "-" and the reason.
+This is a separate program, which `process` starts by its path. The program exchanges frames of
+UTF-8, as `helpers.program` describes. The first frame that it reads is the pattern. Each later
+frame is a text. It answers the pattern with "+" and the engine, and a text with "+" and the lines
+that match. If it cannot compile the pattern or match a text, it answers "-" and the reason.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def main(memory_bytes: int, cpu_seconds: int, paths: list[str]) -> None:
 
 
 def _with_re2(pattern: str) -> Callable[[str], str] | None:
-    """Return a function that finds the lines; None if RE2 refuses the pattern or is missing."""
+    """Return a function that finds the matching lines; None if RE2 cannot use the pattern."""
     try:
         from shelld.filters.linear import compile_linear  # noqa: PLC0415
 

@@ -1,6 +1,6 @@
-"""Matches patterns that could take long, in a helper process with a budget.
+"""Matches patterns that could take long, in a helper process with limited time and memory.
 
-Owns that process for the duration of one read.
+Owns the helper process for the duration of one read.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from shelld.process.faults import shortage
 from shelld_protocol.errors import RpcError, invalid_params, resource_exhausted
 from shelld_protocol.structs import FilterEngine
 
-# The total time for matching until the next call of `renew`, however many texts are matched. A
-# pattern without catastrophic backtracking needs a tenth of this time for the largest read.
+# The total time for matching until the next call of `renew`, for any number of texts. For the
+# largest read, a pattern without catastrophic backtracking needs a tenth of this time.
 TIME_BUDGET_S: Final = 2.0
-# Enough time for an interpreter to start while many others start, and then to compile the pattern.
+# Enough time to start an interpreter while many others start, and then to compile the pattern.
 START_TIMEOUT_S: Final = 10.0
-# Enough for the decoded text of the largest read, and for the lines found in it.
+# Enough memory for the decoded text of the largest read, and for the lines that are found in it.
 MEMORY_BYTES: Final = 256 * 1024 * 1024
 
 _PROGRAM: Final = Path(__file__).with_name("main.py")
 
 
 class FilterProcess:
-    """A `LineFilter` between `compile` and `close`. `compile` sets `engine`.
+    """Implements `LineFilter` between the calls of `compile` and `close`. `compile` sets `engine`.
 
     Raises `RpcError` (resource_exhausted) if no process can start.
     """
@@ -48,7 +48,7 @@ class FilterProcess:
             raise shortage(error) or _no_process() from error
 
     def close(self) -> None:
-        """End the process."""
+        """End the helper process."""
         self._helper.close()
 
     async def compile(self, pattern: str) -> None:
@@ -82,7 +82,8 @@ class FilterProcess:
         try:
             answer = await self._helper.ask(text.encode())
         except (EOFError, ConnectionError):
-            # The process was killed: by the kernel's limits, or by another process.
+            # The kernel has killed the process because of its limits, or another process has killed
+            # it.
             raise self._refused("takes too much time or memory") from None
         verdict, found = answer[:1], answer[1:].decode()
         if verdict != b"+":

@@ -1,1 +1,4 @@
-"""The method bodies: params in, one call on the manager, result out."""
+"""The bodies of the methods.
+
+A body gets params, makes one call on the manager and returns a result.
+"""

@@ -1,4 +1,4 @@
-"""Methods about the daemon itself: ``server_info``, ``rpc.discover``."""
+"""The methods about the daemon itself: ``server_info`` and ``rpc.discover``."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def discover(_context: RequestContext, _params: NoParams) -> dict[str, Any
 
 @cache
 def _openrpc_document() -> dict[str, Any]:
-    # Nothing else needs the modules that generate schemas.
+    # Import this here, because only this method needs the modules that generate schemas.
     from shelld_protocol.schemas import openrpc_document  # noqa: PLC0415
 
     return openrpc_document(__version__)

@@ -1,5 +1,7 @@
-"""``bash``: validate, judge, start, wait, answer. A cancellation or a failure before the answer
-kills the command: without the answer, nobody would know of the command.
+"""The method ``bash``, which validates, judges and starts a command, waits, and answers.
+
+A cancellation or a failure before the answer kills the command, because without the answer no
+client would know of the command.
 """
 
 from __future__ import annotations
@@ -71,13 +73,15 @@ async def run_for_answer(
     make_answer: Callable[[Shell], Awaitable[T]],
     timeout_ms: int | None = None,
 ) -> T:
-    """Start a command and wait until the request can be answered: when the command has started, has
-    ended, or moves to the background.
+    """Start a command, and wait until the request can be answered.
+
+    This is when the command has started, has ended, or moves to the background.
 
     Returns the result of `make_answer`. While the caller waits, a cancellation or a failure kills
-    the command with all its processes. If output must be dropped during the call, the output of
-    other, ended shells is dropped first. `timeout_ms` applies to a foreground command that has no
-    timeout in `params`; without `timeout_ms`, the daemon's default applies. Raises `RpcError`.
+    the command with all its processes. If the daemon must drop output during the call, it first
+    drops the output of other shells that have ended. `timeout_ms` applies to a foreground command
+    that has no timeout in `params`; without `timeout_ms`, the daemon's default applies. Raises
+    `RpcError`.
     """
     verdict, typed = await _admitted(context, params)
     if verdict.verdict == "block":
@@ -119,7 +123,7 @@ async def _answer(
                 await shell.recorder.settle()
             answer = await make_answer(shell)
             if context.is_over:
-                # The cancellation came together with the event that this task waited for.
+                # The cancellation came together with the event for which this task waited.
                 await anyio.lowlevel.checkpoint()
         except anyio.get_cancelled_exc_class():
             if context.is_left:
@@ -137,10 +141,11 @@ async def _answer(
 async def _answer_again(
     context: RequestContext, params: BashParams, shell: Shell
 ) -> BashResult | BackgroundResult:
-    """Answer a repeated request, whose command was started by an earlier one.
+    """Answer a repeated request. An earlier request has started its command.
 
-    While a call waits for the command, its limits hold. Otherwise the timeout of this request
-    holds, from now on. A cancellation kills the command, unless another call waits for it.
+    While another call waits for the command, the limits of that call hold. Otherwise the timeout of
+    this request holds from now on. A cancellation kills the command, unless another call waits for
+    the command.
     """
     context.ends_with_client = params.on_disconnect == "kill" and not params.run_in_background
     context.runs(shell)
@@ -170,7 +175,10 @@ async def _answer_again(
 
 
 async def _wait_with_timeout(context: RequestContext, params: BashParams, shell: Shell) -> None:
-    """Wait for the end of a command that has no limits. At the timeout, kill it or go on."""
+    """Wait for the end of a command that has no limits.
+
+    At the timeout, kill the command or return.
+    """
 
     def is_over() -> bool:
         return shell.is_empty or (shell.has_ended and is_answerable(shell))
@@ -198,7 +206,7 @@ async def _kill(context: RequestContext, shell: Shell) -> None:
     with anyio.CancelScope(shield=True):
         survivors = await shell.end_tree(None, context.daemon.options.grace)
         if shell.recorder is not None:
-            # Otherwise the session would wait for ever for the command's leftover processes.
+            # Settle the state here. Otherwise the session would wait for ever for this command.
             await shell.recorder.settle()
     if survivors:
         context.error_data["survivors"] = survivors
@@ -209,7 +217,8 @@ def is_answerable(shell: Shell) -> bool:
     if shell.is_empty:
         return True
     if shell.has_ended:
-        # After our own kill, answer only once it is known whether the command has died or survives.
+        # After a kill by the daemon, answer only when it is known whether the command has died or
+        # survives.
         is_above_limit = shell.status is ShellStatus.KILLED and shell.reason in LIMIT_REASONS
         is_our_kill = shell.status is ShellStatus.TIMEOUT or is_above_limit
         return not is_our_kill or bool(shell.survivors)
@@ -231,7 +240,7 @@ async def dry_run(context: RequestContext, params: BashParams) -> DryRunResult:
 
 
 async def _admitted(context: RequestContext, params: BashParams) -> tuple[Verdict, TypedLine]:
-    """If the command may run, return the guard's verdict and the unfinished line of `stdin`.
+    """If the guard lets the command run, return its verdict and the unfinished line of `stdin`.
 
     Raises `RpcError` (invalid_params, blocked).
     """
@@ -249,7 +258,7 @@ async def _admitted(context: RequestContext, params: BashParams) -> tuple[Verdic
 
 
 def _log(context: RequestContext, params: BashParams, status: str, verdict: GuardVerdict) -> None:
-    """Log a command that does not run."""
+    """Write a record of a command that does not run to the audit log."""
     log = context.daemon.audit
     if log is not None:
         log.write(

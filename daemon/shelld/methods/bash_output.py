@@ -1,4 +1,7 @@
-"""``bash_output``: the output of a shell since the last read, or from an offset."""
+"""The method ``bash_output``.
+
+It returns the output of a shell since the last read, or from an offset.
+"""
 
 from __future__ import annotations
 
@@ -36,9 +39,9 @@ async def bash_output(context: RequestContext, params: BashOutputParams) -> Bash
 async def preparing_read(
     context: RequestContext, shell: Shell, params: BashOutputParams
 ) -> AsyncGenerator[Callable[[], Awaitable[BashOutputResult]]]:
-    """Check `params`, and yield a function that waits and reads as `params` say.
+    """Check `params`. Yield a function that waits for output and reads it, as `params` say.
 
-    The caller must retain the shell with `Manager.reading`. Raises `RpcError`.
+    The caller must keep the shell alive with `Manager.reading`. Raises `RpcError`.
     """
     if params.filter is not None and params.encoding == "base64":
         raise invalid_params("Invalid value for filter: output in base64 has no lines", "filter")
@@ -51,7 +54,8 @@ async def preparing_read(
 
         async def read() -> BashOutputResult:
             reads, reached = await wait_then_read(shell, params, readers, waiting, context)
-            # No await comes between the read and this line, so the state fits the output.
+            # There is no await between the read and this line, so the state in the result matches
+            # the output.
             result = result_of(shell, reads, reached)
             if params.encoding == "base64":
                 result.encoding = params.encoding
@@ -96,7 +100,9 @@ async def wait_then_read(
     waiting: Waiting,
     context: RequestContext | None = None,
 ) -> tuple[dict[StreamName, Read], Reached]:
-    """Wait for the condition in `until`, and read. Return the reads, and how the wait ended.
+    """Wait for the condition in `until`, and read.
+
+    Return the reads, and the way in which the wait ended.
 
     See `wait_and_read`.
     """
@@ -116,9 +122,11 @@ async def wait_and_read(
     readers: Mapping[StreamName, StreamReader],
     context: RequestContext | None = None,
 ) -> dict[StreamName, Read]:
-    """Wait for output or for the end, then take the output before another reader can take it.
+    """Wait for output or for the end of the shell.
 
-    The output fits the state of the shell until the next await of the caller: if the shell has
+    Then take the output before another reader can take it.
+
+    Until the next await of the caller, the output matches the state of the shell. If the shell has
     ended, all of its output is returned, or `more` is true.
 
     `context` belongs to a request whose answer may be large.
@@ -141,9 +149,9 @@ async def wait_and_read(
         had_ended, reads = await _look_in_turn(shell, readers, context)
         ended_meanwhile = shell.has_ended and not had_ended
         if ended_meanwhile or any(reader.was_overtaken for reader in readers.values()):
-            # Look again. An answer that reports the end must have all output of bash. If the shell
-            # has ended meanwhile, all of it has arrived by now. If another reader has taken output,
-            # these reads are out of date.
+            # Read again. An answer that reports the end must have all output of bash. If the shell
+            # has ended meanwhile, all of its output has arrived by now. If another reader has taken
+            # output, these reads are out of date.
             reads.clear()
             continue
         goes_on = any(readers[name].goes_on_after(read) for name, read in reads.items())
@@ -153,14 +161,14 @@ async def wait_and_read(
         for name, read in reads.items():
             readers[name].skip(read)
         if goes_on:
-            # Perhaps the next look waits for nothing. Let other requests run before it.
+            # The next round may not wait at all, so let other requests run first.
             await checkpoint()
 
 
 async def _look_in_turn(
     shell: Shell, readers: Mapping[StreamName, StreamReader], context: RequestContext | None
 ) -> tuple[bool, dict[StreamName, Read]]:
-    """Read once without taking the output. For a large answer, wait for the request's turn first.
+    """Read once without taking the output. Before a large answer, wait for the request's turn.
 
     Returns whether the shell had ended when the read began, and the reads.
     """
@@ -170,8 +178,8 @@ async def _look_in_turn(
     is_large = any(_is_large(read.text) for read in reads.values())
     if context is None or context.may_make_large_answer or not is_large:
         return had_ended, reads
-    # The size after filtering is known only now. Read again later instead of keeping the text, so
-    # that waiting requests do not hold a lot of memory.
+    # Only now is the size after filtering known. Drop the text and read it again later, so that
+    # waiting requests do not hold a lot of memory.
     reads.clear()
     await context.begin_large_answer()
     return shell.has_ended, await _look(shell, readers)
@@ -185,7 +193,7 @@ async def _look(shell: Shell, readers: Mapping[StreamName, StreamReader]) -> dic
 def _take(shell: Shell, reader: StreamReader, read: Read) -> Read:
     """Take `read`. Return it with the current value of `more`."""
     if shell.has_ended:
-        # A process that bash left behind may have written, or ended, during the look.
+        # During the read, a process that bash left behind may have written something or ended.
         more = reader.has_more_after(read, final=shell.output_is_complete)
         read = read._replace(more=more)
     reader.take(read)
@@ -234,5 +242,5 @@ def result_of(
 
 
 def _nothing(stream: OutputStream) -> Read:
-    """Return an empty read of a stream that the request did not ask for."""
+    """Return an empty read, for a stream that the request does not want."""
     return Read("", stream.read_position, stream.read_position, 0, more=False)

@@ -1,6 +1,6 @@
-"""The result of ``bash``: from a shell to a result, or to the error of a timeout.
+"""Makes the result of ``bash`` from a shell, or the error after a timeout.
 
-The output in a result counts as read. Never waits for the command.
+The output in a result counts as read. No function here waits for the command.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_RESULT_BYTES = 1024 * 1024
 async def result_of(
     context: RequestContext, params: BashParams, shell: Shell
 ) -> BashResult | BackgroundResult:
-    """Return the result of a request that can be answered.
+    """Return the result for a request that can be answered now.
 
     Raises `RpcError` (timeout, or resource_exhausted if the answer would be too large).
     """

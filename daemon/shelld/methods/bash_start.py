@@ -1,6 +1,7 @@
-"""What ``bash`` starts: from the params of a request to a `StartRequest`.
+"""Makes a `StartRequest` from the params of a ``bash`` request.
 
-Never starts or judges anything. Every function raises `RpcError` for params that cannot be met.
+Never starts or judges a command. Every function raises `RpcError` for params that the daemon cannot
+satisfy.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ async def with_text_stdin(params: BashParams) -> BashParams:
 def _decoded(text: str) -> str:
     """Decode base64. Raises ValueError.
 
-    Decodes in steps, between which other threads can run. A character that two steps share becomes
-    surrogates, which stand for the same bytes.
+    Decodes in steps, between which other threads can run. A character on the border of two steps
+    becomes surrogates, which stand for the same bytes.
     """
     parts = [text[start : start + STEP_BYTES] for start in range(0, len(text), STEP_BYTES)]
     return "".join(to_text(base64.b64decode(part, validate=True)) for part in parts)
@@ -61,9 +62,9 @@ def start_request(
     typed: TypedLine,
     timeout_ms: int | None,
 ) -> StartRequest:
-    """Return what to start for a request that the guard has admitted.
+    """Return the `StartRequest` for a request that the guard has admitted.
 
-    `typed`: the unfinished line of its stdin. `timeout_ms`: see `run_for_answer`.
+    `typed`: the unfinished line of the command's stdin. `timeout_ms`: see `run_for_answer`.
     """
     sandbox = None if params.sandbox is None else _sandbox(context, params, params.sandbox)
     env = _with_terminal(params.env) if params.tty else params.env
@@ -90,7 +91,7 @@ def start_request(
 def _sandbox(
     context: RequestContext, params: BashParams, given: SandboxPolicy
 ) -> SandboxKey | None:
-    """Return the sandbox of a call that tightens its session's. Raises `RpcError`."""
+    """Return the sandbox of a call that tightens the sandbox of its session. Raises `RpcError`."""
     session = context.daemon.manager.sessions.look_at(params.session)
     own = None if session.sandbox is None else session.sandbox.policy
     engine = context.daemon.options.sandbox_engine
@@ -104,7 +105,10 @@ def _with_proxy(
     sandbox: SandboxKey | None,
     env: dict[str, str | None] | None,
 ) -> dict[str, str | None] | None:
-    """Return the variables of a command that finds the proxy of its own sandbox, or none."""
+    """Return the variables of a command.
+
+    With these variables, the command finds only the proxy of its own sandbox, if there is one.
+    """
     own = context.daemon.manager.sessions.look_at(params.session).sandbox
     if sandbox is None or sandbox == own:
         return env
@@ -114,7 +118,7 @@ def _with_proxy(
 
 def _with_terminal(env: dict[str, str | None] | None) -> dict[str, str | None]:
     """Return the variables of a command that has a terminal."""
-    # Programs would believe LINES and COLUMNS rather than the terminal.
+    # Remove LINES and COLUMNS, because programs would use them instead of the terminal's size.
     return {"TERM": TERM, "LINES": None, "COLUMNS": None, **(env or {})}
 
 

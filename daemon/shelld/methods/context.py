@@ -1,4 +1,7 @@
-"""The context that a method body gets besides its params: the daemon's parts, and its request."""
+"""The context that a method body gets besides its params.
+
+It has the parts of the daemon, and the request.
+"""
 
 from __future__ import annotations
 
@@ -36,9 +39,9 @@ class Daemon(Struct, eq=False):
     started_at: float = field(default_factory=time.monotonic)
     requests: int = 0
     draining: bool = False
-    # How the client is attached, if the daemon is a lasting one.
+    # The attachment of the client, if the daemon is a lasting daemon.
     attachment: Attachment | None = None
-    # The subscriptions of its client.
+    # The subscriptions of the daemon's client.
     subscriptions: Subscriptions = field(default=None)  # type: ignore[assignment]
     # The idempotency keys of commands.
     keys: Keys = field(default=None)  # type: ignore[assignment]
@@ -50,20 +53,22 @@ class Daemon(Struct, eq=False):
         self.targets = Targets(lambda session: session in self.manager.sessions.all())
 
 
-# Returns False if the notification was skipped and can be sent later.
+# A function that sends a notification. It returns False if it skipped the notification, which can
+# be sent later.
 Notify = Callable[[str, Mapping[str, Any]], bool]
 
 
 class LargeAnswers:
     """Lets one request at a time make a large answer, after the client has read the previous ones.
 
-    As JSON, text takes up to six times its size, so many large answers at once could exhaust the
+    In JSON, a text takes up to six times its size. So many large answers at once could exhaust the
     memory. `wait_for_room` waits for the client.
     """
 
     def __init__(self, wait_for_room: Callable[[], Awaitable[None]]) -> None:
         self._wait_for_room = wait_for_room
-        # A lock would not do: one task may wait for the turn, and another task may end it.
+        # This is not a lock, because one task may wait for the turn, and another task may end the
+        # turn.
         self._turn = anyio.Semaphore(1)
         self._owner: RequestContext | None = None
 
@@ -75,7 +80,7 @@ class LargeAnswers:
         """Wait for this request's turn, which lasts until `end`.
 
         Raises `RpcError` (resource_exhausted) if its batch holds too many large answers already. In
-        that case, the request has not taken any output.
+        this case, the request has not taken any output.
         """
         if self._owner is context:
             return
@@ -97,32 +102,32 @@ class LargeAnswers:
 
 
 def _tell_nobody(_method: str, _params: Mapping[str, Any]) -> bool:
-    """The `notify` of a context without a client."""
+    """Do nothing. This is the `notify` of a context without a client."""
     return True
 
 
 def _always() -> bool:
-    """The `has_room` of a request outside of a batch."""
+    """Return True. This is the `has_room` of a request outside of a batch."""
     return True
 
 
 def _no_requests(_id: int | str) -> Sequence[RequestContext]:
-    """The `find_requests` of a context without a client."""
+    """Return no requests. This is the `find_requests` of a context without a client."""
     return ()
 
 
 class DeferredResult(Protocol):
     """The result of a call that was answered before its command has ended.
 
-    It must not refer to the shell, so that the shell can expire.
+    This object must not refer to the shell, so that the shell can expire.
     """
 
     def settle(self, shell: Shell) -> None:
-        """Record how the command has ended. The result will not change any more."""
+        """Record the end of the command. From now on, the result does not change."""
         ...
 
     async def result(self, shell: Shell) -> ToolResult:
-        """Return the result of the call, from the output that is kept."""
+        """Make the result of the call from the output that is still kept, and return it."""
         ...
 
 
@@ -135,7 +140,7 @@ class Deferral(Protocol):
 
     @property
     def seconds_left(self) -> float:
-        """How long the call may still wait for its result."""
+        """The number of seconds for which the call may still wait for its result."""
         ...
 
     def defer(self, shell: Shell, result: DeferredResult) -> None:
@@ -144,7 +149,10 @@ class Deferral(Protocol):
 
 
 class PassedOn(NamedTuple):
-    """Where a request was passed on to, its id there (JSON text), and how to leave its command."""
+    """A request that was passed on to a target.
+
+    `far_id` is its id there, as JSON text. `leave_command` moves its command to the background.
+    """
 
     target: str
     far_id: bytes
@@ -155,16 +163,16 @@ class RequestContext(Struct, eq=False):
     """One request. `notify` sends a notification (method, params) to its client.
 
     `error_data` goes into the error if the request is cancelled. `shell` is the shell that the
-    request is about; `command` is the same shell if the request has started it. `is_over`: the
-    request was cancelled or answered, so nothing more may be sent about the request.
+    request concerns. `command` is the same shell if the request has started it. `is_over`: the
+    request was cancelled or answered, so no more messages about the request may be sent.
     `large_answers` is None without a client. `has_room` returns whether the batch of the request
-    may hold another large answer. `is_notification`: nobody gets the result. `find_requests`
+    may hold another large answer. `is_notification`: no client gets the result. `find_requests`
     returns the requests in flight that have a given id and may start a command. `recipient` gets
-    events, which may come after the answer. `request_id` is the id as JSON text, None for a
+    events, which may come after the answer. `request_id` is the id as JSON text, or None for a
     notification. `subscription` is the id of the subscription that the request has begun.
     `deferral` is None if the request must be answered with its result. If the stop of the daemon
-    ends the request, it is answered with `result_at_stop`, or with the error shutting_down if that
-    is None. `passed_on` is None for a request that this daemon answers itself.
+    ends the request, `result_at_stop` is the answer. If `result_at_stop` is None, the answer is the
+    error shutting_down. `passed_on` is None for a request that this daemon answers itself.
     """
 
     daemon: Daemon
@@ -183,9 +191,9 @@ class RequestContext(Struct, eq=False):
     deferral: Deferral | None = None
     result_at_stop: object = None
     passed_on: PassedOn | None = None
-    # Whether the command goes on although the request is cancelled.
+    # True if the command goes on although the request is cancelled.
     is_left: bool = False
-    # Whether the command ends with its client.
+    # True if the command ends when its client is lost.
     ends_with_client: bool = False
     _progress: anyio.Event | None = None
     _turns: anyio.Lock | None = None
@@ -195,7 +203,7 @@ class RequestContext(Struct, eq=False):
         self.command = self.looks_at(shell)
 
     def looks_at(self, shell: Shell) -> Shell:
-        """Record the shell that this request is about; return it."""
+        """Record the shell that this request concerns. Return the shell."""
         self.shell = shell
         self._tell_of_progress()
         return shell
@@ -206,7 +214,10 @@ class RequestContext(Struct, eq=False):
         self._tell_of_progress()
 
     def leave_command(self) -> None:
-        """Move the command to the background, because the client is lost. Does not wait."""
+        """Move the command to the background, because the client is lost.
+
+        Does not wait for the command.
+        """
         self.is_left = True
         if self.passed_on is not None and self.passed_on.leave_command is not None:
             self.passed_on.leave_command()
@@ -216,8 +227,8 @@ class RequestContext(Struct, eq=False):
     async def wait_for_command(self) -> Shell | None:
         """Wait until this request has started a shell. Return the shell, or None if it starts none.
 
-        Several calls return in the order in which they were made, so that their callers write input
-        in this order.
+        If several tasks call this, the calls return in the order in which they were made. So their
+        callers write input in this order.
         """
         self._turns = self._turns or anyio.Lock()
         async with self._turns:
@@ -233,11 +244,14 @@ class RequestContext(Struct, eq=False):
 
     @property
     def may_make_large_answer(self) -> bool:
-        """Whether this request may make a large answer without waiting for others."""
+        """True if this request may make a large answer without waiting for other requests."""
         return self.large_answers is None or self.large_answers.is_turn_of(self)
 
     async def begin_large_answer(self) -> None:
-        """Wait until this request may make a large answer. Others wait until `end_large_answer`."""
+        """Wait until this request may make a large answer.
+
+        Other requests wait until `end_large_answer`.
+        """
         if self.large_answers is not None:
             await self.large_answers.begin(self)
 
@@ -248,7 +262,7 @@ class RequestContext(Struct, eq=False):
 
 
 class ToolContext(ExecutionContext):
-    """The context for a tool that a request calls."""
+    """The context of a tool that a request calls."""
 
     request: RequestContext | None = None
 

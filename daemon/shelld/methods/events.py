@@ -1,4 +1,4 @@
-"""``subscribe``, ``unsubscribe``, and `notify` of ``bash``."""
+"""The methods ``subscribe`` and ``unsubscribe``, and the param `notify` of ``bash``."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ from shelld_protocol.structs import Empty
 
 async def subscribe(context: RequestContext, params: SubscribeParams) -> SubscribeResult:
     check_is_here(params.target)
-    # Nothing is awaited here. So the answer comes before the first event, except in a batch.
+    # There is no await in this method. So the answer comes before the first event, except in a
+    # batch.
     if params.subscription is not None:
         return _continue(context, params, params.subscription)
     if params.from_seq is not None:
@@ -52,8 +53,8 @@ async def unsubscribe(context: RequestContext, params: UnsubscribeParams) -> Emp
 def notifying(context: RequestContext, params: BashParams) -> Generator[Callable[[Shell], None]]:
     """Begin the subscription that `notify` asks for, before its command starts.
 
-    Yields a function to call with the shell. Without that call, the subscription ends with the
-    block. Raises `RpcError` (resource_exhausted).
+    Yields a function, which the caller must call with the shell. Without this call, the
+    subscription ends with the block. Raises `RpcError` (resource_exhausted).
     """
     if params.notify is None:
         yield _no_subscription

@@ -1,4 +1,4 @@
-"""The guard's verdict on a command in its session, and ``explain_command``."""
+"""Gets the guard's verdict on a command in its session. Has the method ``explain_command``."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from shelld_protocol.errors import blocked
 from shelld_protocol.session_methods import ExplainCommandParams, ExplainCommandResult
 from shelld_protocol.shell_methods import BashParams
 
-# The time from the start of the daemon until it loads the guard. A command that arrives at the
-# start runs first.
+# The daemon loads the guard this long after its start. So a command that arrives at the start runs
+# before that.
 LOAD_DELAY_S: Final = 0.03
 
 # The maximum time for parsing one function of the environment, or one typed command. Other requests
-# wait meanwhile.
+# wait during this time.
 MAX_PARSING_S: Final = 0.01
 
 _ALLOWED: Final = Verdict("allow")
-# For `--guard off`: nothing was checked.
+# The verdict with `--guard off`. It means that the guard has not checked the command.
 _NOT_JUDGED: Final = Verdict("unresolved")
 
 
@@ -49,7 +49,8 @@ async def verdict_on(
     is_usual = not (traces or params.env or _is_in_dev(session, params))
     if is_usual and is_plainly_harmless(command, daemon.policy, session.state.names):
         return _ALLOWED
-    # Most commands never get here, and the first command must not wait for the import.
+    # Import this here, because most commands never need it, and the first command must not wait for
+    # it.
     from shelld.guard.judgement import judge, judge_at_once  # noqa: PLC0415
 
     start = _start_state(session, params)
@@ -58,7 +59,7 @@ async def verdict_on(
     verdict = judge_at_once(command, start, daemon.policy, traces=traces)
     if verdict is not None:
         return verdict
-    # Judge in a thread: otherwise, other requests would wait for this one.
+    # Judge in a thread. Otherwise, other requests would wait for this request.
     judgement = partial(judge, command, start, daemon.policy, traces=traces)
     return await run_in_thread(judgement, abandon_on_cancel=True)
 
@@ -68,7 +69,7 @@ def _is_in_dev(session: Session, params: BashParams | ExplainCommandParams) -> b
     if params.cwd is None:
         return session.state.cwd.startswith(b"/dev")
     if "dev" not in params.cwd and b"dev" not in session.state.cwd:
-        # This check is enough for nearly all commands. It saves building a path.
+        # This check is enough for nearly all commands, so no path is built for them.
         return False
     return os.path.normpath(os.path.join(session.cwd, params.cwd)).startswith("/dev")
 
@@ -94,7 +95,7 @@ async def may_run_stdin(context: RequestContext, params: BashParams) -> bool:
 
 
 async def load_soon() -> None:
-    """Import the rest of the guard, if possible before the first command that needs it."""
+    """Import the rest of the guard, if possible before a command needs it."""
     await anyio.sleep(LOAD_DELAY_S)
     await run_in_thread(_load, abandon_on_cancel=True)
 
@@ -106,7 +107,7 @@ def _load() -> None:
 
 
 def _start_state(session: Session, params: BashParams | ExplainCommandParams) -> StartState:
-    # Imported here for the same reason as in `verdict_on`.
+    # Import this here for the same reason as in `verdict_on`.
     from shelld.guard.parse import is_function  # noqa: PLC0415
 
     functions: list[str] = []
@@ -119,7 +120,7 @@ def _start_state(session: Session, params: BashParams | ExplainCommandParams) ->
             environment[key.decode("utf-8", "replace")] = value
             continue
         name = function.decode("utf-8", "replace")
-        # Bash itself has reported the functions in `known`, so they need no check.
+        # Bash itself has reported the functions in `known`, so these functions need no check.
         if known.get(key) == content or is_function(name, value, MAX_PARSING_S):
             functions.append(f"{name} {value}\n")
     # Bash imports these functions before it runs the script.

@@ -1,4 +1,4 @@
-"""``write_stdin`` and ``resize_shell``: input for a running command, and its first input."""
+"""The methods ``write_stdin`` and ``resize_shell``. Also judges the first input of a command."""
 
 from __future__ import annotations
 
@@ -49,11 +49,12 @@ from shelld_protocol.input_methods import (
 )
 from shelld_protocol.shell_methods import BashOutputParams, BashParams
 
-# If the program may have left more bytes than this in the terminal, ask the kernel for their
-# number. A terminal has room for twice as many.
+# If the program may have left more unread bytes than this in the terminal, ask the kernel for their
+# number. A terminal has room for twice this number.
 _UNTAKEN_BYTES: Final = 2_048
 # A write is judged again if the terminal or its line has changed during the judgement, but at most
-# this many times in all. The last verdict counts even if something has changed again.
+# this many times in all. The last verdict counts even if the terminal or its line has changed
+# again.
 _MAX_JUDGEMENTS: Final = 3
 # After how many keys other requests get a turn.
 _TURN_KEYS: Final = 10_000
@@ -85,7 +86,8 @@ async def write_stdin(context: RequestContext, params: WriteStdinParams) -> Writ
             try:
                 result = result_of(shell, {}) if read is None else await read()
             except RpcError as error:
-                # Only the wait or the read has failed. The client must not write this again.
+                # The bytes were written, and only the wait or the read has failed. So the client
+                # must not write these bytes again.
                 error.data["written"] = written
                 raise
     pending = 0 if shell.input is None else shell.input.pending_bytes
@@ -99,10 +101,10 @@ async def write(
     params: WriteStdinParams,
     is_wanted: Callable[[], bool] | None = None,
 ) -> int:
-    """Write all that a request asks for, or nothing. Return the number of bytes.
+    """Write all bytes that a request asks for, or none. Return their number.
 
-    `is_wanted` is called after the guard has judged. If it returns False, nothing is written. No
-    other task runs between this call and the write.
+    After the verdict of the guard, this function calls `is_wanted`. If `is_wanted` returns False,
+    no bytes are written. No other task runs between this call and the write.
     """
     async with _open_input(shell).lock:
         return await _write(context, shell, params, is_wanted)
@@ -132,7 +134,7 @@ async def _write(
     # Wake the tasks that follow this shell's prompts.
     shell.notify()
     if target.closed is not None:
-        # Nobody can read this input, or the rest of it.
+        # No process can read this input, or the rest of it.
         raise stdin_closed(shell.id, target.closed)
     log = context.daemon.audit
     if log is not None:
@@ -143,11 +145,11 @@ async def _write(
 
 
 async def _judged(context: RequestContext, shell: Shell, params: WriteStdinParams) -> Typing:
-    """Return the bytes to write, once the guard has allowed them. Raises `RpcError`.
+    """Return the bytes to write, after the guard has allowed them. Raises `RpcError`.
 
-    Judges again if one of these has changed during the judgement: the terminal's modes, the form in
-    which the program wants keys and pastes, or the typed line. The terminal's answers to the
-    program are a part of the line.
+    Judges again if one of three facts has changed during the judgement: the terminal's modes, the
+    form in which the program wants keys and pastes, or the typed line. The typed line includes the
+    terminal's answers to the program.
     """
     judgements_left = _MAX_JUDGEMENTS
     while True:
@@ -162,8 +164,8 @@ async def _judged(context: RequestContext, shell: Shell, params: WriteStdinParam
             return await judge_piped(target.typed, data, lines, eof=params.eof)
         modes, before = target.modes(), target.typed
         _check_modes(shell, target, modes, params, len(data))
-        # Ask now how many bytes the program has not taken, so that the number is known when a
-        # secret comes.
+        # Ask now how many bytes the program has not read, so that the number is known when a secret
+        # comes.
         target.untaken_bytes(modes, enough=_UNTAKEN_BYTES)
         typing = await judge_typed(before, modes, data, lines, "text", eof=params.eof)
         judgements_left -= 1
@@ -193,8 +195,9 @@ def _check_modes(
 def _check_secret(shell: Shell, target: TerminalInput, modes: Modes, size: int) -> None:
     """Refuse a secret that a terminal could show. Raises `RpcError` (not_possible).
 
-    A terminal decides whether to show a byte when it takes that byte. If it has no room for a byte,
-    it takes that byte after the program has read. By then, the program may have changed the modes.
+    When a terminal takes a byte, it decides whether to show the byte. If it has no room for a byte,
+    it takes the byte later, after the program has read. By then, the program may have changed the
+    modes.
     """
     if modes.echo:
         raise not_possible("secret", f"The terminal of shell {shell.id} shows what is typed")
@@ -223,8 +226,8 @@ def _check_room(target: PipeInput | TerminalInput, size: int) -> None:
 async def _data(target: PipeInput | TerminalInput, params: WriteStdinParams) -> bytes:
     """Return the bytes of text, keys and base64, in this order.
 
-    Raises `RpcError` if the queue has no room for them. Before it makes the bytes, it checks a
-    lower bound of their number.
+    Raises `RpcError` if the queue has no room for them. It checks this first with a lower bound of
+    their number, before it makes the bytes.
     """
     text, encoded, keys = params.text or "", params.base64 or "", params.keys or ()
     _check_room(target, len(text) + len(keys) + len(encoded) * 3 // 4 - 2)
@@ -257,8 +260,8 @@ async def _data(target: PipeInput | TerminalInput, params: WriteStdinParams) -> 
 async def typed_first(context: RequestContext, params: BashParams) -> TypedLine:
     """Return the state of the line that a command's `stdin` leaves unfinished.
 
-    On a terminal, the guard judges the lines of `stdin` as those of a write. Raises `RpcError`
-    (blocked; or invalid_params if a terminal would cut a line).
+    On a terminal, the guard judges the lines of `stdin` like the lines of a write. Raises
+    `RpcError` (blocked; or invalid_params if a terminal would cut a line).
     """
     data = to_bytes(params.stdin or "")
     if not (params.tty and data):
@@ -268,7 +271,8 @@ async def typed_first(context: RequestContext, params: BashParams) -> TypedLine:
     lines = TypedLines(context, readers, NOTHING_TYPED)
     typing = await judge_typed(NOTHING_TYPED, NEW_MODES, data, lines, "stdin", eof=False)
     for script in dict.fromkeys(filter(None, lines.scripts())):
-        # The command may set the variables and the directory of the shell.
+        # Judge with the whole command, because it may set variables and the directory of the shell
+        # that reads.
         await admit(context, msgspec.structs.replace(params, stdin=script))
     return typing.line
 

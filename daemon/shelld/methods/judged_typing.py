@@ -1,6 +1,6 @@
-"""Judges what a write types, line by line, and finds the line that it leaves unfinished.
+"""Judges the typed text of a write, line by line. Finds the line that the write leaves unfinished.
 
-Takes large writes in pieces, so that no other request is held up. Never writes anything.
+Judges large writes in pieces, so that they delay no other request. Never writes to a command.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from shelld.terminals.pty import Modes
 from shelld.terminals.typed import Typed, TypedLine, last_line, typed
 
 _PIECE_BYTES: Final = 16 * 1024
-# The kernel turns an interrupt key into a signal within the first of these times. Within the second
-# time, a shell has handled the signal, even if its process cannot be looked at.
+# Within the first of these times, the kernel turns an interrupt key into a signal. Within the
+# second time, a shell has handled the signal. The second time is for shells whose process the
+# daemon cannot inspect.
 _INTERRUPT_S: Final = 0.2
 _INTERRUPT_IS_OVER_S: Final = 5.0
 
@@ -31,10 +32,10 @@ class Typing(NamedTuple):
 
 
 async def judge_piped(before: TypedLine, data: bytes, lines: TypedLines, *, eof: bool) -> Typing:
-    """Judge bytes for a pipe. Raises `RpcError`. `before`: the line that they continue."""
+    """Judge bytes for a pipe. Raises `RpcError`. `before`: the line that the bytes continue."""
     rest, starts = before.keys, _starts(before, data)
     if (b"\n" in data or b"\r" in data) and not lines.are_read():
-        # Other programs read data, which may have millions of lines.
+        # No shell reads this input. Other programs read data, which may have millions of lines.
         last = last_line(rest, data)
         if last is not None:
             is_collected = not last or lines.readers.read_now()
@@ -59,7 +60,7 @@ async def judge_typed(
 ) -> Typing:
     """Judge bytes for a terminal. Raises `RpcError`.
 
-    `before`: the line that they continue. `parameter`: the parameter with the bytes.
+    `before`: the line that the bytes continue. `parameter`: the parameter that contains the bytes.
     """
     before = _without_dropped(before, lines.readers)
     is_ignored = modes.intr in data and lines.readers.ignore_interrupts()
@@ -87,14 +88,14 @@ async def judge_typed(
         rest, line, dropped = found.rest, edited.line, found.dropped
         await checkpoint()
     if eof:
-        # A quoted end-of-input key is text. After a part of a line, the first key only passes that
-        # part on. A second key ends the input.
+        # A quoted end-of-input key is text. After a part of a line, the first key only passes this
+        # part to the program, and a second key ends the input.
         keys = modes.eof * (1 + line.is_quoting + bool(line.text or line.is_quoting))
         edited = edit(line, keys, modes)
         await lines.judge([rest] if rest else [], edited.texts)
         await lines.judge_suffixes(rest, starts)
         data, line = data + keys, edited.line
-    # A shell that edits its lines also shows them, so it turns the terminal's echo off.
+    # A shell that edits its lines also shows them. So such a shell turns the terminal's echo off.
     is_edited = modes.line_mode or not modes.echo
     is_collected = not rest or (is_edited and lines.readers.read_now())
     now = await lines.finish(TypedLine(rest, starts, is_collected))
@@ -107,10 +108,10 @@ async def judge_typed(
 
 
 def _without_dropped(line: TypedLine, readers: Readers) -> TypedLine:
-    """Return the line. Clear `dropped` once no shell can still hold that text.
+    """Return the line. If no shell can still hold the text in `dropped`, clear `dropped`.
 
-    A shell holds it only if more text comes before it has handled the interrupt. Then the text is a
-    part of the line until the line ends.
+    A shell holds this text only if more text comes before the shell has handled the interrupt. Then
+    the text is a part of the line until the line ends.
     """
     if line.dropped is None or line.keys:
         return line
@@ -122,15 +123,15 @@ def _without_dropped(line: TypedLine, readers: Readers) -> TypedLine:
 
 
 def _starts(line: TypedLine, data: bytes) -> tuple[int, ...]:
-    """Return where a shell may begin to read.
+    """Return the places at which a shell may begin to read.
 
-    The values are offsets in the text of `line` followed by `data`, except 0.
+    The places are offsets in the text of `line` followed by `data`. The offset 0 is left out.
     """
     here = len(line.keys)
     if not line.is_collected:
         return (here,)
-    # A shell may have read the first key alone, with `read -n1`. But if the next write is a single
-    # key too, a person is typing a line.
+    # A shell may have read the first key alone, with `read -n1`. But if the next write is also a
+    # single key, a person is typing a line.
     is_one_key = len(line.keys.decode("utf-8", "replace")) == 1
     return (here,) if is_one_key and len(data) > 1 else line.starts
 
@@ -146,6 +147,6 @@ def _later(starts: tuple[int, ...], found: Typed, length: int) -> tuple[int, ...
 
 
 def _pieces(data: bytes) -> Iterator[bytes]:
-    """Yield parts of data, each small enough to hold up no other request."""
+    """Yield the data in parts. Each part is so small that it delays no other request."""
     for start in range(0, len(data), _PIECE_BYTES):
         yield data[start : start + _PIECE_BYTES]

@@ -1,12 +1,12 @@
 """Starts a command once for each idempotency key, and lets repeated requests find it.
 
-Owns the keys. A key is known from its first request on, until the time for which its ended shell is
-retained is over.
-If `--max-retained` has ended the retention of its shell earlier, the key stays known for that time,
-and a repeated request gets the error shell_not_found: the command never runs a second time.
+Owns the keys. A key is known from its first request until the retention time of its ended shell is
+over. `--max-retained` may make the daemon forget the shell earlier. The key then stays known for
+the retention time, and a repeated request gets the error shell_not_found. So the command never runs
+a second time.
 
-Invariant: at most one request at a time starts a command for a key. The others wait for it. If that
-request starts no command, one of the others does.
+Invariant: at most one request at a time starts a command for a key. The other requests for the key
+wait for this request. If this request starts no command, one of the others does.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class Request(Protocol):
-    """A request, as far as a key knows it."""
+    """The part of a request that a key uses."""
 
     command: Shell | None
 
@@ -38,15 +38,19 @@ class Request(Protocol):
 
 
 class Start(Struct, eq=False):
-    """The start of a command. Either `request` is about to start it, or `shell_id` is its id."""
+    """The start of a command.
+
+    Either `request` is about to start the command, or `shell_id` is the id of its shell.
+    """
 
     digest: bytes
     request: Request | None
     shell_id: str = ""
-    # None if the shell was forgotten, as of `forgotten_at` in `time.monotonic`.
+    # This is None if the shell was forgotten. `forgotten_at` is the time of that, as of
+    # `time.monotonic`.
     shell: Shell | None = None
     forgotten_at: float = math.inf
-    # Set once `request` has started a command, or will not start one.
+    # This is set when `request` has started a command, or will not start a command.
     is_decided: anyio.Event = field(default_factory=anyio.Event)
 
 
@@ -54,14 +58,16 @@ class Keys:
     def __init__(self, manager: Manager) -> None:
         self._manager = manager
         self._starts: dict[str, Start] = {}
-        # The keys of shells by the ids of these shells.
+        # The keys by the ids of their shells.
         self._by_shell: dict[str, str] = {}
-        # The keys of forgotten shells, in the order in which these were forgotten.
+        # The keys of forgotten shells, in the order in which the shells were forgotten.
         self._orphans: dict[str, Start] = {}
         manager.on_forget.append(self._shell_is_forgotten)
 
     def find(self, key: str, command: str) -> Start | None:
-        """Return the start of a key; None if there was none within the retention period.
+        """Return the start for a key.
+
+        Return None if there was no start within the retention period.
 
         Raises `RpcError` (invalid_params) if the key belongs to another command.
         """
@@ -74,7 +80,7 @@ class Keys:
 
     @contextmanager
     def starting(self, key: str, command: str, request: Request) -> Generator[None]:
-        """Record that `request` starts a command in this block. The key must be unknown."""
+        """Record that `request` starts a command within this block. The key must be unknown."""
         start = self._starts[key] = Start(_digest(command), request)
         try:
             yield
@@ -92,7 +98,8 @@ class Keys:
         try:
             self._manager.get(shell.id)
         except RpcError:
-            # The shell has ended, and the daemon retains too many others.
+            # The shell has ended and is forgotten already, because the daemon retains too many
+            # other shells.
             self._shell_is_forgotten(shell)
 
     def _shell_is_forgotten(self, shell: Shell) -> None:
@@ -127,7 +134,7 @@ async def start_once(
 ) -> T:
     """Return the result of `start`, or of `again` if the key has started a command already.
 
-    Raises `RpcError` (invalid_params, shell_not_found), and what `start` and `again` raise.
+    Raises `RpcError` (invalid_params, shell_not_found), and the errors of `start` and `again`.
     """
     while (found := keys.find(key, command)) is not None:
         shell = found.shell

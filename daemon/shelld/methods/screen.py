@@ -1,4 +1,7 @@
-"""``read_screen``: what a person would see on a command's terminal."""
+"""The method ``read_screen``.
+
+It returns the screen that a person would see on a command's terminal.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from shelld.waits.prompts import state_of, wait_for_prompt
 from shelld_protocol.errors import invalid_params, not_possible
 from shelld_protocol.screen_methods import ReadScreenParams, ReadScreenResult, ScreenCursor
 
-# How long the last look may follow a program that writes faster than its screen can be shown.
+# The maximum time for the last look, if a program writes faster than its screen can be shown.
 _LAST_LOOK_S: Final = 1.0
 
 
@@ -85,7 +88,7 @@ async def _wait(
     version: int,
     give_up_at: float,
 ) -> None:
-    """Wait as `params` say. `version` is the current version of the screen.
+    """Wait for the condition in `params`. `version` is the current version of the screen.
 
     `look` returns the screen and its changes after a version. `give_up_at` is in
     the time of anyio.current_time().
@@ -104,14 +107,14 @@ async def _wait(
         def has_news(shown: tuple[int, int] = shown) -> bool:
             return shell.has_ended or shown != (store.written, terminal.sizes[-1].number)
 
-        # With a deadline in the past, the wait would end before it sees output that has arrived
+        # If the deadline has passed, the wait would end before it sees output that has arrived
         # already.
         with anyio.CancelScope(deadline=until if not has_news() else math.inf):
             await shell.wait_until(has_news)
         if anyio.current_time() >= until:
             return
-        # Note these before the look: output that arrives during the look may be missing from the
-        # screen.
+        # Record these before the look, because output that arrives during the look may be missing
+        # from the screen.
         shown = (store.written, terminal.sizes[-1].number)
         seen = await look(version)
         if seen.version != version:

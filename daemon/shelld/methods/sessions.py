@@ -51,7 +51,7 @@ async def configure_session(
         directory = sessions.look_at(params.session).cwd
         policy = resolved(params.sandbox, directory, context.daemon.options.sandbox_engine)
     session = sessions.configure(params.session, rules, limits, policy)
-    # If there is no such sandbox, the commands of the session are refused as well.
+    # If there can be no such sandbox, the daemon also refuses the commands of the session.
     await context.daemon.manager.enter_sandbox(session)
     return ConfigureSessionResult(
         params.session, sessions.removed(session), _shown(session), _policy_of(session)
@@ -59,7 +59,9 @@ async def configure_session(
 
 
 def _tightened(default: ResourceLimits, given: ResourceLimits) -> ResourceLimits:
-    """Return the limits of a session: those that a client gives, and the defaults for the rest.
+    """Return the limits of a session.
+
+    They are the limits that a client gives, and the defaults for the rest.
 
     Raises `RpcError` (invalid_params) if a given limit is higher than the default. The limits of
     the daemon's options hold for every session.

@@ -1,4 +1,4 @@
-"""``kill_shell``, ``background`` and ``list_shells``."""
+"""The methods ``kill_shell``, ``background`` and ``list_shells``."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def kill_shell(context: RequestContext, params: KillShellParams) -> KillSh
     grace = manager.options.grace_ms if params.grace is None else params.grace
     was_running, had_leftover = not shell.has_ended, bool(shell.leftover)
     survivors = await shell.end_tree(signal.Signals[f"SIG{params.signal}"], grace)
-    # The shell may have ended by itself during the kill, with nothing left to kill.
+    # During the kill, the shell may have ended by itself and left no processes.
     ended_by_itself = shell.status not in {ShellStatus.KILLED, ShellStatus.TIMEOUT}
     ended_empty = ended_by_itself and not shell.left_processes
     stopped = not had_leftover and (not was_running or ended_empty)
@@ -59,7 +59,7 @@ async def background(context: RequestContext, params: BackgroundParams) -> HandO
         raise invalid_params(f"Shell {shell.id} is in the background already", name)
     if not shell.release():
         raise invalid_params(f"Shell {shell.id} has ended, or is being ended", name)
-    # A shell without processes could not be started.
+    # If a shell is empty, it could not be started.
     await shell.wait_until(lambda: shell.released or shell.has_ended or shell.is_empty)
     raise_failure(shell)
     if not shell.released:
@@ -100,7 +100,7 @@ async def list_shells(context: RequestContext, params: ListShellsParams) -> List
     for shell in shells:
         found.append(_info(shell))
         if shell.input is not None:
-            # Looking at the processes of this shell takes a while.
+            # The look at the processes of this shell takes a while, so let other requests run.
             await checkpoint()
     return ListShellsResult(found)
 

@@ -1,6 +1,9 @@
-"""``add_target``, ``list_targets`` and ``remove_target``; and passes requests on to targets.
+"""The methods ``add_target``, ``list_targets`` and ``remove_target``.
 
-A request goes to a target if it names one, if one of its ids does, or if its session is there.
+Also passes requests on to targets.
+
+A request goes to a target if it names a target, if one of its ids names a target, or if its session
+is at a target.
 """
 
 from __future__ import annotations
@@ -30,7 +33,8 @@ from shelld_protocol.target_methods import (
     RemoveTargetResult,
 )
 
-# The methods that begin to use their `session`, so that it has a place from then on.
+# The methods that begin to use their `session`. From then on, the session belongs to this daemon or
+# to one target.
 _USING: Final = frozenset({"bash", "configure_session"})
 
 _MAX_DIGITS: Final = 64
@@ -62,7 +66,10 @@ def _unknown(parameter: str, name: str) -> RpcError:
 
 
 def passing_on(method: str, params_type: type[Params]) -> Divert:
-    """Return a function that passes a request on, or returns None if it is for this daemon."""
+    """Return a function that passes a request on to its target.
+
+    It returns None if the request is for this daemon.
+    """
 
     takes_target = "target" in parameters_of(params_type)
 

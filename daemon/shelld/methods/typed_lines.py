@@ -1,4 +1,4 @@
-"""The guard's verdict on lines that are typed into a shell."""
+"""Gets the guard's verdict on lines that are typed into a shell."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ _MAX_SHORT_SCRIPT: Final = 1_000
 _MAX_COST: Final = 2 * 1024 * 1024
 _MAX_COST_ALONE: Final = 16 * 1024 * 1024
 _MIN_COST: Final = 200
-# How many incomplete commands to remember that readline may have kept after an interrupt.
+# After an interrupt, readline may have kept incomplete commands. At most this number of them is
+# remembered.
 _MAX_KEPT_SCRIPTS: Final = 4
 # After how many characters other requests get a turn.
 _TURN_COST: Final = 16 * 1024
@@ -47,20 +48,20 @@ class Readers(Protocol):
         ...
 
     def read_now(self) -> bool:
-        """Return whether any shell may read now."""
+        """Return whether any of these shells may read now."""
         ...
 
     def ignore_interrupts(self) -> bool:
-        """Return whether one of them ignores SIGINT, and so keeps the line."""
+        """Return whether one of these shells ignores SIGINT, and so keeps the line."""
         ...
 
     def handle_interrupt(self) -> bool:
-        """Return whether one of them may still be handling a SIGINT."""
+        """Return whether one of these shells may still be handling a SIGINT."""
         ...
 
 
 class RunningReaders:
-    """The readers of a command that runs, or is about to."""
+    """The shells that may read the input of a command that runs, or is about to run."""
 
     def __init__(self, shell: Shell, target: PipeInput | TerminalInput) -> None:
         self.session = shell.session
@@ -95,7 +96,10 @@ class RunningReaders:
 
 
 class FirstReaders:
-    """The readers of a command that has not started. `may_run_stdin`: whether it may have any."""
+    """The shells that may read the input of a command that has not started.
+
+    `may_run_stdin`: whether there may be such shells.
+    """
 
     def __init__(self, params: BashParams, *, may_run_stdin: bool) -> None:
         self.session = params.session
@@ -116,10 +120,12 @@ class FirstReaders:
 
 
 class _Lines:
-    """The lines of one write, as one editor leaves them.
+    """The lines of one write, as one line editor leaves them.
 
-    `all`: to judge them as one command. `script`: the lines of a command that is not complete yet.
-    `left`: the lines that remain once the judgement has cost too much.
+    The editor is readline or the terminal.
+
+    `all`: all lines, which are judged as one command. `script`: the lines of a command that is not
+    complete yet. `left`: the lines that remain once the judgement has cost too much.
     """
 
     def __init__(self, script: str, before: Iterable[str] = (), left: Iterable[str] = ()) -> None:
@@ -141,7 +147,7 @@ class TypedLines:
     def __init__(self, context: RequestContext, readers: Readers, before: TypedLine) -> None:
         self._context = context
         self.readers = readers
-        # The directories of the shells that may read the text; None before the first look.
+        # The directories of the shells that may read the text; None before they are known.
         self._found: list[str] | None = None
         self._typed = _Lines(before.script)
         # The lines that the terminal's own line editing leaves. This is `_typed` itself as long as
@@ -162,7 +168,7 @@ class TypedLines:
         edited: Sequence[bytes | None],
         kept: Sequence[tuple[int, bytes]] = (),
     ) -> None:
-        """Judge the typed lines in two forms.
+        """Judge two forms of the typed lines.
 
         `lines` still has all editing keys. `edited` is the text that the terminal's own line
         editing leaves. `None` means an interrupt. `kept`: see `Typed.kept`.
@@ -199,7 +205,7 @@ class TypedLines:
                 self._keep(kept)
 
     async def _continue_kept(self, line: bytes | None) -> None:
-        """Judge a line behind the incomplete commands that readline may have kept."""
+        """Judge a line as the continuation of each incomplete command that readline may keep."""
         scripts, self._kept_scripts = self._kept_scripts, []
         for script in scripts if line is not None else ():
             for text in readings(line or b""):
@@ -207,7 +213,7 @@ class TypedLines:
                 self._keep(script + text)
 
     def _keep(self, text: str) -> None:
-        """Record a command that the next line continues, if it is incomplete."""
+        """If a command is incomplete, record it. The next line continues it."""
         is_new = f"{text}\n" not in self._kept_scripts
         if is_new and len(self._kept_scripts) < _MAX_KEPT_SCRIPTS:
             self._cost += _MIN_COST + len(text)
@@ -216,7 +222,7 @@ class TypedLines:
                 self._kept_scripts.append(f"{text}\n")
 
     async def judge_suffixes(self, line: bytes | None, starts: Iterable[int]) -> None:
-        """Judge the rest of a line from each start on: a program may have read the part before."""
+        """Judge the rest of a line from each start on. A program may have read the text before."""
         if line is None or not self._found:
             return
         for start in starts:
@@ -232,7 +238,8 @@ class TypedLines:
             if lines.left:
                 await self._admit_alone("\n".join(lines.left))
             if len(lines.all) > 1:
-                # An earlier line may change what a later one does.
+                # An earlier line may change the effect of a later line, so judge all lines
+                # together.
                 await self._admit_alone("\n".join(lines.all)[:_MAX_SCRIPT])
         return line._replace(
             script=self._typed.script,
@@ -241,7 +248,7 @@ class TypedLines:
         )
 
     def scripts(self) -> list[str]:
-        """Return all judged lines, as readline and as the terminal's own editing leave them."""
+        """Return all judged lines, first in readline's form, then in the terminal's form."""
         return ["\n".join(lines.all) for lines in (self._typed, self._edited)]
 
     def _directories(self) -> list[str]:
@@ -303,7 +310,7 @@ def without_secret(error: RpcError) -> RpcError:
 
 
 def _continued(script: str) -> str:
-    """Return the last lines of a script, as far as a backslash joins them to the next line."""
+    """Return the last lines of a script that a backslash joins to the next line."""
     lines = script.splitlines(keepends=True)
     kept = len(lines)
     while kept and _ends_in_backslash(lines[kept - 1].rstrip("\n")):
@@ -317,7 +324,8 @@ def _is_incomplete(script: str, longest: int) -> bool:
         return False
     if _ends_in_backslash(script):
         return True
-    # Most requests never get here, and the first request must not wait for the import.
+    # Import this here, because most requests never need it, and the first request must not wait for
+    # it.
     from shelld.guard.parse import TooSlow, parse  # noqa: PLC0415
     from shelld.guard.units import rewritten  # noqa: PLC0415
 

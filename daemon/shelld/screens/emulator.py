@@ -1,8 +1,8 @@
-"""Computes, from the output of a program, what its terminal shows. The only file that uses pyavt.
+"""Computes the screen of a terminal from the output of its program. Only this file uses pyavt.
 
 Runs in the helper process. Lines are numbered from the top of the screen, and columns from the
-left. The first number is 0. The version rises by one at each look that finds a change. Each row has
-the version in which the row last changed.
+left. The first number is 0. Each look that finds a change increases the version by one. Each row
+has the version in which the row last changed.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from shelld.screens.marks import Marks
 from shelld.screens.scrolling import unseen
 
 # Titles, switches of the alternate screen, and resets of the whole terminal. A title ends where
-# another sequence may begin, so that the search takes time linear in the length of the output. The
-# pattern begins with a single character class, which `re` finds quickly.
+# another sequence may begin, so that the time of the search is linear in the length of the output.
+# The pattern begins with a single character class, which `re` finds quickly.
 _OF_INTEREST: Final = re.compile(
     r"[\x1b\x9b\x9d](?:"
     r"(?:(?<=\x1b)\]|(?<=\x9d))"
@@ -27,15 +27,17 @@ _OF_INTEREST: Final = re.compile(
     r"|(?:(?<=\x1b)\[|(?<=\x9b))\?(?P<modes>[\d;]{1,64})(?P<action>[hl])"
     r"|(?<=\x1b)c)"
 )
-# Text without any of these contains no such sequence. The operator `in` is faster than `re`.
+# A text without any of these strings contains no such sequence. The operator `in` finds them faster
+# than `re`.
 _BEGINNINGS: Final = ("\x1b]", "\x1b[?", "\x1bc", "\x9b", "\x9d")
-# The beginning of such a sequence, at the end of the output so far.
+# Matches the beginning of such a sequence at the end of the output so far.
 _UNFINISHED: Final = re.compile(
     r"(?:\x1b|(?:\x1b\]|\x9d)[02]?(?:;[^\x07\x1b\x9c\x9d]{0,4096}+\x1b?)?"
     r"|(?:\x1b\[|\x9b)\??[\d;]{0,64})\Z"
 )
 _MAX_UNFINISHED: Final = 4_200
-# Sets the lines that scroll, or all lines if it has no numbers. A reset sets all lines, too.
+# Matches a sequence that sets the lines that scroll. Without numbers, it sets all lines. A reset
+# also sets all lines.
 _MARGINS: Final = re.compile(r"(?:\x1b\[|\x9b)([\d;]*)r|\x1bc")
 _PRINTABLE: Final = re.compile(rb"[ -~]*")
 # With a single column, a wide character may make the emulator end the process.
@@ -52,9 +54,12 @@ class Cursor(NamedTuple):
 
 class Emulator:
     def __init__(self, rows: int, cols: int, scrollback: int, version: int = 0) -> None:
-        """`scrollback`: how many lines to keep above the screen. `version`: the first version."""
+        """Begin with an empty screen.
+
+        `scrollback`: the number of lines to keep above the screen. `version`: the first version.
+        """
         self._vt = Vt(max(cols, _MIN_COLS), rows, scrollback)
-        # The true width. A terminal of one column is shown as if it had two.
+        # The true width. A terminal of one column is shown as if it had two columns.
         self._cols = cols
         self._scrollback = scrollback
         self._marks = Marks(_width)
@@ -62,7 +67,7 @@ class Emulator:
         self._unfinished = ""
         self.title = ""
         self.alternate: bool = False
-        # Whether only some lines scroll.
+        # True if only some lines scroll.
         self._has_margins = False
         self._version = version
         self._rows: list[str] = [""] * rows
@@ -84,7 +89,10 @@ class Emulator:
         return positions
 
     def _show(self, data: bytes) -> None:
-        """Show output. Leave out what has scrolled off at the end, because that is slow to show."""
+        """Show output.
+
+        Leave out lines that have scrolled off by the end of the output, to save time.
+        """
         _, rows = self._vt.size
         gap = unseen(data, rows, self._scrollback)
         if gap is None:
@@ -95,14 +103,14 @@ class Emulator:
             self._feed(data[start:end])
             start = end
         is_probed = start > gap.start and not self._has_margins
-        # If the probe does not move the cursor, it is part of a title, for example.
+        # If the probe does not move the cursor, the probe may be a part of a title, for example.
         if is_probed and self.cursor.col == start - gap.start:
             self._unfinished = ""
             start = max(start, gap.end)
         self._feed(data[start:])
 
     def _probe_length(self, data: bytes, start: int) -> int:
-        """Return how many characters at `start` move the cursor to the right, at the least."""
+        """Return the minimum number of characters at `start` that move the cursor to the right."""
         found = _PRINTABLE.match(data, start, start + self._cols - 1)
         return 0 if found is None else len(found[0])
 
@@ -135,11 +143,11 @@ class Emulator:
         return Cursor(min(cursor.row, rows - 1), col, bool(cursor.visible))
 
     def view(self, since: int | None, scrollback: int) -> tuple[object, ...]:
-        """Return the screen, preceded by at most `scrollback` lines that have scrolled off it.
+        """Return the screen, with at most `scrollback` lines that have scrolled off it before it.
 
         The result is: rows, columns, lines, cursor, whether it is the alternate screen, title,
         version, and the numbers of the rows in `lines`. With `since`, `lines` has only the rows
-        that have changed after this version.
+        that have changed after the version `since`.
         """
         self._look()
         _, rows = self._vt.size
@@ -156,7 +164,7 @@ class Emulator:
         return (rows, self._cols, lines, *about)
 
     def _look(self) -> None:
-        """Find out what has changed since the last look. On a large screen, this takes a while."""
+        """Find the changes since the last look. On a large screen, this takes a while."""
         now: list[str] = [self._shown(line.text) for line in self._now.view()]
         before = self._rows + [""] * (len(now) - len(self._rows))
         rest = (self.cursor, self.title, self.alternate, self._cols)

@@ -1,7 +1,8 @@
-"""The helper process: shows what is on one terminal.
+"""The program of the helper process. It shows the screen of one terminal.
 
-A separate program: `screen` starts it by its path. It exchanges frames, as `helpers.program`
-describes. A frame that it reads is a letter and a JSON value. The answer is a JSON value.
+This is a separate program, which `screen` starts by its path. The program exchanges frames, as
+`helpers.program` describes. A frame that it reads is a letter and a JSON value. The answer is a
+JSON value.
 
 * "N" and ``[rows, cols, scrollback, version]`` makes an empty screen. This frame comes first.
 * "F", with a list of offsets, a newline and output, shows more output. The answer is the position

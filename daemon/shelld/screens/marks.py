@@ -1,7 +1,8 @@
-"""Joins characters without a width to the character before them: the emulator cannot do so.
+"""Joins characters without a width to the character before them, which the emulator cannot do.
 
-The emulator gives every character at least one column. So the emulator gets a stand-in for a
-character and its marks: one character of the same width, from a range that hardly any program uses.
+Characters without a width are called marks here. The emulator gives every character at least one
+column. So the emulator gets a stand-in for a character and its marks. The stand-in is one character
+of the same width, from a range that hardly any program uses.
 """
 
 from __future__ import annotations
@@ -13,18 +14,18 @@ from typing import Final
 from shelld.terminals.characters import is_mark
 
 # The ranges of the stand-ins, by their width. Width 1: characters for private use. Width 2: wide
-# characters that are not assigned. If a program writes a character of these ranges, that character
-# gets a stand-in, too.
+# characters that are not assigned. If a program writes a character of these ranges, this character
+# also gets a stand-in.
 _STAND_INS: Final = {1: range(0x100000, 0x10FFFE), 2: range(0x32400, 0x3FFFE)}
-# If a character has more marks than this, the others are dropped.
+# If a character has more marks than this, the rest is dropped.
 _MAX_MARKS: Final = 16
-# A character that may be a mark or a stand-in. The listed ranges contain neither: Latin, symbols,
-# box drawing, Chinese, Japanese, Korean.
+# Matches a character that may be a mark or a stand-in. The listed ranges contain no such
+# characters. They are Latin, symbols, box drawing, Chinese, Japanese and Korean.
 _UNUSUAL: Final = re.compile(
     r"[^\0-\u02ff\u2070-\u20cf\u2100-\u2cee\u3030-\u3098\u309b-\ua66e\uac00-\ud7af]"
 )
 _CONTROLS: Final = r"\x00-\x1f\x80-\x9f"
-# An escape sequence that lacks only its last character.
+# Matches an escape sequence that lacks only its last character.
 _SEQUENCE: Final = re.compile(r"(?:\x1b\[|\x9b)[ -?]*|\x1b[ -/]*")
 _MAX_SEQUENCE: Final = 256
 # Terminals ignore this character.
@@ -32,21 +33,24 @@ _DELETE: Final = "\x7f"
 
 
 class Marks:
-    """Follows one output. `width`: returns how many columns the emulator gives a character."""
+    """Joins the marks in the output of one program.
+
+    `width` returns how many columns the emulator gives a character.
+    """
 
     def __init__(self, width: Callable[[str], int]) -> None:
         self._width = width
         self._free = {cols: iter(places) for cols, places in _STAND_INS.items()}
         self._stand_ins: dict[str, str] = {}
-        # The text of each stand-in, as `str.translate` takes it.
+        # The text of each stand-in, in the form for `str.translate`.
         self._texts: dict[int, str] = {}
-        # The last character and its marks: more marks may follow.
+        # The last character and its marks, held back because more marks may follow.
         self._held = ""
         # The end of the text before `_held`.
         self._before = ""
 
     def join(self, text: str) -> str:
-        """Return text for the emulator. The last character is held back: marks may follow."""
+        """Return text for the emulator. Hold back the last character, because marks may follow."""
         text = self._held + (text.replace(_DELETE, "") if _DELETE in text else text)
         last = max(len(text) - 1, 0)
         while last and is_mark(text[last]):
@@ -55,7 +59,7 @@ class Marks:
         return self._joined(text[:last])
 
     def release(self) -> str:
-        """Return the text that was held back. Marks that come later are dropped."""
+        """Return the text that was held back. If its marks come later, they are dropped."""
         held, self._held = self._held, ""
         return self._joined(held)
 
@@ -66,7 +70,7 @@ class Marks:
     def _joined(self, text: str) -> str:
         before = self._before
         self._before = (before + text)[-_MAX_SEQUENCE:]
-        # Usual output must cost little.
+        # Return early, because usual output must cost little.
         if text.isascii() or not _UNUSUAL.search(text):
             return text
         if not (pattern := _pattern(set(text))):
@@ -81,14 +85,17 @@ class Marks:
                 earlier = before + earlier
             begun = max(earlier.rfind("\x1b"), earlier.rfind("\x9b"))
             if begun >= 0 and _SEQUENCE.fullmatch(earlier, begun):
-                # The end of a sequence is not shown, so it has no marks.
+                # The end of an escape sequence is not shown, so it has no marks.
                 return whole[0]
             return self._stand_in(whole[: 1 + _MAX_MARKS])
 
         return re.sub(pattern, joined, text)
 
     def _stand_in(self, text: str) -> str:
-        """Return the stand-in for a character and its marks; the character if none is free."""
+        """Return the stand-in for a character and its marks.
+
+        If no stand-in is free, return the character.
+        """
         if text not in self._stand_ins:
             place = next(self._free[self._width(text[0])], None)
             if place is None:

@@ -1,7 +1,7 @@
 """The screen of one command with a terminal.
 
 Owns the helper process that shows the screen, and brings the screen up to date for each look. If a
-process is lost, the next process shows the screen again from the kept output, so nothing else is
+process is lost, the next process shows the screen again from the kept output. So the screen is not
 lost.
 """
 
@@ -37,17 +37,18 @@ MEMORY_BYTES: Final = 1024 * 1024 * 1024
 # Processor time for one step. It usually takes a few milliseconds.
 CPU_SECONDS: Final = 2
 
-# The maximum time of one look. The next look continues with the rest of the output.
+# The maximum time of one look. If output is left then, the next look continues with it.
 LOOK_TIMEOUT_S: Final = 20.0
-# How long answers to questions about the cursor may hold up a look.
+# The time for which answers to questions about the cursor may delay a look.
 _TURN_S: Final = 0.2
 
 _STEP_BYTES: Final = 64 * 1024
-# How much of the output after a gap is shown. With a higher limit, a program that writes at full
-# speed would cause the next gap before the emulator has caught up. The limit is a thousand large
-# screens.
+# The maximum number of bytes that are shown after a gap in the output. With a higher limit, a
+# program that writes at full speed would cause the next gap before the emulator has caught up. The
+# limit has room for a thousand large screens.
 _MAX_AFTER_GAP: Final = 4 * 1024 * 1024
-# The first process may be killed, and a step of the output may end the next two.
+# The maximum number of attempts. The first process may be killed, and a step of the output may end
+# the next two processes.
 _ATTEMPTS: Final = 4
 _MAX_SCROLLBACK: Final = 10_000
 _PROGRAM: Final = Path(__file__).with_name("main.py")
@@ -67,7 +68,11 @@ class View(NamedTuple):
 
 
 class _Wanted(NamedTuple):
-    """A look shows the output up to `end`. After `cut_at`, the output up to `least` is enough."""
+    """The output that a look must show.
+
+    A look shows the output up to `end`. After the time `cut_at`, the output up to `least` is
+    enough.
+    """
 
     end: int
     least: int
@@ -75,7 +80,7 @@ class _Wanted(NamedTuple):
 
 
 class _Lost(Exception):
-    """The process is gone, or does not answer."""
+    """Raised if the helper process is gone or does not answer."""
 
 
 class Screen:
@@ -91,11 +96,11 @@ class Screen:
         make_room: Callable[[], None],
     ) -> None:
         self.used_at = time.monotonic()
-        # Whether a look uses the process now. A look that still waits for its turn does not count.
+        # True while a look uses the process. A look that still waits for its turn does not count.
         self.is_in_use = False
-        # How many followers tell a client of the screen's changes.
+        # The number of followers that report the changes of the screen to a client.
         self.followers = 0
-        # Limits the number of looks at once to the maximum number of processes.
+        # This semaphore limits the number of looks at once to the maximum number of processes.
         self._looks = looks
         self._make_room = make_room
         self._pool = pool
@@ -106,10 +111,10 @@ class Screen:
         self._is_forgotten = False
         # The offset up to which the process has the output.
         self._position = 0
-        # The number of the last resize that the process has been told.
+        # The number of the last resize that was sent to the process.
         self._resizes = 0
         self._scrollback = 0
-        # The version that was last seen.
+        # The version of the screen at the last look.
         self._version = 0
         # Output before this offset is not shown, because it has ended two processes.
         self._start = 0
@@ -121,7 +126,7 @@ class Screen:
         return self._helper is not None
 
     def forget(self) -> None:
-        """End the process for good. A look that is under way ends with an error."""
+        """End the helper process for good. A look that is under way ends with an error."""
         self._is_forgotten = True
         if self.is_in_use and self._helper is not None:
             self._helper.hang_up()
@@ -171,8 +176,8 @@ class Screen:
 
     @contextlib.asynccontextmanager
     async def _use(self) -> AsyncGenerator[None]:
-        """Use the process exclusively."""
-        # Take the lock first, so that looks that wait for this screen take no turns from other
+        """Reserve the process for this block."""
+        # Acquire the lock first, so that looks that wait for this screen take no places from other
         # screens.
         async with self._lock, self._looks:
             self.is_in_use = True
@@ -183,7 +188,7 @@ class Screen:
                 # The process still shows the right screen.
                 raise
             except BaseException:
-                # Nobody knows what the process shows now, so end it.
+                # The state of the process is unknown now, so end the process.
                 self.close()
                 raise
             finally:
@@ -194,7 +199,10 @@ class Screen:
     async def _reach(
         self, wanted: _Wanted, scrollback: int = 0, kind: bytes = b"", content: bytes = b""
     ) -> bytes:
-        """Show the wanted output. Then, if `kind` is given, send a request to the process."""
+        """Make the process show the wanted output.
+
+        Then, if `kind` is given, send the process a request.
+        """
         give_up_at = self.used_at + LOOK_TIMEOUT_S
         attempts = _ATTEMPTS
         failure: RpcError | None = None
@@ -205,8 +213,8 @@ class Screen:
                 return await self._ask(kind, content) if kind else b""
             except (OSError, _Lost) as error:
                 failure = shortage(error)
-                # A step that has ended processes is skipped. A later step may end processes too, so
-                # all attempts are available again.
+                # A step that has ended processes is skipped. A later step may also end processes,
+                # so all attempts are available again.
                 attempts = _ATTEMPTS if self._start > start else attempts - 1
         raise failure or resource_exhausted("processes", "No process can be had for this screen")
 
@@ -221,15 +229,15 @@ class Screen:
                 raise resource_exhausted("screen", "It takes too long to show this output")
             start = self._output.whole_from(self._position)
             if start != self._position:
-                # Output is missing, and what a program draws depends on what it drew before. So
-                # start again with an empty screen. Also move the end: all output before the old end
-                # may be missing, and then the empty screen would be shown.
+                # Output is missing, and the effect of output depends on earlier output. So start
+                # again with an empty screen. Also move the end to the newest output. Otherwise, if
+                # all output before the old end is missing, the result would be the empty screen.
                 end, least = self._output.written, 0
                 await self._clear(max(start, end - _MAX_AFTER_GAP))
                 continue
             kept = self._output.read(start, self._bytes_to_next_size())
-            # If `kept` begins later, the read has found that a part is lost, and there is a new
-            # gap.
+            # If `kept` begins later than `start`, some output was lost before the read, and there
+            # is a new gap.
             if kept.start == start:
                 await self._feed(kept.data)
                 await self._resize()
@@ -249,7 +257,7 @@ class Screen:
         await self._clear(self._start)
 
     async def _clear(self, position: int) -> None:
-        """Begin again with an empty screen, for the output from an offset on."""
+        """Begin again with an empty screen, which shows the output from an offset on."""
         sizes = self._terminal.sizes
         past = [each for each in sizes if each.offset <= position]
         current = past[-1] if past else sizes[0]
@@ -260,7 +268,7 @@ class Screen:
         self._position, self._resizes = position, current.number
 
     async def _feed(self, data: bytes) -> None:
-        """Show output, and answer the questions about the cursor that the program asked in it."""
+        """Show output, and answer the questions about the cursor that this output contains."""
         start, end = self._position, self._position + len(data)
         questions = [each for each in self._terminal.questions if start < each <= end]
         stops = _json([each - start for each in questions])
@@ -278,9 +286,9 @@ class Screen:
                 self._resizes = number
 
     async def _step(self, kind: bytes, content: bytes, length: int) -> bytes:
-        """Have the process show a part of the output, or a new size (`length` 0).
+        """Make the process show a part of the output, or a new size (then `length` is 0).
 
-        A step that has ended two processes is left out, with all output before it.
+        If a step has ended two processes, later processes skip it and all output before it.
         """
         try:
             return await self._ask(kind, content)
@@ -292,7 +300,7 @@ class Screen:
             raise
 
     def _bytes_to_next_size(self) -> int:
-        """Return how many bytes can be shown in one step, before a new size."""
+        """Return how many bytes can be shown in one step, up to the next change of the size."""
         later = (each.offset - self._position for each in self._terminal.sizes)
         return min([_STEP_BYTES, *(count for count in later if count > 0)])
 
@@ -311,7 +319,7 @@ class Screen:
             self.close()
             raise _Lost from error
         except BaseException:
-            # A frame may have been sent in part.
+            # A frame may have been sent only in part, so end the process.
             self.close()
             raise
 
@@ -326,6 +334,6 @@ def _view(answer: bytes) -> View:
 
 @cache
 def directory_of_avt() -> str:
-    """Return the directory in which pyavt is installed; "" if it is not."""
+    """Return the directory in which pyavt is installed; "" if pyavt is not installed."""
     spec = find_spec("avt")
     return "" if spec is None or spec.origin is None else str(Path(spec.origin).parents[1])

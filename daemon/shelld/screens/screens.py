@@ -1,7 +1,7 @@
 """The screens of all commands with a terminal.
 
-Each terminal gets a screen when somebody wants to see the terminal, or when its program asks where
-the cursor is. At most `MAX_PROCESSES` helper processes live at once.
+Each terminal gets a screen when a client wants to see it, or when its program asks for the position
+of the cursor. At most `MAX_PROCESSES` helper processes live at once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from shelld.terminals.input import TerminalInput
 from shelld_protocol.errors import RpcError, unavailable
 
 MAX_PROCESSES: Final = 16
-# After how many seconds an unused helper process is ended.
+# The number of seconds after which an unused helper process is ended.
 IDLE_S: Final = 60.0
 
 
@@ -35,7 +35,7 @@ class Screens:
         self._screens: dict[TerminalInput, Screen] = {}
 
     def watch(self, terminal: TerminalInput, output: StreamStore) -> None:
-        """Answer the terminal's program when it asks where the cursor is, if pyavt is installed."""
+        """If pyavt is installed, answer a terminal's program when it asks for the cursor."""
         if directory_of_avt():
             tell = partial(self._tell_positions, terminal, output)
             terminal.ask_position = partial(self._start, tell)
@@ -64,9 +64,9 @@ class Screens:
             screen.forget()
 
     def release(self, terminal: TerminalInput) -> None:
-        """After the end of a command, end the helper process of its screen if nobody uses it.
+        """After the end of a command, end the helper process of its screen if it is not in use.
 
-        A later look starts another one.
+        A later look starts another process.
         """
         screen = self._screens.get(terminal)
         if screen is not None and not (screen.is_in_use or screen.followers):
@@ -74,7 +74,7 @@ class Screens:
 
     @contextlib.contextmanager
     def following(self, terminal: TerminalInput, output: StreamStore) -> Generator[Screen]:
-        """If the command ends within the block, keep the helper process until the block ends."""
+        """Keep the helper process until the end of the block, even if the command ends earlier."""
         screen = self.of(terminal, output)
         screen.followers += 1
         try:
@@ -84,7 +84,7 @@ class Screens:
             self.release(terminal)
 
     def trim(self) -> None:
-        """End the helper processes that nobody has used for a while."""
+        """End the helper processes that no look has used for a while."""
         for screen in self._unused():
             if time.monotonic() - screen.used_at > IDLE_S:
                 screen.close()
@@ -94,13 +94,16 @@ class Screens:
             self.forget(terminal)
 
     def _make_room(self) -> None:
-        """End the helper processes used least recently, so that another one can start."""
+        """End the least recently used helper processes, so that another process can start."""
         running = sum(screen.has_process for screen in self._screens.values())
         for screen in self._unused()[: max(0, running + 1 - MAX_PROCESSES)]:
             screen.close()
 
     def _unused(self) -> list[Screen]:
-        """Return the screens whose process can be ended, the least recently used first."""
+        """Return the screens whose processes can be ended.
+
+        The least recently used screen comes first.
+        """
         unused = [
             each for each in self._screens.values() if each.has_process and not each.is_in_use
         ]

@@ -1,7 +1,7 @@
-"""Finds output that scrolls off a screen before anybody can see it. Pure.
+"""Finds output that scrolls off a screen before a person can see it. Pure.
 
-An emulator is slower than a program that prints. So plain lines that are followed by a screenful of
-others need not be shown.
+An emulator is slower than a program that prints. So the emulator need not show plain lines if more
+plain lines follow and fill the screen.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from typing import Final, NamedTuple
 
 # Shorter output is shown whole.
 _WORTH_BYTES: Final = 8_192
-# Plain bytes only write characters and move the cursor: they change no mode of a terminal. A byte
-# from 0x80 on is part of a character in UTF-8.
+# Plain bytes only write characters and move the cursor. They change no mode of a terminal. A byte
+# from 0x80 on is a part of a character in UTF-8.
 _PLAIN: Final = bytes([*range(0x07, 0x0E), *range(0x20, 0x100)])
-# The first byte in UTF-8 of the controls from U+0080 on.
+# The first byte, in UTF-8, of the control characters from U+0080 on.
 _LATIN: Final = b"\xc2"
 
 
 class Unseen(NamedTuple):
-    """Where plain lines begin, and where the lines begin that are seen in the end.
+    """A range of output that need not be shown. It ends where the lines begin that stay visible.
 
-    `start` is just behind a line end, and `end` just before one.
+    `start` is just after a line end, and `end` is just before a line end.
     """
 
     start: int
@@ -28,7 +28,7 @@ class Unseen(NamedTuple):
 
 
 def unseen(data: bytes, rows: int, scrollback: int) -> Unseen | None:
-    """Return the output that scrolls off a screen and its `scrollback` lines; None if none does.
+    """Return the output that scrolls off a screen and its `scrollback` lines, or None.
 
     This holds if all lines of the screen scroll, and if the output before `data` does not end
     within an escape sequence.
@@ -37,8 +37,8 @@ def unseen(data: bytes, rows: int, scrollback: int) -> Unseen | None:
         return None
     start = data.find(b"\r\n") + 2
     end = len(data)
-    # Lines may be written over others, until the cursor has reached the last row. Those scroll off,
-    # too.
+    # Until the cursor has reached the last row, new lines may be written over other lines. These
+    # other lines also scroll off.
     for _ in range(2 * rows + scrollback):
         end = data.rfind(b"\n", start, end)
         if end < 0:

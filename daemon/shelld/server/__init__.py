@@ -1,1 +1,4 @@
-"""The JSON-RPC server: streams, framing, a task for each request, one answer for each."""
+"""The JSON-RPC server.
+
+It owns the streams and starts a task for each request, which gets one answer.
+"""

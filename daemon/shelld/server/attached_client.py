@@ -1,7 +1,7 @@
-"""One client of a lasting daemon: whether it is still there, and how its requests end.
+"""One client of a lasting daemon. Knows whether the client is still there, and ends its requests.
 
-Never decides when the client is lost: `Clients` does, and closes what belongs to the client.
-Invariant: `part` takes a bounded time.
+Never decides when the client is lost. `Clients` decides this, and closes everything that belongs to
+the client. Invariant: `part` takes a bounded time.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ from shelld.server.dispatch import Method
 from shelld.server.serve import Server
 from shelld.server.stdio import Output
 
-# Time for requests in flight to end by themselves, for the commands of the other requests to move
-# to the background, and for the client to read the last answers.
+# When a client is lost, its requests in flight get `DRAIN_S` to end by themselves. Then the
+# commands of the other requests get `HAND_OVER_S` to move to the background, and the client gets
+# `FLUSH_S` to read the last answers.
 DRAIN_S: Final = 0.5
 HAND_OVER_S: Final = 0.5
 FLUSH_S: Final = 0.3
 
-# The methods that only MCP has. The client of MCP gets no notification that MCP does not have.
+# The methods that only MCP has. A client that speaks MCP gets only notifications that MCP has.
 _MCP_METHODS: Final = frozenset(
     {
         "initialize",
@@ -43,7 +44,7 @@ _MCP_METHODS: Final = frozenset(
 
 
 class RecordedMethods(Mapping[str, Method]):
-    """The methods of a client, with a record of those that it has called."""
+    """The methods of a client, with a record of the methods that the client has called."""
 
     def __init__(self, methods: Mapping[str, Method]) -> None:
         self._methods = methods
@@ -62,12 +63,12 @@ class RecordedMethods(Mapping[str, Method]):
 
     @property
     def called_is_mcp(self) -> bool:
-        """Whether the client has only spoken MCP. `ping` belongs to both protocols."""
+        """True if the client has called only methods of MCP. `ping` belongs to both protocols."""
         return bool(self._called & _MCP_METHODS) and self._called <= _MCP_METHODS | {"ping"}
 
 
 class AttachedClient:
-    """`connection` leads to its `shelld attach`."""
+    """One client. `connection` leads to the client's `shelld attach`."""
 
     def __init__(
         self,
@@ -82,20 +83,21 @@ class AttachedClient:
         self.streams = streams
         self.server = server
         self.output = output
-        # This scope is cancelled when the client is to be lost.
+        # `Clients` cancels this scope to make the client lost.
         self.reading = anyio.CancelScope()
-        # Tells the client that it is lost, and releases its streams and its connection.
+        # When this stack closes, it tells the client's `shelld attach` the reason, and releases the
+        # streams and the connection.
         self.resources = contextlib.ExitStack()
         self.resources.callback(connection.close)
         self.resources.callback(self._say_goodbye)
         self.resources.callback(os.close, streams[0])
         self.resources.callback(output.release)
-        # Whether its `shelld attach` has got the reply.
+        # True if the client's `shelld attach` has got the reply.
         self.is_welcome = False
         self.is_stolen = False
-        # Whether `Clients` is losing it.
+        # True once `Clients` has begun to lose the client.
         self.is_leaving = False
-        # Set if its requests should get no time to end by themselves.
+        # This is set if the client's requests should get no time to end by themselves.
         self.cut_short = anyio.Event()
         self.is_gone = anyio.Event()
 
@@ -110,18 +112,19 @@ class AttachedClient:
 
     @property
     def has_no_reader(self) -> bool:
-        """Whether nobody can read an answer any more."""
-        # A client that has only ended its requests still reads: POLLRDHUP, on a socket.
+        """True if no process can read an answer any more."""
+        # On a socket, POLLRDHUP means only that the client sends no more requests. It still reads
+        # answers.
         return self.output.is_broken or bool(_events(self.streams[1]) & ~select.POLLRDHUP)
 
     @property
     def is_lost(self) -> bool:
-        """Whether the client or its `shelld attach` is gone, even if nobody has noticed yet."""
+        """True if the client or its `shelld attach` is gone, even if `Clients` has not noticed."""
         is_gone = bool(_events(self.streams[0])) or is_hung_up(self.connection)
         return self.is_leaving or is_gone or self.has_no_reader
 
     async def part(self, subscriptions: Subscriptions) -> None:
-        """End its requests, and let it read the last answers."""
+        """End the client's requests, and let the client read the last answers."""
         if self.is_stolen:
             if not self.methods.called_is_mcp:
                 self.server.tell_of_detachment()
@@ -141,7 +144,7 @@ def is_hung_up(connection: socket.socket) -> bool:
 
 
 def _events(descriptor: int) -> int:
-    """Return what poll(2) reports of the other end: a hang-up, an error, the end of input, or 0."""
+    """Return the events that poll(2) reports: a hang-up, an error, the end of input. 0 is none."""
     poll = select.poll()
     poll.register(descriptor, select.POLLRDHUP)
     return next((events for _, events in poll.poll(0)), 0)

@@ -1,4 +1,4 @@
-"""The answer to a batch: collects the answers to its members, and delivers them as one. Pure.
+"""Collects the answers to the members of a batch, and delivers them as one answer. Pure.
 
 Owns the answers until the last one comes. Invariants: `deliver` gets one message, or None if no
 member gets an answer. If memory is too short for all answers, the largest become errors.
@@ -16,12 +16,13 @@ from shelld_protocol.jsonrpc import NULL_ID, encode_batch, encode_error
 # Once a batch has collected answers of this size, the answers of its other members must be small.
 MAX_BATCH_BYTES: Final = 64 * 1024 * 1024
 
-# Delivers an answer, or None for "no answer". If it raises, it has written nothing.
+# A function that delivers an answer, or None for "no answer". If the function raises, it has
+# written nothing.
 Deliver = Callable[[bytes | None], None]
 
 
 class BatchReply:
-    """Collects the answers to the members of a batch, and delivers them as one.
+    """Collects the answers to the members of one batch, and delivers them as one answer.
 
     `ids` holds each member's id as JSON text, or None if the member gets no answer.
     """
@@ -48,7 +49,8 @@ class BatchReply:
             try:
                 self._deliver(encode_batch(answers) if answers else None)
             except MemoryError as error:
-                # Nothing was written. Joining needs as much memory as the answers themselves.
+                # No answer was written. The joined answer needs as much memory as the answers
+                # themselves.
                 if not self._shorten(answer_for(error, "a batch")):
                     raise
             else:

@@ -1,15 +1,16 @@
 """The clients of a lasting daemon, one after the other.
 
-Owns the listening socket and the client that is attached. Each client has a `Server` of its own;
-shells, sessions and subscriptions stay from one client to the next. `watchers` has those who only
-look, and are no clients.
+Owns the listening socket and the attached client. Each client has a `Server` of its own. Shells,
+sessions and subscriptions stay from one client to the next. The module `watchers` serves watchers,
+which only look and are not clients.
 
-When a client is lost, its waits are dropped, and its foreground commands move to the background or
-end, as `on_disconnect` says. When the daemon stops, its last client is left to `app`, which stops
-it like the client of any daemon.
+When a client is lost, its waits end, and its foreground commands move to the background or end, as
+`on_disconnect` says. When the daemon stops, `app` ends the service of the last client, as for the
+client of any daemon.
 
 Invariants: at most one client is attached. A client is lost when its stream of requests ends, when
-it reads no more answers, or when its `shelld attach` is gone. Losing it takes a bounded time.
+it reads no more answers, or when its `shelld attach` is gone. The loss of a client takes a bounded
+time.
 """
 
 from __future__ import annotations
@@ -56,34 +57,40 @@ from shelld_protocol.about import PROTOCOL, Attachment
 
 logger = Log("shelld.clients")
 
-# Time for a new connection to say what it wants.
+# Time for the first message on a new connection, which says what the connection is for.
 HELLO_S: Final = 5.0
 # How long the daemon waits for its first client, even if the linger is shorter.
 FIRST_CLIENT_S: Final = 20.0
-# How long a new client waits while the daemon loses the one before.
+# How long a new client waits while the daemon loses the previous client.
 LEAVE_S: Final = 10.0
-# How long to try to get the lock before the socket is removed without it.
+# How long the daemon tries to get the lock. After this time, it removes the socket without the
+# lock.
 LOCK_S: Final = 1.0
 LOCK_POLL_S: Final = 0.01
-# How often the daemon looks whether a connection that has come at the end of the linger attaches.
+# At the end of the linger, a connection may have come but not attached yet. The daemon checks for
+# its attachment at this interval.
 LINGER_POLL_S: Final = 0.05
 
 
 class Clients:
-    """`server` and `output` are those of the client that is attached, or None."""
+    """All clients.
+
+    `server` and `output` belong to the attached client. Without a client, they are None.
+    """
 
     def __init__(self, lasting: Lasting) -> None:
         self._name, self._listener, self._linger_s = lasting
         self._client: AttachedClient | None = None
         self._generation = 0
-        # Since when there is no client. The first one has at least `FIRST_CLIENT_S` to come.
+        # The time since which there is no client. The first client has at least `FIRST_CLIENT_S` to
+        # come.
         self._left_at = time.monotonic() + max(0, FIRST_CLIENT_S - self._linger_s)
-        # Set, and replaced, when a client comes or goes.
+        # When a client comes or goes, this event is set and another event takes its place.
         self._changed = anyio.Event()
         self._over = anyio.Event()
         # The connections that may still want to attach.
         self._greeted: set[socket.socket] = set()
-        # Held while a client is taken in.
+        # A task holds this lock while it attaches a client.
         self._attaching = anyio.Lock()
         # The connections of `shelld stop`, which wait for the end of the process.
         self._stoppers: list[socket.socket] = []
@@ -112,7 +119,7 @@ class Clients:
 
     async def serve(self) -> None:
         """Serve one client after the other, until the daemon should end."""
-        # Only the start has a reader of stderr: `shelld attach`, which now stops reading.
+        # During the start, `shelld attach` reads stderr. From now on, no process reads it.
         os.dup2(0, 2)
         os.dup2(0, 1)
         async with anyio.create_task_group() as tasks:
@@ -125,8 +132,8 @@ class Clients:
         """Remove the socket, so that no other client comes. Does not end the attached client."""
         place = self._place
         if place is not None:
-            # Remove it before the listener closes: without a listener, it looks like the socket of
-            # a killed daemon.
+            # Remove the socket before the listener closes. Without a listener, it would look like
+            # the socket of a killed daemon.
             with anyio.move_on_after(LOCK_S, shield=True):
                 while not place.try_lock():  # noqa: ASYNC110 - there is no event for a free lock
                     await anyio.sleep(LOCK_POLL_S)
@@ -156,7 +163,8 @@ class Clients:
                 # No descriptor is free, for example.
                 await faults.pause(LOCK_POLL_S)
                 continue
-            # Note it before the task begins, so that the daemon does not end in between.
+            # Record the connection before the task begins, so that the daemon does not end in
+            # between.
             self._greeted.add(connection)
             try:
                 tasks.start_soon(self._meet, connection)
@@ -166,8 +174,12 @@ class Clients:
                 raise
 
     async def _meet(self, connection: socket.socket) -> None:
-        """Do what a connection wants. Close it, unless that takes longer than this task."""
-        # Whatever fails, the other side must not wait for an answer that never comes.
+        """Serve the request of a new connection.
+
+        Then close the connection, unless another object keeps it.
+        """
+        # Close the connection after any failure, so that the other side does not wait for an answer
+        # that never comes.
         try:
             try:
                 await faults.run_once(partial(self._greet, connection), "a new client")
@@ -178,7 +190,7 @@ class Clients:
             self._let_go(connection)
 
     def _let_go(self, connection: socket.socket) -> None:
-        """Close a connection that has been greeted, unless somebody keeps it."""
+        """Close a new connection, unless a client, a watcher or `shelld stop` uses it."""
         self._greeted.discard(connection)
         if not self._is_kept(connection):
             connection.close()
@@ -216,7 +228,7 @@ class Clients:
                 self._stoppers.append(connection)
                 self._over.set()
         except (OSError, HandshakeError):
-            # The other side is gone, or is no program of ours.
+            # The other side is gone, or is not a program of shelld.
             pass
         finally:
             close_all(descriptors)
@@ -240,12 +252,15 @@ class Clients:
         try:
             await self._serve(client, hello)
         except Exception:
-            # The next client can come nevertheless.
+            # The next client can still come.
             faults.report("the loss of a client")
             self._forget(client)
 
     async def _make_room(self, *, steal: bool) -> bool:
-        """Return whether no client is attached. Wait if one leaves, or must leave (`steal`)."""
+        """Return whether no client is attached.
+
+        If the attached client leaves, or must leave because of `steal`, wait until it is gone.
+        """
         client = self._client
         if client is None:
             return True
@@ -277,7 +292,8 @@ class Clients:
             self._name, self._generation, round(detached_s * 1000), self._linger_s
         )
         self._tell_of_change()
-        # If nobody takes the reply, `_read` sees it, too, and the client is lost.
+        # If the other side does not take the reply, `_read` also notices this, and the client is
+        # lost.
         with contextlib.suppress(OSError):
             self._reply(client.connection, "attached")
         client.is_welcome = True
@@ -313,7 +329,7 @@ class Clients:
         client.reading.cancel()
 
     async def _watch_connection(self, client: AttachedClient) -> None:
-        """Wait for the end of `shelld attach`, which sends nothing more."""
+        """Wait for the end of `shelld attach`. It sends nothing more before it ends."""
         await anyio.wait_readable(client.connection)
         client.reading.cancel()
 
@@ -322,13 +338,16 @@ class Clients:
         try:
             await client.part(self._daemon.subscriptions)
         except Exception:
-            # The next client can come nevertheless.
+            # The next client can still come.
             faults.report("the loss of a client")
         self._forget(client)
         logger.info("client %d is gone", self._generation)
 
     def _forget(self, client: AttachedClient) -> None:
-        """Release what a client has, so that the next one can come. Call it again if it fails."""
+        """Release all resources of a client, so that the next client can come.
+
+        If this fails, call it again.
+        """
         try:
             client.resources.close()
         finally:
@@ -347,7 +366,8 @@ class Clients:
                 continue
             left = self._left_at + self._linger_s - time.monotonic()
             if left <= 0 and self._may_have_client:
-                # The daemon was stopped meanwhile, for example, and has not seen its next client.
+                # Perhaps a signal had stopped this process, so that it has not seen its next client
+                # yet.
                 await anyio.sleep(LINGER_POLL_S)
                 continue
             if left <= 0:
@@ -358,7 +378,7 @@ class Clients:
 
     @property
     def _may_have_client(self) -> bool:
-        """Whether a connection has come that may want to attach."""
+        """True if a connection has come that may want to attach."""
         poll = select.poll()
         poll.register(self._listener, select.POLLIN)
         return bool(self._greeted or poll.poll(0))

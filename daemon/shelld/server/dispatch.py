@@ -65,9 +65,11 @@ def as_method(
     body: Callable[[C, P], Awaitable[Any]],
     divert: Callable[[C, bytes], Awaitable[Any] | None] | None = None,
 ) -> Method:
-    """Wrap a method body (context, params) so that jsonrpcserver can call it with raw params.
+    """Return a method that jsonrpcserver can call with raw params.
 
-    `divert` may return something else to await in place of the body.
+    It calls `body` with (context, params).
+
+    If `divert` returns an awaitable, the method awaits this instead of the body.
     """
 
     async def method(context: C, raw_params: bytes) -> Any:
@@ -76,7 +78,8 @@ def as_method(
                 return _Success(await other)
             return _Success(await body(context, decode_params(params_type, raw_params)))
         except RpcError as error:
-            # Keep no second reference to the error: it would form a cycle with the traceback.
+            # Keep no second reference to the error, because the reference would form a cycle with
+            # the traceback.
             raise _JsonRpcError(error.code, error.message, error) from None
         except Exception as error:
             answer = answer_for(error, "a method")
@@ -88,11 +91,11 @@ def as_method(
 async def dispatch(
     methods: Mapping[str, Method], context: object, name: str, raw_params: bytes
 ) -> Any:
-    """Call the method `name`; return its result, or the `RpcError` to answer with.
+    """Call the method `name`. Return its result, or the `RpcError` for the answer.
 
-    Does not raise the error again: this frame refers to the error and would be in its traceback.
-    Such a cycle would keep the data of a failed request, which can be megabytes, until a garbage
-    collection.
+    Does not raise the error again, because this frame refers to the error and would be in its
+    traceback. Such a cycle would keep the data of a failed request, which can be megabytes, until a
+    garbage collection.
     """
     method = methods.get(name)
     if method is None:

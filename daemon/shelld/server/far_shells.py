@@ -1,7 +1,7 @@
-"""The shells at targets, for someone who watches: what each target has told last.
+"""Gives a watcher the shells at targets, as each target has last reported them.
 
-Asks connected targets only, and never connects one. Each has one question at a time. So a target
-that is silent delays no view but the first, and keeps its last rows until its connection ends.
+Asks only connected targets, and never connects a target. Asks each target one question at a time.
+So a silent target delays only the first view, and keeps its last rows until its connection ends.
 
 Invariant: nothing here raises because of a target.
 """
@@ -23,12 +23,15 @@ from shelld_protocol.errors import RpcError
 
 # How long the first view waits for a target.
 FIRST_ANSWER_S: Final = 0.5
-# How much is shown of an id and other names, which a target may choose.
+# The maximum number of characters that are shown of ids and other names. A target may choose these.
 _NAME_CHARACTERS: Final = 100
 
 
 class _Shell(msgspec.Struct, rename="camel"):
-    """What a watcher shows of a ``ShellInfo``. The target may be of another version."""
+    """The members of a ``ShellInfo`` that a watcher shows.
+
+    The target may have another version of shelld.
+    """
 
     bash_id: str = msgspec.field(name="bash_id")
     command: str
@@ -48,19 +51,23 @@ _listed: Final = msgspec.json.Decoder(_Listed)
 
 
 class FarShells:
-    """`tasks` ends with the watcher. A command is cut after `characters`."""
+    """The shells at all targets, for one watcher.
+
+    `tasks` ends with the watcher. `characters` is the maximum length of a command.
+    """
 
     def __init__(self, targets: Targets, tasks: anyio.abc.TaskGroup, characters: int) -> None:
         self._targets = targets
         self._tasks = tasks
         self._characters = characters
-        # The rows of each connection that has answered, and the connections that have not.
+        # The rows of each connection that has answered, and the connections whose answers are still
+        # to come.
         self._rows: dict[object, list[WatchedShell]] = {}
         self._asked: set[object] = set()
         self._answered = anyio.Event()
 
     async def rows(self) -> list[WatchedShell]:
-        """Ask all targets. Return what is known, without the output."""
+        """Ask all targets. Return the rows that are known, without the output."""
         links = {each.link: each for each in self._targets.all() if each.is_connected}
         self._rows = {link: rows for link, rows in self._rows.items() if link in links}
         for link, target in links.items():

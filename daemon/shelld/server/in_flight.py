@@ -1,9 +1,9 @@
-"""The requests in flight: those that run, and those that wait until others have ended.
+"""The requests in flight. Some run, and the others wait until a running request has ended.
 
-Owns the table of these requests. Never runs or answers one: `Server` does.
+Owns the table of these requests. Never runs or answers a request, which is the task of `Server`.
 
-Invariants: a request is in the table from its acceptance to its settlement. Of a request that
-waits, only the params cost memory, and these are bounded.
+Invariants: a request is in the table from its acceptance to its settlement. A waiting request takes
+memory only for its params, and the size of all these params is bounded.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ class Cancellation(enum.Enum):
     SILENT = enum.auto()
 
 
-# The cancellations of LSP, ACP and MCP: the param that names the request, and `Cancellation`.
+# The methods with which LSP, ACP and MCP cancel a request. Each has the param that names the
+# request, and a `Cancellation`.
 CANCEL_METHODS: Final[Mapping[str, tuple[str, Cancellation]]] = {
     "$/cancelRequest": ("id", Cancellation.ANSWERED),
     "$/cancel_request": ("requestId", Cancellation.ANSWERED),
@@ -78,12 +79,12 @@ class InFlight:
 
 
 class RequestTable:
-    """`limit`: how many requests run at a time."""
+    """The table of requests in flight. `limit`: how many requests can run at a time."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._entries: set[InFlight] = set()
-        # By id, for cancellations. A client may use an id several times.
+        # The requests by id, for cancellations. A client may use an id several times.
         self._by_id: dict[IdKey, set[InFlight]] = {}
         # The requests that wait, with the size of their params.
         self._waiting: OrderedDict[InFlight, int] = OrderedDict()
@@ -117,7 +118,10 @@ class RequestTable:
             self._waiting_bytes -= self._waiting.pop(entry, 0)
 
     def forget_id(self, key: IdKey) -> None:
-        """Find the requests with this id no more. They stay in the table."""
+        """Forget the id of these requests, so that `with_id` no longer finds them.
+
+        They stay in the table.
+        """
         self._by_id.pop(key, None)
 
     async def wait_until_empty(self) -> None:
@@ -129,7 +133,7 @@ class RequestTable:
 
     @property
     def is_full(self) -> bool:
-        """Whether a new request must wait."""
+        """True if a new request must wait."""
         return len(self._entries) >= self._limit
 
     @property
@@ -140,7 +144,7 @@ class RequestTable:
         return entry in self._waiting
 
     def put_off(self, entry: InFlight) -> bool:
-        """Enter a request, and let it wait. Return False if too many wait already."""
+        """Enter a request that must wait. Return False if too many requests wait already."""
         size = len(entry.request.params)
         if len(self._waiting) >= MAX_WAITING or self._waiting_bytes + size > MAX_WAITING_BYTES:
             return False
@@ -150,7 +154,10 @@ class RequestTable:
         return True
 
     def next_to_start(self) -> InFlight | None:
-        """Return the oldest request that waits, once it may run. It waits no longer."""
+        """Return the oldest waiting request if it may run now, and None otherwise.
+
+        The request then counts as running.
+        """
         if not self._waiting or len(self._entries) - len(self._waiting) >= self._limit:
             return None
         entry, size = self._waiting.popitem(last=False)
@@ -158,6 +165,6 @@ class RequestTable:
         return entry
 
     def start_no_more(self) -> None:
-        """Let no request wait any longer. Those that waited stay in the table."""
+        """Start no waiting request any more. The waiting requests stay in the table."""
         self._waiting.clear()
         self._waiting_bytes = 0

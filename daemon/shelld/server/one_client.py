@@ -1,4 +1,4 @@
-"""The one client of a daemon that ends with it."""
+"""Serves the only client of a daemon that ends with this client."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from shelld.server.stdio import Input, Output
 
 
 class OneClient:
-    """Serves one client. Raises StartupError, and OSError."""
+    """Serves one client. Raises StartupError and OSError."""
 
     def __init__(self, streams: tuple[int, int]) -> None:
         self.output = Output(streams[1])
@@ -43,7 +43,7 @@ class OneClient:
         await self.server.read_requests()
 
     async def close(self) -> None:
-        """Do nothing: no other client can come."""
+        """Do nothing, because no other client can come."""
 
     def end(self, exit_code: int) -> None:
-        """Do nothing: the client sees the end of the process."""
+        """Do nothing, because the client sees the end of the process."""

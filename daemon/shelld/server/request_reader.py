@@ -1,9 +1,9 @@
 """Reads the stream of requests, and goes on after a failure of our own code.
 
-Owns the bytes that were read and not framed yet, and what is known of the end of the stream. Never
-looks into a message: `start` takes the frames.
+Owns the bytes that were read and not framed yet, and the facts about the end of the stream. Never
+reads the content of a message. `start` takes the frames.
 
-Invariant: bytes that were read are framed, even if the attempt that has read them fails.
+Invariant: all bytes that were read are framed, even if the attempt that has read them fails.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from shelld.process import faults
 from shelld.server.stdio import Input
 from shelld_protocol.framing import FrameReader
 
-# After a failure, the reader tries again after a pause. It gives the stream up after a few faults
-# in a row, but only after many shortages: a shortage may last a minute.
+# After a failure, the reader tries again after a pause. After a few faults in a row, it gives the
+# stream up. It survives many more shortages, because a shortage may last a minute.
 READ_PAUSE_S: Final = 0.1
 MAX_READ_FAULTS: Final = 3
 MAX_READ_SHORTAGES: Final = 600
@@ -28,7 +28,7 @@ HANG_UP_CHECK_S: Final = 0.25
 
 
 class RequestReader:
-    """Puts what it reads into `frames`.
+    """Puts all bytes that it reads into `frames`.
 
     `start` starts the requests that have arrived, and returns False if there is no room for all.
     `wait_for_room` waits until there may be room. `wants_no_more` returns whether to stop before
@@ -44,29 +44,31 @@ class RequestReader:
         wait_for_room: Callable[[], Awaitable[None]],
         wants_no_more: Callable[[], bool],
     ) -> None:
-        # Why the stream was given up, although it has not ended.
+        # The reason why the reader gave the stream up before its end, or None.
         self.failure: str | None = None
-        # Whether everything was read up to the end of the stream.
+        # True if everything was read up to the end of the stream.
         self.at_end = False
-        # Whether the peer has hung up: the stream ends after the bytes that are still unread.
+        # True if the client has hung up. Then the stream ends after the bytes that are still
+        # unread.
         self._is_hung_up = False
         self._source = source
         self._frames = frames
         self._start = start
         self._wait_for_room = wait_for_room
         self._wants_no_more = wants_no_more
-        # Bytes read but not framed yet; b"" is the end of file.
+        # Bytes that were read but not framed yet; b"" means the end of file.
         self._received: bytes | None = None
-        # Failed reads in a row, and how many of them had a cause other than a shortage.
+        # The number of failed reads in a row, and the number of those whose cause was not a
+        # shortage.
         self._failures = self._faults = 0
 
     @property
     def is_ending(self) -> bool:
-        """Whether the client has closed its end of the stream."""
+        """True if the client has closed its end of the stream."""
         return self.at_end or self._is_hung_up
 
     async def run(self) -> None:
-        """Read until the stream ends, is given up, or nothing more is wanted."""
+        """Read until the stream ends, the reader gives it up, or `wants_no_more` returns True."""
         while not self._is_over:
             try:
                 if self._failures:

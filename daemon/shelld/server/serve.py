@@ -1,15 +1,17 @@
-"""The server: takes the messages of one client, starts a task per request, settles each once.
+"""The server.
+
+It takes the messages of one client, starts a task for each request, and settles each request once.
 
 A request is *accepted* when it enters the table of requests in flight, before the first await. From
-then on, exactly one settlement ends it, whatever the cause: a result, an error, a cancellation, the
-shutdown, a result that cannot be encoded, or a bug.
+then on, exactly one settlement ends the request. The cause may be a result, an error, a
+cancellation, the shutdown, a result that cannot be encoded, or a bug.
 
 If our own code fails on a message or request, the server answers it with an error and goes on (see
 `faults`).
 
 One request never delays another, unless `--max-in-flight` requests are in flight. New requests then
-wait, but cancellations still arrive. A client that does not read never delays a command: above
-MAX_BACKLOG_BYTES of unread answers, the server stops *reading* requests, and nothing else.
+wait, but cancellations still arrive. A client that does not read never delays a command. If more
+than MAX_BACKLOG_BYTES of answers are unread, the server stops only *reading* requests.
 """
 
 from __future__ import annotations
@@ -71,7 +73,7 @@ MAX_BACKLOG_BYTES: Final = 8 * 1024 * 1024
 # How many messages and members of batches start in a row before other tasks get a turn.
 MAX_STARTED_IN_A_ROW: Final = 256
 
-# The length of one turn of `Server.drain`.
+# The length of one step of the wait in `Server.drain`.
 DRAIN_TURN_S: Final = 0.02
 
 # How long after the grace period the server answers a cancelled request that does not end. Giving
@@ -98,7 +100,7 @@ class Server:
         *,
         hint: str = "",
     ) -> None:
-        """`hint` goes to stderr after a message that is not a request: perhaps a person types."""
+        """After a message that is not a request, `hint` goes to stderr for a person who types."""
         self.exit_code: int | None = None
         self._daemon = daemon
         self._methods = methods
@@ -123,13 +125,13 @@ class Server:
 
     @property
     def read_failure(self) -> str | None:
-        """Why the stream of requests was given up, although it has not ended."""
+        """The reason why the server gave the stream of requests up before its end, or None."""
         return self._reader.failure
 
     async def read_requests(self) -> None:
         """Start a task for every request, until the stream ends or `exit` arrives.
 
-        Sets `read_failure` if it gives the stream up.
+        If it gives the stream up, `read_failure` has the reason.
         """
         try:
             await self._reader.run()
@@ -160,7 +162,7 @@ class Server:
 
     @property
     def _has_room(self) -> bool:
-        """Whether to take another message: only if the client reads its answers."""
+        """True if the server may take another message, because few answers are unread."""
         # If the client is gone, there is no reason to wait.
         return self._reader.is_ending or self._output.backlog < MAX_BACKLOG_BYTES
 
@@ -184,7 +186,7 @@ class Server:
             self._accept(message, self._write)
 
     def _id_of(self, event: bytes | FrameError) -> bytes:
-        """Return the id at the start of a message, as JSON text; null if there is none."""
+        """Return the id at the start of a message, as JSON text. Return null if there is no id."""
         if event in (FrameError.NO_MEMORY, FrameError.NO_HEADER):
             event = self._frames.refused_head
         return id_at_start(event) if isinstance(event, bytes) else NULL_ID
@@ -240,13 +242,14 @@ class Server:
         elif self._daemon.draining:
             self._settle(entry, encode_error(entry.raw_id, shutting_down()))
         elif request.method == "shutdown":
-            # Do this here, not in a task: `shutdown` must take effect before the next message.
+            # Handle this request here, not in a task, because `shutdown` must take effect before
+            # the next message.
             decode_params(NoParams, request.params)
             self._daemon.draining = True
             self._settle(entry, encode_result(entry.raw_id, None))
         elif (
             self._requests.is_full
-            # In the queue, `background` would wait for the very call that it should move to the
+            # If it had to wait, `background` would wait for the call that it should move to the
             # background.
             and request.method != "background"
         ):
@@ -264,7 +267,7 @@ class Server:
             self._settle(entry, encode_error(entry.raw_id, answer))
 
     def _start_waiting(self) -> None:
-        # Settling a request that cannot start calls this method again.
+        # If a request cannot start, its settlement calls this method again.
         if self._is_starting:
             return
         self._is_starting = True
@@ -281,7 +284,7 @@ class Server:
 
     async def _run(self, entry: InFlight) -> None:
         if entry.settled:
-            # The task has failed before it got here.
+            # The task has failed before it got here, and the request already has its answer.
             return
         try:
             await self._answer(entry)
@@ -369,7 +372,7 @@ class Server:
         ]
 
     def _give_up(self, entry: InFlight) -> None:
-        """Answer a cancelled request that does not end: a tool may ignore its cancellation."""
+        """Answer a cancelled request that does not end. A tool may ignore its cancellation."""
         logger.warning("a request goes on although it is cancelled: %.100r", entry.request.method)
         try:
             self._settle(entry, encode_error(entry.raw_id, cancelled(entry.context.error_data)))
@@ -384,8 +387,8 @@ class Server:
     def _notify(self, method: str, params: Mapping[str, Any]) -> bool:
         """Send a notification, or skip it if the client has too much unread output.
 
-        Returns False if it was skipped and can be sent later, True if it was sent or the output is
-        broken.
+        Returns False if the notification was skipped and can be sent later. Returns True if it was
+        sent, or if the output is broken.
         """
         if self._output.backlog >= MAX_BACKLOG_BYTES:
             return self._output.is_broken
@@ -396,7 +399,7 @@ class Server:
 
     @property
     def backlog(self) -> int:
-        """How many bytes wait for the client to read them; 0 once it is gone."""
+        """The number of bytes that wait for the client to read them; 0 if the client is gone."""
         return 0 if self._output.is_broken else self._output.backlog
 
     def send(self, method: str, params: Event) -> None:
@@ -404,7 +407,7 @@ class Server:
         self._write(encode_request(method, params))
 
     async def wait_until_read(self) -> None:
-        """Wait until the client has read everything, or is gone."""
+        """Wait until the client has read all answers and events, or is gone."""
         await self._output.wait_empty()
 
     # -- stopping ---------------------------------------------------------------------------
@@ -412,9 +415,9 @@ class Server:
     async def drain(self, seconds: float, cut_short: anyio.Event | None = None) -> None:
         """Wait at most `seconds` for requests in flight to end by themselves, or until `cut_short`.
 
-        Counts turns instead of looking at the clock. If a busy machine does not run this process
-        for a while, that time counts as one turn at most. Meanwhile, the commands did not run
-        either, or the daemon could not see them end.
+        Counts steps of `DRAIN_TURN_S` instead of comparing clock times. If a busy machine does not
+        run this process for a while, that time counts as one step at most. Meanwhile, the commands
+        did not run either, or the daemon could not see them end.
         """
         for _ in range(math.ceil(seconds / DRAIN_TURN_S)):
             with anyio.move_on_after(DRAIN_TURN_S):
@@ -425,7 +428,8 @@ class Server:
     def leave_commands(self) -> None:
         """Move the foreground commands of requests in flight to the background, or kill them.
 
-        Their requests are then answered. All other requests end with `drop_in_flight`.
+        The requests of these commands then get their answers. All other requests end with
+        `drop_in_flight`.
         """
         for entry in self._requests.all():
             if entry.context.ends_with_client:
@@ -435,11 +439,17 @@ class Server:
                 entry.context.leave_command()
 
     def drop_in_flight(self) -> None:
-        """Answer every request in flight as cancelled, and cancel it. No left command ends."""
+        """Answer every request in flight as cancelled, and cancel its task.
+
+        Commands in the background go on.
+        """
         self._refuse_in_flight(_answer_to_dropped)
 
     def tell_of_detachment(self) -> None:
-        """Tell a client that has sent something that another client has taken its place."""
+        """Tell the client that another client has taken its place.
+
+        Skip this if the client has sent no message.
+        """
         if self._frames.framing is not None:
             self._write(encode_request("shell/detached", {}))
 
@@ -449,7 +459,7 @@ class Server:
 
     def _refuse_in_flight(self, answer: Callable[[InFlight], bytes]) -> None:
         while self._members:
-            # The daemon is draining, so it refuses these.
+            # The daemon is draining, so it refuses these members of batches.
             self._accept(*self._members.popleft())
         self._requests.start_no_more()
         for entry in self._requests.all():

@@ -1,4 +1,7 @@
-"""What a daemon serves: one client, or the clients that attach one after the other."""
+"""The interface of a service.
+
+A service serves one client, or the clients that attach one after the other.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,10 @@ from shelld.server.stdio import Output
 
 
 class Service(Protocol):
-    """`server` and `output` are those of the present client, or None."""
+    """Serves one or more clients.
+
+    `server` and `output` belong to the present client. Without a client, they are None.
+    """
 
     @property
     def server(self) -> Server | None: ...
@@ -34,7 +40,7 @@ class Service(Protocol):
         """Read requests until the daemon should end."""
 
     async def close(self) -> None:
-        """Take no further clients. The present one stays for the stop."""
+        """Accept no further clients. The present client stays for the stop."""
 
     def end(self, exit_code: int) -> None:
         """Tell the present client that the daemon ends."""

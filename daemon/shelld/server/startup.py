@@ -1,4 +1,4 @@
-"""The first steps of the program: claim the streams, restore the environment.
+"""The first steps of the program. They claim the streams and restore the environment.
 
 After `claim_stdio`, fd 0 is the null device and fd 1 is stderr. So neither this process nor a child
 can read a request or write into an answer by accident. Commands inherit no descriptor that the
@@ -49,7 +49,7 @@ _IS_BASH: Final = 42
 
 
 class StartupError(Exception):
-    """The daemon cannot start. The message is a sentence for the user."""
+    """Raised if the daemon cannot start. The message is a sentence for the user."""
 
 
 def claim_stdio() -> tuple[int, int]:
@@ -108,7 +108,7 @@ def undo_locale_coercion() -> None:
     """
     given = None
     try:
-        # Not with pathlib: nothing else here needs that import.
+        # Do not use pathlib here, because nothing else in this module needs that import.
         with open("/proc/self/environ", "rb") as file:
             variables = file.read().split(b"\0")
     except OSError:
@@ -123,7 +123,7 @@ def undo_locale_coercion() -> None:
 
 
 def raise_file_limit() -> int:
-    """Raise our soft limit on open files; return the old one, which commands get.
+    """Raise our soft limit on open files. Return the old limit, which commands get.
 
     A running shell takes some five descriptors, and more while it starts. The usual soft limit of
     1,024 is meant for programs that use select(2).
@@ -151,7 +151,7 @@ def greeting_for(incoming: int) -> str:
 def hint_for(incoming: int) -> str:
     """Return the hint after a line that is not a request.
 
-    Return "" if `incoming` is not a terminal: then no person types.
+    Return "" if `incoming` is not a terminal, because then no person types.
     """
     return _HINT.format(example=_EXAMPLE) if os.isatty(incoming) else ""
 
@@ -159,7 +159,7 @@ def hint_for(incoming: int) -> str:
 def problem_with_bash(path: str, *, is_trusted: bool) -> str | None:
     """Return why `path` cannot run commands, or None if it can.
 
-    Does not run the file if `is_trusted`: running it would delay the daemon.
+    If `is_trusted`, does not run the file, because the run would delay the daemon.
     """
     try:
         mode = os.stat(path).st_mode
@@ -175,7 +175,7 @@ def problem_with_bash(path: str, *, is_trusted: bool) -> str | None:
 def _problem_when_run(path: str) -> str | None:
     import subprocess  # noqa: PLC0415
 
-    # Remove BASH_ENV: a startup file could do anything.
+    # Remove BASH_ENV, because a startup file could do anything.
     env = {name: value for name, value in environment().items() if name != b"BASH_ENV"}
     try:
         ended = subprocess.run(

@@ -40,13 +40,14 @@ from shelld.server.startup import StartupError
 # The capacity of a pipe. A larger size would mean a large allocation for each request.
 READ_BYTES: Final = 64 * 1024
 
-# The size of a read if there is no memory for a larger one. The client still gets answers then.
+# The size of a read if there is no memory for a larger read. In this way, the client still gets
+# answers.
 LITTLE_BYTES: Final = 4 * 1024
 
 # The errors of a write after the reader has closed its end.
 _CLIENT_IS_GONE: Final = (errno.EPIPE, errno.ECONNRESET, errno.ENOTCONN)
 
-# The thread joins small answers up to this size into one write.
+# The thread joins small answers into one write of at most this size.
 _WRITE_BYTES: Final = 1024 * 1024
 
 # If the thread cannot wait for the client, it tries again after this pause. poll(2) fails if it is
@@ -89,15 +90,15 @@ class Input:
         There may be unread bytes.
         """
         poll = select.poll()
-        # POLLHUP is always reported.
+        # poll(2) always reports POLLHUP.
         poll.register(self._descriptor, select.POLLRDHUP)
         return bool(self._can_wait and poll.poll(0))
 
     def read(self) -> bytes | None:
         """Return the next bytes, b"" at end of file or if the stream is broken, None for "later".
 
-        Does not block, even on a blocking stream: this process is its only reader and reads only
-        when the stream is readable. If it raises MemoryError, it has read nothing.
+        Does not block, even on a blocking stream, because this process is the only reader and reads
+        only when the stream is readable. If this method raises MemoryError, it has read nothing.
         """
         try:
             try:
@@ -111,7 +112,7 @@ class Input:
 def _room_of_empty_pipe(descriptor: int) -> int:
     """Return the capacity of a pipe that is empty. Return 0 for anything else.
 
-    Asks the kernel each time: the client shares the pipe and may change its size.
+    Asks the kernel each time, because the client shares the pipe and may change its size.
     """
     if not hasattr(fcntl, "F_GETPIPE_SZ"):
         return 0
@@ -132,8 +133,8 @@ class Output:
     """The stream of answers.
 
     `backlog` is the number of bytes that the kernel has not taken yet. `is_broken` is set if no
-    more can be written; `failure` then says why, unless the client is gone. Raises StartupError if
-    the thread cannot start.
+    more answers can be written. `failure` then says why, unless the client is gone. Raises
+    StartupError if the thread cannot start.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -151,7 +152,7 @@ class Output:
         self.is_broken = False
         self.failure: str | None = None
         self._closed = False
-        # Whether the descriptor is to be closed, and whether the thread no longer uses it.
+        # Whether `release` was called, and whether the thread no longer uses the descriptor.
         self._is_released = self._has_thread_ended = False
         self._progress = anyio.Event()
         self._token = anyio.lowlevel.current_token()
@@ -189,7 +190,7 @@ class Output:
         try:
             return self._write_at_once(data)
         except Exception:
-            # Nothing was written. The thread tries again.
+            # No bytes were written. The thread tries again.
             faults.report("the writer of answers")
             return 0
 
@@ -228,7 +229,7 @@ class Output:
         self._signal_progress()
 
     def _run(self, begun: threading.Event) -> None:
-        # Hold no data in this frame: it would stay alive during the wait.
+        # Hold no data in this frame, because the data would stay in memory during the wait.
         try:
             begun.set()
             while self._wait_for_queue():
@@ -244,7 +245,7 @@ class Output:
                     os.close(self._descriptor)
 
     def _wait_for_queue(self) -> bool:
-        """Wait until something is queued. Return False if the queue is closed."""
+        """Wait until the queue has data. Return False if no more data can come."""
         with self._lock:
             while not (self._queue or self._closed or self.is_broken):
                 self._queued.wait()
@@ -259,7 +260,7 @@ class Output:
                 pieces.append(self._queue.popleft())
                 size += len(pieces[-1])
         with suppress(MemoryError):
-            # One system call for many small answers.
+            # Use one system call for many small answers.
             pieces = [_joined(pieces)]
         try:
             for piece in pieces:
@@ -290,12 +291,12 @@ class Output:
             return 0
 
     def _wake_loop(self) -> None:
-        # If the event loop has ended, nothing waits any more.
+        # If the event loop has ended, no task waits any more.
         with suppress(RuntimeError):
             try:
                 call_threadsafe(self._token, self._signal_progress)
             except Exception:
-                # The answers are written. Only the event loop does not know it yet.
+                # The answers are written, but the event loop does not know this yet.
                 faults.report("the news of written answers")
                 call_threadsafe(self._token, self._signal_progress)
 
@@ -324,10 +325,10 @@ class Output:
             self._socket = None
 
     def release(self) -> None:
-        """Drop what the client has not read, and close the descriptor.
+        """Drop all data that the client has not read, and close the descriptor.
 
-        If the thread is writing to a client that does not read, it closes the descriptor when the
-        client reads or is gone.
+        If the thread is writing to a client that does not read, the thread closes the descriptor
+        when the client reads or is gone.
         """
         self.close()
         with self._lock:
@@ -344,8 +345,8 @@ class Output:
 
     async def wait_empty(self) -> None:
         """Wait until the queue is empty or the stream is broken."""
-        # Check again after each wake-up: after the thread reported an empty queue, more data may
-        # have entered it.
+        # Check again after each wake-up. More data may have entered the queue after the thread
+        # reported that it was empty.
         while self.backlog and not self.is_broken:
             await self._progress.wait()
 

@@ -1,10 +1,10 @@
-"""Those who watch a lasting daemon: `shelld watch`.
+"""Serves the watchers of a lasting daemon, which are processes of `shelld watch`.
 
-Owns their connections. A watcher asks, and gets one answer; nothing is sent that was not asked for,
-so a watcher that stops costs nothing, and no answer ever waits. Watching changes nothing: it reads
-the output that the daemon keeps, moves no position of a reader, and keeps no daemon alive.
+Owns the connections of watchers. A watcher gets one answer to each question, and no other messages.
+So a watcher that stops asking costs nothing, and no answer ever waits. Watchers change nothing.
+They see the output that the daemon keeps, move no position of a reader, and keep no daemon alive.
 
-Invariant: every connection is closed, when its watcher leaves or when the daemon ends.
+Invariant: every connection is closed when its watcher leaves, or when the daemon ends.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ from shelld.shells.manager import Manager
 from shelld.shells.shell import Shell
 from shelld.targets.targets import Targets
 
-# Each has a descriptor, and takes time of the event loop.
+# The maximum number of watchers. Each watcher has a descriptor, and takes time of the event loop.
 MAX_WATCHERS: Final = 16
-# The longest command and line in an answer.
+# The maximum lengths of a command and of a line in an answer.
 _COMMAND_CHARACTERS: Final = 200
 _LINE_CHARACTERS: Final = 500
 # Room for the rest of the answer.
@@ -67,18 +67,21 @@ class Watchers:
         return connection in self._connections
 
     async def serve(self, connection: socket.socket, manager: Manager, targets: Targets) -> None:
-        """Answer a watcher until it leaves, or says what is no `Look`. Then close."""
+        """Answer a watcher until it leaves, or sends a message that is not a `Look`.
+
+        Then close the connection.
+        """
         self._connections.add(connection)
         try:
             async with anyio.create_task_group() as tasks:
                 far = FarShells(targets, tasks, _COMMAND_CHARACTERS)
                 with contextlib.suppress(OSError, HandshakeError):
                     await self._answer(connection, manager, far)
-                # A target may take long to answer.
+                # Do not wait for the targets, because a target may take long to answer.
                 self._close(connection)
                 tasks.cancel_scope.cancel()
         except anyio.get_cancelled_exc_class():
-            # The daemon ends, and `end` tells the watcher so.
+            # The daemon ends. `end` reports this to the watcher.
             raise
         except BaseException:
             self._close(connection)
@@ -109,7 +112,10 @@ class Watchers:
         connection.close()
 
     async def _view(self, look: Look, manager: Manager, far: Sequence[WatchedShell]) -> View:
-        """Return a view of the shells here and of those at targets, which come last."""
+        """Return a view of the shells of this daemon and of the shells at targets.
+
+        Ended shells come last.
+        """
         shells = manager.list_shells()
         running = [each for each in shells if not each.has_ended]
         ended = [each for each in reversed(shells) if each.has_ended]

@@ -320,8 +320,7 @@ class Session:
             self._lines.clear()
 
     def changed_env(self) -> dict[str, str | None]:
-        """Return the exported variables that differ from the daemon's. Removed variables are None.
-        """
+        """Return the exported variables that differ from the daemon's. Removed ones are None."""
         env, base = self.state.env, self.base.env
         changed = {name: value for name, value in env.items() if base.get(name) != value}
         removed = dict.fromkeys(name for name in base if name not in env)

@@ -1,10 +1,10 @@
-"""The TCP ports on which the processes of a command listen.
+"""Finds the TCP ports on which the processes of a command listen, and waits for them.
 
 A wait looks at the processes of its command when a socket has begun to listen somewhere in the
-network namespaces of the daemon and of the command. `SocketNews` notices that for all waits. It
-cannot notice sockets that one process passes to another, and namespaces that a process has entered
-since the last look. Looks at the processes find these, at growing intervals. Many processes are
-looked at in slices, so that other requests need not wait.
+network namespaces of the daemon and of the command. `SocketNews` notices this for all waits. It
+notices neither sockets that one process passes to another, nor namespaces that a process has
+entered since the last look. So the wait also looks at the processes without news, at growing
+intervals. A look at many processes is done in slices, so that other requests need not wait.
 """
 
 from __future__ import annotations
@@ -28,14 +28,15 @@ from shelld.waits.pauses import Pauses
 from shelld_protocol.errors import unavailable
 from shelld_protocol.structs import Listener
 
-# The longest pause while other programs begin to listen again and again.
+# The longest pause between two looks while other programs begin to listen again and again.
 _BUSY_PAUSE_S: Final = 0.2
 # Without news, the pause between two looks is as long as the wait has lasted, within these limits.
 _FIRST_PAUSE_S: Final = 0.5
 _LAST_PAUSE_S: Final = 8.0
-# The longest pause if a process is in another network namespace: others may soon enter more.
+# The longest pause if a process is in another network namespace. Other processes may soon enter
+# more namespaces.
 _LAST_PAUSE_ELSEWHERE_S: Final = 2.0
-# The maximum number of processes to list. That takes less than a millisecond.
+# `basis_of_ports` lists at most this number of processes. This takes less than a millisecond.
 _FEW: Final = 32
 # The processor time of one slice.
 _SLICE_S: Final = 0.005
@@ -50,19 +51,21 @@ def check_ports() -> None:
 async def wait_for_port(
     shell: Shell, port: int | None, give_up_at: float, looks: Turns, news: SocketNews
 ) -> list[Listener]:
-    """Return the ports once the command listens; none at `give_up_at`, or if the shell ends.
+    """Wait until the command listens, and return its ports.
 
-    `give_up_at` is a moment of the event loop's clock. If it has passed, look once.
+    Return none at `give_up_at`, or if the shell ends.
+
+    `give_up_at` is a time of the event loop's clock. If this time has passed, look once.
     """
     pauses = Pauses(looks)
     began = anyio.current_time()
-    # The shortest pause. It grows while looks find only sockets of other commands.
+    # The shortest pause. This pause grows while looks find only sockets of other commands.
     least_s = 0.0
     if began < give_up_at:
         # The deadline also ends the wait for a turn.
         with Watch(news, shell.notify) as watch, anyio.CancelScope(deadline=give_up_at):
             while not shell.has_ended:
-                # Sockets that begin to listen during the look are news.
+                # A socket that begins to listen during the look counts as news.
                 seen = watch.count
                 look = await _looked(shell, port, pauses, watch.listening)
                 if look.found:
@@ -85,7 +88,7 @@ async def wait_for_port(
 async def _wait_for_sockets(
     shell: Shell, watch: Watch, seen: int, least_s: float, most_s: float
 ) -> None:
-    """Wait until a socket begins to listen: at least `least_s`, and at most `most_s` seconds.
+    """Wait until a socket begins to listen, but at least `least_s` and at most `most_s` seconds.
 
     `seen`: the count of news before the last look. The end of the shell ends the wait.
     """
@@ -96,7 +99,7 @@ async def _wait_for_sockets(
 
 
 async def _looked(shell: Shell, port: int | None, pauses: Pauses, here: Iterable[Socket]) -> _Look:
-    """Look at all processes of a command. Each slice of the look has a turn of its own."""
+    """Look at all processes of a command. Each slice of the look waits for its own turn."""
     look = _Look(shell, port, here)
     pauses.begin_look()
     while not await pauses.in_turn(look.go_on):
@@ -112,7 +115,9 @@ async def listening_ports(shell: Shell, pauses: Pauses, watch: Watch) -> list[Li
 
 
 def basis_of_ports(shell: Shell) -> object | None:
-    """Return facts on which the ports of a command depend. Compare them with earlier facts.
+    """Return facts on which the ports of a command depend.
+
+    The caller compares them with earlier facts.
 
     Return None if the command has many processes, or has one in another network namespace.
     """
@@ -131,10 +136,10 @@ def basis_of_ports(shell: Shell) -> object | None:
 
 
 class _Look:
-    """A look at all processes of a command, and the ports that it has found so far.
+    """A look at all processes of a command, with the ports that the look has found so far.
 
     `here`: the sockets that listen in the network namespace of the daemon. `elsewhere`: the other
-    namespaces in which processes of the command are, as `ports.find` tells them.
+    namespaces in which processes of the command are, as `ports.find` reports them.
     """
 
     def __init__(self, shell: Shell, port: int | None, here: Iterable[Socket]) -> None:
@@ -149,7 +154,7 @@ class _Look:
         return sorted(self._found, key=lambda each: (each.port, each.address))
 
     def go_on(self) -> bool:
-        """Continue for the time of one slice. Return whether all processes have been looked at."""
+        """Continue for the time of one slice. Return whether the look has covered all processes."""
         until = time.thread_time() + _SLICE_S
         for each in self._rest:
             if each is not None:

@@ -1,7 +1,7 @@
 """Searches new output for the first line that a pattern matches.
 
-A line that has not ended is searched too, because a prompt has no line end. Output arrives in
-pieces, so the search first gives the rest of the line a moment to arrive.
+The search includes a line that has not ended, because a prompt has no line end. Output arrives in
+pieces, so the search first waits a moment for the rest of that line.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from shelld_protocol.structs import MAX_READ_BYTES, Matched
 
 # How long the search waits for the rest of a line.
 _REST_OF_LINE_S: Final = 0.05
-# The least time for a search, even if the wait is shorter.
+# The minimum time for a search, even if the wait is shorter.
 _LEAST_S: Final = 2.0
 # How many newlines in a row may be inside control strings. Only hostile output has more.
 _LINE_ENDS: Final = 100
 
 
 class _StreamSearch:
-    """Searches one stream, from an offset on. Each line is searched once."""
+    """Searches one stream from an offset on. Searches each line once."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class _StreamSearch:
     async def search(self, until: float, *, with_rest: bool) -> Matched | None:
         """Search the whole lines that have arrived and, with `with_rest`, the unfinished line.
 
-        Once the time `until` has passed, leaves the remaining output for later.
+        When the time `until` has passed, leaves the remaining output for later.
         """
         written = self._store.written
         while self._position < written:
@@ -81,7 +81,7 @@ class _StreamSearch:
         return await self._matched(read) if read.text else None
 
     async def _matched(self, read: Read) -> Matched | None:
-        """Return the first line of `read` that matches; None if it was dropped meanwhile."""
+        """Return the first line of `read` that matches; None if the line was dropped meanwhile."""
         kept = self._store.read(self._position, read.end - self._position)
         # Search a copy, because more output may be dropped during the search.
         data = kept.data[: max(0, read.end - kept.start)]
@@ -108,7 +108,7 @@ class _StreamSearch:
 
 
 def _line_start_near_middle(data: bytes) -> int | None:
-    """Return where a line near the middle begins; None if only the first line is found.
+    """Return the offset of a line near the middle; None if only the first line is found.
 
     A newline inside a control string does not end a line.
     """
@@ -150,7 +150,7 @@ class Search:
         shell = self._shell
         # Allow some time to search the output so far, even if the wait is shorter.
         stop_at = max(give_up_at, anyio.current_time() + _LEAST_S)
-        # When to search the lines that have not ended; infinite once they have been searched.
+        # The time at which to search the unfinished lines; infinite after this search.
         written_at = max(shell.stdout.written_at, shell.stderr.written_at)
         rest_due = anyio.current_time() + _REST_OF_LINE_S - (time.monotonic() - written_at)
         while True:

@@ -29,7 +29,8 @@ def _never() -> bool:
 class Pauses:
     """The pauses between looks at a shell. They grow while the shell is quiet.
 
-    So a look finds a waiting program soon after its last output, and quiet programs cost little.
+    So a look finds a waiting program soon after its last output, and looks at quiet programs are
+    rare.
     """
 
     def __init__(self, looks: Turns) -> None:
@@ -42,7 +43,7 @@ class Pauses:
 
     @property
     def shortest(self) -> float:
-        """The least number of seconds between two looks."""
+        """The minimum number of seconds between two looks."""
         return min(max(_FIRST_PAUSE_S, _COST_SHARE * self._cost_s), _LAST_PAUSE_S)
 
     async def pause(self, shell: Shell, is_due: Callable[[], bool] = _never) -> None:
@@ -63,7 +64,7 @@ class Pauses:
                 await shell.wait_until(lambda: shell.has_ended)
 
     async def look(self, look: Callable[[Shell], T], shell: Shell) -> T:
-        """Wait for a turn, call `look`, and note its processor time."""
+        """Wait for a turn, call `look`, and record its processor time."""
         self.begin_look()
         return await self.in_turn(partial(look, shell))
 
@@ -72,7 +73,7 @@ class Pauses:
         self._cost_s = 0.0
 
     async def in_turn(self, part: Callable[[], T]) -> T:
-        """Wait for a turn, do a part of a look, and note its processor time."""
+        """Wait for a turn, do a part of a look, and record its processor time."""
         async with self._looks.turn() as turn:
             began = time.thread_time()
             result = part()

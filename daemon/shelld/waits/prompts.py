@@ -19,26 +19,26 @@ from shelld.waits.pauses import Pauses
 from shelld_protocol.structs import Prompt
 
 _MAX_TEXT: Final = 500
-# How long a terminal may take to pass on its input. During this time, a program that has been
-# answered still seems to wait.
+# The time that a terminal may need to pass on its input. During this time, a program that has got
+# an answer still seems to wait.
 _DELIVERY_S: Final = 0.05
-# A program that waits with a time limit counts as waiting for the user once it has been silent for
-# this long. Before that, the program may wait for an answer of its terminal.
+# If a program waits with a time limit, it counts as waiting for the user after this time without
+# output. Before that, the program may wait for an answer of its terminal.
 _TIMER_MS: Final = 100
 # A look that costs more than this is expensive. Other results reuse it for `_REUSED` times its
 # cost, but at most for `_LONGEST_REUSE_S`.
 _EXPENSIVE_S: Final = 0.002
 _REUSED: Final = 10
 _LONGEST_REUSE_S: Final = 0.2
-# If the output does not stop, a wait looks at the processes after this time anyway.
+# If the output does not stop, a wait still looks at the processes after this time.
 LOOK_ANYWAY_S: Final = 1.0
 
 
 class PromptIdentity(NamedTuple):
-    """Tells prompts apart: by the process, its terminal's modes, and the time of the last answer.
+    """Distinguishes prompts by the process, its terminal's modes, and the time of the last answer.
 
-    `wrote`: how many bytes the process has written; -1 if that cannot be seen. `text`: the last
-    line of output, from any process.
+    `wrote`: the number of bytes that the process has written; -1 if this number is unknown. `text`:
+    the last line of output, from any process.
     """
 
     pid: int
@@ -64,15 +64,17 @@ class PromptIdentity(NamedTuple):
         return 0 <= self.wrote == other.wrote or self.text == other.text
 
     def since(self, other: PromptIdentity) -> PromptIdentity:
-        """Return the identity to compare with the next look. `other` is the same prompt, earlier.
+        """Return the identity with which to compare the next look.
+
+        `other` is an earlier identity of this prompt.
 
         The program may have written another question since `other`, and the kernel may still be
-        passing this output on. So the next look must not count it as seen.
+        passing this output on. So the next look must not count this output as seen.
         """
         return self._replace(wrote=other.wrote)
 
 
-# How many members `has_same_reader` compares.
+# The number of members that `has_same_reader` compares.
 _CERTAIN: Final = 5
 
 
@@ -87,8 +89,9 @@ _NOTHING: Final = State(None, is_stopped=False)
 
 
 class _Look(NamedTuple):
-    """The result of an expensive look. It is reused until `good_until` (time.monotonic()), or until
-    something is written.
+    """The result of an expensive look.
+
+    The result is used again until `good_until` (time.monotonic()), or until output or input comes.
     """
 
     state: State
@@ -100,13 +103,15 @@ _looks: Final[WeakKeyDictionary[Shell, _Look]] = WeakKeyDictionary()
 
 
 def state_of(shell: Shell, seen: SeenPrompt | None = None) -> State:
-    """Return the state of a shell, with the prompt if it waits for input that it can get.
+    """Return the state of a shell.
 
-    A prompt that was `seen` before still counts if nothing has been written since: the program may
-    have woken up only for a moment. If the program also waits for time to pass, the prompt counts
-    only for `_TIMER_MS`.
+    If the shell waits for input that it can get, the state has a prompt.
 
-    This does not wait for a turn. So if a look is expensive, many results at once share it.
+    A prompt that was `seen` before still counts if no output or input has come since, because the
+    program may have woken up only for a moment. If the program also waits for time to pass, the
+    prompt counts only for `_TIMER_MS`.
+
+    This function does not wait for a turn. So if a look is expensive, many results share it.
     """
     last = _looks.get(shell)
     is_good = last is not None and last.activity == shell.activity and not shell.has_ended
@@ -122,7 +127,7 @@ def state_of(shell: Shell, seen: SeenPrompt | None = None) -> State:
 
 
 def prompt_of(shell: Shell) -> Prompt | None:
-    """Return the prompt of a shell; None if it does not wait for input, or takes no input."""
+    """Return the prompt of a shell; None if the shell takes no input or does not wait for it."""
     return _look_at(shell).prompt
 
 
@@ -131,7 +136,7 @@ def _look_at(shell: Shell) -> State:
     try:
         state = _state_of(shell)
     except Exception as error:
-        # A look at odd processes may fail. The result must still have its output.
+        # A look at unusual processes may fail. The result must still contain the output.
         answer_for(error, "the look at a command's processes")
         state = _NOTHING
     if (cost := time.thread_time() - began) > _EXPENSIVE_S:
@@ -187,7 +192,7 @@ def settled_prompt_of(shell: Shell) -> Prompt | None:
 
 
 def sentence_of(found: Prompt, secret: str) -> str:
-    """Say what a command waits for. `secret` says what to do about a secret."""
+    """Return a sentence that describes a prompt. `secret`: the advice if it asks for a secret."""
     waits = "waits" if found.certainty == "proved" else "probably waits"
     who = f"{found.program or 'A program'} {waits}"
     if found.line_mode and not found.echo:
@@ -198,7 +203,7 @@ def sentence_of(found: Prompt, secret: str) -> str:
 def is_settled(found: Prompt) -> bool:
     """Return whether a command waits for its user.
 
-    If not, it may wait for an answer of its terminal.
+    If it does not, it may wait for an answer of its terminal.
     """
     return found.blocking or found.since_ms >= _TIMER_MS
 
@@ -222,7 +227,9 @@ def takes_input(shell: Shell) -> bool:
 
 
 async def wait_for_prompt(shell: Shell, give_up_at: float, pauses: Pauses) -> Prompt | None:
-    """Return the prompt once a shell waits for input; None if it has ended, or takes no input.
+    """Wait until a shell waits for input, and return the prompt.
+
+    Return None if the shell ends or takes no input.
 
     `give_up_at` is a moment of the event loop's clock. If it has passed, look once.
     """

@@ -1,6 +1,6 @@
 """Waits for the conditions that `until` can name, except "output" and "exit".
 
-If the shell ends, every wait ends. No wait holds up other requests.
+If the shell ends, every wait ends. No wait delays other requests.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ from shelld_protocol.structs import Listener, Matched, UntilName
 
 
 class Reached(NamedTuple):
-    """How a wait ended. `what` is None if the time was over or no input is possible (`reason`)."""
+    """The end of a wait.
+
+    `what` is None if the time was over, or if no input is possible (see `reason`).
+    """
 
     what: UntilName | None = None
     matched: Matched | None = None
@@ -46,7 +49,7 @@ class Waiting:
 
     @property
     def is_for_reading(self) -> bool:
-        """Whether the wait is for output or for the end. A read can wait for these itself."""
+        """True if the wait is for output or for the end. A read can wait for these itself."""
         return self._params.until in {"output", "exit"}
 
     async def wait(self, shell: Shell, starts: Mapping[StreamName, int]) -> Reached:
@@ -57,7 +60,7 @@ class Waiting:
         """
         give_up_at = anyio.current_time() + self._params.wait / 1000
         reached = await self._wait(shell, starts, give_up_at)
-        # Report the end rather than "no_input": an ended shell takes no input either.
+        # Report the end rather than "no_input", because a shell that has ended also takes no input.
         return Reached("exit") if reached.what is None and shell.has_ended else reached
 
     async def _wait(
@@ -83,7 +86,7 @@ class Waiting:
 
 @asynccontextmanager
 async def preparing(params: BashOutputParams, manager: Manager) -> AsyncGenerator[Waiting]:
-    """Check the params of a wait, before anything else happens for its request.
+    """Check the params of a wait. Call this before the request has any effect.
 
     Raises `RpcError`: invalid_params; unavailable; resource_exhausted if the pattern needs a helper
     process and none is free.
@@ -103,7 +106,10 @@ async def preparing(params: BashOutputParams, manager: Manager) -> AsyncGenerato
 
 
 async def _wait_for_quiet(shell: Shell, quiet_s: float, give_up_at: float) -> bool:
-    """Return True once the shell is quiet for `quiet_s`; False at `give_up_at` or if it ends."""
+    """Wait until the shell has been quiet for `quiet_s`, and return True.
+
+    Return False at `give_up_at`, or if the shell ends.
+    """
     while not shell.has_ended:
         now = anyio.current_time()
         due = now - shell.quiet_s + quiet_s

@@ -1,8 +1,7 @@
-"""Moves a command that waits for input to the background, or kills it: see `on_prompt`.
+"""Moves a command that waits for input to the background, or kills it, as `on_prompt` says.
 
-Only a proved prompt counts, not a likely one. A program that also waits for time to pass,
-as event loops do, may be about to go on. It gets more time than a program that waits only for
-input.
+Only a proved prompt counts, not a likely one. A program that also waits for time to pass, as event
+loops do, may soon go on. So it gets more time than a program that waits only for input.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ from shelld.waits.pauses import Pauses
 from shelld.waits.prompts import settled_prompt_of, takes_input
 from shelld_protocol.structs import Prompt
 
-# The silence after which `watch` acts on a program that waits only for input.
+# The time without output after which `watch` acts on a program that waits only for input.
 BLOCKING_AFTER_S: Final = 0.15
-# The silence for a program that also waits for the network, or for time to pass.
+# The time without output for a program that also waits for the network, or for time to pass.
 OTHERS_AFTER_S: Final = 1.0
 
 
@@ -28,8 +27,8 @@ async def watch(
 ) -> None:
     """Wait for a proved prompt. Then move the command to the background, or kill it.
 
-    Returns once that is done. Also returns if the command takes no input any more, or if a request
-    has moved it to the background. `grace_ms` passes before SIGKILL.
+    Returns when this is done. Also returns if the command takes no input any more, or if a request
+    has moved the command to the background. `grace_ms`: the time between SIGTERM and SIGKILL.
     """
     pauses = Pauses(looks)
     pause = BLOCKING_AFTER_S
@@ -51,6 +50,6 @@ async def watch(
 
 
 def time_left(found: Prompt) -> float:
-    """Return how many seconds longer the command must be silent."""
+    """Return for how many more seconds the command must write no output."""
     needed = BLOCKING_AFTER_S if found.blocking else OTHERS_AFTER_S
     return needed - found.since_ms / 1000
