@@ -1,7 +1,7 @@
 """Runs the daemon: builds its parts, waits for a reason to stop, and stops.
 
-Every stage of the stop has a deadline, and starts even if the previous one failed. The runners
-finish the job: they see end of file when the daemon ends, and kill their commands.
+Every stage of the stop has a deadline, and starts even if the previous one failed. When the daemon
+ends, the runners see end of file and kill the commands that are left.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from shelld.shells.shell import Shell
 
 logger = Log("shelld.app")
 
-# The signals that stop the daemon. A second signal cuts the stop short.
+# The signals that stop the daemon. A second signal shortens the stop.
 STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 # Time for requests in flight to end by themselves after the last read.
@@ -232,13 +232,14 @@ async def _run(
 
 
 def _exit_code(server: Server | None, output: Output | None) -> int:
-    """Return the exit code. Call this once the time for writing answers is over."""
+    """Return the exit code. Call this when the time for writing answers is over."""
     if server is None or output is None:
         return 0
     failure = output.failure
     if output.backlog and not output.is_broken:
         failure = "the client has not read all answers in time"
-    # Write to stderr, not to the log file: a user who redirected stdout looks at stderr.
+    # Write to stderr, not to the log file, because a user who has redirected stdout looks at
+    # stderr.
     if failure is not None:
         write_without_waiting(2, f"shelld: cannot write to stdout: {failure}\n".encode())
         return STDOUT_FAILED

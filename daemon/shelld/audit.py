@@ -34,7 +34,10 @@ logger = Log("shelld.audit")
 
 
 class AuditRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """`bash_id` is None for a command that did not run: a blocked one, or a dry run."""
+    """The record of one command.
+
+    `bash_id` is None if the command was blocked or was only a dry run.
+    """
 
     time: str
     session: str | None
@@ -175,8 +178,8 @@ class AuditLog:
 
     def _rotate(self) -> None:
         try:
-            # Hold the lock until the old file is closed. Do not wait for the lock: the daemon that
-            # holds it rotates the log for all.
+            # Hold the lock until the old file is closed. Do not wait for the lock, because the
+            # daemon that holds it rotates the log for all daemons.
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return

@@ -51,7 +51,7 @@ class Recipient(Protocol):
         ...
 
     def send(self, method: str, params: Event) -> None:
-        """Send a notification, now or once the client reads. Raises MemoryError."""
+        """Send a notification, now or later when the client reads. Raises MemoryError."""
         ...
 
     async def wait_until_read(self) -> None:

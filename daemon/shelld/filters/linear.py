@@ -88,7 +88,7 @@ def compile_linear(
 
 
 def split_lines(text: str) -> list[str]:
-    """Split a text after each "\\n". splitlines() would also split at other characters."""
+    """Split a text after each "\\n". splitlines() would also split at U+2028."""
     *ended, rest = text.split("\n")
     lines = [line + "\n" for line in ended]
     return [*lines, rest] if rest else lines

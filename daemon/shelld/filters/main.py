@@ -45,7 +45,7 @@ def main(memory_bytes: int, cpu_seconds: int, paths: list[str]) -> None:
 
 
 def _with_re2(pattern: str) -> Callable[[str], str] | None:
-    """Return a function that finds the matching lines; None if RE2 cannot use the pattern."""
+    """Return a function that finds lines; None if RE2 is missing or refuses the pattern."""
     try:
         from shelld.filters.linear import compile_linear  # noqa: PLC0415
 

@@ -75,7 +75,7 @@ async def run_for_answer(
 ) -> T:
     """Start a command, and wait until the request can be answered.
 
-    This is when the command has started, has ended, or moves to the background.
+    A request can be answered when its command has started, has ended, or moves to the background.
 
     Returns the result of `make_answer`. While the caller waits, a cancellation or a failure kills
     the command with all its processes. If the daemon must drop output during the call, it first
@@ -258,7 +258,7 @@ async def _admitted(context: RequestContext, params: BashParams) -> tuple[Verdic
 
 
 def _log(context: RequestContext, params: BashParams, status: str, verdict: GuardVerdict) -> None:
-    """Write a record of a command that does not run to the audit log."""
+    """Write a record to the audit log, for a command that does not run."""
     log = context.daemon.audit
     if log is not None:
         log.write(

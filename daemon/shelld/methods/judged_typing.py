@@ -25,7 +25,7 @@ _INTERRUPT_IS_OVER_S: Final = 5.0
 
 
 class Typing(NamedTuple):
-    """The bytes to write, and the state of the typed line once they are written."""
+    """The bytes to write, and the state of the typed line after these bytes are written."""
 
     data: bytes
     line: TypedLine

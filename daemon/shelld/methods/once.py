@@ -46,8 +46,8 @@ class Start(Struct, eq=False):
     digest: bytes
     request: Request | None
     shell_id: str = ""
-    # This is None if the shell was forgotten. `forgotten_at` is the time of that, as of
-    # `time.monotonic`.
+    # This is None if the shell was forgotten. `forgotten_at` is the time at which it was forgotten,
+    # as of `time.monotonic`.
     shell: Shell | None = None
     forgotten_at: float = math.inf
     # This is set when `request` has started a command, or will not start a command.

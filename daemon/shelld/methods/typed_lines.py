@@ -34,12 +34,12 @@ _MIN_COST: Final = 200
 # After an interrupt, readline may have kept incomplete commands. At most this number of them is
 # remembered.
 _MAX_KEPT_SCRIPTS: Final = 4
-# After how many characters other requests get a turn.
+# The number of characters after which other requests can run.
 _TURN_COST: Final = 16 * 1024
 
 
 class Readers(Protocol):
-    """The shells that may read what is typed into a command."""
+    """The shells that may read the text that is typed into a command."""
 
     session: str | None
 
@@ -125,7 +125,7 @@ class _Lines:
     The editor is readline or the terminal.
 
     `all`: all lines, which are judged as one command. `script`: the lines of a command that is not
-    complete yet. `left`: the lines that remain once the judgement has cost too much.
+    complete yet. `left`: the lines that remain when the judgement has cost too much.
     """
 
     def __init__(self, script: str, before: Iterable[str] = (), left: Iterable[str] = ()) -> None:

@@ -1,1 +1,1 @@
-"""Shows what a person would see on a command's terminal."""
+"""Shows the screen that a person would see on a command's terminal."""

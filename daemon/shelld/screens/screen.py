@@ -149,7 +149,7 @@ class Screen:
     ) -> View:
         """Return the screen after all output so far.
 
-        After `cut_at`, as of anyio.current_time(), the look stops once the output up to the offset
+        After `cut_at`, as of anyio.current_time(), the look stops when the output up to the offset
         `least` is shown. The result is then an earlier state of the screen.
 
         Raises `RpcError` (unavailable, resource_exhausted).

@@ -83,7 +83,7 @@ class AttachedClient:
         self.streams = streams
         self.server = server
         self.output = output
-        # `Clients` cancels this scope to make the client lost.
+        # `Clients` cancels this scope to end the service of the client.
         self.reading = anyio.CancelScope()
         # When this stack closes, it tells the client's `shelld attach` the reason, and releases the
         # streams and the connection.
@@ -95,7 +95,7 @@ class AttachedClient:
         # True if the client's `shelld attach` has got the reply.
         self.is_welcome = False
         self.is_stolen = False
-        # True once `Clients` has begun to lose the client.
+        # True when `Clients` has begun to release the client.
         self.is_leaving = False
         # This is set if the client's requests should get no time to end by themselves.
         self.cut_short = anyio.Event()

@@ -3,7 +3,7 @@
 Asks only connected targets, and never connects a target. Asks each target one question at a time.
 So a silent target delays only the first view, and keeps its last rows until its connection ends.
 
-Invariant: nothing here raises because of a target.
+Invariant: no target can make this module raise an error.
 """
 
 from __future__ import annotations

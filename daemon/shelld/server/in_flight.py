@@ -73,7 +73,7 @@ class InFlight:
         self.settled = False
 
     def stop(self) -> None:
-        """Cancel the request's task. This settles the request, unless it is settled already."""
+        """Cancel the request's task. This settles the request if it is not settled yet."""
         if self.worker is not None:
             self.worker.cancel()
 

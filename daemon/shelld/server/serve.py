@@ -70,7 +70,7 @@ logger = Log("shelld.serve")
 # With more unread answers than this, the server reads no more requests.
 MAX_BACKLOG_BYTES: Final = 8 * 1024 * 1024
 
-# How many messages and members of batches start in a row before other tasks get a turn.
+# How many messages and members of batches start in a row before other tasks can run.
 MAX_STARTED_IN_A_ROW: Final = 256
 
 # The length of one step of the wait in `Server.drain`.
@@ -249,7 +249,7 @@ class Server:
             self._settle(entry, encode_result(entry.raw_id, None))
         elif (
             self._requests.is_full
-            # If it had to wait, `background` would wait for the call that it should move to the
+            # If `background` had to wait, it would wait for the call that it should move to the
             # background.
             and request.method != "background"
         ):
@@ -324,8 +324,8 @@ class Server:
             entry.deliver(None if silent else reply)
             entry.settled = True
         entry.context.end()
-        # Break a reference cycle: a cancelled task keeps the error, whose traceback refers to
-        # `entry`.
+        # Break a reference cycle, because a cancelled task keeps the error, whose traceback refers
+        # to `entry`.
         entry.worker = None
         if entry.overdue is not None:
             entry.overdue.cancel()
@@ -403,7 +403,7 @@ class Server:
         return 0 if self._output.is_broken else self._output.backlog
 
     def send(self, method: str, params: Event) -> None:
-        """Send an event, now or once the client reads. Raises MemoryError."""
+        """Send an event now, or later when the client reads. Raises MemoryError."""
         self._write(encode_request(method, params))
 
     async def wait_until_read(self) -> None:
@@ -448,7 +448,7 @@ class Server:
     def tell_of_detachment(self) -> None:
         """Tell the client that another client has taken its place.
 
-        Skip this if the client has sent no message.
+        Do nothing if the client has sent no message.
         """
         if self._frames.framing is not None:
             self._write(encode_request("shell/detached", {}))

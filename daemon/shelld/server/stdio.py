@@ -59,7 +59,7 @@ _START_S: Final = 5.0
 
 
 class Input:
-    """The stream of requests: a pipe, socket, terminal, file or null device."""
+    """The stream of requests, which may be a pipe, socket, terminal, file or null device."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -72,7 +72,7 @@ class Input:
                 self._can_wait = False
 
     async def watch(self, on_readable: Callable[[], bool]) -> None:
-        """Call `on_readable` to read whenever the stream is readable; stop when it returns True."""
+        """Call `on_readable` whenever the stream is readable, until `on_readable` returns True."""
         if self._can_wait:
             watch = Watch(self._descriptor)
             try:
@@ -166,7 +166,7 @@ class Output:
             raise StartupError(f"cannot start a thread: {os.strerror(errno.ENOMEM)}")
 
     def write(self, data: bytes) -> None:
-        """Write `data` in one piece, now or once the client reads. Never raises."""
+        """Write `data` in one piece, now or later when the client reads. Never raises."""
         if self.is_broken or self._closed:
             return
         written = 0

@@ -1,1 +1,1 @@
-"""Sessions: keep the state that a command leaves, and start the next command from it."""
+"""Sessions keep the state that a command leaves, and start the next command from this state."""

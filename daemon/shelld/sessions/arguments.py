@@ -14,7 +14,7 @@ _KIB: Final = 1024
 _AT_LEAST: Final = 128 * _KIB
 _AT_MOST: Final = 6 * _KIB * _KIB
 _LONGEST: Final = 128 * _KIB - 1
-# Room for the other arguments, and for what shelld adds.
+# Room for the other arguments of bash, and for additions of shelld.
 _RESERVED: Final = 32 * _KIB
 # Besides name and value, an entry of the environment has an equals sign, a NUL byte and a pointer.
 _PER_ENTRY: Final = 10

@@ -48,7 +48,7 @@ def dump_program(
     `globals.bash`, as a word. `functions_word`: the program in `functions.bash`, as a word, or b""
     to leave out its check. The standard output of that program must be a file. `before_functions`:
     commands of ours that run before bash reports its functions, each with "; " at its end. By then,
-    nothing that the session's command has set up can interfere, and posix mode is off: in posix
+    nothing that the session's command has set up can interfere. Posix mode is off, because in posix
     mode, bash would exit if `eval` defined a function whose name is not an identifier.
     `lists_options`: whether bash lists the names of all options. After one dump, the names are
     known.

@@ -36,7 +36,8 @@ _END: Final = b"\0\0"
 
 # Finds the names of options in the output of `shopt -p` and `set +o`. It skips options that bash
 # sets only at its start, and options that the variables BASH_COMPAT and IGNOREEOF set. It also
-# skips extdebug: if a startup file sets it, bash starts a debugger, or warns that there is none.
+# skips extdebug. If a startup file sets extdebug, bash starts a debugger, or warns that there is
+# none.
 _OPTION: Final = re.compile(
     rb" (?!login_shell|restricted_shell|extdebug|compat|ignoreeof)([^ \n]++)\n"
 )
@@ -312,8 +313,8 @@ def _pushed(variable: bytes, listing: bytes) -> bytes:
     """Return the lines that make the directory stack, from DIRSTACK and the output of `dirs`.
 
     DIRSTACK is used if `dirs` prints the same names. Otherwise the command has unset DIRSTACK,
-    which ends its special meaning, and the output of `dirs` is used. That output alone is not
-    enough: a name that contains a newline looks like two names.
+    which ends its special meaning, and the output of `dirs` is used. The output of `dirs` alone is
+    not enough, because a name that contains a newline looks like two names.
     """
     stack = [unquote(element) for element in ELEMENT.findall(variable)]
     if b"".join(name + b"\n" for name in stack) != listing:
@@ -334,7 +335,7 @@ def _switches(names: frozenset[bytes], enabled: frozenset[bytes]) -> bytes:
 
 
 def _set_options(names: frozenset[bytes], enabled: frozenset[bytes]) -> bytes:
-    # Posix mode comes first: it sets a variable, which allexport would export.
+    # Posix mode comes first, because it sets a variable that allexport would export.
     on = sorted(names & enabled, key=lambda name: (name != b"posix", name))
     words = [b"-o " + name for name in on] + [b"+o " + name for name in sorted(names - enabled)]
     return b"\\builtin set %s\n" % b" ".join(words)

@@ -137,7 +137,7 @@ def _with_keywords(text: bytes, found: list[re.Match[bytes]]) -> bytes:
 
 def _script(definitions: list[bytes]) -> bytes:
     # With extglob on, bash can parse every function that it prints, even a function that was
-    # defined with extglob off: for example, bash prints a space between `!` and a parenthesis.
+    # defined with extglob off. For example, bash prints a space between `!` and a parenthesis.
     return b"\\builtin shopt -s extglob\n{\n%s} 2>/dev/null\n" % b"".join(definitions)
 
 

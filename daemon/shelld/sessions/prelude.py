@@ -150,7 +150,7 @@ def _to_file(path: str) -> bytes:
     # closed first. Traces go to /dev/null. An expansion redirects them, because bash would also
     # trace a command that redirects them. Bash accepts a descriptor in BASH_XTRACEFD only if it is
     # open, so stderr is open again before the expansion. The redirection to the file appends,
-    # because the file may hold what bash has reported before its command.
+    # because the file may hold the report that bash made before its command.
     trace = rb'2>"/dev/null${BASH_XTRACEFD:+${-:$((BASH_XTRACEFD=2)):0}}"'
     # If a signal ends a child between fork and exec, the child runs its parent's trap on EXIT. In a
     # child, the path below names no descriptor, so the trap writes nothing.

@@ -231,7 +231,7 @@ async def wait_for_prompt(shell: Shell, give_up_at: float, pauses: Pauses) -> Pr
 
     Return None if the shell ends or takes no input.
 
-    `give_up_at` is a moment of the event loop's clock. If it has passed, look once.
+    `give_up_at` is a time of the event loop's clock. If this time has passed, look once.
     """
     looked_at = anyio.current_time()
     while takes_input(shell):
