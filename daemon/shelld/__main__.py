@@ -1,6 +1,6 @@
 """Runs ``shelld`` and ``python -m shelld``.
 
-The subcommands, such as ``shelld run``, are separate programs: see `shelld.cli`. ``shelld attach``
+The subcommands, such as ``shelld run``, are separate programs in `shelld.cli`. ``shelld attach``
 starts a lasting daemon as ``shelld lasting NAME LINGER DESCRIPTOR OPTION ...``, with a listening
 socket as the descriptor.
 
@@ -37,8 +37,8 @@ _NO_MEMORY: Final = ("without exception set", "without setting an exc", "failed 
 def main() -> int:
     if not sys.flags.inspect:
         return _main()
-    # With PYTHONINSPECT, the interpreter would print a traceback instead of ending, run more code
-    # from stdin, and end with another exit code.
+    # With PYTHONINSPECT, the interpreter would print a traceback instead of ending. It would also
+    # run more code from stdin, and return another exit code.
     try:
         code = _main()
     except SystemExit as end:
@@ -56,10 +56,10 @@ def _main() -> int:
     try:
         return _run(sys.argv[1:])
     except KeyboardInterrupt:
-        # Once the daemon runs, it has its own handler of SIGINT.
+        # This handles SIGINT only during the start. A running daemon has its own handler of SIGINT.
         return _INTERRUPTED
     except (MemoryError, SystemError, ImportError) as error:
-        # Once the daemon runs, it handles such errors itself.
+        # This handles such errors only during the start. A running daemon handles them itself.
         is_lost = any(text in str(error) for text in _NO_MEMORY)
         if not (is_lost or isinstance(error, MemoryError)):
             raise
@@ -70,7 +70,7 @@ def _main() -> int:
 def _forget_working_directory() -> None:
     """Prevent imports of modules that a command has put into the working directory.
 
-    `python -m shelld` without -P adds that directory to the path of modules.
+    `python -m shelld` without -P adds the working directory to the path of modules.
     """
     with contextlib.suppress(OSError):
         if not sys.flags.safe_path and sys.path[:1] == [os.getcwd()]:

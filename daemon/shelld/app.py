@@ -1,7 +1,7 @@
 """Runs the daemon: builds its parts, waits for a reason to stop, and stops.
 
-Every stage of the stop has a deadline, and starts even if the previous one failed. When the daemon
-ends, the runners see end of file and kill the commands that are left.
+Every stage of the stop has a deadline, and starts even if the previous stage has failed. When the
+daemon ends, the runners see end of file and kill the commands that are left.
 """
 
 from __future__ import annotations
@@ -63,11 +63,11 @@ STOP_KILL_S: Final = 0.8
 STOP_KILL_PER_SHELL_S: Final = 0.003
 # Time for the client to read the last answers: the rest of STOP_S, but at least FLUSH_S. The whole
 # stop must take less than 2 s, because MCP hosts send SIGKILL after that time. A turn in which the
-# client reads does not count, for up to FLUSH_S more. At the beginning of the last FLUSH_S, long
-# output is skipped, so that the ends of all shells are still sent.
+# client reads does not count, for up to FLUSH_S more. When only FLUSH_S is left, the daemon skips
+# long output, so that it can still send the ends of all shells.
 FLUSH_S: Final = 0.3
 STOP_S: Final = 1.6
-# How much later than planned a busy machine may end the stages of the stop.
+# The delay with which a busy machine may end the stages of the stop.
 LATENESS_S: Final = 1.0
 # Time for threads to end after the event loop has ended. Some threads cannot be stopped, such as a
 # search by RE2.
@@ -108,8 +108,8 @@ def run(
     except StartupError:
         raise
     except BaseException:
-        # For example, there was no memory for the event loop itself. Nothing can stop its threads
-        # any more.
+        # For example, there was no memory for the event loop itself. In this state, the daemon
+        # cannot stop the threads of the event loop.
         faults.report("the event loop")
         _end_process(pool, LOOP_FAILED)
     give_up_at = time.monotonic() + THREADS_S
@@ -137,7 +137,8 @@ def _try_descriptors() -> None:
 
 def _end_although_tasks_run(manager: Manager, pool: RunnerPool, exit_code: int) -> NoReturn:
     if manager.list_running():
-        # The stop ran out of time before all commands ended. Their runners kill them.
+        # The stop ran out of time before all commands ended. The runners of these commands kill
+        # them.
         logger.info("the daemon ends before its shells")
     else:
         # Some tasks ignore their cancellation, or have had too little processor time.
@@ -339,7 +340,7 @@ async def _watch_output(output: Output, reading: anyio.CancelScope) -> None:
 
 
 async def _watch_children(pool: RunnerPool) -> None:
-    """Tell the pool when a child ends or stops. The child is a keeper, or an orphan of a keeper."""
+    """Notify the pool when a child ends or stops. A child is a keeper, or a keeper's orphan."""
     with received(signal.SIGCHLD) as arrivals:
         while True:
             next_ms = pool.clean_up()
@@ -354,7 +355,8 @@ async def watch_process(pid: int, reading: anyio.CancelScope) -> None:
             await _end_of(pid)
             break
         except (AttributeError, OSError):
-            # The system has no pidfd_open (an old kernel, a sandbox), or no descriptor is free.
+            # The system has no pidfd_open, as in an old kernel or a sandbox, or no descriptor is
+            # free.
             await anyio.sleep(PARENT_POLL_S)
     reading.cancel()
 

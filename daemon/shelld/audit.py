@@ -6,8 +6,8 @@ Owns the log file and rotates it at `max_bytes`: FILE becomes FILE.1, and so on 
 Creates files with mode 0600. FILE may also be a device, or a FIFO that has a reader. A device or
 FIFO is not rotated, and keeps its mode. If FILE was a regular file, only a regular file can take
 its place later. Until then, lines go to the old file. A line that cannot be written at once is
-dropped with a warning, so the log never delays a command or makes it fail. After a line that was
-cut short, the next record begins on a new line. If FILE cannot be rotated, it grows.
+dropped with a warning, so the log never delays a command or makes it fail. After an incomplete
+line, the next record begins on a new line. If FILE cannot be rotated, it grows.
 """
 
 from __future__ import annotations
@@ -99,7 +99,8 @@ class AuditLog:
         # The operations that fail at present: "written", "rotated", "opened again". Each failure is
         # reported once, not for every line.
         self._failing: set[str] = set()
-        # Device and inode of the file, to notice a rotation by another daemon.
+        # The device and inode of the file. With these, the log notices a rotation by another
+        # daemon.
         self._identity = 0, 0
         self._is_file = False
         self._descriptor = self._open()
@@ -142,10 +143,11 @@ class AuditLog:
         self._failing.add(verb)
 
     def _append(self, line: bytes) -> None:
-        """Append a line. Raises OSError if it cannot be written whole."""
+        """Append a line. Raises OSError if the whole line cannot be written."""
         view = memoryview(line)
         while view:
-            # After a short write, the next write raises the error that has cut the first one short.
+            # If a write takes only a part of the line, the next write raises the error that has
+            # stopped it.
             written = os.write(self._descriptor, view)
             self._size += written
             view = view[written:]
@@ -168,7 +170,7 @@ class AuditLog:
                     self._reopen()
             self._failing.discard("opened again")
         except OSError as error:
-            # The old file stays in use.
+            # Keep the old file in use.
             self._warn("opened again", error)
 
     def _reopen(self) -> None:
@@ -217,7 +219,7 @@ class AuditLog:
 
 
 def _ends_with_line(path: Path) -> bool:
-    """Return whether a non-empty file ends with a newline. True if the file cannot be read."""
+    """Return whether a non-empty file ends with a newline; True if the file cannot be read."""
     try:
         with path.open("rb") as file:
             file.seek(-1, os.SEEK_END)

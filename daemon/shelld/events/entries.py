@@ -118,7 +118,7 @@ class OutputEntry(NamedTuple):
                 continue
             piece = self._read(position, self.end - position)
             if piece.dropped:
-                # These bytes could not be read, and are a gap now.
+                # These bytes could not be read, so they are a gap now.
                 continue
             if piece.end == position:
                 # Only a part of a unit is left, because its beginning or its end was lost.
@@ -192,6 +192,6 @@ class ScreenEntry:
         return ScreenEvent(**header._asdict(), **self._facts, lines=lines, changed=changed)
 
     def for_slow_client(self, header: Header) -> Event:
-        # A slow client also gets the rows, because later changes build on them. This costs little:
-        # at most one stored screen per shell is sent.
+        # A slow client also gets the rows, because later changes build on them. This costs little,
+        # because at most one stored screen per shell is sent.
         return self.event(header)

@@ -3,8 +3,9 @@
 Owns the offsets up to which output was sent, and a pin that retains the shell until its events were
 sent. Never moves the read position that ``bash`` and ``bash_output`` share.
 
-Invariants: the event about the end is sent exactly once. Only events about leftover processes come
-after it. An event about a prompt, a port or a screen is sent after all earlier output.
+Invariants: the event about the end is sent exactly once. After that event, only events about
+leftover processes come. An event about a prompt, a port or a screen is sent after all earlier
+output.
 """
 
 from __future__ import annotations
@@ -65,8 +66,8 @@ class Feed:
         # The number of bytes that had been written when the output was last sent.
         self._seen = sum(self._positions.values())
         self._sending = anyio.Lock()
-        # The leftover processes in the last event about them. This is None if only the event about
-        # the end has named leftover processes so far.
+        # The leftover processes in the last event about leftover processes. This is None if only
+        # the event about the end has named leftover processes so far.
         self._told_leftover: list[int] | None = []
         # This is set when the event about the end was sent, or can no longer be sent.
         self.end_told = anyio.Event()
@@ -132,7 +133,7 @@ class Feed:
 
     @property
     def _has_ended(self) -> bool:
-        # A shell that could not start is empty, and never ends.
+        # Test `is_empty` as well, because a shell that could not start is empty, and never ends.
         return self.shell.has_ended or self.shell.is_empty
 
     @property
@@ -164,8 +165,7 @@ class Feed:
         """Send all output that was written so far. If the client is slow, skip this output.
 
         While a process may still write the rest of an incomplete unit, this method leaves the unit
-        for later. `is_last`: this is the last call, so a slow client's output is skipped to its
-        end.
+        for later. `is_last`: this is the last call, so all output for a slow client is skipped.
         """
         if "output" not in self._options.events:
             return
@@ -241,7 +241,7 @@ class Feed:
         await self.send_output()
         if self.end_told.is_set():
             return True
-        # Do not await from here on: `shown_rows` must not change.
+        # Do not await from here on, because `shown_rows` must not change.
         if self.subscription.shown_rows(self.shell) is not since:
             return False
         count = facts["rows"]

@@ -15,7 +15,7 @@ class Journal(Generic[T]):
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        # The events by their numbers, in order.
+        # The kept events by their numbers, in order.
         self._kept: dict[int, T] = {}
 
     @property

@@ -144,7 +144,7 @@ class Subscription:
         return self._journal.newest - self._journal.oldest + 1
 
     def close(self) -> None:
-        """Send nothing more."""
+        """Send no more events."""
         self._is_closed = True
 
     # -- room -------------------------------------------------------------------------------
@@ -167,8 +167,8 @@ class Subscription:
                     await self._recipient.wait_until_read()
                 finally:
                     self._patient.discard(wait)
-        # Until there is room again, later output is skipped without a wait. So the event about the
-        # end of a shell is not delayed.
+        # Until there is room again, later output is skipped without a wait. This avoids a delay of
+        # the event about the end of a shell.
         self._is_slow = self._recipient.backlog >= MAX_QUEUED_BYTES
         return not self._is_slow
 

@@ -125,7 +125,7 @@ class Subscriptions:
         self._note_over(subscription)
 
     def remove(self, name: str) -> None:
-        """End a subscription. Does nothing if there is none."""
+        """End a subscription. Does nothing if there is no such subscription."""
         self._over_events -= self._over.pop(name, 0)
         found = self._all.pop(name, None)
         if found is not None:

@@ -1,9 +1,10 @@
 """Selects the lines that a pattern matches, with engines that cannot block the daemon.
 
-RE2 gets each pattern first, because its time is linear in the text. Patterns that RE2 refuses
-(lookaround, backreferences and whatever else needs backtracking) go to Python's `re`, in a helper
-process that is killed when its time is up. RE2 also runs in the helper process if it could take
-long. This is the case with a large pattern, or with a long line and a pattern that is not small.
+RE2 gets each pattern first, because its time is linear in the text. The patterns that RE2 refuses
+(lookaround, backreferences and other syntax that needs backtracking) go to Python's `re`, in a
+helper process that is killed when its time is up. RE2 also runs in the helper process if it could
+take long. This is the case with a large pattern, or with a long line and a pattern that is not
+small.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ MAX_PROCESSES: Final = 16
 _SPECIAL: Final = frozenset("\\^$.|?*+()[]{}\r\n")
 
 # A distance between two occurrences of a word, in characters. If the average distance is shorter,
-# checking each line is faster than searching for the next occurrence.
+# it is faster to check each line than to search for the next occurrence.
 _SPARSE_CHARACTERS: Final = 400
 
 
@@ -127,7 +128,7 @@ class Filters:
 
 
 def portions(text: str, size: int) -> Iterator[str]:
-    """Split a text after line ends, if possible into parts of at most `size` characters."""
+    """Split a text after line ends, if possible, into parts of at most `size` characters."""
     begin = 0
     while begin < len(text):
         end = len(text)

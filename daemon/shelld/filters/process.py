@@ -74,7 +74,7 @@ class FilterProcess:
         try:
             await self._helper.wait_until_it_runs()
         except (EOFError, ConnectionError):
-            # The runner or the program did not start. The pattern is not to blame.
+            # The runner or the program did not start. The pattern is not the cause.
             raise _no_process() from None
 
     async def _ask(self, text: str) -> str:

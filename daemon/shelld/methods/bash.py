@@ -222,7 +222,7 @@ def is_answerable(shell: Shell) -> bool:
         is_above_limit = shell.status is ShellStatus.KILLED and shell.reason in LIMIT_REASONS
         is_our_kill = shell.status is ShellStatus.TIMEOUT or is_above_limit
         return not is_our_kill or bool(shell.survivors)
-    # The command moved to the background, but may not have started yet.
+    # The command has moved to the background, but perhaps it has not started yet.
     return shell.released and shell.pid is not None
 
 

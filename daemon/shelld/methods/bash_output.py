@@ -100,7 +100,7 @@ async def wait_then_read(
     waiting: Waiting,
     context: RequestContext | None = None,
 ) -> tuple[dict[StreamName, Read], Reached]:
-    """Wait for the condition in `until`, and read.
+    """Wait for the condition in `until`, and read the output.
 
     Return the reads, and the way in which the wait ended.
 
@@ -191,7 +191,7 @@ async def _look(shell: Shell, readers: Mapping[StreamName, StreamReader]) -> dic
 
 
 def _take(shell: Shell, reader: StreamReader, read: Read) -> Read:
-    """Take `read`. Return it with the current value of `more`."""
+    """Mark the output in `read` as read. Return `read` with the current value of `more`."""
     if shell.has_ended:
         # During the read, a process that bash left behind may have written something or ended.
         more = reader.has_more_after(read, final=shell.output_is_complete)

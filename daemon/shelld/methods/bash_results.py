@@ -50,14 +50,14 @@ async def _foreground_result(
         try:
             await context.begin_large_answer()
         except RpcError as error:
-            # With the id, the client can still read the command's output.
+            # Add the id, with which the client can still read the command's output.
             error.data["bash_id"] = shell.id
             raise
     final, strip = shell.output_is_complete, params.strip_ansi
 
     async def head(stream: OutputStream) -> Head:
         head = await read_head(stream.store, MAX_RESULT_BYTES, strip=strip, final=final)
-        # The output in the answer counts as read. bash_output continues after it.
+        # The output in the answer counts as read, so ``bash_output`` continues after this output.
         stream.read_position = max(stream.read_position, head.end)
         return head
 

@@ -79,8 +79,8 @@ class LargeAnswers:
     async def begin(self, context: RequestContext) -> None:
         """Wait for this request's turn, which lasts until `end`.
 
-        Raises `RpcError` (resource_exhausted) if its batch holds too many large answers already. In
-        this case, the request has not taken any output.
+        Raises `RpcError` (resource_exhausted) if the request's batch holds too many large answers
+        already. In this case, the request has not taken any output.
         """
         if self._owner is context:
             return
@@ -225,7 +225,9 @@ class RequestContext(Struct, eq=False):
             self.command.release()
 
     async def wait_for_command(self) -> Shell | None:
-        """Wait until this request has started a shell. Return the shell, or None if it starts none.
+        """Wait until this request has started a shell.
+
+        Return the shell, or None if the request starts no shell.
 
         If several tasks call this, the calls return in the order in which they were made. So their
         callers write input in this order.
@@ -275,7 +277,7 @@ def policy_of(options: Options) -> ResolvedPolicy | None:
 
 
 def manager_options(options: Options) -> ManagerOptions:
-    """Return the manager's options, taken from the daemon's options.
+    """Return the options of the manager for the options of the daemon.
 
     Raises `RpcError` (invalid_params) if the policy of the sandbox is not valid here.
     """

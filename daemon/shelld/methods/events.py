@@ -152,7 +152,7 @@ def _check_not_empty(name: str, events: list[EventName]) -> None:
 
 
 def _check_possible(context: RequestContext, options: SubscriptionOptions) -> None:
-    """Raise `RpcError` (unavailable) for events of screens or ports that cannot be seen here."""
+    """Raise `RpcError` (unavailable) for events that this system cannot send."""
     if "screen" in options.events:
         context.daemon.manager.screens.check()
     if "listening" in options.events:

@@ -52,9 +52,9 @@ from shelld_protocol.shell_methods import BashOutputParams, BashParams
 # If the program may have left more unread bytes than this in the terminal, ask the kernel for their
 # number. A terminal has room for twice this number.
 _UNTAKEN_BYTES: Final = 2_048
-# A write is judged again if the terminal or its line has changed during the judgement, but at most
-# this many times in all. The last verdict counts even if the terminal or its line has changed
-# again.
+# The maximum number of judgements of one write. A write is judged again if the terminal or its line
+# has changed during the judgement. The last verdict counts even if the terminal or its line has
+# changed again.
 _MAX_JUDGEMENTS: Final = 3
 # The number of keys after which other requests can run.
 _TURN_KEYS: Final = 10_000
@@ -131,7 +131,7 @@ async def _write(
         _check_modes(shell, target, target.modes(), params, len(typing.data))
     target.typed = typing.line._replace(has_secret=is_secret and typing.line.is_begun)
     target.write(typing.data)
-    # Wake the tasks that follow this shell's prompts.
+    # Wake the tasks that watch the prompts of this shell.
     shell.notify()
     if target.closed is not None:
         # No process can read this input, or the rest of it.
@@ -226,8 +226,8 @@ def _check_room(target: PipeInput | TerminalInput, size: int) -> None:
 async def _data(target: PipeInput | TerminalInput, params: WriteStdinParams) -> bytes:
     """Return the bytes of text, keys and base64, in this order.
 
-    Raises `RpcError` if the queue has no room for them. First checks this with a lower bound of the
-    number of bytes, before it makes the bytes.
+    Raises `RpcError` if the queue has no room for these bytes. First checks this with a lower bound
+    of the number of bytes, before it makes the bytes.
     """
     text, encoded, keys = params.text or "", params.base64 or "", params.keys or ()
     _check_room(target, len(text) + len(keys) + len(encoded) * 3 // 4 - 2)

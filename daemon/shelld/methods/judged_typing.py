@@ -108,7 +108,7 @@ async def judge_typed(
 
 
 def _without_dropped(line: TypedLine, readers: Readers) -> TypedLine:
-    """Return the line. If no shell can still hold the text in `dropped`, clear `dropped`.
+    """Return the line, without `dropped` if no shell can still hold the text in `dropped`.
 
     A shell holds this text only if more text comes before the shell has handled the interrupt. Then
     the text is a part of the line until the line ends.

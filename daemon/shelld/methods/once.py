@@ -1,4 +1,4 @@
-"""Starts a command once for each idempotency key, and lets repeated requests find it.
+"""Starts a command once for each idempotency key, and finds this command for repeated requests.
 
 Owns the keys. A key is known from its first request until the retention time of its ended shell is
 over. `--max-retained` may make the daemon forget the shell earlier. The key then stays known for
@@ -33,7 +33,7 @@ class Request(Protocol):
     command: Shell | None
 
     async def wait_for_command(self) -> Shell | None:
-        """Wait until the request has started a command. Return None if it starts none."""
+        """Wait until the request has started a command. Return None if it starts no command."""
         ...
 
 
@@ -112,7 +112,7 @@ class Keys:
                 self._orphans[key] = start
 
     def _drop_expired(self, key: str) -> None:
-        """Drop the keys whose retention period is over: `key`, and keys of forgotten shells."""
+        """Drop `key`, and keys of forgotten shells, if their retention period is over."""
         seconds = self._manager.options.retain_seconds
         start = self._starts.get(key)
         if start is not None and start.shell is not None and start.shell.ended_before(seconds):

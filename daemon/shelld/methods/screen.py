@@ -56,7 +56,7 @@ async def read_screen(context: RequestContext, params: ReadScreenParams) -> Read
         view = await screen.look(
             params.since,
             params.scrollback,
-            # After the end of the command, this is the last look, so it shows all output.
+            # After the end of the command, this look is the last look, so it must show all output.
             least=None if shell.has_ended else least,
             cut_at=max(give_up_at, anyio.current_time() + _LAST_LOOK_S),
         )

@@ -111,7 +111,7 @@ def _without_target(raw: Raw, target: str) -> Raw:
 
 
 def _request_of(context: RequestContext, members: Members) -> PassedOn | None:
-    """Return the request in flight that `request_id` names, if it was passed on."""
+    """Return the request in flight that `request_id` names, if the request was passed on."""
     raw = members.get("request_id")
     if raw is None:
         return None
@@ -123,7 +123,7 @@ def _request_of(context: RequestContext, members: Members) -> PassedOn | None:
 
 def _plain(raw: Raw) -> int | str:
     content = bytes(raw)
-    # No id in flight is longer, and Python refuses to convert thousands of digits.
+    # No id of a request is longer than this, and Python refuses to convert thousands of digits.
     is_number = len(content) < _MAX_DIGITS and content.isdigit()
     return int(content) if is_number else text_of(raw) or ""
 

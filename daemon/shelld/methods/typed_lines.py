@@ -140,8 +140,8 @@ class _Lines:
 class TypedLines:
     """Judges the text of one write, which comes in pieces. Raises `RpcError` (blocked).
 
-    Each line is judged by itself, because the command before it may have ended in a way that cannot
-    be seen from here. The line is also judged together with the lines that it may continue.
+    Each line is judged by itself, because the daemon cannot see how the command before it has
+    ended. The line is also judged together with the lines that it may continue.
     """
 
     def __init__(self, context: RequestContext, readers: Readers, before: TypedLine) -> None:
@@ -150,8 +150,8 @@ class TypedLines:
         # The directories of the shells that may read the text; None before they are known.
         self._found: list[str] | None = None
         self._typed = _Lines(before.script)
-        # The lines that the terminal's own line editing leaves. This is `_typed` itself as long as
-        # both have the same lines.
+        # The lines that the terminal's own line editing leaves. While both forms have the same
+        # lines, this is `_typed` itself.
         is_same = before.edited_script == before.script
         self._edited = self._typed if is_same else _Lines(before.edited_script)
         self._kept_scripts = list(before.kept_scripts)

@@ -17,9 +17,9 @@ from avt._avt import Vt
 from shelld.screens.marks import Marks
 from shelld.screens.scrolling import unseen
 
-# Titles, switches of the alternate screen, and resets of the whole terminal. A title ends where
-# another sequence may begin, so that the time of the search is linear in the length of the output.
-# The pattern begins with a single character class, which `re` finds quickly.
+# Matches titles, switches of the alternate screen, and resets of the whole terminal. A title ends
+# where another sequence may begin, so that the time of the search is linear in the length of the
+# output. The pattern begins with a single character class, which `re` finds quickly.
 _OF_INTEREST: Final = re.compile(
     r"[\x1b\x9b\x9d](?:"
     r"(?:(?<=\x1b)\]|(?<=\x9d))"

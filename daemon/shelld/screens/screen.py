@@ -34,7 +34,7 @@ ANSWER_TIMEOUT_S: Final = 10.0
 # Enough memory for a thousand lines of a thousand columns, and 10,000 lines above them.
 MEMORY_BYTES: Final = 1024 * 1024 * 1024
 
-# Processor time for one step. It usually takes a few milliseconds.
+# The maximum processor time for one step. A step usually takes a few milliseconds.
 CPU_SECONDS: Final = 2
 
 # The maximum time of one look. If output is left then, the next look continues with it.
@@ -109,7 +109,7 @@ class Screen:
         self._lock = anyio.Lock()
         self._helper: Helper | None = None
         self._is_forgotten = False
-        # The offset up to which the process has the output.
+        # The offset up to which the process has got the output.
         self._position = 0
         # The number of the last resize that was sent to the process.
         self._resizes = 0
@@ -185,7 +185,7 @@ class Screen:
             try:
                 yield
             except RpcError:
-                # The process still shows the right screen.
+                # After an RpcError, the process still shows the right screen.
                 raise
             except BaseException:
                 # The state of the process is unknown now, so end the process.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-# Shorter output is shown whole.
+# Output that is shorter than this is shown whole.
 _WORTH_BYTES: Final = 8_192
 # Plain bytes only write characters and move the cursor. They change no mode of a terminal. A byte
 # from 0x80 on is a part of a character in UTF-8.
@@ -30,8 +30,8 @@ class Unseen(NamedTuple):
 def unseen(data: bytes, rows: int, scrollback: int) -> Unseen | None:
     """Return the output that scrolls off a screen and its `scrollback` lines, or None.
 
-    This holds if all lines of the screen scroll, and if the output before `data` does not end
-    within an escape sequence.
+    The result is right only if all lines of the screen scroll, and if the output before `data` does
+    not end within an escape sequence.
     """
     if len(data) < _WORTH_BYTES:
         return None

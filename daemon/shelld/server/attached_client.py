@@ -102,7 +102,7 @@ class AttachedClient:
         self.is_gone = anyio.Event()
 
     def _say_goodbye(self) -> None:
-        # Without a reply, the end of file tells `shelld attach` to try again.
+        # Say nothing, because without a reply, the end of file makes `shelld attach` try again.
         if not self.is_welcome:
             return
         reason: Literal["stolen", "detached"] = "stolen" if self.is_stolen else "detached"

@@ -1,7 +1,8 @@
 """Collects the answers to the members of a batch, and delivers them as one answer. Pure.
 
-Owns the answers until the last one comes. Invariants: `deliver` gets one message, or None if no
-member gets an answer. If memory is too short for all answers, the largest become errors.
+Owns the answers until the last answer comes. Invariants: `deliver` gets one message, or None if no
+member gets an answer. If there is not enough memory for all answers, errors replace the largest
+answers.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from shelld.process.faults import answer_for
 from shelld_protocol.errors import RpcError
 from shelld_protocol.jsonrpc import NULL_ID, encode_batch, encode_error
 
-# Once a batch has collected answers of this size, the answers of its other members must be small.
+# When a batch has collected this many bytes of answers, its other members may make only small
+# answers.
 MAX_BATCH_BYTES: Final = 64 * 1024 * 1024
 
 # A function that delivers an answer, or None for "no answer". If the function raises, it has
@@ -36,7 +38,7 @@ class BatchReply:
     def has_room(self) -> bool:
         """Return whether another member may make a large answer.
 
-        The batch holds all answers until the last one comes.
+        This matters because the batch holds all answers until the last answer comes.
         """
         return self._bytes < MAX_BATCH_BYTES
 

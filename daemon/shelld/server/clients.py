@@ -104,7 +104,7 @@ class Clients:
         make_methods: Callable[[], Mapping[str, Method]],
         requests: anyio.abc.TaskGroup,
     ) -> None:
-        """Call this before anything else. `make_methods` makes the methods of one client."""
+        """Call this before any other method. `make_methods` makes the methods of one client."""
         self._daemon = daemon
         self._make_methods = make_methods
         self._requests = requests
@@ -238,7 +238,8 @@ class Clients:
     ) -> None:
         async with self._attaching:
             if is_hung_up(connection):
-                # `shelld attach` has given up, so do not take the daemon from another client.
+                # This `shelld attach` has given up, so do not end the service of another client for
+                # it.
                 return
             if not await self._make_room(steal=hello.steal):
                 self._reply(connection, "busy")
@@ -274,7 +275,7 @@ class Clients:
         return self._client is None
 
     def _make_client(self, connection: socket.socket, descriptors: list[int]) -> AttachedClient:
-        """Return a client, which owns the descriptors. Raises OSError and StartupError."""
+        """Return a new client, which then owns the descriptors. Raises OSError and StartupError."""
         incoming, outgoing = descriptors
         source, output = Input(incoming), Output(outgoing)
         methods = RecordedMethods(self._make_methods())

@@ -1,9 +1,12 @@
-"""The only file that knows jsonrpcserver. Turns the exceptions of methods into `RpcError`.
+"""Calls methods with jsonrpcserver.
+
+No other file uses it. Turns the exceptions of methods into `RpcError`.
 
 This module calls internal functions of jsonrpcserver, with one validated request and its method at
 a time. The public functions would start tasks of their own (out of reach of a cancel scope), refuse
-a whole batch for one bad member, and put exception texts into answers. They also compare the
-arguments with the method's signature at every call, which takes as long as judging the command.
+a whole batch because of one bad member, and put exception texts into answers. They also compare the
+arguments with the method's signature at every call, which takes as long as the judgement of a
+command.
 
 The package jsonrpcserver imports jsonschema, for a validation that is not used here. That import
 would take a large part of the start-up time. jsonrpcserver also uses two classes of oslash, a

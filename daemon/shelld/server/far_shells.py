@@ -89,7 +89,7 @@ class FarShells:
             call = link.begin("list_shells", b"{}", None)
             listed = decode(await link.answer(call), _listed)
         except (RpcError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            # The target is gone, or its answer makes no sense.
+            # The target is gone, or its answer is not valid.
             self._rows[link] = []
         else:
             self._rows[link] = [*map(partial(self._row, target.name), listed.shells)]

@@ -21,14 +21,14 @@ from shelld.methods.context import RequestContext
 from shelld.server.batch_reply import Deliver
 from shelld_protocol.jsonrpc import NULL_ID, IdKey, Request, id_key
 
-# How many requests may wait while `--max-in-flight` others run, and how many bytes their params may
-# have together.
+# The maximum number of requests that wait while `--max-in-flight` others run, and the maximum size
+# of their params in all.
 MAX_WAITING: Final = 20_000
 MAX_WAITING_BYTES: Final = 16 * 1024 * 1024
 
 
 class Cancellation(enum.Enum):
-    """Whether a cancelled request gets an answer."""
+    """Says whether a cancelled request gets an answer."""
 
     ANSWERED = enum.auto()
     SILENT = enum.auto()
@@ -67,8 +67,8 @@ class InFlight:
         self.deliver = deliver
         self.worker: Worker[InFlight] | None = None
         self.cancellation: Cancellation | None = None
-        # A timer that the cancellation starts. It settles the request if the request's task does
-        # not end.
+        # A timer that the cancellation starts. The timer settles the request if the request's task
+        # does not end.
         self.overdue: asyncio.TimerHandle | None = None
         self.settled = False
 
@@ -120,7 +120,7 @@ class RequestTable:
     def forget_id(self, key: IdKey) -> None:
         """Forget the id of these requests, so that `with_id` no longer finds them.
 
-        They stay in the table.
+        The requests stay in the table.
         """
         self._by_id.pop(key, None)
 

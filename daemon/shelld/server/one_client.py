@@ -28,7 +28,7 @@ class OneClient:
         make_methods: Callable[[], Mapping[str, Method]],
         requests: anyio.abc.TaskGroup,
     ) -> None:
-        """Call this before anything else."""
+        """Call this before any other method."""
         self._server = Server(
             daemon, make_methods(), self._source, self.output, requests, hint=self._hint
         )

@@ -23,7 +23,8 @@ READ_PAUSE_S: Final = 0.1
 MAX_READ_FAULTS: Final = 3
 MAX_READ_SHORTAGES: Final = 600
 
-# How often to check whether a client that does not read its answers has closed its end.
+# If a client does not read its answers, the reader checks at this interval whether the client has
+# closed its end.
 HANG_UP_CHECK_S: Final = 0.25
 
 
@@ -105,7 +106,10 @@ class RequestReader:
             await self._source.watch(self._receive)
 
     def _receive(self) -> bool:
-        """Read, and start the requests that have arrived. Return True to stop reading for now."""
+        """Read bytes, and start the requests that have arrived.
+
+        Return True to stop reading for now.
+        """
         self._received = self._source.read()
         self._frame_received()
         has_room = self._start()

@@ -76,12 +76,12 @@ MAX_STARTED_IN_A_ROW: Final = 256
 # The length of one step of the wait in `Server.drain`.
 DRAIN_TURN_S: Final = 0.02
 
-# How long after the grace period the server answers a cancelled request that does not end. Giving
-# up on a command that survives SIGKILL takes up to 1.5 s more than the grace period.
+# The time after the grace period at which the server answers a cancelled request that does not end.
+# If a command survives SIGKILL, the daemon gives up at most 1.5 s after the grace period.
 CANCEL_MARGIN_S: Final = 2.0
 
 
-# The methods that may start a command. Only a request for one of these has a command to wait for.
+# The methods that may start a command. Only a request for one of these methods can have a command.
 _STARTING_METHODS: Final = frozenset({"bash", "call_tool", "tools/call"})
 
 _cancel_params: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -116,7 +116,7 @@ class Server:
             wait_for_room=self._wait_for_room,
             wants_no_more=self._wants_no_more,
         )
-        # Members of a batch that have not started yet.
+        # The members of batches that have not started yet.
         self._members: deque[tuple[Single, Deliver, BatchReply]] = deque()
         self._requests = RequestTable(daemon.options.max_in_flight)
         self._is_starting = False
@@ -416,8 +416,8 @@ class Server:
         """Wait at most `seconds` for requests in flight to end by themselves, or until `cut_short`.
 
         Counts steps of `DRAIN_TURN_S` instead of comparing clock times. If a busy machine does not
-        run this process for a while, that time counts as one step at most. Meanwhile, the commands
-        did not run either, or the daemon could not see them end.
+        run this process for a while, that time counts as one step at most. During that time, the
+        commands also did not run, or the daemon could not see their ends.
         """
         for _ in range(math.ceil(seconds / DRAIN_TURN_S)):
             with anyio.move_on_after(DRAIN_TURN_S):
@@ -454,7 +454,10 @@ class Server:
             self._write(encode_request("shell/detached", {}))
 
     def refuse_in_flight(self) -> None:
-        """Answer and cancel every request in flight. Most get the error shutting_down."""
+        """Answer and cancel every request in flight.
+
+        Most of these requests get the error shutting_down.
+        """
         self._refuse_in_flight(_answer_at_stop)
 
     def _refuse_in_flight(self, answer: Callable[[InFlight], bytes]) -> None:
@@ -479,6 +482,6 @@ def _answer_at_stop(entry: InFlight) -> bytes:
     """Return the answer to a request that the stop of the daemon ends."""
     result, shell = entry.context.result_at_stop, entry.context.command
     if result is None:
-        # With the id, the client knows that output and the exit may follow.
+        # Add the id, from which the client knows that output and the exit may follow.
         return encode_error(entry.raw_id, shutting_down(None if shell is None else shell.id))
     return encode_result(entry.raw_id, result)

@@ -34,7 +34,7 @@ class Service(Protocol):
         make_methods: Callable[[], Mapping[str, Method]],
         requests: anyio.abc.TaskGroup,
     ) -> None:
-        """Call this before anything else. `make_methods` makes the methods of one client."""
+        """Call this before any other method. `make_methods` makes the methods of one client."""
 
     async def serve(self) -> None:
         """Read requests until the daemon should end."""

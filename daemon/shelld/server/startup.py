@@ -86,7 +86,7 @@ def _claim() -> tuple[int, int]:
         os.fstat(2)
     except OSError:
         os.dup2(null, 2)
-    # 0, 1 and 2 are in use, so the new descriptors are higher.
+    # The descriptors 0, 1 and 2 are in use, so the new descriptors are higher.
     incoming, outgoing = os.dup(0), os.dup(1)
     os.dup2(null, 0)
     os.dup2(2, 1)
@@ -125,7 +125,7 @@ def undo_locale_coercion() -> None:
 def raise_file_limit() -> int:
     """Raise our soft limit on open files. Return the old limit, which commands get.
 
-    A running shell takes some five descriptors, and more while it starts. The usual soft limit of
+    A running shell needs about five descriptors, and more during its start. The usual soft limit of
     1,024 is meant for programs that use select(2).
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -157,7 +157,7 @@ def hint_for(incoming: int) -> str:
 
 
 def problem_with_bash(path: str, *, is_trusted: bool) -> str | None:
-    """Return why `path` cannot run commands, or None if it can.
+    """Return the reason why `path` cannot run commands, or None if it can.
 
     If `is_trusted`, does not run the file, because the run would delay the daemon.
     """

@@ -5,8 +5,8 @@ parent has set O_NONBLOCK, EAGAIN means "later", not end of file or a broken str
 
 `Output.write` never waits. It queues the bytes that the client does not take at once, and a thread
 waits for the client. The server looks at `backlog`, and reads no requests while it is large. The
-thread starts with the stream, so that a later shortage of threads cannot hold an answer back. It is
-a daemon thread, so that a write that never returns cannot keep the process alive.
+thread starts with the stream, so that a later shortage of threads cannot delay an answer. It is a
+daemon thread, so that a write that never returns cannot keep the process alive.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ class Output:
         try:
             Thread(partial(self._run, begun)).start()
         except RuntimeError:
-            # Python hides the errno of pthread_create, which is always EAGAIN.
+            # Python hides the errno of pthread_create. This errno is always EAGAIN.
             raise StartupError(f"cannot start a thread: {os.strerror(errno.EAGAIN)}") from None
         if not begun.wait(_START_S):
             raise StartupError(f"cannot start a thread: {os.strerror(errno.ENOMEM)}")

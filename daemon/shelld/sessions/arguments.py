@@ -1,8 +1,8 @@
 """Computes how much of a command and a state execve(2) can pass to the next bash.
 
 execve(2) takes only strings shorter than 128 KiB. All strings and their pointers together may take
-a quarter of the stack's limit, at least 128 KiB and at most 6 MiB. Variables and functions that do
-not fit are set by the script of the state.
+a quarter of the stack's limit, at least 128 KiB and at most 6 MiB. The script of the state sets the
+variables and functions that do not fit.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ def share_of_command(space: int) -> int:
 
 
 def share_of_variables(space: int) -> int:
-    """Return how many bytes the variables of a state may take; its functions may take as many."""
+    """Return how many bytes the variables of a state may take.
+
+    Its functions may take as many bytes.
+    """
     return (space - share_of_command(space) - _RESERVED) // 2
 
 

@@ -95,7 +95,7 @@ def _directory(before: ShellState, after: ShellState) -> bytes | None:
     if after.inherits_cwd or not after.cwd:
         # By now, the path of the daemon's own directory may lead to another directory.
         return None
-    # In the wrong directory, the command must not run.
+    # If `cd` fails, exit, because the command must not run in the wrong directory.
     return b"\\builtin cd -- %s || \\builtin exit 1\n" % quote(after.cwd)
 
 
@@ -114,7 +114,7 @@ def _rest_of_script(before: ShellState, after: ShellState) -> bytes | None:
 def _variables(before: ShellState, after: ShellState) -> bytes | None:
     names = _changed(before, after)
     if goes_elsewhere(before, after):
-        # `cd` has set OLDPWD.
+        # Restore OLDPWD, because `cd` has set it.
         names.add(_OLDPWD)
     lines: list[bytes] = []
     # Sort the names, because a set has no order and equal differences must give equal scripts.

@@ -25,7 +25,7 @@ from shelld.sessions.variables import NOT_IMPORTED, SET_AT_START
 
 _PARTS: Final = 10
 _SHORT_PARTS: Final = 2
-# The index of the output of `shopt -p`, counted from the end: two NULs follow the last part.
+# The index of the output of `shopt -p`, counted from the end. Two NULs follow the last part.
 _SHOPT: Final = 2 - _PARTS - 2
 _LOST: Final = 5
 _DOTGLOB: Final = b"shopt -s dotglob\n"
@@ -312,9 +312,10 @@ def _attributes(line: bytes) -> tuple[bytes, bytes]:
 def _pushed(variable: bytes, listing: bytes) -> bytes:
     """Return the lines that make the directory stack, from DIRSTACK and the output of `dirs`.
 
-    DIRSTACK is used if `dirs` prints the same names. Otherwise the command has unset DIRSTACK,
-    which ends its special meaning, and the output of `dirs` is used. The output of `dirs` alone is
-    not enough, because a name that contains a newline looks like two names.
+    If `dirs` prints the same names as DIRSTACK has, DIRSTACK is used. Otherwise the command has
+    unset DIRSTACK, which ends the special meaning of this variable, and the output of `dirs` is
+    used. The output of `dirs` alone is not enough, because a name that contains a newline looks
+    like two names.
     """
     stack = [unquote(element) for element in ELEMENT.findall(variable)]
     if b"".join(name + b"\n" for name in stack) != listing:

@@ -1,7 +1,7 @@
 """Chooses the variables of the daemon's environment with which a session starts. Pure.
 
-This keeps secrets away from programs that print or send their environment. It does not hide the
-secrets from a command that may read the daemon's files in /proc.
+The choice keeps secrets away from programs that print or send their environment. It does not hide
+the secrets from a command that may read the daemon's files in /proc.
 """
 
 from __future__ import annotations

@@ -121,8 +121,8 @@ def without_export(functions: Iterable[bytes]) -> bytes:
 def _with_keywords(text: bytes, found: list[re.Match[bytes]]) -> bytes:
     """Return the text with the word "function" before each unusual name.
 
-    Without that word, `a=b ()` is a syntax error. `found`: the heads in the text. A name with
-    several heads is left alone, because one of them may be a line of a here-document.
+    Without the word, `a=b ()` is a syntax error. `found`: the heads in the text. A name with
+    several heads gets no such word, because one of the heads may be a line of a here-document.
     """
     count = Counter(head[1] for head in found)
     parts: list[bytes] = []
@@ -146,7 +146,7 @@ def _evaluated(text: bytes) -> bytes:
 
 
 def _definition(flags: bytes, name: bytes, source: bytes) -> bytes:
-    # After this keyword, bash takes any name as it is, even that of an alias.
+    # After this keyword, bash accepts any name unchanged, even the name of an alias.
     head = b"" if source.startswith(b"function ") else b"function "
     text = _evaluated(head + source)
     if b"=" in name:

@@ -33,7 +33,8 @@ _DEFINES: Final = re.compile(rb"\([\s\\]*\)|function")
 # Matches every command with a construct that bash may print wrongly, see functions.bash.
 _MISPRINTED: Final = re.compile(rb"<<|\((?:[ \t]|\\\n)*esac|coproc")
 _WORD: Final = re.compile(rb"[^\s;&|<>(){}$`'\"\\]+")
-# Splitting a longer command into words would delay other requests.
+# The maximum length of a command that is split into words. A longer command would delay other
+# requests.
 _MAX_WORDS_BYTES: Final = 64 * 1024
 # The function `trap`, for a command that may set traps.
 _WRAPPER: Final = b" ".join(lines_of("trap.bash")).replace(b"TABLE", TRAPS_VARIABLE)

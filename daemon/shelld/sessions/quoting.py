@@ -21,7 +21,7 @@ _ANSI_C_LETTERS: Final = {
 
 
 def quote(value: bytes) -> bytes:
-    """Return `value` as one word of bash."""
+    """Return `value` as one quoted word of bash."""
     return b"'" + value.replace(b"'", rb"'\''") + b"'"
 
 

@@ -102,7 +102,10 @@ class Recorder:
         self.reason = Unkept.UNREADABLE
 
     async def settle(self) -> None:
-        """Wait until the session has the command's state. Await this before the answer."""
+        """Wait until the session has the command's state.
+
+        The answer to the client must wait for this.
+        """
         if self._unsettled is not None:
             self._turn = self._turn or anyio.Lock()
             async with self._turn:

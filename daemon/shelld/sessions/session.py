@@ -80,7 +80,7 @@ class Left(NamedTuple):
     told: Told | None = None
     # This is set if the dump is a short dump.
     start: Start | None = None
-    # Counts commands in the order in which they ended.
+    # The number of the command, in the order in which commands ended.
     number: int = 0
 
 
@@ -110,7 +110,7 @@ class Session:
         self.rules = rules
         # The policy of the sandbox in which the session's commands run; None for no sandbox.
         self.sandbox = sandbox
-        # Whether the session has started a command.
+        # True if the session has started a command.
         self.is_used = False
         self.dump_files = dump_files
         self._mounts = mounts
@@ -118,18 +118,18 @@ class Session:
         self._passed_on = passed_on(base.env)
         # The line for OLDPWD that repeats the value in the daemon's environment.
         self._usual_oldpwd = exported(b"OLDPWD", base.env.get(b"OLDPWD", b""))
-        # The lines that lead from other states to the present one, by the id of the other state.
+        # The lines that lead from other states to the present state, by the id of the other state.
         self._lines: dict[int, tuple[ShellState, bytes | None]] = {}
         # The number of the last command that left a state, and the number of the last command whose
         # state was kept.
         self._ended = self._kept = 0
         # A remote directory in which a command could not start.
         self._lost_directory: bytes | None = None
-        # The number of dumps that threads are parsing. Until they are done, the session is
-        # unchanged.
+        # The number of dumps that threads are parsing. Until this is done, the state of the session
+        # is unchanged.
         self._settling = 0
         self._when_settled: Callable[[], None] | None = None
-        # The functions that settle these dumps, one for each.
+        # The functions that settle these dumps. Each function settles one dump.
         self.unsettled: list[Callable[[], Awaitable[None]]] = []
 
     @property
@@ -146,7 +146,7 @@ class Session:
 
     @property
     def cwd(self) -> str:
-        """The session's directory after its last command. It may be deleted by now."""
+        """The session's directory after its last command. This directory may be deleted by now."""
         return to_text(self._state.cwd)
 
     @property
@@ -158,7 +158,9 @@ class Session:
         return self._state.inherits_cwd
 
     def resolve(self, cwd: str | None) -> str:
-        """Return the working directory of a command. `cwd` is relative to the session's directory.
+        """Return the working directory of a command.
+
+        A relative `cwd` is relative to the session's directory.
 
         Without `cwd`, the command starts in the session's directory. If that directory was deleted,
         the command starts in the nearest existing directory above it. A remote directory is not
@@ -232,7 +234,7 @@ class Session:
                 # Each bash adds 1 to SHLVL.
                 env[b"SHLVL"] = self.base.env[b"SHLVL"]
             if b"_" in self.base.env:
-                # The first `$_` of each bash.
+                # Keep the value with which ``$_`` begins in each bash.
                 env[b"_"] = self.base.env[b"_"]
         for name, value in (changes or {}).items():
             if value is None:

@@ -144,6 +144,6 @@ class Sessions:
         del self._sessions[name]
 
     def close(self) -> None:
-        """Close the files. After that, no state can be recorded."""
+        """Close the files. After this, no state can be recorded."""
         self._dump_files.close()
         self._mounts.close()

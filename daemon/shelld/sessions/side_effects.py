@@ -55,15 +55,15 @@ _COMMAND: Final = re.compile(r"[A-Za-z0-9_./:+-]+|\[")
 _HARMLESS: Final = frozenset(
     ("[", ":", "echo", "exit", "false", "kill", "pwd", "test", "times", "true", "type")
 )
-# The harmless builtins that POSIX calls special. With `set -k` in posix mode, bash keeps
+# The harmless builtins that are special builtins in POSIX. With `set -k` in posix mode, bash keeps
 # assignments among the arguments of a special builtin.
 _SPECIAL: Final = frozenset((":", "exit", "times"))
 _QUOTED: Final = re.compile(r"""\\.|'[^']*'|"[^"]*\"""")
 _QUOTES: Final = str.maketrans("", "", "'\"\\")
 # Expansions that can become several words.
 _SPLIT: Final = re.compile(r"(?<!\$)[*?]|\$[A-Za-z0-9_]")
-# Reading the words of a longer command would delay other requests. Few commands that only start
-# programs are longer.
+# Reading the words of a longer command would delay other requests. Commands that only start
+# programs are seldom longer.
 _MAX_CHARACTERS: Final = 4 * 1024
 
 

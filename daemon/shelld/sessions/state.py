@@ -43,7 +43,7 @@ class ShellState(Struct, frozen=True):
     `later`: the names of variables that must not be in the environment when bash starts. The script
     sets them. The fields that make up the script are in the order in which bash runs them. `cwd` is
     empty if bash did not know its directory. `inherits_cwd`: `cwd` is the daemon's own directory.
-    Bash then starts there, even if that directory was renamed and another one has its path.
+    Bash then starts in this directory, even if it was renamed and another directory has its path.
     """
 
     cwd: bytes
@@ -69,7 +69,7 @@ class ShellState(Struct, frozen=True):
     permanent: frozenset[bytes] = frozenset()
     # Functions that the next bash gets as environment entries. They are not in the script.
     functions: dict[bytes, bytes] = {}
-    # The names of those functions that the session does not export.
+    # The names of the functions in `functions` that the session does not export.
     private: tuple[bytes, ...] = ()
     # True if a function or an alias contains the word `trap`.
     sets_traps: bool = False

@@ -1,8 +1,8 @@
 """Converts paths and values to text and back, independently of the locale.
 
-The kernel and bash use bytes; requests and answers are UTF-8. For bytes that are not UTF-8, text
-has surrogates, so that encoding gives the same bytes again. Text with surrogates never leaves the
-process, because answers hold the result of `shown`.
+The kernel and bash use bytes, but requests and answers are UTF-8. For bytes that are not UTF-8,
+text has surrogates, so that encoding gives the same bytes again. Text with surrogates never leaves
+the process, because answers hold the result of `shown`.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ def check_input(text: str | None) -> None:
 def _check(name: str, text: str, *, may_have_nul: bool = False) -> None:
     if "\0" in text and not may_have_nul:
         raise invalid_params(f"Invalid value for {name}: must not contain NUL", name)
-    # A surrogate that represents a byte is valid. Only programs that embed shelld can pass one.
+    # A surrogate that represents a byte is valid. Only programs that embed shelld can pass such a
+    # surrogate.
     if text.isascii():
         return
     try:
@@ -93,5 +94,6 @@ def current_directory() -> str:
     try:
         return os.getcwd()
     except FileNotFoundError:
-        # The directory was deleted. Commands still run in it, and print their own errors.
+        # The directory was deleted. Commands still run in the deleted directory, and print their
+        # own errors.
         return os.environ.get("PWD", "/")

@@ -30,7 +30,7 @@ from shelld_protocol.structs import Listener
 
 # The longest pause between two looks while other programs begin to listen again and again.
 _BUSY_PAUSE_S: Final = 0.2
-# Without news, the pause between two looks is as long as the wait has lasted, within these limits.
+# Without news, the pause between two looks is as long as the wait so far, within these limits.
 _FIRST_PAUSE_S: Final = 0.5
 _LAST_PAUSE_S: Final = 8.0
 # The longest pause if a process is in another network namespace. Other processes may soon enter
@@ -119,7 +119,7 @@ def basis_of_ports(shell: Shell) -> object | None:
 
     The caller compares them with earlier facts.
 
-    Return None if the command has many processes, or has one in another network namespace.
+    Return None if the command has many processes, or has a process in another network namespace.
     """
     try:
         here = os.stat("/proc/self/ns/net").st_ino

@@ -27,7 +27,8 @@ from shelld_protocol.structs import MAX_READ_BYTES, Matched
 _REST_OF_LINE_S: Final = 0.05
 # The minimum time for a search, even if the wait is shorter.
 _LEAST_S: Final = 2.0
-# How many newlines in a row may be inside control strings. Only hostile output has more.
+# The maximum number of newlines in a row that may be inside control strings. Only hostile output
+# has more.
 _LINE_ENDS: Final = 100
 
 
@@ -148,7 +149,7 @@ class Search:
         Raises `RpcError` (invalid_params) if the pattern takes too long.
         """
         shell = self._shell
-        # Allow some time to search the output so far, even if the wait is shorter.
+        # Allow some time for a search of the output so far, even if the wait is shorter.
         stop_at = max(give_up_at, anyio.current_time() + _LEAST_S)
         # The time at which to search the unfinished lines; infinite after this search.
         written_at = max(shell.stdout.written_at, shell.stderr.written_at)

@@ -27,7 +27,7 @@ def _never() -> bool:
 
 
 class Pauses:
-    """The pauses between looks at a shell. They grow while the shell is quiet.
+    """The pauses between looks at a shell. The pauses grow while the shell is quiet.
 
     So a look finds a waiting program soon after its last output, and looks at quiet programs are
     rare.

@@ -25,8 +25,8 @@ _DELIVERY_S: Final = 0.05
 # If a program waits with a time limit, it counts as waiting for the user after this time without
 # output. Before that, the program may wait for an answer of its terminal.
 _TIMER_MS: Final = 100
-# A look that costs more than this is expensive. Other results reuse it for `_REUSED` times its
-# cost, but at most for `_LONGEST_REUSE_S`.
+# A look that costs more than this is expensive. Other results use its state again for `_REUSED`
+# times its cost, but at most for `_LONGEST_REUSE_S`.
 _EXPENSIVE_S: Final = 0.002
 _REUSED: Final = 10
 _LONGEST_REUSE_S: Final = 0.2
@@ -56,8 +56,9 @@ class PromptIdentity(NamedTuple):
     def is_same(self, other: PromptIdentity | None) -> bool:
         """Return whether this is the prompt that an earlier look has found.
 
-        A program that has written nothing has not asked again, whatever other processes have
-        written. A program that has written something has asked again if the last line has changed.
+        A program that has written no output has not asked again, even if other processes have
+        written output. A program that has written output has asked again if the last line has
+        changed.
         """
         if other is None or not self.has_same_reader(other):
             return False
@@ -183,7 +184,7 @@ def _state_of_input(target: PipeInput | TerminalInput, silent_s: float) -> Input
 def settled_prompt_of(shell: Shell) -> Prompt | None:
     """Return the prompt of a shell; None if the kernel was still passing output on.
 
-    A result about the prompt must include this output.
+    A result that reports the prompt must include this output.
     """
     found = prompt_of(shell)
     before = shell.output.written
@@ -244,7 +245,7 @@ async def wait_for_prompt(shell: Shell, give_up_at: float, pauses: Pauses) -> Pr
                 if found is not None and is_settled(found):
                     return found
             elif anyio.current_time() - looked_at > LOOK_ANYWAY_S:
-                # The output does not stop, but another process of the command may wait for input.
+                # The output does not stop, but a silent process of the command may wait for input.
                 looked_at = anyio.current_time()
                 if (found := await pauses.look(prompt_of, shell)) is not None:
                     return found

@@ -117,6 +117,7 @@ async def _wait_for_quiet(shell: Shell, quiet_s: float, give_up_at: float) -> bo
             return True
         if give_up_at <= now:
             return False
-        # Input restarts the quiet time, but does not wake this task. So check again at `due`.
+        # Input to the command restarts the quiet time, but does not wake this task. So check again
+        # at `due`.
         await shell.wait_for_news(min(due, give_up_at))
     return False
