@@ -164,7 +164,7 @@ class ScreenFollower:
             pause_s = feed.interval_s
             if has_news():
                 if not await feed.subscription.wait_for_room():
-                    # The next look shows all changes up to its time.
+                    # The next look also shows these changes.
                     pause_s = max(pause_s, _SLOW_PAUSE_S)
                 elif await _look(screen, feed, store.written):
                     self._told = drawn

@@ -178,7 +178,7 @@ async def _look_in_turn(
     is_large = any(_is_large(read.text) for read in reads.values())
     if context is None or context.may_make_large_answer or not is_large:
         return had_ended, reads
-    # Only now is the size after filtering known. Drop the text and read it again later, so that
+    # The size after filtering is known only now. Drop the text and read it again later, so that
     # waiting requests do not hold a lot of memory.
     reads.clear()
     await context.begin_large_answer()

@@ -213,7 +213,7 @@ class TypedLines:
                 self._keep(script + text)
 
     def _keep(self, text: str) -> None:
-        """If a command is incomplete, record it. The next line continues it."""
+        """Record a command if it is incomplete. The next line continues such a command."""
         is_new = f"{text}\n" not in self._kept_scripts
         if is_new and len(self._kept_scripts) < _MAX_KEPT_SCRIPTS:
             self._cost += _MIN_COST + len(text)
@@ -310,7 +310,7 @@ def without_secret(error: RpcError) -> RpcError:
 
 
 def _continued(script: str) -> str:
-    """Return the last lines of a script that a backslash joins to the next line."""
+    """Return the last lines of a script, if a backslash joins them to the next line."""
     lines = script.splitlines(keepends=True)
     kept = len(lines)
     while kept and _ends_in_backslash(lines[kept - 1].rstrip("\n")):

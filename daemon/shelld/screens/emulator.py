@@ -143,7 +143,7 @@ class Emulator:
         return Cursor(min(cursor.row, rows - 1), col, bool(cursor.visible))
 
     def view(self, since: int | None, scrollback: int) -> tuple[object, ...]:
-        """Return the screen, with at most `scrollback` lines that have scrolled off it before it.
+        """Return the screen and, above it, at most `scrollback` lines that have scrolled off.
 
         The result is: rows, columns, lines, cursor, whether it is the alternate screen, title,
         version, and the numbers of the rows in `lines`. With `since`, `lines` has only the rows

@@ -37,7 +37,8 @@ MEMORY_BYTES: Final = 1024 * 1024 * 1024
 # The maximum processor time for one step. A step usually takes a few milliseconds.
 CPU_SECONDS: Final = 2
 
-# The maximum time of one look. If output is left then, the next look continues with it.
+# The maximum time of one look. If output is left after this time, the next look continues with this
+# output.
 LOOK_TIMEOUT_S: Final = 20.0
 # The time for which answers to questions about the cursor may delay a look.
 _TURN_S: Final = 0.2

@@ -90,7 +90,10 @@ def _byte(escape: re.Match[bytes]) -> bytes:
 
 
 def _leads_into(path: bytes, mounts: frozenset[bytes]) -> bool:
-    """Return whether a path leads through one of these directories. Touches no file in them."""
+    """Return whether a path leads through one of these directories.
+
+    Touches no file in these directories.
+    """
     parts = path.split(b"/")[::-1]
     reached = b""
     links = 0

@@ -71,7 +71,7 @@ def to_text(data: bytes) -> str:
 
 
 def beginning(text: str) -> str:
-    """Return a text in the form for lists, in which a long text is cut and a mark follows."""
+    """Return the short form of a text for lists. A long text is cut, and a mark follows."""
     if len(text) <= MAX_SHOWN_CHARACTERS:
         return text
     return text[:MAX_SHOWN_CHARACTERS] + CUT_MARK

@@ -3,7 +3,7 @@
 A wait looks at the processes of its command when a socket has begun to listen somewhere in the
 network namespaces of the daemon and of the command. `SocketNews` notices this for all waits. It
 notices neither sockets that one process passes to another, nor namespaces that a process has
-entered since the last look. So the wait also looks at the processes without news, at growing
+entered since the last look. So even without news, the wait looks at the processes, at growing
 intervals. A look at many processes is done in slices, so that other requests need not wait.
 """
 
