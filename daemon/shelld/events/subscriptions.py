@@ -3,7 +3,7 @@
 Owns the subscriptions. A subscription to all shells, or to a session, lives until the client ends
 it. A subscription to a single shell is over when the last event of the shell was sent. It is then
 kept until the shell is forgotten, so that a client can continue it. A subscription that is over
-does not count towards `MAX_SUBSCRIPTIONS`. At most `MAX_OVER` subscriptions that are over are kept,
+does not count towards `MAX_SUBSCRIPTIONS`. The number of such subscriptions is at most `MAX_OVER`,
 with at most `MAX_OVER_EVENTS` events in all. Beyond these limits, the subscriptions that ended
 first are removed. A subscription whose events are being sent again stays, and its shell also stays.
 

@@ -128,7 +128,7 @@ class Filters:
 
 
 def portions(text: str, size: int) -> Iterator[str]:
-    """Split a text after line ends, if possible, into parts of at most `size` characters."""
+    """Split a text after line ends. If possible, each part has at most `size` characters."""
     begin = 0
     while begin < len(text):
         end = len(text)

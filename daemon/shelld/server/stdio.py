@@ -95,7 +95,9 @@ class Input:
         return bool(self._can_wait and poll.poll(0))
 
     def read(self) -> bytes | None:
-        """Return the next bytes, b"" at end of file or if the stream is broken, None for "later".
+        """Return the next bytes, or None for "later".
+
+        Return b"" at the end of file, or if the stream is broken.
 
         Does not block, even on a blocking stream, because this process is the only reader and reads
         only when the stream is readable. If this method raises MemoryError, it has read nothing.

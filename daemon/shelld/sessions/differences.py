@@ -15,7 +15,7 @@ from shelld.sessions.quoting import quote
 from shelld.sessions.state import SET_LATE, ShellState, exported
 from shelld.sessions.variables import LIKE_OTHERS, OWN_VARIABLES
 
-# A bash would need more time for more lines than another bash needs to start.
+# The maximum size of the lines. With more lines, the start of a new bash is faster.
 _MAX_BYTES: Final = 16 * 1024
 # It takes less than a millisecond to compare this number of variables. A larger number would delay
 # other requests.

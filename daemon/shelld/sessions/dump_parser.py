@@ -35,9 +35,9 @@ MAX_DIRECTORIES: Final = 200
 _END: Final = b"\0\0"
 
 # Finds the names of options in the output of `shopt -p` and `set +o`. It skips options that bash
-# sets only at its start, and options that the variables BASH_COMPAT and IGNOREEOF set. It also
-# skips extdebug. If a startup file sets extdebug, bash starts a debugger, or warns that there is
-# none.
+# sets only at its start, and options that follow from the variables BASH_COMPAT and IGNOREEOF. It
+# also skips extdebug. If a startup file sets extdebug, bash starts a debugger, or warns that there
+# is none.
 _OPTION: Final = re.compile(
     rb" (?!login_shell|restricted_shell|extdebug|compat|ignoreeof)([^ \n]++)\n"
 )
