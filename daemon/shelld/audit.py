@@ -147,7 +147,7 @@ class AuditLog:
         view = memoryview(line)
         while view:
             # If a write takes only a part of the line, the next write raises the error that has
-            # stopped it.
+            # stopped the first write.
             written = os.write(self._descriptor, view)
             self._size += written
             view = view[written:]

@@ -26,7 +26,7 @@ from shelld_protocol.structs import FilterEngine
 MAX_PATTERN_CHARACTERS: Final = 10_000
 
 # The limits for the text of a pattern and for its program. The helper process compiles patterns
-# beyond these limits, because they can take a tenth of a second. In the daemon, no other thread
+# beyond these limits, because this can take a tenth of a second. In the daemon, no other thread
 # could run during this time.
 _INLINE_PATTERN_CHARACTERS: Final = 1_000
 _INLINE_PROGRAM_BYTES: Final = 512 * 1024

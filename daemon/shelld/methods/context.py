@@ -151,7 +151,8 @@ class Deferral(Protocol):
 class PassedOn(NamedTuple):
     """A request that was passed on to a target.
 
-    `far_id` is its id there, as JSON text. `leave_command` moves its command to the background.
+    `far_id` is the id of the request at the target, as JSON text. `leave_command` moves the command
+    to the background.
     """
 
     target: str

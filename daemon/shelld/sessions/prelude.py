@@ -68,7 +68,7 @@ def startable(env: dict[bytes, bytes]) -> tuple[dict[bytes, bytes], dict[bytes, 
 
 
 def needs_prelude(env: dict[bytes, bytes]) -> bool:
-    """Return whether `env` may make bash start in posix mode, or run ~/.bashrc, not BASH_ENV."""
+    """Return whether `env` may make bash start in posix mode, or run ~/.bashrc at its start."""
     return any(name in env for name in _UNWANTED)
 
 

@@ -193,7 +193,10 @@ def settled_prompt_of(shell: Shell) -> Prompt | None:
 
 
 def sentence_of(found: Prompt, secret: str) -> str:
-    """Return a sentence that describes a prompt. `secret`: the advice if it asks for a secret."""
+    """Return a sentence that describes a prompt.
+
+    `secret`: the advice if the prompt asks for a secret.
+    """
     waits = "waits" if found.certainty == "proved" else "probably waits"
     who = f"{found.program or 'A program'} {waits}"
     if found.line_mode and not found.echo:

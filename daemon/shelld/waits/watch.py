@@ -51,6 +51,6 @@ async def watch(
 
 
 def time_left(found: Prompt) -> float:
-    """Return for how many more seconds the command must write no output."""
+    """Return the number of seconds for which the command must still write no output."""
     needed = BLOCKING_AFTER_S if found.blocking else OTHERS_AFTER_S
     return needed - found.since_ms / 1000
