@@ -1,7 +1,7 @@
-"""The capabilities that the client of a request has declared. Pure.
+"""Reads the capabilities that the client of a request has declared. Pure.
 
-Every request of the modern era declares its client's capabilities. Only the capabilities in the
-request itself count.
+In the modern era, every request declares the capabilities of its client. Only the capabilities in
+the request itself count.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from shelld_protocol.mcp_tasks import TASKS_CAPABILITY, TASKS_EXTENSION
 
 
 def declares_tasks(meta: Meta) -> bool:
-    """Return whether a request allows an answer that is a task."""
+    """Return whether the client accepts a task as the answer to its request."""
     extensions = _member(_capabilities(meta), "extensions")
     return extensions is not None and isinstance(extensions.get(TASKS_EXTENSION), dict)
 
@@ -37,7 +37,7 @@ def require_tasks(meta: Meta, agreed: str | None, method: str) -> None:
     """
     if meta is None or PROTOCOL_VERSION_KEY not in meta:
         raise missing_tasks() if agreed is None else method_not_found(method)
-    # This refuses a revision that is unknown or has the wrong form.
+    # This call refuses a revision that is unknown or has the wrong form.
     revision_of(meta, agreed)
     if not declares_tasks(meta):
         raise missing_tasks()
@@ -52,6 +52,6 @@ def _capabilities(meta: Meta) -> Mapping[str, Any] | None:
 
 
 def _member(of: Mapping[str, Any] | None, name: str) -> Mapping[str, Any] | None:
-    """Return a member that is an object; None if there is none."""
+    """Return the member with this name if it is an object, and None otherwise."""
     value = None if of is None else of.get(name)
     return cast("Mapping[str, Any]", value) if isinstance(value, dict) else None

@@ -1,10 +1,10 @@
-"""``initialize``, ``server/discover``, ``ping``, ``tools/list`` and ``tools/call``.
+"""Implements ``initialize``, ``server/discover``, ``ping``, ``tools/list`` and ``tools/call``.
 
-Owns the revision of the last ``initialize``, and no other state. Calls name sessions
-and shells in their arguments. All requests on a stream share the same sessions and shells.
+Owns the revision of the last ``initialize``, and no other state. The arguments of a call name its
+session or its shell. All requests on a stream share the same sessions and shells.
 
-A failed tool is a result with ``isError``. Only an unknown tool, or a request without a revision,
-is an error.
+If a tool fails, the result of the call has ``isError``. Only an unknown tool, or a request without
+a revision, leads to an error.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _CAPABILITIES: Final[dict[str, Any]] = {"tools": {}}
 
 
 class McpMethods:
-    """MCP's methods for one client."""
+    """The methods of MCP for one client."""
 
     def __init__(self, toolbox: Toolbox, tasks: Tasks) -> None:
         self.tasks = tasks
@@ -97,7 +97,8 @@ class McpMethods:
         tools = [_as_of(revision, tool) for tool in await self._toolbox.schemas("mcp")]
         result = ListToolsMcpResult(tools=tools)
         if is_modern(revision):
-            # "private": the list depends on the plug-ins that are installed beside the daemon.
+            # The scope is "private", because the list depends on the plug-ins that are installed
+            # beside the daemon.
             result.ttl_ms, result.cache_scope = TTL_MS, "private"
             return complete(result)
         return result
@@ -124,7 +125,7 @@ class McpMethods:
 
 
 def _as_of(revision: str, tool: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a tool's description. Leave out the members that `revision` does not have."""
+    """Return the description of a tool without the members that `revision` does not have."""
     unknown: set[str] = set()
     if revision < ANNOTATIONS_SINCE:
         unknown.add("annotations")

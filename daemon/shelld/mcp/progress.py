@@ -1,9 +1,10 @@
-"""``notifications/progress``: notifications about a long call.
+"""Sends notifications about a long call (``notifications/progress``).
 
 Hosts give up on a call that is silent for a minute, and people get impatient sooner. So a client
-that sent a token gets the call's duration and the last line of its output about twice a second.
+that sent a progress token gets the call's duration and the last line of its output about twice a
+second.
 
-A timer makes the reports. A task per call would take a large part of the time of a short command.
+A timer sends the reports. If each call had a task for them, a short command would take much longer.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class _Reports:
         self._loop = asyncio.get_running_loop()
         self._began = self._loop.time()
         self._line = ""
-        # How many bytes each stream had at the last report.
+        # The number of bytes that each stream had at the last report.
         self._seen: dict[StreamStore, int] = {}
         self._timer = self._loop.call_later(INTERVAL_S, self._report)
 
@@ -79,7 +80,7 @@ class _Reports:
     def _last_line(self) -> str:
         """Return the last line of a stream that has grown since the last report.
 
-        If none has grown, return the line of that report.
+        If no stream has grown, return the line of the last report.
         """
         shell = self._context.shell
         if shell is None:

@@ -1,8 +1,8 @@
-"""Turns the prompt of a task's program into a question to the client: a form.
+"""Turns the prompt of a task's program into a question to the client. The question is a form.
 
 Owns the keys of a task's questions. Only a proved prompt becomes a question, and only if the answer
-may be seen: on a terminal that echoes input, or on a pipe. A form never asks for a secret. Instead,
-the message of the task says that a person must type it.
+is no secret. This is the case on a terminal that echoes input, and on a pipe. A form never asks for
+a secret. Instead, the message of the task says that a person must type it.
 
 A question lasts as long as its prompt (see `identity_of`). An answer to an earlier question is
 ignored, because the client gave it to another prompt.
@@ -47,16 +47,17 @@ _NO_FORMS: Final = "; the client cannot show a form"
 class Questions:
     """The questions of one task.
 
-    `seen` is the number of the question that the last look has found; None if it found none.
-    `changed_at` is the time.time() at which a question last opened or closed; 0 if none has.
-    `pauses` are the pauses between looks.
+    `seen` is the number of the question that the last look found, or None if it found none.
+    `changed_at` is the time.time() at which a question last opened or closed, or 0. `pauses` are
+    the pauses between looks.
     """
 
     def __init__(self, looks: Turns) -> None:
         self.pauses = Pauses(looks)
         self.seen: int | None = None
         self.changed_at = 0.0
-        # The last question, and its key until it is answered or declined. A secret has no key.
+        # The last question. Its key is set until the question is answered or declined. A question
+        # for a secret has no key.
         self._last: PromptIdentity | None = None
         self._number = 0
         self._key: str | None = None
@@ -70,7 +71,9 @@ class Questions:
     async def ask(
         self, shell: Shell, *, forms_allowed: bool
     ) -> tuple[str | None, dict[str, InputRequest] | None]:
-        """Find out what a program waits for. Return the task's message and the open question."""
+        """Find out for which answer a program waits. Return the task's message and the open
+        question.
+        """
         if takes_input(shell):
             prompt = await self.pauses.look(self._look, shell)
         else:
@@ -90,8 +93,8 @@ class Questions:
     ) -> None:
         """Give the program the client's response to the open question. Ignore other responses.
 
-        Raises `RpcError`: invalid_params, blocked, resource_exhausted. The question then stays
-        open.
+        Raises `RpcError`: invalid_params, blocked, resource_exhausted. After such an error, the
+        question stays open.
         """
         key = self._key
         if key is None or key not in responses:
@@ -104,16 +107,16 @@ class Questions:
             return
 
         def is_open() -> bool:
-            # The look must happen right now, so it cannot wait for its turn. Try several times: a
-            # line that another process writes during a look makes that look useless.
+            # The look must happen right now, so it cannot wait for its turn. Try several times,
+            # because a look is useless if another process writes a line during the look.
             looks = (self._look(shell) for _ in range(_LOOKS_PER_ANSWER))
             return any(prompt is not None for prompt in looks) and self._number == number
 
         params = WriteStdinParams(shell.id, text=f"{text}\n")
         try:
             if not await write(context, shell, params, is_open) and self._number == number:
-                # Nothing was written, because the program no longer waited for this answer. If it
-                # asks again, the question gets a new key.
+                # Nothing was written, because the program no longer waited for this answer. If the
+                # program asks again, the question gets a new key.
                 self._last = None
         except BaseException as error:
             if self._number == number and _is_unanswered(shell, asked):
@@ -123,7 +126,7 @@ class Questions:
             elif isinstance(error, RpcError):
                 return
             if isinstance(error, RpcError) and error.data.get("parameter") == "text":
-                # The client has given no `text`, but a response.
+                # The client has sent a response, and no parameter with the name `text`.
                 name = _name_of_answer(key)
                 raise invalid_params(error.message.replace("text", name, 1), name) from None
             raise
@@ -154,18 +157,18 @@ class Questions:
         return prompt
 
     def _is_asked(self, shell: Shell, prompt: Prompt) -> bool:
-        """Record the question of a prompt. Return False if the prompt has not lasted enough."""
+        """Record the question of a prompt. Return False if the prompt is too new."""
         question, last = identity_of(shell, prompt), self._last
         if last is not None and question.is_same(last):
-            # A question that is already noted need not wait for silence again: other processes may
-            # keep writing.
+            # A question that is already recorded need not wait for silence again, because other
+            # processes may keep writing.
             self._last = question.since(last)
             return True
         if time_left(prompt) > 0:
             return False
         number = self._number + 1
         key = f"prompt_{number}" if _may_be_asked(prompt) else None
-        # Set all of these in one step. A question without its key would never be asked.
+        # Set all of these members in one step. A question without its key would never be asked.
         self._last, self._number, self._key, self._is_declined = question, number, key, False
         return True
 
@@ -173,7 +176,7 @@ class Questions:
 async def next_prompt(
     shell: Shell, is_over: Callable[[], bool], pauses: Pauses, *, only_proved: bool = False
 ) -> None:
-    """Wait until a program has waited for input long enough, or `is_over` returns True."""
+    """Wait until a program has waited long enough for input, or until `is_over` returns True."""
 
     async def look() -> None:
         while (prompt := await wait_for_prompt(shell, math.inf, pauses)) is not None:
@@ -192,8 +195,8 @@ async def next_prompt(
 
 
 def _may_be_asked(prompt: Prompt) -> bool:
-    """Return whether a client may be asked: the kernel proves the prompt, and it is not for a
-    secret.
+    """Return whether a client may be asked. The kernel must prove the prompt, and the prompt must
+    not be for a secret.
     """
     return prompt.certainty == "proved" and prompt.echo is not False
 
@@ -203,7 +206,8 @@ def _answer_in(response: object, key: str) -> str | None:
     name = f"inputResponses.{key}"
     given = cast("dict[str, Any]", response) if isinstance(response, dict) else {}
     action = given.get("action")
-    # Compare with a tuple, not a set: the action may have any type, even one without a hash.
+    # Compare with a tuple and not with a set, because the action may have any type, even one
+    # without a hash.
     if action in ("decline", "cancel"):
         return None
     if action != "accept":
@@ -211,7 +215,7 @@ def _answer_in(response: object, key: str) -> str | None:
         raise invalid_params(f"Invalid value for {name}.action: must be one of {actions}", name)
     content = given.get("content")
     fields = cast("dict[str, Any]", content) if isinstance(content, dict) else {}
-    # Some clients name the only member differently.
+    # Some clients give the only member another name.
     others = list(fields.values()) if len(fields) == 1 else [None]
     text = fields.get(ANSWER_NAME, others[0])
     if not isinstance(text, str):
@@ -221,7 +225,7 @@ def _answer_in(response: object, key: str) -> str | None:
 
 
 def _name_of_answer(key: str) -> str:
-    """Return the name of the answer to a question among the params of the request."""
+    """Return the full name that the answer to a question has in the request."""
     return f"inputResponses.{key}.content.{ANSWER_NAME}"
 
 

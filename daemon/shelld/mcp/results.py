@@ -1,4 +1,4 @@
-"""The form that MCP gives to results. Pure."""
+"""Converts results into the form that MCP requires. Pure."""
 
 from __future__ import annotations
 

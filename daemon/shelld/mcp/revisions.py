@@ -1,4 +1,4 @@
-"""The MCP revision of a request. Pure.
+"""Finds the MCP revision of a request. Pure.
 
 Each request has its own revision. A request with a revision in ``_meta`` belongs to the modern era.
 Any other request has the revision of the last ``initialize``. So both eras can share a stream.

@@ -1,9 +1,9 @@
-"""``tasks/get``, ``tasks/update``, ``tasks/cancel`` and ``subscriptions/listen``.
+"""Implements ``tasks/get``, ``tasks/update``, ``tasks/cancel`` and ``subscriptions/listen``.
 
 Owns the number of tasks that clients listen to, and no other state. Each method first checks that
-the request declares the extension.
+the request declares the extension for tasks.
 
-The end of ``subscriptions/listen`` has no effect on its tasks. The notifications are sent after the
+When ``subscriptions/listen`` ends, its tasks continue. Its notifications are sent after the
 acknowledgement and before the answer.
 """
 
@@ -42,7 +42,7 @@ from shelld_protocol.mcp_tasks import (
 
 # For each task that a client listens to, the daemon needs some memory and looks for prompts.
 MAX_LISTENED: Final = 1_024
-# How many ids of tasks are looked up before other requests get a turn. A client may send millions.
+# After this number of ids of tasks, other requests get a turn. A client may send millions of ids.
 _LOOKED_UP_IN_A_ROW: Final = 256
 
 
@@ -67,7 +67,9 @@ class TaskMethods:
         return complete(McpResult())
 
     async def cancel(self, context: RequestContext, params: TaskParams) -> McpResult:
-        """Kill the command with all its processes. Processes left by a finished command go on."""
+        """Kill the command with all its processes. If the command has already finished, the
+        processes that it has left continue.
+        """
         shell, task = self._find(context, params, "tasks/cancel")
         if not task.is_over:
             task.is_cancelled = True
@@ -75,7 +77,7 @@ class TaskMethods:
         return complete(McpResult())
 
     async def listen(self, context: RequestContext, params: ListenParams) -> McpResult:
-        """Send the state of tasks whenever it changes, until they are over."""
+        """Send the state of each task whenever it changes, until all of the tasks are over."""
         ids = self._ids_in(params)
         manager, request_id = context.daemon.manager, context.request_id
         if request_id is None:
@@ -102,7 +104,8 @@ class TaskMethods:
             )
             agreed = None if ids is None else [task.id for task in found.values()]
             await notifications.acknowledge(agreed)
-            # If the daemon stops, answer with the result: the specification has no error for this.
+            # If the daemon stops, the request is answered with the result, because the
+            # specification has no error for this case.
             context.result_at_stop = result
             async with anyio.create_task_group() as following:
                 for shell, task in found.items():

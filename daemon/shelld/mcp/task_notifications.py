@@ -1,13 +1,13 @@
-"""One ``subscriptions/listen``: notifications about tasks, until they are over.
+"""Serves one ``subscriptions/listen`` with notifications about tasks, until the tasks are over.
 
 Keeps track of the state that the client knows. The client knows that a task begins as "working", so
-the first notification is about the first change: of the status, or of the program's prompt. The
-last notification has the result. Each notification has the whole task, as ``tasks/get`` would
-return it at that moment.
+the first notification reports the first change of the status or of the program's prompt. The last
+notification has the result. Each notification has the whole task, as ``tasks/get`` would return it
+at that moment.
 
-This module and other waits take turns to look for prompts. The pauses between its looks grow. The
-shell reports everything else. While the client does not read, nothing is sent. Once it reads again,
-it gets the state of that moment.
+This module and other waiting code take turns in looking for prompts. The pauses between the looks
+of this module grow. The shell reports all other changes. While the client does not read, nothing is
+sent. Once the client reads again, it gets the state of that moment.
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ class TaskNotifications:
         self._turn = anyio.Lock()
 
     async def acknowledge(self, ids: list[str] | None) -> None:
-        """Tell the client which tasks the notifications will be about. Must be called first."""
+        """Tell the client which tasks the notifications will be about. This method must be called
+        first.
+        """
         agreed = {} if ids is None else {"taskIds": ids}
         while not self._notify(ACKNOWLEDGED_NOTIFICATION, {"notifications": agreed}):
             await self._context.recipient.wait_until_read()
@@ -82,7 +84,7 @@ class TaskNotifications:
                     await shell.wait_until(may_have_changed)
 
     async def _tell(self, shell: Shell, task: Task, told: _Told) -> _Told:
-        """Send the state of a task if it has changed. Return the state that the client has."""
+        """Send the state of a task if it has changed. Return the state that the client knows."""
         async with self._turn:
             while True:
                 if task.is_over:

@@ -1,12 +1,12 @@
-"""The tasks: calls of `Bash` that were answered before their command has ended.
+"""Manages tasks: calls of `Bash` that were answered before their command had ended.
 
-Owns the part of a task's state that its shell does not have. The id of a task is that of its shell,
-and a task lives as long as its shell is retained: this module keeps no shell alive. The output
-stays with the shell. Whenever a client asks for the result, it is made from that output.
+Owns the part of a task's state that its shell does not have. A task has the id of its shell, and
+lives as long as its shell is retained. This module does not keep a shell alive. The output stays
+with the shell. Whenever a client asks for the result, the result is made from that output.
 
-A task never changes how its command runs. The command's limits hold, and its session keeps its
-state, as if the call still waited. The call's request is over, so nobody can cancel the command by
-cancelling the request.
+A task never changes how its command runs. The command's limits still apply, and its session keeps
+its state, as if the call still waited. The call's request is over, so nobody can cancel the command
+by cancelling the request.
 
 - A task is over once its result is settled, and stays over.
 - A question has one key, and no key is used for two questions.
@@ -51,11 +51,11 @@ class Task:
         self.questions = Questions(manager.looks)
         # Whether the result is settled.
         self.is_over = False
-        # Whether `tasks/cancel` has arrived before the end.
+        # Whether `tasks/cancel` arrived before the end of the task.
         self.is_cancelled = False
         self._retain_ms = manager.options.retain_seconds * 1000
         self._created_at = time.time()
-        # When the result was settled; 0 before.
+        # The time.time() at which the result was settled, or 0.
         self._over_at = 0.0
         self._began = time.monotonic()
         self._lasted_ms = 0
@@ -78,7 +78,7 @@ class Task:
         shell.notify()
 
     def first_state(self, shell: Shell) -> TaskState:
-        """Return the answer to the call."""
+        """Return the state of the new task, which is the answer to the call."""
         state = self._state("working", _progress(shell))
         # The task is created now, so its age is 0.
         state.ttl_ms = self._retain_ms
@@ -111,9 +111,9 @@ class Task:
             status_message=message,
             created_at=timestamp(self._created_at),
             last_updated_at=timestamp(updated_at),
-            # The time from the creation of the task until the client may give it up. The output is
-            # retained for `_retain_ms` after the end of the command, so add the time from the
-            # creation to that end.
+            # This is the time from the creation of the task until the client may forget the task.
+            # The output is retained for `_retain_ms` after the end of the command, so add the time
+            # from the creation to that end.
             ttl_ms=self._retain_ms + (self._lasted_ms if self.is_over else self._age_ms()),
             poll_interval_ms=POLL_INTERVAL_MS,
             input_requests=requests,
@@ -142,14 +142,14 @@ class Tasks:
         self._tasks: WeakKeyDictionary[Shell, Task] = WeakKeyDictionary()
 
     def add(self, manager: Manager, shell: Shell, result: DeferredResult) -> Task:
-        """Make a task of a command that runs."""
+        """Make a task for a running command."""
         task = Task(manager, shell, result)
         manager.attend(partial(task.settle_at_end, shell))
         self._tasks[shell] = task
         return task
 
     def find(self, manager: Manager, task_id: str) -> tuple[Shell, Task]:
-        """Return a task, and its shell. Raises `RpcError` (invalid_params)."""
+        """Return a task and its shell. Raises `RpcError` (invalid_params)."""
         try:
             shell = manager.get(task_id)
         except RpcError as error:
@@ -183,7 +183,8 @@ class TaskDeferral:
                 await next_prompt(shell, has_result, pauses, only_proved=True)
             else:
                 await shell.wait_until(has_result)
-        # Wait for the start, too: a command that cannot be started gets an error, not a task.
+        # Also wait for the start, because a command that cannot be started gets an error and not a
+        # task.
         await shell.wait_until(lambda: shell.pid is not None or has_result())
 
     def defer(self, shell: Shell, result: DeferredResult) -> None:

@@ -1,8 +1,9 @@
-"""The daemon's own tools and those of plug-ins, behind ``list_tools`` and ``call_tool``.
+"""Loads the daemon's own tools and those of plug-ins for ``list_tools`` and ``call_tool``.
 
-A thread loads them soon after the start, or when a request first needs them, so that no command
-waits for their imports. The daemon's own tools come first, and their calls do not wait for
-plug-ins. If loading fails, the waiting requests get the error, and the next request tries again.
+A thread loads the tools soon after the start, or when a request first needs them, so that no
+command waits for their imports. The thread loads the daemon's own tools first, and calls of these
+tools do not wait for plug-ins. If loading fails, the waiting requests get the error, and the next
+request tries again.
 """
 
 from __future__ import annotations
@@ -41,32 +42,34 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# The time from the start of the daemon until it loads the tools. The first commands run before
-# that, and a daemon that ends soon loads nothing. A host that uses the tools lists them at once:
-# for this request, the daemon loads them without the delay.
+# The time from the start of the daemon until it loads the tools. The first commands run before this
+# time, and a daemon that ends soon loads no tools. If a host lists the tools earlier, the daemon
+# loads them at once for this request.
 LOAD_DELAY_S: Final = 1.0
 
 
 class _Stage(Generic[T]):
-    """One stage of the loading. `outcome` is set before `is_over`."""
+    """One stage of loading the tools. `outcome` is set before `is_over`."""
 
     def __init__(self) -> None:
         self.outcome: Future[T] = Future()
         self.is_over = anyio.Event()
 
     def end(self, loop: EventLoopToken, load: Callable[[], T]) -> None:
-        """Store the result of `load` or the error to answer with, and wake waiting requests."""
+        """Store the result of `load`, or the error for the waiting requests, and wake these
+        requests.
+        """
         try:
             self.outcome.set_result(load())
         except BaseException as error:
             self.outcome.set_exception(faults.answer_for(error, "the loading of the tools"))
-        # If the event loop has ended, nothing waits any more.
+        # If the event loop has ended, no request waits any more.
         with suppress(RuntimeError):
             call_threadsafe(loop, self.is_over.set)
 
 
 class _Loading:
-    """One attempt to load the tools: the daemon's own first, then those of plug-ins."""
+    """One attempt to load the tools. It loads the daemon's own tools before those of plug-ins."""
 
     thread: Thread[None]
 
@@ -81,7 +84,7 @@ class Toolbox:
         self._loading: _Loading | None = None
 
     async def preload(self) -> None:
-        """Load the tools after the first commands."""
+        """Load the tools after a delay, in which the first commands may run."""
         await anyio.sleep(LOAD_DELAY_S)
         with suppress(RpcError):
             await self.schemas("mcp")
@@ -114,7 +117,7 @@ class Toolbox:
         try:
             while not stage.outcome.done():
                 if loading.thread.has_ended:
-                    # The thread had no memory even for the outcome.
+                    # The thread had too little memory to store even the outcome.
                     raise MemoryError
                 await loading.thread.wait(stage.is_over)
             return stage.outcome.result()
@@ -195,7 +198,7 @@ async def execute(
             raise
         if faults.shortage(error) is not None:
             raise
-        # `BaseTool` lets some exceptions pass. They would end the daemon.
+        # `BaseTool` lets some exceptions pass. These exceptions would end the daemon.
         faults.report("a tool")
         result = ToolResult.fail("Internal error", kind="internal_error")
     try:
@@ -209,7 +212,7 @@ def is_bash(tool: BaseTool) -> bool:
     """Return whether a tool is the daemon's own `Bash`. Requires that the tools are loaded."""
     from shelld.tools import BashTool, InteractiveBashTool  # noqa: PLC0415
 
-    # A subclass may return something else.
+    # A subclass does not count, because it may return another result.
     return type(tool) in {BashTool, InteractiveBashTool}
 
 

@@ -1,10 +1,11 @@
-"""The way from a sandbox to the hosts that its policy lists, and to no other.
+"""Connects a sandbox to the hosts that its policy lists, and to no other hosts.
 
-A sandbox has a network of its own, which leads nowhere. Its keeper makes a listening socket there
-and hands it to the daemon, which hands it to a proxy: a process outside of the sandbox. So commands
-can reach the proxy, and nothing else. The proxy takes HTTP requests, tunnels (CONNECT) and SOCKS5.
-It judges the host, resolves its name, judges the addresses, and connects to an address that it has
-judged. It looks into no tunnel: whoever is at the other end of an allowed host can be reached.
+A sandbox has a network of its own, which leads nowhere. The keeper of the sandbox makes a listening
+socket in this network and sends the socket to the daemon. The daemon passes the socket on to a
+proxy, which is a process outside of the sandbox. So commands can reach the proxy, and nothing else.
+The proxy takes HTTP requests, tunnels (CONNECT) and SOCKS5. It judges the host, resolves its name,
+judges the addresses, and connects to an address that it has judged. It does not look into tunnels,
+so commands can reach everything that an allowed host gives access to.
 
 The daemon starts one proxy for each sandbox with the network `hosts`. So hostile bytes and many
 connections harm only the sandbox that they come from.
@@ -16,22 +17,24 @@ Messages are marshalled tuples on `keeper.channel.Channel`.
 daemon -> proxy
     ``(SERVE, first, hosts)`` + [socket]
                                      serve the listening socket. `first`: the pid of the sandbox's
-                                     first process, below which the commands are. `hosts`: the
-                                     entries of the policy.
+                                     first process, which is the ancestor of all commands. `hosts`:
+                                     the entries of the policy.
 
 proxy -> daemon
-    ``(SERVING,)``                   it takes connections from now on.
-    ``(DENIED, entries)``            what it has refused since the last such message. An entry is a
-                                     tuple (runner, host, port, reason, count, at). `runner`: the
-                                     pid of the runner whose command has asked; 0 if it is not
-                                     known. `at`: the time (time.monotonic()) of the last refusal,
-                                     but of the first one if the runner is not known.
+    ``(SERVING,)``                   the proxy takes connections from now on.
+    ``(DENIED, entries)``            the connections that the proxy has refused since the last such
+                                     message. An entry is a tuple (runner, host, port, reason,
+                                     count, at). `runner`: the pid of the runner whose command has
+                                     asked, or 0 if the runner is not known. `at`: the time
+                                     (time.monotonic()) of the last refusal, or of the first refusal
+                                     if the runner is not known.
 
 The client of a refused connection gets its answer after this message. So when a command has ended,
-the daemon knows all that was refused to it.
+the daemon knows all connections that were refused to the command.
 
-End of file means that the other side is gone. Then the proxy ends; the daemon starts another one,
-which gets the same socket. Meanwhile connections wait in this socket.
+End of file means that the other side is gone. If the daemon is gone, the proxy ends. If the proxy
+is gone, the daemon starts another proxy, which gets the same socket. Meanwhile, connections wait in
+this socket.
 """
 
 from typing import Final, Literal
@@ -40,10 +43,12 @@ SERVE: Final = 1
 SERVING: Final = 2
 DENIED: Final = 3
 
-# Why a connection is refused. Either no entry has the host; or an entry has it, but its addresses
-# are private, and no entry has these addresses; or there are too many connections.
+# The reasons why a connection is refused. "not_listed": no entry has the host. "private_address":
+# an entry has the host, but the addresses of the host are private, and no entry has them. "full":
+# there are too many connections.
 Reason = Literal["not_listed", "private_address", "full"]
 
-# Where commands find the proxy. Their network is new, so the port is free.
+# The address at which commands find the proxy. The network of the sandbox is new, so the port is
+# free.
 ADDRESS: Final = "127.0.0.1"
 PORT: Final = 3128

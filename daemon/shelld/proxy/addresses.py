@@ -1,8 +1,8 @@
-"""Which addresses are on the internet, and which may be anything nearer. Pure.
+"""Decides which addresses are on the internet. All other addresses may be nearer. Pure.
 
-A name that a policy allows is under the control of others: it may resolve to an address of the
-machine or of its network. Such an address must be listed. This table is more careful than
-`ipaddress`, whose `is_global` differs between versions of Python.
+Other people control the names that a policy allows. Such a name may resolve to an address of the
+machine or of its network. Such an address is allowed only if the policy lists it. This table is
+more careful than `ipaddress`, whose `is_global` differs between versions of Python.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _IPV4: Final = tuple(
             # Shared address space of providers (carrier-grade NAT).
             "100.64.0.0/10",
             "127.0.0.0/8",
-            # Link-local, with the metadata service of clouds.
+            # Link-local addresses, with the metadata service of clouds.
             "169.254.0.0/16",
             "172.16.0.0/12",
             "192.0.0.0/24",
@@ -36,21 +36,22 @@ _IPV4: Final = tuple(
         ),
     )
 )
-# Everything else is not global unicast.
+# All addresses outside of this network are not global unicast.
 _IPV6_GLOBAL: Final = ipaddress.IPv6Network("2000::/3")
 _IPV6: Final = tuple(
     map(
         ipaddress.IPv6Network,
-        # Protocols (with Teredo), documentation, 6to4, documentation.
+        # These networks are for protocols (with Teredo), documentation, 6to4, and again
+        # documentation.
         ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20"),
     )
 )
-# An IPv4 address behind a translator (NAT64).
+# The network of IPv6 addresses that stand for an IPv4 address behind a translator (NAT64).
 _TRANSLATED: Final = ipaddress.IPv6Network("64:ff9b::/96")
 
 
 def is_public(host: str) -> bool:
-    """Return whether an address is one of the internet."""
+    """Return whether an address is on the internet."""
     address = ipaddress.ip_address(host)
     if address.version == 6:
         if address in _TRANSLATED:

@@ -1,8 +1,8 @@
-"""Connects to a host that a policy allows. Judges the name first, then each address.
+"""Connects to a host that a policy allows. Judges the name first, and then each address.
 
 Invariants:
 
-* A name that no entry allows is never resolved: a look-up would itself carry data to others.
+* A name that no entry allows is never resolved, because a look-up would carry data to others.
 * The address that is judged is the address that is connected to. A name is resolved once.
 """
 
@@ -18,11 +18,11 @@ from shelld.proxy import Reason
 from shelld.proxy.addresses import is_public
 from shelld.proxy.hosts import HostError, Rules, host_of, is_address
 
-# The C library asks each server for 5 s, twice.
+# The C library asks each name server twice, and waits for 5 s each time.
 RESOLVE_TIMEOUT_S: Final = 10.0
 # A connection takes a few round trips. A lost packet is sent again after 1, 3 and 7 s.
 CONNECT_TIMEOUT_S: Final = 10.0
-# Names have a few addresses. More would make a client wait too long.
+# Most names have only a few addresses. A client would have to wait too long for more addresses.
 _MAX_ADDRESSES: Final = 6
 _MAX_LOOKUPS: Final = 16
 
@@ -38,11 +38,11 @@ class DeniedError(Exception):
 
 
 class UnreachableError(Exception):
-    """The host is allowed, but there is no connection. The text says why."""
+    """The host is allowed, but there is no connection. The text gives the reason."""
 
 
 class SystemResolver:
-    """Resolves names as the machine does. Owns its threads."""
+    """Resolves names as the machine does. Owns the threads that do so."""
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(_MAX_LOOKUPS)
@@ -59,7 +59,9 @@ def _look_up(host: str, port: int) -> list[str]:
 
 
 class Connector:
-    """Connects as `rules` allow. `resolve` returns the addresses of a name, or raises OSError."""
+    """Connects to the hosts that `rules` allow. `resolve` returns the addresses of a name, or
+    raises OSError.
+    """
 
     def __init__(self, rules: Rules, resolve: Resolver) -> None:
         self._rules = rules
@@ -82,7 +84,7 @@ class Connector:
         raise UnreachableError("no connection to the host")
 
     async def _judged(self, host: str, port: int) -> list[str]:
-        """Return the addresses of a name that may be connected to."""
+        """Return those addresses of a name to which the rules allow a connection."""
         try:
             async with asyncio.timeout(RESOLVE_TIMEOUT_S):
                 found = [host_of(each) for each in await self._resolve(host, port)]
@@ -102,8 +104,8 @@ class Connector:
 
 
 def is_here(address: str) -> bool:
-    """Return whether an address is one of this machine: the kernel then also sends from this
-    address.
+    """Return whether an address belongs to this machine. The kernel then also uses it as the
+    sender.
     """
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:

@@ -1,7 +1,8 @@
-"""Which hosts a sandbox may reach: the entries of `hosts` in a policy. Pure, no look-ups.
+"""Decides which hosts a sandbox may reach, according to the entries of `hosts` in a policy. Pure.
+Makes no look-ups.
 
-An entry is a name, `*.` and a name, or an address, each with or without a port. Each host has
-one normal form: a name in lower case without a final dot, or the shortest form of an address. The
+An entry is a name, `*.` and a name, or an address, each with or without a port. Each host has one
+normal form: a name in lower case without a final dot, or the shortest form of an address. The
 normal form of an IPv6 address that stands for an IPv4 address is that IPv4 address.
 
 Invariants:
@@ -21,7 +22,8 @@ from typing import Final, NamedTuple
 _MAX_NAME: Final = 253
 _LABEL: Final = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 _NAME: Final = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
-# getaddrinfo(3) takes a text whose last part is a number for an IPv4 address, in many forms.
+# If the last part of a text is a number, getaddrinfo(3) takes the text for an IPv4 address, in many
+# forms.
 _NUMBER: Final = re.compile(r"(?:0x[0-9a-f]*|[0-9]+)")
 _IPV4: Final = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}")
 _IPV6: Final = re.compile(r"[0-9a-fA-F:.]{2,45}")
@@ -31,11 +33,13 @@ MAX_PORT: Final = 65_535
 
 
 class HostError(ValueError):
-    """The message says what is wrong with a host, after "it"."""
+    """The message continues a sentence that begins with "it", which stands for the host."""
 
 
 class Rule(NamedTuple):
-    """One entry. `host`: for a wildcard, without `*.`. `port` None: every port."""
+    """One entry of `hosts`. `host`: the host, without `*.` if the entry is a wildcard. `port`: the
+    port, or None for every port.
+    """
 
     host: str
     is_wildcard: bool = False
@@ -110,7 +114,7 @@ def _port(text: str) -> int:
 
 
 def rule_of(text: str) -> Rule:
-    """Return an entry. Raises `HostError`."""
+    """Return the entry that a text describes. Raises `HostError`."""
     if "/" in text:
         raise HostError("has a URL or a range of addresses, not a host")
     is_wildcard = text.startswith("*.")
@@ -143,7 +147,9 @@ class Rules:
         return self._has_above(rule.host, rule.port)
 
     def _has_above(self, host: str, port: int | None) -> bool:
-        """Return whether there is a wildcard for a host. `port` None: for all of its ports."""
+        """Return whether there is a wildcard for a host. `port`: the port, or None for all ports of
+        the host.
+        """
         if is_address(host):
             return False
         _, dot, above = host.partition(".")

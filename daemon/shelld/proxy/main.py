@@ -1,7 +1,7 @@
 """The program of a proxy. `process` starts it in a new interpreter.
 
 The descriptor 0 is the socket to the daemon. The program imports only the standard library, because
-every import delays the start of a sandbox. It may be killed at any moment.
+every import delays the start of a sandbox. The program may be killed at any moment.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from shelld.proxy.hosts import Rules, rule_of
 from shelld.proxy.reports import Reports
 from shelld.proxy.server import Server
 
-# The buffers of all connections need a quarter of this.
+# The buffers of all connections together need a quarter of this memory.
 _MEMORY_BYTES: Final = 512 * 1024 * 1024
 # Each connection takes two descriptors.
 _FILES: Final = 1_024

@@ -1,8 +1,8 @@
-"""Finds the commands whose connections the proxy has refused. Reads /proc, changes nothing.
+"""Finds the commands whose connections the proxy has refused. Only reads /proc.
 
 A connection has an inode in the network namespace of the sandbox, and a process of the command has
-a descriptor of this inode. The command is known by its runner: see `keeper`. A client that has
-closed its connection meanwhile is not found.
+a descriptor of this inode. The runner of a process identifies the command: see `keeper`. A client
+that has already closed its connection is not found.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final
 
 from shelld.keeper.proc import children_of, read_file
 
-# Each process takes some 50 µs.
+# It takes some 50 µs to examine a process.
 _MAX_PROCESSES: Final = 2_000
 
 # Address and port of a client in hexadecimal digits, state, and then the inode.
@@ -24,7 +24,7 @@ _LINE: Final = re.compile(
     r"^ *\d+: ([0-9A-F]{8}:[0-9A-F]{4}) \S+ \S+ \S+ \S+ \S+ +\d+ +\d+ (\d+) ", re.MULTILINE
 )
 
-# The address and port of a client, as the kernel tells the proxy.
+# The address and port of a client, as the kernel reports them to the proxy.
 Peer = tuple[str, int]
 
 
@@ -47,7 +47,7 @@ def runners_of(first: int, peers: Iterable[Peer]) -> dict[Peer, int]:
 
 
 def _inodes(pid: int, peers: Iterable[Peer]) -> dict[int, Peer]:
-    """Return the inodes of clients, with the clients."""
+    """Return a mapping from the inodes of clients to the clients."""
     names = {_name(peer): peer for peer in peers}
     table = read_file(f"/proc/{pid}/net/tcp").decode("ascii")
     return {
@@ -58,7 +58,7 @@ def _inodes(pid: int, peers: Iterable[Peer]) -> dict[int, Peer]:
 
 
 def _name(peer: Peer) -> str:
-    """Return a client as /proc/net/tcp writes it: the address in the machine's order of bytes."""
+    """Return a client as /proc/net/tcp writes it, with the address in the machine's byte order."""
     address, port = peer
     parts = bytes(map(int, address.split(".")))
     return f"{int.from_bytes(parts, sys.byteorder):08X}:{port:04X}"

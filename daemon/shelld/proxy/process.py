@@ -1,11 +1,11 @@
-"""The daemon's side of a proxy: starts its process, and starts another one if that ends.
+"""Runs the daemon's side of a proxy: starts the process, and starts another one if it ends.
 
 Owns the listening socket of the sandbox, the runner of the process and the socket to it. A runner
 starts the process in the same way as a command. So the process ends when `close` closes the
 runner's channel, or when the daemon is gone.
 
-While there is no process, connections wait in the listening socket. Nothing but a proxy can take
-them, so a sandbox without a proxy reaches no host.
+While there is no process, connections wait in the listening socket. Only a proxy can accept these
+connections, so a sandbox without a proxy reaches no host.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from shelld.proxy import DENIED, SERVE, SERVING, Reason
 
 logger = Log("shelld.proxy")
 
-# A process that ends sooner is replaced after this time.
+# If a process has lived for less than this time, the next process starts after this time.
 _PAUSE_S: Final = 1.0
 
 _BOOT: Final = (
@@ -34,7 +34,8 @@ _BOOT: Final = (
 )
 # The directory in which the program finds `shelld`.
 _OURS: Final = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
-# How the C library resolves names, and where the interpreter finds its libraries.
+# These variables say how the C library resolves names, and where the interpreter finds its
+# libraries.
 _VARIABLES: Final = (b"LD_LIBRARY_PATH", b"LOCALDOMAIN", b"RES_OPTIONS")
 
 # The pid of a runner or 0, a host, a port, a reason, a count, a time.
@@ -42,7 +43,7 @@ Entry = tuple[int, str, int, Reason, int, float]
 
 
 class Proxy:
-    """`note` is called with each entry of DENIED. `hosts`: those of the policy."""
+    """`note` is called with each entry of DENIED. `hosts`: the hosts of the policy."""
 
     def __init__(
         self, pool: RunnerPool, hosts: Sequence[str], note: Callable[[Entry], None]
@@ -84,7 +85,7 @@ class Proxy:
         return True
 
     async def run(self) -> None:
-        """Take the messages of the process, and replace the process if it ends."""
+        """Handle the messages of the process, and replace the process if it ends."""
         while True:
             if await self._receive():
                 continue
@@ -92,7 +93,8 @@ class Proxy:
             if time.monotonic() - self._started_at < _PAUSE_S:
                 await anyio.sleep(_PAUSE_S)
             self._end()
-            # Without descriptors or processes, this fails until there are some again.
+            # If the system has no free descriptors or processes, this fails until there are some
+            # again.
             with suppress(OSError):
                 self.start()
                 self._hand_over()
@@ -110,7 +112,7 @@ class Proxy:
         return self.collect()
 
     def collect(self) -> bool:
-        """Take the messages that have come. Return False if the process is gone."""
+        """Handle the messages that have arrived. Return False if the process is gone."""
         messages = None if self._control is None else self._control.receive()
         for message, _ in messages or ():
             if message[0] == SERVING:
@@ -122,7 +124,7 @@ class Proxy:
 
     def _end(self) -> None:
         self._is_serving = False
-        # Whatever fails here, the channels close when nothing refers to them.
+        # Even if a call fails here, the channels close when nothing refers to them any more.
         control, self._control = self._control, None
         runner, self._runner = self._runner, None
         for channel in (control, runner):
@@ -130,7 +132,7 @@ class Proxy:
                 channel.close()
 
     def close(self) -> None:
-        """End the process. In a forked child, this closes only the child's copies."""
+        """End the process. In a forked child, this method closes only the child's copies."""
         try:
             self._end()
         finally:

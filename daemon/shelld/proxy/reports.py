@@ -1,7 +1,7 @@
-"""Tells the daemon what the proxy has refused, and for whose commands.
+"""Reports to the daemon which connections the proxy has refused, and for which commands.
 
-A command in a loop may be refused thousands of times a second. So refusals are collected, and told
-some 20 times a second at most.
+A command in a loop may be refused thousands of times a second. So refusals are collected, and
+reported at most some 20 times a second.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ class Reports:
         self._first = first
         # Refusals for the next message, each with its time (time.monotonic()).
         self._new: list[tuple[Peer, Refusal, float]] = []
-        # Counts and times, by runner.
+        # The counts and times of refusals that are not reported yet, by runner and refusal.
         self._unsent: dict[tuple[int, Refusal], tuple[int, float]] = {}
         self._is_wanted = asyncio.Event()
-        # Set when the daemon has been told of the refusals in `_new`, and of those in `_unsent`.
+        # Set when the refusals in `_new` and in `_unsent` have been reported to the daemon.
         self._is_told = asyncio.Event()
         self._waiting: list[asyncio.Event] = []
 
     async def note(self, peer: Peer, refusal: Refusal) -> None:
-        """Record one refusal. Returns once the daemon has been told."""
+        """Record one refusal. Returns once the refusal has been reported to the daemon."""
         self._new.append((peer, refusal, time.monotonic()))
         self._is_wanted.set()
         await self._is_told.wait()
@@ -59,7 +59,8 @@ class Reports:
         self._is_told = asyncio.Event()
         loop = asyncio.get_running_loop()
         peers = {peer for peer, _, _ in new}
-        # A look at many processes takes long, and must not delay the connections to allowed hosts.
+        # It takes long to look at many processes. This must not delay the connections to allowed
+        # hosts.
         runners = await loop.run_in_executor(None, partial(runners_of, self._first, peers))
         for peer, refusal, at in new:
             key = runners.get(peer, 0), refusal
@@ -70,8 +71,8 @@ class Reports:
         entries = [
             (runner, *refusal, count, at) for (runner, refusal), (count, at) in self._unsent.items()
         ]
-        # If the daemon is too busy to take the report, the next turn sends it, and the clients
-        # wait until then.
+        # If the daemon is too busy to take the report, the loop in `run` sends it later, and the
+        # clients wait until then.
         if self._send((DENIED, entries)):
             self._unsent.clear()
             while self._waiting:

@@ -1,8 +1,8 @@
 """Reads the head of one HTTP request to the proxy, and the head of one response. Pure.
 
-Strict: whatever two programs could understand differently is refused. So the origin server
-understands the same request that was judged. The request that goes to the origin server is written
-anew, with the judged host in `Host`.
+The module is strict: it refuses each message that two programs could understand differently. So the
+origin server understands the same request that the proxy has judged. The request that goes to the
+origin server is written anew, with the judged host in `Host`.
 
 Invariants:
 
@@ -20,7 +20,7 @@ from shelld.proxy.hosts import HostError, split, written
 # Web servers allow 8 to 16 KiB of headers; some cookies are long.
 MAX_HEAD_BYTES: Final = 32 * 1024
 _MAX_HEADERS: Final = 100
-# More digits than any file needs.
+# No file is so long that it needs more digits.
 _MAX_LENGTH_DIGITS: Final = 15
 
 _TOKEN: Final = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
@@ -32,7 +32,7 @@ _DIGITS: Final = re.compile(rb"[0-9]{1,%d}" % _MAX_LENGTH_DIGITS)
 _SCHEME: Final = b"http://"
 _HTTP_PORT: Final = 80
 
-# Headers that hold for one connection only. They are not passed on.
+# These headers hold for one connection only, so they are not passed on.
 _HOP_BY_HOP: Final = frozenset(
     (
         *(b"connection", b"keep-alive", b"proxy-connection", b"proxy-authorization"),
@@ -40,16 +40,20 @@ _HOP_BY_HOP: Final = frozenset(
     )
 )
 _LENGTHS: Final = (b"content-length", b"transfer-encoding")
-# Headers that `Connection` must not name: a request without them would mean something else.
+# `Connection` must not list these headers, because a request without them would mean something
+# else.
 _KEPT: Final = frozenset((b"host", *_LENGTHS))
 
-# The number of bytes of a body; or the body is chunked, or goes on to the end of the connection.
+# The length of a body: a number of bytes, "chunked" for a chunked body, or "rest" for a body that
+# goes on to the end of the connection.
 Length = int | Literal["chunked", "rest"]
 Header = tuple[bytes, bytes]
 
 
 class RefusedError(Exception):
-    """A message that is not passed on. `status`: of the answer; the text is for people."""
+    """Raised for a message that is not passed on. `status`: the status of the answer. The text is
+    for people.
+    """
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -57,7 +61,7 @@ class RefusedError(Exception):
 
 
 class Request(NamedTuple):
-    """`head`: what the origin server gets; b"" for a tunnel (CONNECT).
+    """`head`: the head that the origin server gets, or b"" for a tunnel (CONNECT).
 
     `awaits`: the client sends the body only after "100 Continue".
     """
@@ -75,7 +79,7 @@ class Request(NamedTuple):
 
 
 class Response(NamedTuple):
-    """`head`: what the client gets."""
+    """`head`: the head that the client gets."""
 
     status: int
     head: bytes
@@ -111,7 +115,7 @@ def request_of(head: bytes) -> Request:
         path = b"*" if method == b"OPTIONS" and not path else b"/" + path
     host_header = host if port == _HTTP_PORT and ":" not in host else written(host, port)
     kept = [(b"Host", host_header.encode()), *_passed_on(headers)]
-    # The server must know what the client understands: HTTP/1.0 has no chunks.
+    # The server must know which version the client understands, because HTTP/1.0 has no chunks.
     new = _head(b"%s %s HTTP/1.%s" % (method, path, minor), kept)
     awaits = minor == b"1" and any(name == b"expect" for name, _ in map(_lower, headers))
     return Request(method, host, port, new, 0 if length is None else length, awaits)
@@ -136,7 +140,9 @@ def response_of(head: bytes, method: bytes) -> Response:
 
 
 def chunk_size_of(line: bytes) -> int:
-    """Return the size in the line before a chunk, without its end. Raises `RefusedError`."""
+    """Return the size of a chunk from the line before the chunk, which has no line end here. Raises
+    `RefusedError`.
+    """
     found = _CHUNK.fullmatch(line)
     if found is None:
         raise RefusedError(400, "A chunk is invalid")
@@ -150,7 +156,8 @@ def _lines(head: bytes) -> tuple[bytes, list[Header]]:
         raise RefusedError(431, "There are too many headers")
     headers: list[Header] = []
     for line in lines:
-        # A lone CR or LF, and a line that continues the one before, do not match.
+        # A lone CR or LF does not match. A line that continues the previous line does not match
+        # either.
         found = _HEADER.fullmatch(line)
         if found is None:
             raise RefusedError(400, "A header is invalid")
@@ -170,7 +177,7 @@ def _authority(text: bytes) -> tuple[str, int | None]:
 
 
 def _length(headers: list[Header]) -> int | Literal["chunked"] | None:
-    """Return the length that the headers tell; None if they tell none."""
+    """Return the length that the headers give; None if they give none."""
     found = [header for header in map(_lower, headers) if header[0] in _LENGTHS]
     if not found:
         return None
@@ -183,7 +190,7 @@ def _length(headers: list[Header]) -> int | Literal["chunked"] | None:
 
 
 def _passed_on(headers: list[Header], *, is_response: bool = False) -> list[Header]:
-    """Return the headers that concern both ends. `Host` is written anew."""
+    """Return the headers that concern both ends. The `Host` of a request is written anew."""
     named = {
         name.strip().lower()
         for header, value in map(_lower, headers)

@@ -1,7 +1,7 @@
-"""The proxy: takes connections from a sandbox, and connects them to allowed hosts.
+"""Takes connections from a sandbox, and connects them to allowed hosts.
 
 One connection is one tunnel, or one HTTP request with its response. HTTP connections are not
-reused: a second request would have to be judged again.
+reused, because a second request would also have to be judged.
 
 Invariants:
 
@@ -26,13 +26,14 @@ from shelld.proxy.reports import Refusal
 from shelld.proxy.requests import RefusedError, Request, request_of, response_of
 from shelld.proxy.streams import IDLE_S, Stream, copy, relay
 
-# A browser or a package manager opens some tens at once.
+# A browser or a package manager opens some tens of connections at once.
 MAX_CONNECTED: Final = 200
-# Above `MAX_CONNECTED`, clients are read only to be refused. Above this number, they wait.
+# Above `MAX_CONNECTED`, the proxy reads the requests of clients only to refuse them. Above
+# `MAX_CLIENTS`, clients wait.
 MAX_CLIENTS: Final = 256
-# A client sends its request at once. One that does not must not keep others out.
+# A client sends its request at once. A client that sends no request must not keep others out.
 HEAD_TIMEOUT_S: Final = 10.0
-# Informational responses (1xx) before the response itself.
+# The maximum number of informational responses (1xx) before the response itself.
 _MAX_INFORMATIONAL: Final = 10
 # The pause after a shortage of descriptors.
 _PAUSE_S: Final = 0.1
@@ -60,7 +61,7 @@ class Server:
         self._room = asyncio.Semaphore(MAX_CLIENTS)
 
     async def serve(self, listener: socket.socket) -> None:
-        """Serve a listening socket, which does not block, until cancelled."""
+        """Serve a listening socket until the task is cancelled. The socket must be non-blocking."""
         loop = asyncio.get_running_loop()
         try:
             while True:
@@ -110,7 +111,7 @@ class Server:
                     await relay(client, server)
                 else:
                     await _exchange(client, server, request)
-            # The host's connection is closed by now, and leaves room for another one.
+            # The connection to the host is closed by now, so there is room for another one.
             await client.finish()
         except RefusedError as error:
             await _answer(client, error.status, str(error))
@@ -119,7 +120,7 @@ class Server:
 
     @asynccontextmanager
     async def _connection(self, peer: Peer, host: str, port: int) -> AsyncGenerator[Stream]:
-        """Connect to a host. Raises `_NoConnectionError` if that is refused or fails."""
+        """Connect to a host. Raises `_NoConnectionError` if the connection is refused or fails."""
         name = written(host, port)
         try:
             if self._connected >= MAX_CONNECTED:
@@ -159,7 +160,7 @@ class Server:
 
 
 class _NoConnectionError(Exception):
-    """`status`: of the answer in HTTP; the text is for people."""
+    """`status`: the status of an answer in HTTP. The text is for people."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -194,7 +195,7 @@ async def _upload(client: Stream, server: Stream, request: Request) -> None:
     try:
         await copy(client, server, request.length)
     except (OSError, EOFError, RefusedError):
-        # The server must not take a part of the body for the whole.
+        # Otherwise, the server might take a part of the body for the whole body.
         server.writer.transport.abort()
 
 
@@ -210,7 +211,7 @@ async def _pass_response(client: Stream, server: Stream, method: bytes) -> None:
         response = response_of(head, method)
         await client.write(response.head)
         if response.status >= 200:
-            # An incomplete response is shorter than its length, so the client notices.
+            # An incomplete response is shorter than its length, so the client notices the failure.
             with suppress(RefusedError):
                 await copy(server, client, response.length)
             return

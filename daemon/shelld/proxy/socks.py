@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from shelld.proxy.hosts import HostError, host_of
 
 VERSION: Final = 5
-# The greeting without its list of methods, and the request without its address.
+# The lengths of the greeting without its list of methods, and of the request without its address.
 GREETING_BYTES: Final = 2
 REQUEST_BYTES: Final = 4
 
@@ -27,7 +27,7 @@ _NO_ADDRESS: Final = 8
 
 
 class SocksError(Exception):
-    """`answer`: what the client gets before the connection is closed."""
+    """`answer`: the bytes that the client gets before the connection is closed."""
 
     def __init__(self, answer: bytes) -> None:
         super().__init__()
@@ -35,7 +35,9 @@ class SocksError(Exception):
 
 
 class Kind(NamedTuple):
-    """The kind of address that follows. `size` None: its first byte is its length."""
+    """The kind of the address that follows in a request. `size` is None if the first byte of the
+    address is its length.
+    """
 
     number: int
     size: int | None
@@ -75,5 +77,5 @@ def target_of(kind: Kind, address: bytes, port: bytes) -> tuple[str, int]:
 
 
 def answer(code: int) -> bytes:
-    """Return the answer to a request. The address in it means nothing."""
+    """Return the answer to a request. The address in the answer has no meaning."""
     return bytes((VERSION, code, 0, _IPV4, 0, 0, 0, 0, 0, 0))

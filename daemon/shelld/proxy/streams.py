@@ -1,4 +1,4 @@
-"""Moves bytes between two connections, with limits on how long nothing may move."""
+"""Moves bytes between two connections, and limits the time in which no byte moves."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import Final, NamedTuple
 
 from shelld.proxy.requests import MAX_HEAD_BYTES, Length, RefusedError, chunk_size_of
 
-# Long enough for a server that computes its answer, or a connection that waits for an event.
+# This is long enough for a server that computes its answer, or a connection that waits for an
+# event.
 IDLE_S: Final = 600.0
 _PIECE_BYTES: Final = 64 * 1024
-# How long, and how much, to read from a client that has its last answer. If its input were left
+# The time for which to read from a client after its last answer. If input of the client stayed
 # unread, the kernel would throw the answer away.
 _LINGER_S: Final = 1.0
 _MAX_TRAILERS: Final = 100
@@ -33,13 +34,13 @@ class Stream(NamedTuple):
             raise
 
     async def write(self, data: bytes) -> None:
-        """Write, and wait while the other end does not read. Raises OSError."""
+        """Write data. Wait while the other end does not read. Raises OSError."""
         self.writer.write(data)
         async with asyncio.timeout(IDLE_S):
             await self.writer.drain()
 
     async def read(self, most: int = _PIECE_BYTES) -> bytes:
-        """Return what there is; b"" at the end. Raises OSError."""
+        """Return the bytes that have arrived, or b"" at the end. Raises OSError."""
         async with asyncio.timeout(IDLE_S):
             return await self.reader.read(most)
 
@@ -52,7 +53,7 @@ class Stream(NamedTuple):
             raise RefusedError(400, "A line is too long") from None
 
     async def finish(self) -> None:
-        """Close after the last answer, so that the client gets it."""
+        """Close the connection after the last answer, so that the client gets this answer."""
         try:
             async with asyncio.timeout(_LINGER_S):
                 await self.writer.drain()
@@ -66,7 +67,7 @@ class Stream(NamedTuple):
 
 
 async def copy(source: Stream, target: Stream, length: Length) -> None:
-    """Copy a body. Raises OSError, EOFError if it is incomplete, and `RefusedError`."""
+    """Copy a body. Raises OSError, EOFError if the body is incomplete, and `RefusedError`."""
     if length == "rest":
         while data := await source.read():
             await target.write(data)
@@ -86,7 +87,7 @@ async def _copy_bytes(source: Stream, target: Stream, size: int) -> None:
 
 
 async def _copy_chunks(source: Stream, target: Stream) -> None:
-    """Copy chunks, written anew: without extensions and trailers."""
+    """Copy chunks. They are written anew, without extensions and trailers."""
     while size := chunk_size_of(await source.read_line()):
         await target.write(b"%x\r\n" % size)
         await _copy_bytes(source, target, size)
@@ -101,7 +102,7 @@ async def _copy_chunks(source: Stream, target: Stream) -> None:
 
 
 async def relay(one: Stream, other: Stream) -> None:
-    """Copy in both directions until both have ended, or nothing moves for `IDLE_S`."""
+    """Copy in both directions until both have ended, or until nothing moves for `IDLE_S`."""
     activity = _Activity()
     directions = {
         asyncio.create_task(_relay(one, other, activity)),
