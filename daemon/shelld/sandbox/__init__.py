@@ -1,1 +1,1 @@
-"""What the commands of a session may reach: policies, and the sandboxes that enforce them."""
+"""Limits what the commands of a session may reach, by policies and by sandboxes."""

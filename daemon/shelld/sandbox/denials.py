@@ -1,4 +1,4 @@
-"""What the network of a sandbox has refused to one command."""
+"""Counts the connections that the network of a sandbox has refused to one command."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Final
 from shelld.proxy import Reason
 from shelld_protocol.sandboxes import Denied
 
-# A command that tries every host must not fill the memory of the daemon, nor the result.
+# If a command tries every host, its entries must fill neither the memory of the daemon nor the
+# result.
 _MAX_ENTRIES: Final = 100
 _OTHERS: Final = ("*", 0)
 
@@ -24,7 +25,7 @@ class Denials:
 
     @property
     def shown(self) -> list[Denied] | None:
-        """The form that results have; None if nothing was refused."""
+        """The refused connections in the form that results have; None if nothing was refused."""
         return [
             Denied("network", host, port, count, reason)
             for (host, port, reason), count in self._counts.items()

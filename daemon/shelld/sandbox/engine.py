@@ -1,4 +1,4 @@
-"""The engine of sandboxes, bubblewrap: its command line, and why it cannot start."""
+"""Makes the command line of bubblewrap, the engine of sandboxes. Explains why it cannot start."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from shelld.sandbox.policy import ResolvedPolicy
 from shelld.sandbox.view import PRIVATE, View, needed_paths, writable_in
 
 _PROGRAM: Final = "bwrap"
-# The descriptors of bubblewrap after the first three. Number 3 is the keeper's socket.
+# The descriptors of bubblewrap that follow its first three descriptors. Number 3 is the keeper's
+# socket.
 _ARGUMENTS: Final = "4"
 _FILTER: Final = "5"
 _BOOT: Final = (
@@ -23,7 +24,7 @@ _BOOT: Final = (
 
 
 class Missing(NamedTuple):
-    """Why there is no sandbox: what is missing, and how to get it."""
+    """The reason why there is no sandbox: what is missing, and how to get it."""
 
     what: str
     hint: str
@@ -59,7 +60,7 @@ NO_PROXY: Final = Missing(
     "its proxy", "Let shelld start another process: see the limits on processes and memory."
 )
 
-# What bubblewrap writes if the kernel refuses the namespaces, or root in them.
+# Messages of bubblewrap if the kernel refuses the namespaces, or root in the namespaces.
 _REFUSALS: Final = (
     b"namespace",
     b"uid map",
@@ -75,11 +76,12 @@ _REFUSALS: Final = (
 
 
 def find_engine() -> str | None:
-    """Return the path of bubblewrap, the system's or else the extra's; None if there is none."""
-    # Its imports are large, and few daemons have a sandbox.
+    """Return the path of bubblewrap; None if there is none."""
+    # The imports of this module are large, and few daemons have a sandbox.
     import shutil  # noqa: PLC0415
 
-    # The system's comes first, because AppArmor may allow namespaces only to it.
+    # The bubblewrap of the system comes first, because AppArmor may allow namespaces only to this
+    # program.
     if (found := shutil.which(_PROGRAM)) is not None:
         return os.path.abspath(found)
     for directory in filter(os.path.isabs, sys.path):
@@ -91,12 +93,13 @@ def find_engine() -> str | None:
 
 
 def diagnose(errors: bytes) -> Missing:
-    """Return what is missing, from what bubblewrap has written before it failed."""
+    """Return what is missing, according to the errors that bubblewrap has written."""
     if b"PR_SET_SECCOMP" in errors:
         return NO_FILTER
     if any(refusal in errors for refusal in _REFUSALS):
         return NO_NAMESPACES
-    # If it cannot start the keeper, its message begins with the name of that system call.
+    # If bubblewrap cannot start the keeper, its message begins with the name of the system call
+    # exec.
     if b"bwrap:" in errors and b"bwrap: exec" not in errors:
         return NO_MOUNT
     return NO_KEEPER
@@ -110,7 +113,7 @@ def lacking(policy: ResolvedPolicy) -> Missing | None:
         return NO_FILTER
     if policy.network == "full" and not can_close_abstract_sockets():
         return NO_ABSTRACT_SCOPE
-    # A path may lead elsewhere since the policy was resolved.
+    # Since the policy was resolved, a path may have become a link to another place.
     given = (*policy.write, *policy.unix_sockets)
     if not all(os.path.realpath(path) == path and os.path.exists(path) for path in given):
         return NO_MOUNT
@@ -120,13 +123,13 @@ def lacking(policy: ResolvedPolicy) -> Missing | None:
 def command_of(
     policy: ResolvedPolicy, mechanism: str
 ) -> tuple[bytes, list[bytes], dict[bytes, bytes], bytes]:
-    """Return the program, the words, the environment and the directory of a sandbox.
+    """Return the program, the arguments, the environment and the directory of a sandbox.
 
-    `mechanism`: that of the daemon. `lacking` has found the program.
+    `mechanism`: the mechanism of the daemon's runners. `lacking` must have found the program.
     """
     program = find_engine()
     assert program is not None
-    # What the keeper makes of its network: see `shelld.keeper.inside`.
+    # The words that tell the keeper which network to make: see `shelld.keeper.inside`.
     networks = {"full": "shared", "hosts": str(PORT)}
     words = (
         *("bwrap", "--args", _ARGUMENTS, "--seccomp", _FILTER, "--"),
@@ -140,12 +143,14 @@ def command_of(
 
 
 def arguments_of(view: View) -> bytes:
-    """Return the content of the descriptor with the arguments."""
+    """Return the content of the descriptor from which bubblewrap reads its arguments."""
     return "\0".join(view.arguments).encode("utf-8", "surrogateescape") + b"\0"
 
 
 def filter_of(policy: ResolvedPolicy) -> bytes:
-    """Return the content of the descriptor with the filter, which `lacking` has found."""
+    """Return the content of the descriptor from which bubblewrap reads the filter. `lacking` must
+    have found that there is a filter.
+    """
     content = seccomp.program(has_network=policy.network != "none")
     assert content is not None
     return content
@@ -155,6 +160,6 @@ def _environment() -> dict[bytes, bytes]:
     """Return the environment of bubblewrap and the keeper, which commands may read."""
     env = {b"PATH": os.fsencode(os.defpath)}
     if b"LD_LIBRARY_PATH" in os.environb:
-        # The interpreter may need it.
+        # The interpreter may need this variable.
         env[b"LD_LIBRARY_PATH"] = os.environb[b"LD_LIBRARY_PATH"]
     return env

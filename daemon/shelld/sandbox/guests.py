@@ -1,4 +1,4 @@
-"""The commands and spare shells in one sandbox, and what its proxy has refused to each."""
+"""Follows the commands and spare shells in one sandbox, and counts refused connections for each."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from shelld.sandbox.denials import Denials
 
 
 class Guest(Protocol):
-    """A command or a spare shell. `runner`: the pid of its runner, if it has one. `began`: when the
-    command began (time.monotonic()); infinite for a spare shell.
+    """A command or a spare shell. `runner`: the pid of the guest's runner, if the guest has a
+    runner. `began`: the time.monotonic() at which the command began. It is infinite for a spare
+    shell.
     """
 
     @property
@@ -24,7 +25,7 @@ class Guest(Protocol):
 
     @property
     def is_gone(self) -> bool:
-        """Whether nothing is left of it."""
+        """Whether nothing is left of the command or the spare shell."""
         ...
 
 
@@ -34,7 +35,7 @@ class Guests:
 
     @property
     def are_none(self) -> bool:
-        # Somebody may have failed to call `leave`.
+        # A caller may have failed to call `leave`.
         return all(guest.is_gone for guest in self._guests)
 
     def join(self, guest: Guest) -> None:
@@ -46,9 +47,9 @@ class Guests:
             self._guests.remove(guest)
 
     def note_denial(self, entry: Entry) -> None:
-        """Count a refusal for its command. An entry of DENIED: see `shelld.proxy`."""
+        """Count a refusal for its command. `entry` is an entry of DENIED: see `shelld.proxy`."""
         runner, host, port, reason, count, at = entry
         there = [guest for guest in self._guests if guest.began <= at]
-        # A client that has closed its connection too soon may belong to any command.
+        # If a client has closed its connection too soon, the refusal may belong to any command.
         for guest in [guest for guest in there if guest.runner == runner] or there:
             guest.denials.add(host, port, reason, count)

@@ -1,4 +1,5 @@
-"""The network of a policy: `network` and `hosts`, and the variables that lead to the proxy. Pure.
+"""Resolves the network of a policy: `network`, `hosts`, and the variables that lead to the proxy.
+Pure.
 
 Invariant: the hosts of a call are among those of its session.
 """
@@ -13,18 +14,18 @@ from shelld.proxy.hosts import HostError, Rule, Rules, rule_of
 from shelld.sandbox.refusals import invalid, looser, tighter
 from shelld_protocol.sandboxes import SandboxNetwork, SandboxPolicy
 
-# From the tightest to the loosest.
+# The networks, from the tightest to the loosest.
 _NETWORKS: Final[Sequence[SandboxNetwork]] = ("none", "loopback", "hosts", "full")
 
 _PROXY: Final = f"http://{ADDRESS}:{PORT}"
-# Many programs know only one spelling, and some only the variable for all schemes.
+# Many programs know only one spelling of these names. Some know only the variable for all schemes.
 _FOR_PROXY: Final = ("http_proxy", "https_proxy", "all_proxy")
-# What leads to the servers of the sandbox itself.
+# These names lead to the servers of the sandbox itself.
 _OWN_NAMES: Final = ("localhost", "127.0.0.1", "::1")
 
 
 def resolved_hosts(given: SandboxPolicy) -> tuple[str, ...]:
-    """Return the entries of a policy in their normal form. Raises `RpcError` (invalid_params)."""
+    """Return the hosts of a policy in their normal form. Raises `RpcError` (invalid_params)."""
     if given.network != "hosts":
         if given.hosts:
             raise invalid("hosts", "needs network hosts")
@@ -64,14 +65,15 @@ def _rules_of(given: Iterable[str]) -> list[Rule]:
 
 
 def _shown(rules: Iterable[Rule]) -> tuple[str, ...]:
-    # Sorted: sessions with the same hosts share a sandbox.
+    # The result is sorted, because sessions with the same hosts share a sandbox.
     return tuple(sorted(set(map(str, rules))))
 
 
 def proxy_variables(network: SandboxNetwork, hosts: Iterable[str]) -> dict[str, str]:
-    """Return the variables with which programs find the proxy; none for another network.
+    """Return the variables with which programs find the proxy. Return none for another network.
 
-    In `hosts`, 127.0.0.1 means the machine, not the sandbox. Only the proxy leads there.
+    If `hosts` lists 127.0.0.1, this address means the machine and not the sandbox. Only the proxy
+    leads to the machine.
     """
     if network != "hosts":
         return {}

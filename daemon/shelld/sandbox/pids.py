@@ -1,8 +1,9 @@
 """Translates the pids of a sandbox's processes.
 
-A process of a sandbox knows only *inner* pids, those of its own namespace. The daemon and its
-clients know *outer* pids. With the inner pid of a new process comes a pidfd, from which the kernel
-tells the outer one. Other pids are looked up below the sandbox's first process.
+A process of a sandbox knows only *inner* pids, which are the pids of its own namespace. The daemon
+and its clients know *outer* pids. The inner pid of a new process comes with a pidfd, for which the
+kernel shows the outer pid. For other pids, this module searches the processes below the sandbox's
+first process.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ from shelld.keeper.channel import (
 from shelld.keeper.proc import children_of, read_file
 
 # The number for a process whose pid could not be read, most often because it has ended. No process
-# can have it: it is above the highest possible pid (PID_MAX_LIMIT).
+# can have this number, because it is above the highest possible pid (PID_MAX_LIMIT).
 ENDED: Final = 2**22 + 1
 
-# More pids than this are not looked up. Each takes some 20 µs.
+# At most this number of processes is searched. Each process takes some 20 µs.
 _MAX_LOOKED_UP: Final = 2_000
 
 _PID: Final = re.compile(rb"^Pid:\s*(\d+)$", re.MULTILINE)
@@ -46,21 +47,23 @@ def pid_of(handle: int) -> int:
 
 
 def outer_pids(first: int, inner: Iterable[int]) -> list[int]:
-    """Return the outer pids of processes, sorted. Skip processes that have ended.
+    """Return the sorted outer pids of processes. Skip processes that have ended.
 
-    `first`: the outer pid of an ancestor of all of them. If the search fails, ENDED stands for the
-    processes that it could not find, so that they do not seem to have ended.
+    `first`: the outer pid of a common ancestor of the processes. If the search fails, ENDED stands
+    for the processes that were not found. Otherwise, they would seem to have ended.
     """
     wanted = set(inner)
     found: list[int] = []
-    # The first search misses a process that gets another parent meanwhile.
+    # The first search misses a process that gets another parent during the search.
     _search(first, wanted, found)
     has_failed = _search(first, wanted, found)
     return sorted([*found, ENDED] if has_failed else found)
 
 
 def _search(first: int, wanted: set[int], found: list[int]) -> bool:
-    """Move inner pids from `wanted` to `found`, as outer pids. Return whether a look has failed."""
+    """Search for processes. Remove their inner pids from `wanted`, and add their outer pids to
+    `found`. Return whether the search has failed.
+    """
     waiting, seen, has_failed = [first], 0, False
     while waiting and wanted and seen < _MAX_LOOKED_UP:
         seen += 1
@@ -99,7 +102,7 @@ class NamespacedChannel(Channel):
         messages = super().receive()
         self._untranslated += messages or ()
         if self.peer is not None and not self._is_known:
-            # READY is the only message of its read, so its handle is still here.
+            # READY is the only message of its read, so the handle of READY is still in this list.
             inner = self.peer.pid
             pid = self._close_handles(self._descriptors)
             self.peer = RunnerInfo(pid, *self.peer[1:])
@@ -107,7 +110,7 @@ class NamespacedChannel(Channel):
             self.on_runner(pid, inner)
         if not self._untranslated:
             return messages
-        # After a MemoryError, the next call goes on from here.
+        # If this raises MemoryError, the next call continues with the remaining messages.
         while self._untranslated:
             message, descriptors = self._untranslated[0]
             translated = self._translated(message, descriptors)
@@ -118,11 +121,11 @@ class NamespacedChannel(Channel):
         return translated_ones
 
     def _close_handles(self, descriptors: list[int]) -> int:
-        """Return the pid of the last handle."""
+        """Close all handles. Return the pid of the last handle."""
         if not descriptors:
-            # The kernel drops descriptors for which this process has no room.
+            # The kernel drops descriptors if this process has no room for them.
             return ENDED
-        # If a call has failed, the handle of READY comes before that of the message.
+        # If an earlier call has failed, the handle of READY comes before the handle of the message.
         try:
             return pid_of(descriptors[-1])
         finally:

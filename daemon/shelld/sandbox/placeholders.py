@@ -1,11 +1,12 @@
-"""Directories on which a sandbox mounts something, although they are empty or were missing.
+"""Holds directories on which a sandbox mounts something, although they are empty or were missing.
 
-If such a directory were removed outside of the sandbox, the kernel would remove the mount with it,
-and commands could make the denied path after all. So each sandbox holds a lock on the directories
-that it uses. The last sandbox to give up a lock removes the directory, if a sandbox has made it.
+If such a directory were removed outside of the sandbox, the kernel would remove the mount as well.
+Commands could then create the denied path after all. So each sandbox holds a lock on the
+directories that it uses. The last sandbox that gives up its lock removes the directory if a sandbox
+has made it.
 
-Each sandbox also keeps the other paths open on which it mounts something. Otherwise the system
-could give their inodes to other files, and a path that was replaced would look the same.
+Each sandbox also keeps open all other paths on which it mounts something. Otherwise, the system
+could give their inodes to other files, and a replaced path would look unchanged.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Final
 
-# Another sandbox may just be removing the directory.
+# Several attempts are needed, because another sandbox may be removing the directory.
 _ATTEMPTS: Final = 5
 
 
 class Placeholders:
     def __init__(self) -> None:
-        # Descriptors of the directories, with a shared lock.
+        # Descriptors of the directories. Each descriptor has a shared lock.
         self._held: dict[str, int] = {}
         self._made: list[str] = []
         # Descriptors of the other paths.
@@ -35,7 +36,7 @@ class Placeholders:
             self._made.append(path)
 
     def hold(self, paths: Iterable[str]) -> None:
-        """Let no other sandbox remove directories, and keep everything else open.
+        """Lock directories, so that no other sandbox removes them. Keep all other paths open.
 
         Raises OSError.
         """
@@ -65,9 +66,9 @@ class Placeholders:
         raise BlockingIOError
 
     def close(self, *, removes: bool) -> None:
-        """Let go of the directories.
+        """Release the directories and paths.
 
-        `removes`: also remove those that this object has made, if they are empty.
+        `removes`: also remove the directories that this object has made, if they are empty.
         """
         for path in reversed(self._made if removes else ()):
             with suppress(OSError, KeyError):

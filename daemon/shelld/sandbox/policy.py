@@ -1,7 +1,8 @@
-"""Policies of sandboxes: from what a client gives to real paths. Looks at paths, changes nothing.
+"""Turns the policy that a client gives into a policy with real paths. This module looks at paths,
+but changes nothing.
 
-A policy is resolved once, when a session is configured. From then on it holds real paths, so a
-symbolic link that a command makes later cannot move what is allowed or denied.
+A policy is resolved once, when a session is configured. From then on, it holds real paths. So a
+symbolic link that a command makes later cannot change which files are allowed or denied.
 
 Invariants:
 
@@ -32,19 +33,21 @@ from shelld_protocol.sandboxes import (
     SandboxTmp,
 )
 
-# The directories of temporary files. With `tmp` private, they are empty in a sandbox.
+# The directories of temporary files. If `tmp` is private, these directories are empty in a sandbox.
 TEMPORARY: Final = ("/tmp", "/var/tmp")
 
 _PATTERN: Final = re.compile(r"[*?\[\]\0]")
-# Nothing in these directories can be a path to write to: they are made anew in each sandbox.
+# No path to write to can be in these directories, because they are made anew in each sandbox.
 _NEVER_WRITTEN: Final = ("/proc", "/sys", "/dev")
-# From the tightest to the loosest.
+# The values of each member, from the tightest to the loosest.
 _MODES: Final[Sequence[SandboxMode]] = ("read-only", "workspace", "off")
 _TMPS: Final[Sequence[SandboxTmp]] = ("private", "shared")
 
 
 class ResolvedPolicy(Struct, frozen=True):
-    """A policy with real paths. `directory`: the session's, which stays visible below /tmp."""
+    """A policy with real paths. `directory`: the directory of the session, which stays visible even
+    below /tmp.
+    """
 
     directory: str
     mode: SandboxMode = "workspace"
@@ -59,12 +62,12 @@ class ResolvedPolicy(Struct, frozen=True):
 
     @property
     def variables(self) -> dict[str, str]:
-        """The variables that commands get on top of their environment."""
+        """The variables that are added to the environment of commands."""
         return proxy_variables(self.network, self.hosts)
 
     @property
     def writable(self) -> tuple[str, ...]:
-        """The paths of the machine that commands can write to, except for what is denied."""
+        """The paths of the machine that commands can write to, except for denied paths."""
         if self.mode != "workspace":
             return ()
         shared = [path for path in TEMPORARY if os.path.isdir(path)] if self.tmp == "shared" else []
@@ -73,7 +76,9 @@ class ResolvedPolicy(Struct, frozen=True):
 
     @property
     def enforced(self) -> EnforcedSandbox:
-        """What a sandbox with this policy enforces. `check_expressible` has accepted it."""
+        """The limits that a sandbox with this policy enforces. `check_expressible` must have
+        accepted the policy.
+        """
         assert self.mode != "off"
         return EnforcedSandbox("bwrap", self.mode, self.network, "isolated")
 
@@ -94,7 +99,9 @@ class ResolvedPolicy(Struct, frozen=True):
 
 
 def is_within(path: str, directories: Iterable[str]) -> bool:
-    """Return whether a path is one of `directories`, or below one. All are real and absolute."""
+    """Return whether a path is one of `directories`, or below one. All of these paths are real and
+    absolute.
+    """
     return any(
         path == each or path.startswith(each if each.endswith("/") else each + "/")
         for each in directories
@@ -119,7 +126,8 @@ def check_expressible(policy: ResolvedPolicy) -> None:
 def resolved(given: SandboxPolicy, directory: str, engine: SandboxEngine) -> ResolvedPolicy | None:
     """Return the policy that a client gives; None for the mode off.
 
-    `directory`: the session's. `engine`: the daemon's. Raises `RpcError` (invalid_params).
+    `directory`: the directory of the session. `engine`: the engine that the daemon uses. Raises
+    `RpcError` (invalid_params).
     """
     mode = given.mode or "workspace"
     hosts = resolved_hosts(given)
@@ -153,7 +161,7 @@ def resolved(given: SandboxPolicy, directory: str, engine: SandboxEngine) -> Res
 def tightened(
     policy: ResolvedPolicy | None, given: SandboxPolicy, directory: str, engine: SandboxEngine
 ) -> ResolvedPolicy | None:
-    """Return the policy of a call in a session with `policy`. It can only be tighter.
+    """Return the policy of a call in a session with `policy`. It cannot be looser than `policy`.
 
     Raises `RpcError` (invalid_params).
     """
@@ -190,7 +198,7 @@ def tightened(
 
 
 def _with_denied(policy: ResolvedPolicy, given: SandboxPolicy, paths: Paths) -> ResolvedPolicy:
-    """Add the paths that a client denies."""
+    """Return the policy with the paths that a client denies in addition."""
     writable = policy.writable
     denied: Mapping[str, tuple[str, ...]] = {
         name: tuple(
@@ -240,7 +248,7 @@ class Paths:
         return real
 
     def denied(self, name: str, given: Iterable[str], writable: Sequence[str]) -> tuple[str, ...]:
-        """Return real paths, but leave a link as it is if commands could replace the link."""
+        """Return real paths for denied paths. A link stays a link if commands could replace it."""
         return tuple(
             dict.fromkeys(_denied(self._absolute(name, path), writable, name) for path in given)
         )
@@ -256,7 +264,7 @@ def _denied(path: str, writable: Sequence[str], name: str) -> str:
             continue
         step = os.path.join(walked, part)
         if os.path.islink(step) and is_within(walked, writable):
-            # `check_expressible` refuses it.
+            # `check_expressible` refuses such a link.
             return step
         walked = os.path.realpath(step)
     if walked == "/" or is_within(walked, ("/proc", "/dev")):

@@ -1,4 +1,4 @@
-"""Refuses what a client gives as a policy: the errors, and the order from tight to loose."""
+"""Makes the errors for a policy that is refused, and compares values from tight to loose."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ T = TypeVar("T")
 
 
 def tighter(name: str, own: T, given: T | None, order: Sequence[T]) -> T:
-    """Return the value of a call in a session with `own`. `order`: from the tightest.
+    """Return the value for a call in a session that has the value `own`. `order`: all values, from
+    the tightest to the loosest.
 
-    Raises `RpcError` (invalid_params) if it is looser.
+    Raises `RpcError` (invalid_params) if the given value is looser.
     """
     if given is None:
         return own

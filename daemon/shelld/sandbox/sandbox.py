@@ -1,9 +1,9 @@
-"""One sandbox: bubblewrap under a runner of the daemon, and inside it a keeper with its runners.
+"""Runs one sandbox: bubblewrap under a runner of the daemon, with a keeper and its runners inside.
 
-Commands start in a sandbox as they do outside: `acquire` gives a runner, which takes the same
-messages. So a command costs nothing extra, and spare shells, terminals and kills work. To the
-runner outside, the sandbox is one command. When it has ended, this runner has proved that no
-process of the sandbox is left.
+Commands start in a sandbox in the same way as outside. `acquire` gives a runner, which takes the
+same messages. So a command costs nothing extra, and spare shells, terminals and kills work. For the
+runner outside, the whole sandbox is one command. When this command has ended, the runner has proved
+that no process of the sandbox is left.
 
 Owns the channels, the idle runners, and the directory of the daemon's files in the sandbox.
 
@@ -11,7 +11,7 @@ Invariants:
 
 * No command starts before the keeper inside has reported that the sandbox is complete.
 * A placeholder (see `view`) is removed only when no process of the sandbox is left.
-* What runs in the sandbox cannot write to any file that this module later opens by name.
+* No process in the sandbox can write to a file that this module later opens by name.
 """
 
 from __future__ import annotations
@@ -57,25 +57,25 @@ from shelld.sandbox.view import PRIVATE, View, needed_paths, shown_sockets, view
 
 # A sandbox starts in a tenth of a second. On a busy machine it may take much longer.
 START_TIMEOUT_S: Final = 20.0
-# How long the end of a sandbox may take before its processes count as survivors.
+# The maximum time for the end of a sandbox. After this time, its processes count as survivors.
 _END_TIMEOUT_S: Final = 5.0
-# How long the end of a sandbox may take while the daemon stops.
+# The maximum time for the end of a sandbox while the daemon stops.
 _LAST_END_S: Final = 1.0
 
 _ERROR_BYTES: Final = 4_096
 # The directory of terminals: see `shelld.keeper.inside`.
 _TERMINALS: Final = "/dev/pts"
-# The number of descriptors that come with ENTERED, without that for the proxy.
+# The number of descriptors that come with ENTERED, without the descriptor for the proxy.
 _ENTERED_WITH: Final = 2
-# The name that a child of bash uses for the file of its state. It is a directory, because only bash
-# itself may report a state.
+# A child of bash uses this name for the file of its state. The name belongs to a directory, because
+# only bash itself may report a state.
 _NO_FILE: Final = "-1"
 
 
 class Sandbox:
-    """`missing`: why no command can start in it."""
+    """`missing`: the reason why no command can start in the sandbox."""
 
-    # A member of `Runners`: all processes that a dead keeper has left are below this sandbox.
+    # This is a member of `Runners`. All processes that a dead keeper leaves are below this sandbox.
     adopts = True
     is_blind = False
 
@@ -83,12 +83,12 @@ class Sandbox:
         self.policy = policy
         self.missing: Missing | None = None
         self.is_ready = False
-        # Whether no command can start any more, and whether nothing of the sandbox is left.
+        # Whether commands can no longer start, and whether nothing of the sandbox is left.
         self.has_ended = self.is_gone = False
-        # Whether the runner has been told to kill the sandbox.
+        # Whether the runner has received the message to kill the sandbox.
         self.is_ending = False
         self.survivors: list[int] = []
-        # When the last command had ended (time.monotonic()).
+        # The time.monotonic() at which the last command had ended.
         self.idle_since = time.monotonic()
         self._pool = pool
         self._bash = bash
@@ -99,11 +99,11 @@ class Sandbox:
         self._errors: int | None = None
         self._directory: int | None = None
         self._nothing: int | None = None
-        # All descriptors that `close` closes, including those above.
+        # All descriptors that `close` closes, including the descriptors above.
         self._owned: list[int] = []
         # Whether the runner may have started bubblewrap.
         self._is_begun = False
-        # The outer pid of the first process, and the inner pids of the runners by their outer ones.
+        # The outer pid of the first process, and the inner pids of the runners by their outer pids.
         self._first = 0
         self._inner_pids: dict[int, int] = {}
         self._idle = IdleRunners()
@@ -112,15 +112,15 @@ class Sandbox:
         if policy.network == "hosts":
             self._proxy = Proxy(pool, policy.hosts, self._guests.note_denial)
         self._file_count = 0
-        # Set when it is ready or has ended.
+        # Set when the sandbox is ready or has ended.
         self._is_settled = anyio.Event()
 
     # -- starting ---------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Hand bubblewrap to a runner. `run` must follow. Raises OSError.
+        """Let a runner start bubblewrap. The caller must call `run` afterwards. Raises OSError.
 
-        Does nothing but set `missing` if this system cannot have such a sandbox.
+        If this system cannot have such a sandbox, this method only sets `missing`.
         """
         self.missing = engine.lacking(self.policy)
         if self.missing is not None:
@@ -141,7 +141,7 @@ class Sandbox:
                 with suppress(FileNotFoundError):
                     self._placeholders.keep(path)
             if view.is_outdated:
-                # A denied path has changed before we kept it open, so the view is wrong.
+                # A denied path changed before it was kept open, so the view is wrong.
                 raise BlockingIOError
         except OSError:
             self.missing = engine.NO_MOUNT
@@ -158,7 +158,8 @@ class Sandbox:
                 self._owned.append(self._errors)
                 descriptors.append(errors)
                 os.set_blocking(self._errors, False)
-                # A command of root could change the mode of /dev/null, so give it an empty file.
+                # A command of root could change the mode of /dev/null, so the sandbox gets an empty
+                # file instead.
                 descriptors.append(nothing := anonymous_file(b""))
                 descriptors.append(arguments := anonymous_file(engine.arguments_of(view)))
                 descriptors.append(filter_ := anonymous_file(engine.filter_of(self.policy)))
@@ -176,9 +177,9 @@ class Sandbox:
                 os.close(descriptor)
 
     async def run(self) -> None:
-        """Follow the sandbox until nothing of it is left. A cancellation ends it first.
+        """Follow the sandbox until nothing of it is left. A cancellation ends the sandbox first.
 
-        If this fails, the sandbox ends. Another call then finishes what has failed.
+        If this method fails, the sandbox ends. Another call then does the remaining work.
         """
         try:
             if self._outside is not None and not self.has_ended:
@@ -205,7 +206,7 @@ class Sandbox:
         async with anyio.create_task_group() as tasks:
             if self._proxy is not None:
                 tasks.start_soon(self._proxy.run)
-            # The keeper says nothing more. Its end is that of the sandbox.
+            # The keeper sends no more messages. The end of its channel is the end of the sandbox.
             while await _receive(self._keeper) is not None:
                 pass
             tasks.cancel_scope.cancel()
@@ -252,7 +253,7 @@ class Sandbox:
     # -- ending -----------------------------------------------------------------------------
 
     def end(self) -> None:
-        """Kill every process of the sandbox. `run` sees the end."""
+        """Kill every process of the sandbox. `run` waits for their end."""
         self.has_ended = True
         try:
             self._idle.close()
@@ -279,7 +280,9 @@ class Sandbox:
         self.is_gone |= message[0] in (EMPTY, FAILED) or (message[0] == EXITED and message[-1])
 
     async def _end_without_runner(self) -> None:
-        """Wait until the daemon has killed what a dead runner and its keeper have left."""
+        """Wait until the daemon has killed the processes that a dead runner and its keeper have
+        left.
+        """
         assert self._outside is not None
         peer = self._outside.peer
         while self._pool.is_dying(None if peer is None else peer.pid):  # noqa: ASYNC110
@@ -290,7 +293,9 @@ class Sandbox:
         self.is_gone = True
 
     def close(self) -> None:
-        """Close everything. `run` does this, or the caller of a `start` that has raised."""
+        """Close all channels and descriptors. `run` calls this. The caller of a `start` that has
+        raised must also call it.
+        """
         self.has_ended = True
         self._is_settled.set()
         self._idle.close()
@@ -323,14 +328,14 @@ class Sandbox:
 
     @property
     def is_stale(self) -> bool:
-        """Whether something has appeared on the machine that a new sandbox would hide."""
+        """Whether the machine has something new that a new sandbox would hide."""
         view = self._view
         if view is None:
             return False
         if view.is_outdated:
             return True
         if self.policy.network == "full":
-            # The list would have the sockets of the sandbox itself.
+            # The list would also have the sockets of the sandbox itself.
             return False
         try:
             listed = socket_paths()
@@ -343,13 +348,15 @@ class Sandbox:
 
     @property
     def was_too_late(self) -> bool:
-        """Whether it may have failed to start only because a socket of the machine was removed."""
+        """Whether the only reason for a failed start may be a socket that was removed from the
+        machine.
+        """
         view = self._view
         return self.missing is engine.NO_MOUNT and view is not None and view.is_socket_gone
 
     @property
     def is_idle(self) -> bool:
-        """Whether no command runs in it, and no spare shell waits."""
+        """Whether no command runs in the sandbox, and no spare shell waits in it."""
         return self._guests.are_none and self.is_ready
 
     def open_file(self) -> tuple[int, str]:
@@ -394,7 +401,7 @@ class Sandbox:
             self._idle.add(channel)
 
     def join(self, guest: Guest) -> None:
-        """Record that a command or a spare shell starts in it."""
+        """Record that a command or a spare shell starts in the sandbox."""
         self._guests.join(guest)
 
     def leave(self, guest: Guest) -> None:
@@ -406,7 +413,7 @@ class Sandbox:
             self.idle_since = time.monotonic()
 
     def collect_denials(self) -> None:
-        """Record what has been refused to the commands by now."""
+        """Record the connections that have been refused to the commands until now."""
         if self._proxy is not None:
             self._proxy.collect()
 
@@ -420,17 +427,19 @@ class Sandbox:
                 self._keeper.send((STOP_RUNNER, self._inner_pids[pid]))
 
     def replace_keeper_of(self, channel: Channel) -> None:
-        """End a sandbox whose keeper starts no runner."""
+        """End the sandbox, because its keeper starts no runner."""
         del channel
         self.end()
 
     def is_dying(self, runner: int | None) -> bool:
-        """Return False: `orphans` waits for the end of the whole sandbox."""
+        """Return False, because `orphans` waits for the end of the whole sandbox."""
         del runner
         return False
 
     def expect_orphans(self) -> None:
-        """End the sandbox: its keeper has ended, or does not know what a runner has left."""
+        """End the sandbox. Its keeper has ended, or does not know which processes a runner has
+        left.
+        """
         self.end()
 
     def orphans(self) -> list[int] | None:

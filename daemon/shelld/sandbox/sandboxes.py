@@ -1,8 +1,8 @@
-"""All running sandboxes, by what they enforce.
+"""Manages all running sandboxes, by the limits that they enforce.
 
-Sessions with the same policy and the same rules for their environment share a sandbox: in a
-sandbox, a command can read the environment of every other. A sandbox starts when it is first
-needed, and ends after some time without commands.
+Only sessions with the same policy and the same rules for their environment share a sandbox. The
+reason is that a command can read the environment of every other command in its sandbox. A sandbox
+starts when it is first needed, and ends after some time without commands.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ from shelld_protocol.errors import resource_exhausted, shutting_down, unavailabl
 # A sandbox costs about 12 MiB of memory, and three processes.
 MAX_SANDBOXES: Final = 32
 IDLE_S: Final = 300.0
-# Sockets of the machine come and go while a sandbox starts.
+# Several starts may be needed, because sockets of the machine come and go meanwhile.
 _STARTS: Final = 5
 
 
 class SandboxKey(NamedTuple):
-    """What makes two sandboxes different. `environment`: the rules for the environment."""
+    """Two sandboxes are different if one of these members differs. `environment`: the rules for the
+    environment.
+    """
 
     policy: ResolvedPolicy
     environment: Hashable
@@ -51,15 +53,15 @@ class Sandboxes:
         self._bash = bash
         self._on_retire = on_retire
         self._sandboxes: dict[SandboxKey, Sandbox] = {}
-        # The sandboxes that get no more commands, until nothing is left of them.
+        # The sandboxes that get no more commands. They stay here until nothing is left of them.
         self._ending: set[Sandbox] = set()
         self._is_open = True
 
     async def enter(self, key: SandboxKey) -> Sandbox:
-        """Return a sandbox that is ready, which may be new.
+        """Return a sandbox that is ready. It may be a new sandbox.
 
-        Raises OSError and `RpcError` (unavailable, resource_exhausted, shutting_down). Nothing runs
-        then.
+        Raises OSError and `RpcError` (unavailable, resource_exhausted, shutting_down). After such
+        an error, the command does not run.
         """
         check_expressible(key.policy)
         starts = 0
@@ -75,10 +77,10 @@ class Sandboxes:
                 raise unavailable("sandbox", missing.what, missing.hint)
             if self._sandboxes.get(key) is sandbox:
                 return sandbox
-            # The sandbox was retired meanwhile, so try another one.
+            # The sandbox was retired meanwhile, so the loop tries another one.
 
     def ready(self, key: SandboxKey) -> Sandbox | None:
-        """Return the sandbox if it is running, without waiting."""
+        """Return the sandbox if it is ready. Do not wait for it."""
         sandbox = self._sandboxes.get(key)
         if sandbox is None or not sandbox.is_ready or sandbox.has_ended:
             return None
@@ -99,7 +101,7 @@ class Sandboxes:
         self._sandboxes[key] = sandbox
         try:
             sandbox.start()
-            # If nothing follows the sandbox, nobody may wait for it.
+            # If no task follows the sandbox, no caller may wait for it.
             self._start_task(lambda: self._follow(sandbox))
         except BaseException:
             del self._sandboxes[key]
@@ -124,7 +126,7 @@ class Sandboxes:
 
     def _retire(self, key: SandboxKey, sandbox: Sandbox) -> None:
         """Give a sandbox no more commands. It ends with its last command."""
-        # First, so that it ends even if anything below fails.
+        # Do this first, so that the sandbox ends even if something below fails.
         if not sandbox.is_gone:
             self._ending.add(sandbox)
         try:
@@ -135,7 +137,7 @@ class Sandboxes:
             self._end_unused()
 
     def _end_unused(self) -> None:
-        """End the retired sandboxes without commands, also those whose end has failed before."""
+        """End the retired sandboxes without commands. Some of their ends may have failed before."""
         for sandbox in list(self._ending):
             if sandbox.is_idle and not sandbox.is_ending:
                 sandbox.end()
@@ -148,7 +150,7 @@ class Sandboxes:
             self._end_unused()
 
     def trim(self) -> None:
-        """End the sandboxes without commands, and idle runners of the others."""
+        """End the sandboxes without commands, and the idle runners of the other sandboxes."""
         self._end_unused()
         now = time.monotonic()
         for key, sandbox in list(self._sandboxes.items()):
@@ -157,7 +159,7 @@ class Sandboxes:
                 self._retire(key, sandbox)
 
     def stop(self) -> None:
-        """End all sandboxes, and start no more. Their ends take some milliseconds."""
+        """End all sandboxes, and start no more sandboxes. Their ends take some milliseconds."""
         self._is_open = False
         for sandbox in (*self._sandboxes.values(), *self._ending):
             sandbox.end()

@@ -1,9 +1,9 @@
-"""The system calls that a sandbox refuses, as a program for seccomp(2). Pure.
+"""Makes the program for seccomp(2) that refuses system calls in a sandbox. Pure.
 
-Namespaces and mounts do not cover these: sockets of families without a namespace (AF_VSOCK), the
-keys of the user, and a terminal's input queue (TIOCSTI). With the network none, internet sockets
-are refused as well. Other ways to make a socket (io_uring, other system call tables) are refused as
-a whole, and so are new user namespaces.
+Namespaces and mounts do not cover all dangers: sockets of families without a namespace (AF_VSOCK),
+the keys of the user, and a terminal's input queue (TIOCSTI). If the network is none, internet
+sockets are refused as well. Other ways to make a socket (io_uring, other system call tables) are
+refused as a whole, and so are new user namespaces.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _MACHINES: Final = {
     "x86_64": _Machine(0xC000003E, 41, 53, 16, 56, 272, (248, 249, 250)),
     "aarch64": _Machine(0xC00000B7, 198, 199, 29, 220, 97, (217, 218, 219)),
 }
-# Newer calls have the same numbers everywhere.
+# Newer system calls have the same numbers on all machines.
 _CLONE3: Final = 435
 _IO_URING: Final = (425, 426, 427)
 _SETNS: Final = {"x86_64": 308, "aarch64": 268}
@@ -74,7 +74,7 @@ def program(*, has_network: bool, machine: str | None = None) -> bytes | None:
         _step(_JUMP_GREATER_EQUAL, _X32, 0, 1),
         _refuse(errno.ENOSYS),
     ]
-    # Without clone3, programs use clone, whose flags can be seen here.
+    # Without clone3, programs use clone, whose flags this filter can see.
     for number in (*_IO_URING, _CLONE3):
         steps += _when(number, [_refuse(errno.ENOSYS)])
     for number in (*table.keys, _SETNS[machine]):
@@ -114,7 +114,9 @@ def _refuse(number: int) -> bytes:
 
 
 def _when(number: int, steps: list[bytes]) -> list[bytes]:
-    """Take `steps`, which end with a decision, for one system call. Others jump over them."""
+    """Return a program that runs `steps`, which end with a decision, for one system call. Other
+    system calls jump over `steps`.
+    """
     return [_step(_JUMP_EQUAL, number, 0, len(steps)), *steps]
 
 

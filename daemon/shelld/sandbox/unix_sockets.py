@@ -1,11 +1,11 @@
-"""The unix sockets of the machine that have a path, from /proc/net/unix. Reads only.
+"""Lists the unix sockets of the machine that have a path, from /proc/net/unix. Changes nothing.
 
 The list has the sockets of one network namespace. A sandbox without the network of the machine has
 a namespace of its own, so sockets that its commands make are not in the list.
 
-The list has the path that a server has given to its socket. If the file was renamed since, or
-linked to another name and removed, the list still has the first path. ssh does this for the sockets
-of its shared connections.
+The list has the path to which a server has bound its socket. If the file was renamed later, or was
+linked to another name and removed, the list still has the first path. The program ssh makes such
+links for the sockets of its shared connections.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Final
 _HEAD: Final = b"Num"
 # The path is the last column.
 _PATHS: Final = re.compile(rb" (/[^\n]*)$", re.MULTILINE)
-# A path may have line ends. Text that is no beginning of an entry belongs to the path before it.
+# A path may have line ends. Text that does not begin an entry belongs to the path before it.
 _BEGINNING: Final = re.compile(rb"\n[0-9a-f]+: [0-9A-F]{8} ")
 _LONG_PATHS: Final = re.compile(
     rb"^[0-9a-f]+: (?:[0-9A-F]+ ){5} *\d+ (/[^\n]*(?:\n(?![0-9a-f]+: [0-9A-F]{8} )[^\n]+)*)$",
@@ -35,7 +35,7 @@ def socket_paths() -> frozenset[str]:
 
 
 def paths_in(content: bytes) -> frozenset[str]:
-    """Return the paths in the content of /proc/net/unix. Raises OSError if that is hidden."""
+    """Return the paths in the content of /proc/net/unix. Raises OSError if the list is hidden."""
     if not content.startswith(_HEAD):
         raise FileNotFoundError
     # Each command in a sandbox reads this list. Almost always, each line is one socket, which the
@@ -49,7 +49,7 @@ def sockets_in(directory: str) -> Iterator[str]:
     """Yield the paths of all sockets in a directory; nothing if it cannot be read."""
     with suppress(OSError), os.scandir(directory) as entries:
         for entry in entries:
-            # These three checks need no system call. Only files of rare kinds need one.
+            # These three checks need no system call. Only files of rare kinds need a system call.
             if entry.is_symlink() or entry.is_file() or entry.is_dir():
                 continue
             with suppress(OSError):

@@ -1,12 +1,13 @@
-"""What a sandbox shows of the machine: from a policy to the arguments of bubblewrap.
+"""Decides what a sandbox shows of the machine, and turns a policy into arguments of bubblewrap.
 
-The root is read-only. Mounts on top of it follow in the order of their depth, so each one covers
-what lies above it. Every mount that denies is on a path that commands cannot replace: the
-directories above it are mounts as well, and the kernel renames no mount.
+The root is read-only. The mounts on top of the root follow in the order of their depth, so a deeper
+mount covers a part of the mount that it is on. Every mount that denies something is on a path that
+commands cannot replace. The reason is that the directories above this path are mounts as well, and
+the kernel renames no mount.
 
-A denied path that is missing where commands can write needs a directory on which to mount
-something. `View.placeholders` are these directories. The caller makes them before the sandbox
-starts, and removes them after its end if they are empty.
+If a denied path is missing in a place where commands can write, a directory is needed on which to
+mount something. `View.placeholders` lists these directories. The caller makes them before the
+sandbox starts, and removes them after its end if they are empty.
 """
 
 from __future__ import annotations
@@ -26,18 +27,19 @@ from shelld.sandbox.unix_sockets import sockets_in
 # The directory of a sandbox for the files of shelld itself.
 PRIVATE: Final = "/run/shelld"
 _PARENT_OF_PRIVATE: Final = os.path.dirname(PRIVATE)
-# The states of sessions are in it, each at most 4 MiB.
+# This directory holds the states of sessions. Each state has at most 4 MiB.
 _PRIVATE_BYTES: Final = 256 * 1024 * 1024
 
 _ISOLATION: Final = (
     *("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"),
-    # Otherwise the first process would be bubblewrap, whose program is a file outside.
+    # Otherwise, the first process would be bubblewrap, whose program is a file outside of the
+    # sandbox.
     *("--cap-drop", "ALL", "--die-with-parent", "--as-pid-1"),
     *("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"),
 )
 # As root, a process without capabilities could still write to these files of a new /proc.
 _KERNEL_SETTINGS: Final = ("sys", "sysrq-trigger", "fs", "acpi", "scsi", "mtrr", "pressure")
-# What programs need from /run: the resolver's configuration, and the system on NixOS.
+# The paths in /run that programs need: the resolver's configuration, and the system on NixOS.
 _NEEDED_IN_RUN: Final = ("/run/current-system", "/run/opengl-driver", "/run/systemd/resolve")
 _RESOLVER: Final = "/etc/resolv.conf"
 
@@ -47,15 +49,17 @@ Identity: TypeAlias = tuple[int, int]
 
 
 class View(Struct, frozen=True):
-    """`arguments`: of bubblewrap, without the program. `placeholders`: see above.
+    """`arguments`: the arguments of bubblewrap, without the program. `placeholders`: see the
+    module.
 
-    `missing`: denied paths that did not exist, outside of what commands can write. If one appears,
-    this view no longer hides it. `present`: denied paths that did exist, with their devices and
-    inodes. If one is replaced from outside, the kernel removes the mount on it. `masked`: the
-    sockets of the machine that the view hides, in the same form. `shown`: see `shown_sockets`.
+    `missing`: denied paths that did not exist, in places where commands cannot write. If such a
+    path appears, this view no longer hides it. `present`: denied paths that did exist, with their
+    devices and inodes. If such a path is replaced from outside, the kernel removes the mount on it.
+    `masked`: the sockets of the machine that the view hides, in the same form. `shown`: see
+    `shown_sockets`.
 
-    While the view is used, somebody must keep the paths in `present` and `masked` open: the system
-    gives the inode of a file that is gone to another file.
+    While the view is used, somebody must keep the paths in `present` and `masked` open. Otherwise,
+    the system may give the inode of a removed file to another file.
     """
 
     arguments: tuple[str, ...]
@@ -68,7 +72,7 @@ class View(Struct, frozen=True):
 
     @property
     def is_outdated(self) -> bool:
-        """Whether a denied path has appeared, or it or a hidden socket was replaced."""
+        """Whether a denied path has appeared, or a denied path or a hidden socket was replaced."""
         return (
             any(map(os.path.lexists, self.missing))
             or any(identity_of(path) != identity for path, identity in self.present)
@@ -78,7 +82,7 @@ class View(Struct, frozen=True):
 
     @property
     def is_socket_gone(self) -> bool:
-        """Whether a hidden socket was removed or replaced. bubblewrap hides none that is gone."""
+        """Whether a hidden socket was removed or replaced. A missing socket stops bubblewrap."""
         return any(identity_of(path) != identity for path, identity in self.masked)
 
 
@@ -93,7 +97,7 @@ def identity_of(path: str) -> Identity | None:
 
 def view_of(policy: ResolvedPolicy, sockets: frozenset[str], needed: Iterable[str]) -> View:
     """Return the view for a policy. `sockets`: the sockets of the machine. `needed`: paths that
-    shelld needs in the sandbox, such as that of bash.
+    shelld needs in the sandbox, such as the path of bash.
     """
     return _Builder(policy, sockets, needed).view
 
@@ -146,7 +150,7 @@ class _Builder:
         return is_within(path, self._hidden)
 
     def _mask(self, path: str) -> None:
-        # A device cannot be opened on such a mount, and is no socket.
+        # A device is no socket, and cannot be opened on such a mount.
         path = os.path.realpath(path)
         self._masked[path] = identity_of(path)
         self._mounts[path] = ["--ro-bind", "/dev/null", path]
@@ -156,7 +160,8 @@ class _Builder:
         """Make mounts of the directories above a path, so that they cannot be renamed."""
         roots = [each for each in self._writable if is_within(path, (each,))]
         if roots and path not in roots:
-            # If one root is in another, both are mounts, but the directories between are not.
+            # If one root is in another root, both are mounts, but the directories between them are
+            # not.
             top = min(roots, key=len)
             above = os.path.dirname(path)
             while above != top:
@@ -167,10 +172,11 @@ class _Builder:
         is_open = is_within(path, self._writable)
         is_shown = not self._is_hidden(path) or is_within(path, self._shown)
         if path == _PARENT_OF_PRIVATE and not is_readable:
-            # `_arguments` leaves out all mounts below this directory, so nothing shows there.
+            # `_arguments` leaves out all mounts below this directory, so nothing appears there.
             self._closed.append(path)
         elif not is_shown and is_readable:
-            # The machine has no file at this place. Mount what is shown below it, then close it.
+            # The machine has no file at this place. Mount the shown paths below it first.
+            # `_arguments` closes the directory later.
             self._mounts.setdefault(path, ["--perms", "0555", "--tmpfs", path])
             self._closed.append(path)
         elif not is_shown and path not in self._hidden:
@@ -224,9 +230,10 @@ def shown_sockets(
 ) -> Iterator[str]:
     """Yield the sockets of the machine that a sandbox would show, and that are not allowed.
 
-    `shown`: the directories of the machine that it shows in private ones. `paths`: those that the
-    kernel lists. If one is gone, its socket may have another name in the same directory. Lasting
-    daemons bind their sockets by a descriptor, so the kernel does not list their real paths.
+    `shown`: the directories of the machine that the sandbox shows inside of private directories.
+    `paths`: the paths that the kernel lists. If such a path is gone, its socket may have another
+    name in the same directory. Lasting daemons bind their sockets by a descriptor, so the kernel
+    does not list their real paths.
     """
     directories = dict.fromkeys(possible_directories())
     for path in paths:
@@ -252,14 +259,14 @@ def _shows_socket(policy: ResolvedPolicy, shown: Iterable[str], path: str) -> bo
 
 
 def _hidden(policy: ResolvedPolicy) -> Iterator[str]:
-    """Yield the directories that are empty at first."""
+    """Yield the directories that are empty in a new sandbox."""
     yield "/run"
     if policy.tmp == "private":
         yield from (path for path in TEMPORARY if os.path.realpath(path) == path)
 
 
 def writable_in(policy: ResolvedPolicy) -> tuple[str, ...]:
-    """Return where commands can write, without the directories that every sandbox has."""
+    """Return the paths that commands can write to, without the directories of every sandbox."""
     return (*_hidden(policy), *policy.writable)
 
 
