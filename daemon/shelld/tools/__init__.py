@@ -1,4 +1,4 @@
-"""The tool layer: tools for language models, on top of the methods."""
+"""Provides tools for language models, on top of the methods."""
 
 from shelld.methods.context import Daemon
 from shelld.tools.base import BaseTool
@@ -42,7 +42,7 @@ def register_execution_tools(
     """Register `Bash`, `BashOutput` and `KillShell`, for a daemon or for this program itself.
 
     If `interactive`, `Bash` can give a command a terminal, and `BashInput` and `BashScreen` are
-    registered too. Raises `ToolError` if the name of a tool is taken.
+    registered as well. Raises `ToolError` if the name of a tool is taken.
     """
     tools: list[BaseTool] = [BashOutputTool(daemon), KillShellTool(daemon)]
     if interactive:

@@ -1,4 +1,4 @@
-"""Advice for models: a line about what to do next, below the sentence of an error."""
+"""Gives advice to models: a line below the sentence of an error, about what to do next."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from shelld.methods.context import RequestContext
 from shelld.tools.names import listed
 from shelld_protocol.errors import ErrorKind, RpcError
 
-# How much of a command helps a model to recognise it, in characters.
+# The number of characters of a command by which a model can recognise the command.
 _COMMAND_CHARACTERS: Final = 60
 
 _PROBLEMS_WITH_CWD: Final = {
@@ -43,8 +43,8 @@ def _advice(error: RpcError, request: RequestContext, params: dict[str, Any]) ->
 
 
 def shells_line(request: RequestContext) -> str:
-    """Return a line that lists the shells that a model can mean: running ones with commands."""
-    # Newest first: a model usually means one of the newest shells.
+    """Return a line that lists the running shells, which a model can mean, with their commands."""
+    # The newest shells come first, because a model usually means one of them.
     shells = request.daemon.manager.list_shells()[::-1]
     running = [f"{each.id} ({_beginning(each.command)})" for each in shells if not each.has_ended]
     ended = [each.id for each in shells if each.has_ended]

@@ -1,4 +1,5 @@
-"""The base class of tools: validation, schemas, and an `execute` that always returns a result.
+"""Provides the base class of tools: validation, schemas, and an `execute` that always returns a
+result.
 
 A tool describes itself (`name`, `description`, `category`, `parameters`) and does its work in
 `_execute`, which gets valid parameters with defaults filled in. Whatever happens in `_execute` (an
@@ -53,7 +54,7 @@ class BaseTool(abc.ABC):
     @property
     @abc.abstractmethod
     def description(self) -> str:
-        """The description for models."""
+        """The description that models read."""
 
     @property
     @abc.abstractmethod
@@ -65,12 +66,12 @@ class BaseTool(abc.ABC):
 
     @abc.abstractmethod
     async def _execute(self, context: ExecutionContext, /, **params: Any) -> ToolResult:
-        """Do the work."""
+        """Do the work of the tool."""
 
     def validate_params(self, /, **params: Any) -> tuple[bool, str | None]:
         """Return (True, None), or (False, a sentence that says what is wrong).
 
-        None for an optional parameter means the same as leaving it out.
+        An optional parameter with the value None counts as left out.
         """
         known = {parameter.name: parameter for parameter in self.parameters}
         for name, parameter in known.items():
@@ -86,9 +87,10 @@ class BaseTool(abc.ABC):
         return True, None
 
     async def execute(self, context: ExecutionContext, /, **params: Any) -> ToolResult:
-        """Validate the parameters, honour a dry run, and execute within `context.timeout` seconds.
+        """Validate the parameters. Then execute the tool, or do a dry run, within
+        `context.timeout`.
 
-        Cuts text output at `context.max_output_size` characters. Never raises.
+        Text output is cut at `context.max_output_size` characters. This method never raises.
         """
         try:
             is_valid, problem = self.validate_params(**params)
@@ -116,16 +118,16 @@ class BaseTool(abc.ABC):
     async def _refused(
         self, problem: str, context: ExecutionContext, params: Mapping[str, Any]
     ) -> ToolResult:
-        """Return the result for invalid parameters. A subclass can add what helps."""
+        """Return the result for invalid parameters. A subclass can add helpful text."""
         return ToolResult.fail(problem)
 
     def _filled(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the given arguments, and defaults for the missing ones."""
+        """Return the given arguments, and the defaults of the missing arguments."""
         filled: dict[str, Any] = {}
         for parameter in self.parameters:
             value = params.get(parameter.name)
             if value is None:
-                # A copy: the tool may change its arguments.
+                # Copy the default, because the tool may change its arguments.
                 value = copy.deepcopy(parameter.default)
             elif parameter.type == "integer" and isinstance(value, float):
                 value = int(value)
@@ -138,7 +140,7 @@ class BaseTool(abc.ABC):
         return context.timeout
 
     async def _dry_run(self, context: ExecutionContext, /, **params: Any) -> ToolResult:
-        """Describe the effect, and do nothing."""
+        """Describe the effect of the call, and do nothing."""
         shown = ToolResult.ok(params).to_display()
         return ToolResult.ok(f"[Dry Run] Would execute {self.name}: {shown}", dry_run=True)
 
@@ -178,8 +180,8 @@ class BaseTool(abc.ABC):
 
 
 def _problem_with(context: ExecutionContext) -> str | None:
-    """Return the problem with a context, if any: a program may have put any values into it."""
-    # Also refuses NaN, for which every comparison is false.
+    """Return what is wrong with a context, or None. A program may have put any values into it."""
+    # This comparison also refuses NaN, for which every comparison is false.
     if not context.timeout >= 0:
         return "Invalid value for timeout: must be 0 or more seconds"
     size = cast("object", context.max_output_size)
@@ -194,7 +196,7 @@ def _problem_with(context: ExecutionContext) -> str | None:
 
 
 def checked(tool_name: str, result: object) -> ToolResult:
-    """Return the result of a tool, or a failure that says why it is invalid."""
+    """Return the result of a tool. If it is invalid, return a failure that says why."""
     problem = None
     if not isinstance(result, ToolResult):
         problem = "no ToolResult"
@@ -220,7 +222,7 @@ def _within(limit: int, result: ToolResult) -> ToolResult:
 
 
 def _is_cancelled() -> bool:
-    """Return whether this task itself was cancelled, not just something that it waited for."""
+    """Return whether this task itself was cancelled, and not just a task that it waited for."""
     task = asyncio.current_task()
     return task is None or task.cancelling() > 0
 

@@ -1,4 +1,4 @@
-"""``Bash``: runs a command and shows the result to a model."""
+"""Implements ``Bash``, which runs a command and shows the result to a model."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from shelld_protocol.structs import (
 )
 from shelld_protocol.tools import ExecutionContext, ToolParameter, ToolResult
 
-# A caller may pass any number of seconds. More than a year counts as a year.
+# A caller may pass any number of seconds. More than one year counts as one year.
 _LONGEST_TIMEOUT_S: Final = 365 * 24 * 3600
 
 _CONTEXT_TIMEOUT_S: Final = ExecutionContext("").timeout
@@ -70,7 +70,7 @@ class BashTool(ExecutionTool):
     MAX_TIMEOUT_MS: ClassVar[int] = MAX_TIMEOUT_MS
     MAX_OUTPUT_SIZE: ClassVar[int] = MAX_OUTPUT_SIZE
     DANGEROUS_PATTERNS: ClassVar[list[str]] = list(DANGEROUS_PATTERNS)
-    # The sentence of the description about programs that prompt for an answer.
+    # The sentence in the description about programs that prompt for an answer.
     PROMPTS: ClassVar[str] = "Nobody can answer a prompt: use flags such as -y, or stdin."
 
     aliases = ("bash",)
@@ -127,11 +127,11 @@ reads, KillShell ends. Use neither & nor sleep: a server is up with until="liste
         ]
 
     def time_limit(self, context: ExecutionContext, params: Mapping[str, Any]) -> float:
-        # The command's own timeout applies instead, plus the time to kill the command.
+        # The command's own timeout applies instead, and then the time to kill the command.
         return math.inf
 
     def _check_dangerous_command(self, command: str) -> str | None:
-        """Return why the guard blocks a command, None if it does not."""
+        """Return the reason why the guard blocks a command, or None if the guard does not."""
         env = dict(os.environ)
         verdict = judge(
             command, StartState(current_directory(), env, home=home_without_variable(env))
@@ -167,7 +167,8 @@ reads, KillShell ends. Use neither & nor sleep: a server is up with until="liste
 
         deferral = request.deferral
         if deferral is not None:
-            # A prompt turns the call into a task, and must not change how the command runs.
+            # A prompt turns the call into a task, and the prompt must not change how the command
+            # runs.
             bash_params.on_prompt = "wait"
 
         async def result(shell: Shell) -> ToolResult:
@@ -199,7 +200,7 @@ reads, KillShell ends. Use neither & nor sleep: a server is up with until="liste
             try:
                 read = await news(request, shell, read_params, waiting, limit)
             except RpcError as error:
-                # The command runs, even if the wait has failed.
+                # The command runs even if the wait has failed.
                 return replace(result, output=f"{result.output}\n[{error.message}]")
             read.metadata = {**result.metadata, **read.metadata}
             return replace(read, output=f"{result.output}\n{read.output}")
@@ -217,7 +218,9 @@ reads, KillShell ends. Use neither & nor sleep: a server is up with until="liste
 
 
 def _read_params(context: ExecutionContext, params: dict[str, Any]) -> BashOutputParams:
-    """Take the parameters of the wait out of `params`. Raises `RpcError` (invalid_params)."""
+    """Remove the parameters of the wait from `params`, and return them. Raises `RpcError`
+    (invalid_params).
+    """
     given: dict[str, Any] = {name: params.pop(name) for name in _WAIT_PARAMS if name in params}
     if not given:
         return BashOutputParams("")
@@ -233,7 +236,7 @@ def _read_params(context: ExecutionContext, params: dict[str, Any]) -> BashOutpu
 def _bash_params(context: ExecutionContext, params: dict[str, Any]) -> BashParams:
     session = params.pop("session", None) or context.session_id or DEFAULT_SESSION
     cwd = params.pop("cwd", None)
-    # `working_dir` may be a `Path`, if the caller is Python code.
+    # `working_dir` may be a `Path` if the caller is Python code.
     if working_dir := os.fspath(context.working_dir):
         cwd = f"{working_dir}/{cwd}" if cwd and not cwd.startswith("/") else cwd
         cwd = cwd or working_dir

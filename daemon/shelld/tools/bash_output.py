@@ -1,4 +1,4 @@
-"""``BashOutput``: the output of a shell since the last read, and its status."""
+"""Implements ``BashOutput``: the output of a shell since the last read, and its status."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ from shelld_protocol.tools import ExecutionContext, ToolResult
 
 NO_NEW_OUTPUT: Final = "(no new output)"
 
-# How many of the last characters of each stream to show if the shell has ended and no line matched.
-# They often tell why the shell ended.
+# If the shell has ended and no line matched, a model sees this number of the last characters of
+# each stream. These characters often tell why the shell ended.
 MAX_LAST_CHARACTERS: Final = 1_000
 
-# How much of a line, and how many ports, a model sees.
+# The number of characters of a line, and the number of ports, that a model sees.
 MAX_MATCHED_CHARACTERS: Final = 200
 MAX_LISTENERS: Final = 10
 
-# The line about a wait whose condition was not met in time.
+# These lines say that the condition of a wait was not met in time.
 _CONDITIONS: Final[Mapping[UntilName, str]] = {
     "prompt": "[It did not wait for input within {}ms]",
     "match": "[No line matched the pattern within {}ms]",
@@ -56,7 +56,7 @@ _CONDITIONS: Final[Mapping[UntilName, str]] = {
     "listening": "[Nothing listened within {}ms]",
 }
 
-# Why a command has ended, as a sentence.
+# Sentences that say why a command has ended.
 REASONS: Final[Mapping[EndReason, str]] = {
     "oom": "There was not enough memory for it.",
     "lost": "Its helper process was killed, and the command with it.",
@@ -76,7 +76,9 @@ or "listening" (a port is open). Never sleep or poll.
 
 
 class BashOutputTool(ShellTool):
-    """A read without an offset takes all new output. Of long output, it shows head and tail."""
+    """A read without an offset returns all new output. If the output is long, the result has only
+    its head and tail.
+    """
 
     aliases = ("bash_output",)
     annotations: ClassVar[Mapping[str, Any]] = {
@@ -109,7 +111,7 @@ class BashOutputTool(ShellTool):
         self, request: RequestContext, context: ExecutionContext, params: dict[str, Any]
     ) -> ToolResult:
         read_params = BashOutputParams(**params)
-        # Take the minimum before rounding: a large timeout can overflow to infinity when it is
+        # Take the minimum before rounding. A large timeout can overflow to infinity when it is
         # multiplied by 1000, and `round` fails on infinity.
         read_params.wait = round(min(read_params.wait, context.timeout * 1000))
         limit = min(MAX_OUTPUT_SIZE, context.max_output_size)
@@ -131,7 +133,7 @@ async def news(
     waiting: Waiting,
     limit: int,
 ) -> ToolResult:
-    """Wait as `read_params` say; return the new output in at most `limit` characters."""
+    """Wait as `read_params` say. Return the new output in at most `limit` characters."""
     readers = excerpt_readers(shell, limit)
     with request.daemon.manager.reading(shell):
         reads, reached = await wait_then_read(shell, read_params, readers, waiting)
@@ -186,10 +188,10 @@ async def _lines(
 async def _without_match(
     shell: Shell, read_params: BashOutputParams, result: BashOutputResult, limit: int
 ) -> str:
-    """Return the text to show instead of output.
+    """Return the text that a model sees if there is no output.
 
     If the filter matched no line, the text has the number of skipped lines. After the end of the
-    shell, it also has the last lines. `limit` is in characters of each stream.
+    shell, it also has the last lines. `limit` is the maximum number of characters for each stream.
     """
     if read_params.filter is None or result.stdout or result.stderr:
         return NO_NEW_OUTPUT
@@ -227,7 +229,7 @@ def output_result(
     is_cut: bool,
     nothing: str = NO_NEW_OUTPUT,
 ) -> ToolResult:
-    """Return the result of a read for a model. `lines`: notices about the read."""
+    """Return the result of a read in the form for a model. `lines`: notices about the read."""
     sizes = [each.end - each.start for each in (result.stdout_range, result.stderr_range)]
     stdout, stderr = map(legible, (result.stdout, result.stderr), sizes)
     output = output_of(shell, stdout, stderr) or nothing
@@ -257,7 +259,9 @@ def output_result(
 
 
 def status_lines(result: BashOutputResult) -> list[str]:
-    """Return the lines below the output. If the shell waits for input, the last line says so."""
+    """Return the lines that follow the output. If the shell waits for input, the last line is about
+    that.
+    """
     status: str = result.status
     if result.is_stopped:
         status += ", stopped by a signal"
@@ -265,7 +269,7 @@ def status_lines(result: BashOutputResult) -> list[str]:
         status += f", exit code {result.exit_code}"
     elif result.signal is not None:
         status += f" by {result.signal}"
-    # "no_input" is the reason of a wait, not of an end.
+    # "no_input" is the reason for the end of a wait, and not for the end of a command.
     if result.reason is not None and result.reason != "no_input":
         sentences = f"{status}. {REASONS[result.reason]}"
     else:
@@ -275,7 +279,7 @@ def status_lines(result: BashOutputResult) -> list[str]:
 
 
 def wait_lines(params: BashOutputParams, result: BashOutputResult) -> list[str]:
-    """Return lines about a wait for a condition other than output or the end."""
+    """Return lines about a wait for a condition, but none about a wait for output or the end."""
     if result.matched is not None:
         return [f'[Matched: "{result.matched.line[:MAX_MATCHED_CHARACTERS]}"]']
     if result.listening:

@@ -1,7 +1,8 @@
-"""Makes the text and the metadata that a model sees of a command that `Bash` has started.
+"""Makes the text and the metadata of the result for a command that `Bash` has started. A model sees
+both.
 
-Owns no state. The sources of a result are the record of a shell, its output, and an `EndState`: the
-facts that are known only at the moment of the answer.
+Owns no state. The sources of a result are the record of a shell, its output, and an `EndState`. An
+`EndState` has the facts that are known only at the moment of the answer.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ _NOT_KEPT: Final = "[The session did not keep what this command set: {}]"
 
 
 class EndState(NamedTuple):
-    """`lines` are notices about the start. `written`: how much was written to each stream."""
+    """`lines` are notices about the start. `written`: the number of bytes that were written to each
+    stream.
+    """
 
     lines: list[str]
     session_cwd: str
@@ -66,8 +69,8 @@ class EndState(NamedTuple):
 class DeferredBashResult:
     """The result of a call that is answered before its command has ended.
 
-    Keeps no output, and no more of the command's text than the shell does. `next_cwd` returns the
-    directory in which the session's next command will start.
+    This object keeps no output, and keeps no more of the command's text than the shell does.
+    `next_cwd` returns the directory in which the session's next command will start.
     """
 
     def __init__(self, lines: list[str], limit: int, next_cwd: Callable[[], str]) -> None:
@@ -77,7 +80,7 @@ class DeferredBashResult:
         self._end_state = EndState(lines, "", [], {})
 
     def settle(self, shell: Shell) -> None:
-        """Record how the command has ended. The result will not change any more."""
+        """Record how the command has ended. After this call, the result does not change."""
         if self._next_cwd is not None:
             self._end_state = EndState.of(shell, self._lines, self._next_cwd())
             self._next_cwd = None
@@ -95,7 +98,7 @@ class DeferredBashResult:
             result = output_result(shell, result_of(shell, reads), lines, is_cut=is_cut)
         for name in {"command", "description"} & result.metadata.keys():
             # Once all processes have ended, the shell keeps only the beginning of these texts. So
-            # the result never has more.
+            # this result always has no more than the beginning.
             result.metadata[name] = beginning(result.metadata[name])
         for stream, end in (
             (shell.stdout, end_state.written["stdout"]),
@@ -106,7 +109,7 @@ class DeferredBashResult:
 
 
 def moved(shell: Shell, session_cwd: str | None) -> list[str]:
-    """Return a line if the session's directory was deleted and the command ran elsewhere."""
+    """Return a line if the session's directory was deleted, so that the command ran elsewhere."""
     if session_cwd is None or session_cwd == shell.working_dir or os.path.isdir(session_cwd):
         return []
     gone, cwd = shown(session_cwd), shown(shell.working_dir)
@@ -128,7 +131,8 @@ async def ended(
 ) -> ToolResult:
     """Return the result of a command that has ended or moved to the background.
 
-    `command` and `description` are as in the call: `shell` may have shortened its own copies.
+    `command` and `description` are the texts of the call, because `shell` may have shortened its
+    own copies.
     """
     reads = await wait_and_read(shell, BashOutputParams(shell.id), readers)
     stdout, stderr = (
@@ -182,13 +186,15 @@ async def ended(
 
 
 def _waited_ms(shell: Shell) -> int:
-    """Return how long the caller has waited: until the timeout, or less."""
+    """Return how long the caller has waited, which is at most the timeout."""
     elapsed = shell.elapsed_ms
     return elapsed if shell.timeout_ms is None else min(elapsed, shell.timeout_ms)
 
 
 def _state_reason(shell: Shell) -> Unkept | None:
-    """Return why the session did not keep the command's changes; None if it did."""
+    """Return the reason why the session did not keep the command's changes; None if it has kept
+    them.
+    """
     return None if shell.recorder is None else shell.recorder.reason
 
 
@@ -199,7 +205,7 @@ def _failure(shell: Shell) -> str:
     if shell.signal is not None:
         sentence = f"Command was ended by {shell.signal}"
     elif shell.status is ShellStatus.KILLED:
-        # A trap of the command may exit with any code, even 0.
+        # A trap of the command may exit with any code, even with 0.
         sentence = f"Command was killed, and exited with code {shell.exit_code}"
     if shell.reason is not None:
         sentence = f"{sentence}. {REASONS[shell.reason]}"

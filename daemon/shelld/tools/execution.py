@@ -1,8 +1,8 @@
-"""The common part of the execution tools: they call the methods of the protocol on a manager.
+"""Holds the common part of the execution tools, which call the methods of the protocol.
 
-A tool is a method body with text around it. Its parameters are fields of the method's params
-Struct. There is no second way to run a command. In a daemon, a tool uses the daemon's manager; in
-any other program, it uses ``ShellManager()``.
+A tool calls the body of a method and adds text around the result. Its parameters are fields of the
+method's params Struct. A tool has no other way to run a command. In a daemon, a tool uses the
+daemon's manager. In any other program, it uses ``ShellManager()``.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ Body = Callable[[RequestContext, ExecutionContext, dict[str, Any]], Awaitable[To
 class ExecutionTool(BaseTool):
     """`exposed` are the fields of `params_type` that a model may set, with their descriptions.
 
-    Without `daemon`, this program runs the commands itself.
+    If `daemon` is None, this program runs the commands itself.
     """
 
     output_types = ("string",)
     params_type: ClassVar[type[Params]]
     exposed: ClassVar[Mapping[str, str]]
-    # The fields whose default depends on the context.
+    # The default of these fields depends on the context.
     without_default: ClassVar[frozenset[str]] = frozenset()
 
     def __init__(self, daemon: Daemon | None = None) -> None:
@@ -78,17 +78,17 @@ class ExecutionTool(BaseTool):
 
     @property
     def param_aliases(self) -> Mapping[str, str]:
-        """Other names of parameters."""
+        """Maps other names of parameters to their names."""
         return self.params_type.aliases
 
     def _with_range(self, problem: str, params: Mapping[str, Any]) -> str:
-        """Add the range and the unit, if the sentence is about a number that is out of range."""
+        """Add the range and the unit if the sentence is about a number that is out of range."""
         for each in self.parameters:
             sentence = f"Value for {each.name} "
             if problem.startswith(sentence) and "illiseconds" in each.description:
                 low, high = each.minimum or 0, each.maximum or math.inf
                 value = params[each.name]
-                # A model that gives too small a number has probably thought of seconds.
+                # If the number is too small, the model has probably meant seconds.
                 is_seconds = value < low <= value * 1000 <= high
                 meant = f"; {value:g} s are {value * 1000:g}" if is_seconds else ""
                 return f"{problem} (milliseconds, {low:.0f} to {high:.0f}{meant})"
@@ -100,7 +100,7 @@ class ExecutionTool(BaseTool):
         sentence, _, missing = problem.partition(": ")
         if sentence != "Missing required parameter":
             return ToolResult.fail(problem)
-        # A model that leaves out a parameter has often given it another name.
+        # If a model leaves out a parameter, it has often given the parameter another name.
         known = {*self.exposed, *self.param_aliases}
         unknown = [repr(name[:100]) for name in params if name not in known]
         if unknown:
@@ -135,7 +135,7 @@ class ExecutionTool(BaseTool):
     async def _run(
         self, request: RequestContext, context: ExecutionContext, params: dict[str, Any]
     ) -> ToolResult:
-        """Do the work, on the event loop of the shells. May raise `RpcError`."""
+        """Do the work of the tool on the event loop of the shells. May raise `RpcError`."""
 
     def _discard(self, request: RequestContext) -> None:
         """Undo the execution, because its caller was cancelled before the result arrived."""
@@ -157,7 +157,8 @@ class ExecutionTool(BaseTool):
                 discard=lambda _result: self._discard(request),
             )
         except Exception as error:
-            # The text of an unexpected exception can be anything, so leave it out.
+            # The text of an unexpected exception can be anything, so the result does not have this
+            # text.
             answer = answer_for(error, f"the tool {self.name}")
             return ToolResult.fail(answer.message, **answer.data)
 
@@ -179,9 +180,9 @@ class ShellTool(ExecutionTool):
 
     @property
     def param_aliases(self) -> Mapping[str, str]:
-        # The name that KillShell uses.
+        # `KillShell` uses the name `shell_id`.
         return {"shell_id": "bash_id"}
 
     def time_limit(self, context: ExecutionContext, params: Mapping[str, Any]) -> float:
-        # The tool limits its wait to the timeout of the context, and the rest takes no time.
+        # The tool limits its own wait to the timeout of the context. Its other work takes no time.
         return math.inf

@@ -1,6 +1,6 @@
-"""Executes tools by name and keeps a history of the results. Thread-safe.
+"""Executes tools by name and keeps a history of the results. The executor is thread-safe.
 
-The history is bounded by number and by size.
+The history has a maximum number of entries and a maximum size.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from shelld_protocol.tool_methods import ToolFormat
 from shelld_protocol.tools import ExecutionContext, ToolCategory, ToolResult
 
 MAX_EXECUTIONS: Final = 10_000
-# Characters of text in all results and parameters of the history.
+# The maximum number of characters in all results and parameters of the history.
 MAX_HISTORY_CHARACTERS: Final = 32 * 1024 * 1024
 
 
@@ -36,7 +36,9 @@ class ToolExecution(Struct, frozen=True):
 
 
 class ToolExecutor:
-    """Without `registry`, uses the registry of the process. `max_executions` 0 keeps no history."""
+    """Without `registry`, the executor uses the registry of the process. With 0 for
+    `max_executions`, it keeps no history.
+    """
 
     def __init__(
         self, registry: ToolRegistry | None = None, *, max_executions: int = MAX_EXECUTIONS
@@ -57,7 +59,7 @@ class ToolExecutor:
             return self.registry.unknown(tool_name)
         log_call(tool.name, params)
         started_at, began = datetime.now(UTC), time.perf_counter()
-        # Check again: a tool may override `execute`.
+        # Check the result again, because a tool may override `execute`.
         result = checked(tool.name, await tool.execute(context, **params))
         duration_ms = (time.perf_counter() - began) * 1000
         log_result(tool.name, result)
@@ -79,7 +81,7 @@ class ToolExecutor:
                 self._characters -= _characters_of(self._executions.popleft())
 
     def get_executions(self) -> list[ToolExecution]:
-        """Return the history, oldest first."""
+        """Return the history, with the oldest execution first."""
         with self._lock:
             return list(self._executions)
 

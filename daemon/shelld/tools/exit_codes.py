@@ -1,6 +1,6 @@
-"""What exit code 1 means for programs that answer a question with it. Pure.
+"""Explains the exit code 1 of programs that answer a question with their exit code. Pure.
 
-Looks at the words of a command, and runs nothing. If in doubt, says nothing.
+This module looks at the words of a command, and runs nothing. If in doubt, it gives no explanation.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Final
 
-# A longer command is not looked at.
+# If a command is longer than this, its exit code is not explained.
 _MAX_CHARACTERS: Final = 10_000
 
 _NOTHING: Final = "{} found nothing, which is no error"
@@ -25,12 +25,12 @@ _MEANINGS: Final[Mapping[str, str]] = {
 }
 
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*\+?=")
-# Words after which another program begins.
+# Another program follows each of these words.
 _BEFORE: Final = frozenset({"time", "command", "env", "sudo"})
 
 
 def meaning_of_one(command: str) -> str | None:
-    """Return the meaning of exit code 1, if the last program of a command answers with it."""
+    """Return the meaning of exit code 1 if it is the answer of the last program of a command."""
     if len(command) > _MAX_CHARACTERS:
         return None
     program = _last_program(command)
@@ -52,10 +52,11 @@ def _last_program(command: str) -> str:
             else:
                 last, words = words or last, []
                 if "&&" in word and last[:1] != ["cd"]:
-                    # A command before && may have failed. A cd would print an error.
+                    # A command before && may have failed. A cd would print an error, so its && does
+                    # no harm.
                     return ""
     except ValueError:
-        # A quote is open.
+        # The command has a quote without an end.
         return ""
     names = words or last
     while names and (names[0] in _BEFORE or _ASSIGNMENT.match(names[0])):

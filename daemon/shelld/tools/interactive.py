@@ -1,4 +1,6 @@
-"""The tools of ``--interactive-tools``: ``Bash`` with a terminal, ``BashInput``, ``BashScreen``."""
+"""Implements the tools of ``--interactive-tools``. These are a ``Bash`` that can give a command a
+terminal, ``BashInput`` and ``BashScreen``.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,7 @@ longer changes."""
 
 
 class InteractiveBashTool(BashTool):
-    """A model can give a command a terminal."""
+    """With this tool, a model can give a command a terminal."""
 
     exposed: ClassVar[Mapping[str, str]] = {
         **BashTool.exposed,
@@ -99,7 +101,7 @@ class BashInputTool(_TerminalTool):
 
     @cached_property
     def _parameters(self) -> Sequence[ToolParameter]:
-        # The method also takes the id of a request instead, but a model does not know those ids.
+        # The method also accepts the id of a request instead, but a model does not know such ids.
         return [
             replace(each, required=True) if each.name == "bash_id" else each
             for each in super()._parameters
@@ -139,9 +141,9 @@ class BashInputTool(_TerminalTool):
 
 
 async def _wait_until_quiet(shell: Shell, before: int, seconds: float) -> None:
-    """Wait for output, and then until no more arrives for `QUIET_MS`.
+    """Wait for output, and then until no output has arrived for `QUIET_MS`.
 
-    `before`: how much was written before the wait.
+    `before`: the number of bytes that were written before the wait.
     """
     give_up_at = deadline = anyio.current_time() + seconds
     while not shell.has_ended and await shell.wait_for_news(deadline, before):
@@ -176,8 +178,8 @@ class BashScreenTool(_TerminalTool):
         self, request: RequestContext, context: ExecutionContext, params: dict[str, Any]
     ) -> ToolResult:
         screen_params = ReadScreenParams(**params)
-        # Round only after `min`: in milliseconds, a large timeout may be infinite, and `round`
-        # would fail.
+        # Round only after `min`, because a large timeout may be infinite in milliseconds, and
+        # `round` fails on infinity.
         screen_params.wait = round(min(screen_params.wait, context.timeout * 1000))
         limit = min(MAX_OUTPUT_SIZE, context.max_output_size)
         screen = await read_screen(request, screen_params)

@@ -1,4 +1,4 @@
-"""``KillShell``: ends a shell with all its processes."""
+"""Implements ``KillShell``, which ends a shell with all its processes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ dead. BashOutput can still read what it wrote."""
 
 
 class KillShellTool(ExecutionTool):
-    """Surviving processes make the result a failure."""
+    """If processes survive, the result is a failure."""
 
     aliases = ("KillBash", "kill_shell")
     annotations: ClassVar[Mapping[str, Any]] = {

@@ -1,7 +1,8 @@
-"""``to_langchain_tool``: makes a LangChain tool from a tool.
+"""Implements ``to_langchain_tool``, which makes a LangChain tool from a tool.
 
 The LangChain tool can be called from any event loop. A synchronous call executes the tool on a new
-event loop. If the caller's thread already has an event loop, the new one runs in another thread.
+event loop. If the caller's thread already has an event loop, the new event loop runs in another
+thread.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Tool(Protocol):
-    """The part of `BaseTool` that is needed here."""
+    """The part of `BaseTool` that this module needs."""
 
     @property
     def name(self) -> str: ...
@@ -37,7 +38,7 @@ class Tool(Protocol):
 
 
 def to_langchain_tool(tool: Tool, context: ExecutionContext | None = None) -> StructuredTool:
-    """Without `context`, the defaults apply, and commands run in the directory of their session."""
+    """Without `context`, the defaults apply, and commands run in their session's directory."""
     given = context or ExecutionContext("")
 
     async def call_async(arguments: dict[str, Any]) -> ToolResult:

@@ -1,7 +1,7 @@
-"""The log lines about executions: names, sizes and outcomes.
+"""Writes log lines about executions, with names, sizes and outcomes.
 
-Never logs values of parameters, which can be secrets. Logs only the first line of an error, because
-a command's output may follow.
+This module never logs the values of parameters, because they can be secrets. It logs only the first
+line of an error, because a command's output may follow.
 """
 
 from __future__ import annotations

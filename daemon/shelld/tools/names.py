@@ -1,4 +1,4 @@
-"""Names for the sentences that a model reads. Pure."""
+"""Lists names in the sentences that a model reads. Pure."""
 
 from __future__ import annotations
 

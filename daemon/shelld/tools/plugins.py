@@ -1,4 +1,4 @@
-"""Plug-ins: tools from the entry points of the group ``shelld.tools``.
+"""Loads plug-ins: tools from the entry points of the group ``shelld.tools``.
 
 An entry point names a subclass of `BaseTool`, or a function without parameters that returns one or
 more tools. A plug-in that is broken or too slow is logged and skipped, and the others are
@@ -7,9 +7,9 @@ registered.
 
 from __future__ import annotations
 
-# Import `importlib.resources` first, because `importlib.metadata` imports a submodule of it. While
-# the submodule is imported, another thread may import the package for the guard. Python would then
-# refuse one of the two imports, to prevent a deadlock.
+# Import `importlib.resources` first, because `importlib.metadata` imports a submodule of this
+# package. While the submodule is imported, another thread may import the package for the guard.
+# Python would then refuse one of the two imports, to prevent a deadlock.
 import importlib.resources  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from collections.abc import Iterable
 from functools import partial
@@ -29,14 +29,15 @@ logger = Log("shelld.plugins")
 
 GROUP: Final = "shelld.tools"
 
-# How long one plug-in may take to make its tools. The list of all tools waits for each plug-in.
+# The maximum time in which one plug-in must make its tools. The list of all tools waits for each
+# plug-in.
 LOAD_TIMEOUT_S: Final = 5.0
 
 # The maximum number of tools of one plug-in. A plug-in that makes more has a fault, such as an
 # endless generator.
 MAX_TOOLS: Final = 1_000
 
-# A tool in the format of each API.
+# The schemas of a tool, by the API that they are for.
 Schemas: TypeAlias = dict[ToolFormat, dict[str, Any]]
 
 
@@ -53,7 +54,7 @@ def load_plugins(registry: ToolRegistry) -> list[Schemas]:
             registered += [schema for _, schema in schemas if schema is not None]
         except BaseException as error:
             if faults.shortage(error) is not None:
-                # Not the plug-in's fault: the toolbox loads all tools again later.
+                # The plug-in has no fault. The toolbox loads all tools again later.
                 raise
             reason = f"{type(error).__name__}: {_text_of(error)}"
             logger.warning("the tools of plug-in %s are skipped: %s", entry_point.name, reason)
@@ -61,11 +62,11 @@ def load_plugins(registry: ToolRegistry) -> list[Schemas]:
 
 
 def schemas_of(tool: BaseTool) -> Schemas | None:
-    """Return the schemas of a tool. If JSON cannot express them, log that and return None."""
+    """Return the schemas of a tool. If JSON cannot express them, log this and return None."""
     try:
         schemas: Schemas = {}
         for name in get_args(ToolFormat):
-            # Keep plain values, so that a request for them runs no code of the tool.
+            # Keep plain values, so that a request for the schemas runs no code of the tool.
             schemas[name] = decode(encode(tool.to_schema(name)), PLAIN)
         for text in (tool.name, tool.description):
             if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -82,7 +83,8 @@ def _load(entry_point: EntryPoint) -> list[BaseTool]:
 
     Raises the plug-in's errors, TimeoutError, and RuntimeError ("can't start new thread").
     """
-    # Run the plug-in in a thread: if its function never returns, the daemon can go on without it.
+    # Run the plug-in in a thread. If its function never returns, the daemon can continue without
+    # it.
     thread = Thread(partial(_tools_of, entry_point))
     thread.start()
     if not thread.join(LOAD_TIMEOUT_S):

@@ -1,4 +1,4 @@
-"""The tools by name. One thread-safe registry per process."""
+"""Finds tools by their names. Each process has one thread-safe registry."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from shelld_protocol.tools import ToolCategory, ToolError, ToolResult
 
 
 class ToolRegistry:
-    """``ToolRegistry()`` always returns the same object. Finds tools by name and alias."""
+    """``ToolRegistry()`` always returns the same object. The registry finds tools by name and
+    alias.
+    """
 
     _instance: ClassVar[ToolRegistry | None] = None
     _making: ClassVar[threading.Lock] = threading.Lock()
@@ -28,14 +30,14 @@ class ToolRegistry:
             return cls._instance
 
     _lock: threading.RLock
-    # Tools by their own names, in the order of registration.
+    # The tools by their own names, in the order of registration.
     _tools: dict[str, BaseTool]
     # Maps every name and alias to the tool's own name.
     _names: dict[str, str]
 
     @classmethod
     def reset(cls) -> None:
-        """Forget the registry; the next ``ToolRegistry()`` is a new, empty one."""
+        """Forget the registry. The next ``ToolRegistry()`` makes a new, empty registry."""
         with cls._making:
             cls._instance = None
 
@@ -69,7 +71,7 @@ class ToolRegistry:
             return True
 
     def get(self, name: str) -> BaseTool | None:
-        """Return a tool, or None.
+        """Return a tool, or None if there is none.
 
         `name` may be any JSON value, even a list, because a model may have written it.
         """
@@ -105,7 +107,7 @@ class ToolRegistry:
             return list(self._tools.values())
 
     def list_names(self) -> list[str]:
-        """Return the names of the tools, sorted."""
+        """Return the sorted names of the tools."""
         with self._lock:
             return sorted(self._tools)
 

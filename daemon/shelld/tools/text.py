@@ -1,4 +1,6 @@
-"""The output that a model sees: never more than its limit, and never cut without a notice."""
+"""Makes the output that a model sees. It is never longer than its limit, and never cut without a
+notice.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +18,11 @@ NO_OUTPUT = "(no output)"
 
 MAX_OUTPUT_SIZE: Final = 30_000
 
-# How many refused hosts a result for a model names.
+# The maximum number of refused hosts that a result names.
 _MAX_DENIED: Final = 5
 
 # Output counts as binary if it has `_LEAST_BINARY` characters that occur in no text, and if these
-# are more than one in `_BINARY_SHARE`. Text in another encoding has a few.
+# are more than one in `_BINARY_SHARE`. Text in another encoding has only a few of these characters.
 _LEAST_BINARY: Final = 16
 _BINARY_SHARE: Final = 10
 _ILLEGIBLE: Final = dict.fromkeys(
@@ -29,9 +31,10 @@ _ILLEGIBLE: Final = dict.fromkeys(
 
 
 def legible(text: str, size: int) -> str:
-    """Return text for a model; a notice if the output is binary. `size`: of the output, in bytes.
+    """Return text for a model. If the output is binary, return a notice instead. `size`: the size
+    of the output in bytes.
 
-    NUL is no sign of binary output: many programs end names with it.
+    NUL is no sign of binary output, because many programs end names with NUL.
     """
     if len(text) < _LEAST_BINARY:
         return text
@@ -41,7 +44,7 @@ def legible(text: str, size: int) -> str:
 
 
 def output_of(shell: Shell, stdout: str, stderr: str = "") -> str:
-    """Return both streams as one text, without carriage returns that a terminal adds to lines."""
+    """Return both streams as one text. Remove carriage returns that a terminal adds to lines."""
     text = join_streams(stdout, stderr)
     return text.replace("\r\n", "\n") if shell.has_terminal else text
 
@@ -49,11 +52,12 @@ def output_of(shell: Shell, stdout: str, stderr: str = "") -> str:
 def excerpt_readers(
     shell: Shell, limit: int, ends: Mapping[StreamName, int] | None = None
 ) -> dict[StreamName, ExcerptReader]:
-    """Return a reader of each stream. Together, they return at most `limit` characters.
+    """Return a reader of each stream. Together, the two readers return at most `limit` characters.
 
     Without `ends`, they read the new output. With `ends`, they read all output up to these offsets
     and move no read position. If one stream needs less than half of the limit, the other stream
-    gets the rest. Sizes are in bytes, which is safe: no text has more characters than bytes.
+    gets the rest. The sizes are in bytes. This is safe, because no text has more characters than
+    bytes.
     """
     half = limit // 2
     stdout, stderr = shell.stdout, shell.stderr
@@ -90,13 +94,15 @@ def _notice(bash_id: str, stream: str) -> Notice:
 
 
 def dropped_notice(reads: Mapping[StreamName, Read]) -> list[str]:
-    """Return a list with a line about dropped output, or an empty list if none was dropped."""
+    """Return a list with a line about dropped output, or an empty list if nothing was dropped."""
     dropped = sum(read.dropped for read in reads.values())
     return [f"[{dropped} bytes were dropped, as only so much output is kept]"] if dropped else []
 
 
 def denied_lines(denied: list[Denied] | None) -> list[str]:
-    """Return a line about what the sandbox has refused. Without it, models try again and again."""
+    """Return a line about the hosts that the sandbox has refused. Without such a line, models try
+    again and again.
+    """
     if not denied:
         return []
     named = [
@@ -118,7 +124,7 @@ def cut_in_the_middle(text: str, limit: int, notice: str) -> str:
 
 
 def with_lines(text: str, lines: list[str]) -> str:
-    """Return `text` followed by lines about it."""
+    """Return `text`, followed by lines about the text."""
     if not lines:
         return text
     line_end = "" if not text or text.endswith("\n") else "\n"
