@@ -196,8 +196,8 @@ class Watch:
         return self._news.listening
 
     def follow(self, places: Mapping[int, str]) -> None:
-        """Watch these other namespaces, and no others. `places` has a place in /proc for each
-        namespace, which is that of a process in it.
+        """Watch these other namespaces, and no others. `places` has the place of one process for
+        each namespace.
         """
         before, self._followed = self._followed, {}
         for namespace, place in places.items():

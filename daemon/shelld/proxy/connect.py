@@ -22,7 +22,7 @@ from shelld.proxy.hosts import HostError, Rules, host_of, is_address
 RESOLVE_TIMEOUT_S: Final = 10.0
 # A connection takes a few round trips. A lost packet is sent again after 1, 3 and 7 s.
 CONNECT_TIMEOUT_S: Final = 10.0
-# Most names have only a few addresses. A client would have to wait too long for more addresses.
+# Most names have only a few addresses. It would take too long to try more addresses.
 _MAX_ADDRESSES: Final = 6
 _MAX_LOOKUPS: Final = 16
 
@@ -42,7 +42,7 @@ class UnreachableError(Exception):
 
 
 class SystemResolver:
-    """Resolves names as the machine does. Owns the threads that do so."""
+    """Resolves names as the machine does, in threads of its own."""
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(_MAX_LOOKUPS)

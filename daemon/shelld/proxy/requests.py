@@ -140,7 +140,7 @@ def response_of(head: bytes, method: bytes) -> Response:
 
 
 def chunk_size_of(line: bytes) -> int:
-    """Return the size of a chunk from the line before the chunk, which has no line end here. Raises
+    """Return the size of a chunk. `line`: the line before the chunk, without its line end. Raises
     `RefusedError`.
     """
     found = _CHUNK.fullmatch(line)

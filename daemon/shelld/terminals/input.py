@@ -353,7 +353,7 @@ class TerminalInput(Input):
         if self.sizes[-1].offset == offset:
             # No output was written while the terminal had the last size. A user who moves the edge
             # of a window causes many sizes. If all were kept, they would push out the sizes of
-            # earlier output, and a client that follows the screen would get all of them.
+            # earlier output, and the computation of a screen would go through all of them.
             self.sizes[-1] = new
         else:
             self.sizes.append(new)
