@@ -70,7 +70,7 @@ class ShellManager:
         # `reset` sets this member.
         self._is_over = False
         self._is_adopted = False
-        # The shells that the program refers to, by id.
+        # Maps ids to the shells that the program still refers to.
         self._processes: weakref.WeakValueDictionary[str, ShellProcess] = (
             weakref.WeakValueDictionary()
         )
@@ -106,7 +106,8 @@ class ShellManager:
     async def reset(cls) -> None:
         """Kill all shells. The next ``ShellManager()`` makes a new manager, except in a daemon.
 
-        If the current manager was entered with ``async with``, that block must still be left.
+        If the current manager was entered with ``async with``, the program must still leave that
+        block.
         """
         with cls._making:
             one = cls._instance

@@ -120,7 +120,7 @@ class ShellProcess:
 
     @property
     def duration_ms(self) -> float | None:
-        """Time from `started_at` to `completed_at`, or until now; None before the start."""
+        """The time from `started_at` to `completed_at`, or until now; None before the start."""
         if self.started_at is None:
             return None
         end = time.time() if self.completed_at is None else self.completed_at

@@ -1,8 +1,8 @@
 """Finds out which files processes have open.
 
-Never touches a file on a disk or a remote file system. If the server of a file system does not
-answer, even stat(2) blocks, and would block the event loop. The terminals and pipes that this
-package looks for are on file systems without a server. The same is true of /proc.
+This module never touches a file on a disk or a remote file system. If the server of a file system
+does not answer, even stat(2) blocks, and would block the event loop. The terminals and pipes that
+this package looks for are on file systems without a server. The same is true of /proc.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Asks the kernel about a process: its state, and from which descriptors its threads wait to read.
+"""Asks the kernel for the state of a process, and for the files that its threads wait to read.
 
 This module only reads /proc. A thread that sleeps in a system call shows the call's number and
 arguments in /proc/PID/task/TID/syscall. The module `waiting_calls` interprets them. All of this

@@ -30,7 +30,7 @@ _NLM_F_REQUEST_DUMP: Final = 0x301
 _NLMSG_ERROR: Final = 2
 _NLMSG_DONE: Final = 3
 _TCP_LISTEN: Final = 10
-# The header of a message: its length, its type, flags, sequence number, pid.
+# The header of a message has its length, its type, flags, a sequence number and a pid.
 _HEADER: Final = struct.Struct("=IHHII")
 # The fields of a question are family, protocol, extensions, padding and states. They are followed
 # by 48 bytes that choose one socket.

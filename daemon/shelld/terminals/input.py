@@ -1,8 +1,8 @@
 """Writes to the standard input of a command while the command runs.
 
-Owns the queue of bytes for which the pipe or terminal of the program has no room. Writes to one
-command happen whole and in order, and never block. This module also owns the descriptor of a pipe.
-The descriptor of a terminal belongs to the terminal's output.
+Owns the queue of bytes for which the pipe or terminal of the program has no room. Each write to a
+command happens as a whole and in order, and never blocks. This module also owns the descriptor of a
+pipe. The descriptor of a terminal belongs to the object for the terminal's output.
 """
 
 from __future__ import annotations
@@ -104,8 +104,8 @@ class Input:
         """Call `watch(True)` when input begins to wait for room, and `watch(False)` when none
         waits.
 
-        If input waits already, call `watch(True)` now. If `watch` raises OSError or MemoryError, it
-        is called again at the next `flush`.
+        If input waits already, call `watch(True)` now. If `watch` raises OSError or MemoryError,
+        the next `flush` calls `watch` again.
         """
         self._watch = watch
         self._is_watched = False

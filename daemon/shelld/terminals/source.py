@@ -38,7 +38,7 @@ def file_of(descriptor: int | str) -> tuple[int, ...]:
 
 
 def mount_of(place: str, descriptor: int | str) -> int | None:
-    """Return the mount of an open file; None if the kernel does not tell. Raises OSError.
+    """Return the mount of an open file; None if the kernel does not show it. Raises OSError.
 
     `place`: the directory of a process or thread in /proc.
     """

@@ -58,12 +58,14 @@ class BashToolParams(BashParams):
 
 
 class BashTool(ExecutionTool):
-    """`MAX_OUTPUT_SIZE` is in characters of output, without the notice about omitted output.
+    """`MAX_OUTPUT_SIZE` is a number of characters of output, without the notice about omitted
+    output.
 
     A subclass may have other limits. Its `DEFAULT_TIMEOUT_MS` replaces the daemon's default and the
     default `timeout` of a context. A subclass with another `name` needs other `aliases`.
 
-    If a command fails, the result is a failure. Its error is a sentence, followed by the output.
+    If a command fails, the result is a failure. The error is a sentence, followed by the output of
+    the command.
     """
 
     DEFAULT_TIMEOUT_MS: ClassVar[int] = DEFAULT_TIMEOUT_MS

@@ -259,9 +259,7 @@ def output_result(
 
 
 def status_lines(result: BashOutputResult) -> list[str]:
-    """Return the lines that follow the output. If the shell waits for input, the last line is about
-    that.
-    """
+    """Return the lines below the output. If the shell waits for input, the last line says so."""
     status: str = result.status
     if result.is_stopped:
         status += ", stopped by a signal"

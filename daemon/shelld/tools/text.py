@@ -54,10 +54,10 @@ def excerpt_readers(
 ) -> dict[StreamName, ExcerptReader]:
     """Return a reader of each stream. Together, the two readers return at most `limit` characters.
 
-    Without `ends`, they read the new output. With `ends`, they read all output up to these offsets
-    and move no read position. If one stream needs less than half of the limit, the other stream
-    gets the rest. The sizes are in bytes. This is safe, because no text has more characters than
-    bytes.
+    Without `ends`, the readers read the new output. With `ends`, the readers read all output up to
+    these offsets and move no read position. If one stream needs less than half of the limit, the
+    other stream gets the rest. The sizes are in bytes. This is safe, because no text has more
+    characters than bytes.
     """
     half = limit // 2
     stdout, stderr = shell.stdout, shell.stderr
