@@ -61,7 +61,7 @@ class ShellProcess:
     pid = _Member[int | None]()
     exit_code = _Member[int | None]()
     signal = _Member[str | None]()
-    # Pids of processes that were still alive at the last scan of /proc after the end of bash.
+    # Pids of processes that were still alive when shelld last looked after the end of bash.
     leftover = _Member[list[int]]()
     # Pids of processes that were alive at the deadline of the last kill.
     survivors = _Member[list[int]]()

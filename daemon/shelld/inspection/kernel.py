@@ -20,7 +20,8 @@ from shelld.inspection.waiting_calls import IDLE, LOOKS, MAX_DESCRIPTORS, Wait
 from shelld.keeper.proc import fields_of, read_file, read_short_file, stat_fields
 from shelld.terminals.source import OWN_TERMINAL
 
-# The maximum number of threads of a process that are examined. The main thread is listed first.
+# The maximum number of threads of a process that `may_read` and `written_by` examine. The main
+# thread is listed first.
 _MAX_WRITERS: Final = 256
 # A 32-bit program has its stack below this address. A 64-bit program almost never does.
 _32_BITS: Final = 1 << 32
