@@ -1,4 +1,4 @@
-"""The Python client: typed methods of the daemon, without framing or request ids."""
+"""Provides the daemon's methods as typed Python methods, without framing or request ids."""
 
 from typing import Final
 

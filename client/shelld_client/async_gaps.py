@@ -1,9 +1,10 @@
-"""Output without gaps, for `AsyncClient`: reads what the events of a command skip.
+"""Reads the output that the events of a command skip, for `AsyncClient`.
 
-`gaps.py` has the same without await, for `Client`. `make sync` makes it from this file.
+`gaps.py` has the same code without await, for `Client`. `make sync` makes it from this file.
 
-Owns the offsets up to which a reader has the output of a command. Never moves the position of plain
-reads. Invariant: in each stream, the output of one event begins where that of the last one ended.
+Owns the offsets up to which a reader has received the output of a command. Never moves the position
+of plain reads. Invariant: in each stream, the output of an event begins where the output of the
+event before it ended.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from shelld_protocol.event_methods import Event, ExitEvent, OutputEvent
 T = TypeVar("T")
 StreamName: TypeAlias = Literal["stdout", "stderr"]
 
-# How much skipped output one request reads again.
+# The maximum number of bytes of skipped output that one request reads.
 _GAP_BYTES: Final = 1024 * 1024
 
 
@@ -30,9 +31,9 @@ class AsyncRequest(Protocol):
 
 
 class AsyncOutputReader:
-    """Takes the events of one command, and puts all its output into `ready`, in order.
+    """Takes the events of one command, and puts events with all its output into `ready`, in order.
 
-    If a call is cancelled or raises, another call with the same event does the rest.
+    If a call is cancelled or raises, another call with the same event does the remaining steps.
     """
 
     def __init__(self, request: AsyncRequest, *, strip: bool | None) -> None:
@@ -44,7 +45,8 @@ class AsyncOutputReader:
     async def take(self, event: OutputEvent) -> None:
         await self._fill(event, event.stream, event.start)
         if event.start < self._ends[event.stream]:
-            # A second subscription begins at an earlier place, so a part of this event is known.
+            # A second subscription begins at an earlier offset, so the reader already has a part of
+            # this event's output.
             await self._fill(event, event.stream, event.end)
             return
         self._ends[event.stream] = event.end
@@ -67,11 +69,11 @@ class AsyncOutputReader:
                 part = calls.lost_output(event, stream, start, end)
             kept_from = part.start + part.dropped
             if part.dropped and part.end > end:
-                # The read has passed over the lost output and gone on beyond `end`.
+                # The read has skipped the lost output, and has returned output after `end`.
                 part = calls.lost_output(event, stream, start, min(kept_from, end))
             if part.end == start:
-                # The output ends within a character. Leftover processes may still write its rest,
-                # so no read returns its beginning yet.
+                # The output ends within a character. Leftover processes may still write the rest of
+                # the character, so no read returns its beginning yet.
                 part = calls.lost_output(event, stream, start, end)
             self._ends[stream] = part.end
             self.ready.append(part)

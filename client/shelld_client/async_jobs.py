@@ -1,10 +1,10 @@
-"""A command in the background as an object, for `AsyncClient`.
+"""Represents a command in the background as an object, for `AsyncClient`.
 
-`jobs.py` has the same without await, for `Client`. `make sync` makes it from this file.
+`jobs.py` has the same code without await, for `Client`. `make sync` makes it from this file.
 
-Owns the command from the start to the end of its block, and the offsets up to which its readers
-have its output. Never moves the position of plain reads, so no reader of the same shell loses
-output to a job. Invariant: a call that raises or is cancelled has taken no output.
+Owns the command from the start to the end of its block, and the offsets up to which each reader of
+the job has the output. Never moves the position of plain reads, so a job takes no output from other
+readers of the shell. Invariant: a call that raises or is cancelled has taken no output.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from shelld_protocol.structs import MAX_WAIT_MS, Listener, Matched
 _EVENTS: Final[tuple[EventName, ...]] = ("output", "prompt", "exit")
 
 # The answer to a wait has at most this much output of each stream. The exception of a failed wait
-# shows it.
+# shows this output.
 _SHOWN_BYTES: Final = 64 * 1024
 
 
@@ -65,7 +65,10 @@ class AsyncJob(AsyncItems[Event]):
         finish: AsyncRequest,
         call: Call[AnyBashResult],
     ) -> None:
-        """`finish` sends a request that no cancellation interrupts. It may raise TimeoutError."""
+        """Create a job that has not started.
+
+        `finish` sends a request that no cancellation interrupts. It may raise TimeoutError.
+        """
         super().__init__()
         self._begin = begin
         self._request = request
@@ -74,29 +77,32 @@ class AsyncJob(AsyncItems[Event]):
         self._started: BackgroundResult | None = None
         self._is_over = False
         self._output = AsyncOutputReader(request, strip=call.params.get("strip_ansi"))
-        # An event that was received, but whose skipped output was not yet read.
+        # An event that was received, while the skipped output before it was not yet read.
         self._event: Event | None = None
         # The offsets in stdout and stderr from which `output` reads and `wait_for` searches.
         self._unread = (0, 0)
         self._unsearched = (0, 0)
-        # Where the last match in each stream ended.
+        # The offset at which the last match in each stream ended.
         self._matched_to: dict[str, int] = {}
 
     @property
     def started(self) -> BackgroundResult:
-        """The result of the start. Raises RuntimeError before the block."""
+        """The result of the start. Raises RuntimeError if the block has not been entered."""
         if self._started is None:
             raise RuntimeError("the job has not started: use it with a with block")
         return self._started
 
     @property
     def id(self) -> str:
-        """The `bash_id` of its shell."""
+        """The `bash_id` of the job's shell."""
         return self.started.bash_id
 
     @property
     def pid(self) -> int | None:
-        """The pid of its bash; None if nobody has learned it (see `BackgroundResult`)."""
+        """The pid of the job's bash.
+
+        It is None if the daemon does not know it (see `BackgroundResult`).
+        """
         return self.started.pid
 
     async def __aenter__(self) -> Self:
@@ -128,12 +134,12 @@ class AsyncJob(AsyncItems[Event]):
     ) -> None:
         self._is_over = True
         try:
-            # If the daemon is gone, so is the command.
+            # If the daemon has ended, the command has ended as well.
             with suppress(ShellError):
                 await self._finish(calls.kill_shell(self.id, {}))
             self._is_killed = True
         except TimeoutError:
-            # The daemon has the request, or will read it.
+            # The daemon has received the kill request, or will read it.
             self._is_killed = True
         finally:
             self._end()
@@ -144,7 +150,7 @@ class AsyncJob(AsyncItems[Event]):
     # -- reading and waiting ----------------------------------------------------------------
 
     async def output(self, **options: Unpack[ReadOptions]) -> BashOutputResult:
-        """Return what the command has written since the last `output`, as `bash_output` does.
+        """Return the output since the last call of `output`, as `bash_output` does.
 
         Two calls at the same time may return the same output.
         """
@@ -153,10 +159,10 @@ class AsyncJob(AsyncItems[Event]):
         return result
 
     async def wait(self, timeout: float | None = None) -> BashOutputResult:
-        """Wait until the command has ended. Return its end, and the output that `output` would.
+        """Wait until the command has ended.
 
-        The output stays unread. Raises `WaitTimedOut` after `timeout` seconds (None: never), and
-        the command goes on.
+        Return its end, and the output that `output` would return. The output stays unread. Raises
+        `WaitTimedOut` after `timeout` seconds (None: never). The command then goes on.
         """
 
         def call(wait: int) -> Call[BashOutputResult]:
@@ -187,10 +193,10 @@ class AsyncJob(AsyncItems[Event]):
 
         Give one of the three. `pattern` is an RE2 pattern; port 0 stands for any TCP port. Text and
         patterns are searched in the output after the last match, at first from the beginning. An
-        unfinished line counts, too. Returns the line as `Matched`, or the port as `Listener`.
+        unfinished line can match as well. Returns the line as `Matched`, or the port as `Listener`.
 
         Raises `WaitTimedOut` after `timeout` seconds (None: never), and `JobEnded` if the command
-        ends first. Both have the output since the last match.
+        ends first. Both exceptions have the output since the last match.
         """
         if (text, pattern, port).count(None) != 2:
             raise TypeError("wait_for needs a text, a pattern or a port, and only one of them")
@@ -216,7 +222,8 @@ class AsyncJob(AsyncItems[Event]):
             end = found.end
             is_rest = found.start == end == self._matched_to.get(found.stream)
             if is_rest:
-                # The empty rest of the line that matched last. Search after its line end.
+                # The match is the empty rest of the line that matched last. Search again after the
+                # end of this line.
                 text = result.stdout if found.stream == "stdout" else result.stderr
                 end += 2 if text.startswith("\r\n") else 1
             ends = (end, 0) if found.stream == "stdout" else (0, end)
@@ -239,7 +246,10 @@ class AsyncJob(AsyncItems[Event]):
     async def _wait(
         self, call: Callable[[int], Call[BashOutputResult]], give_up_at: float
     ) -> BashOutputResult:
-        """Repeat a call, which waits in the daemon, until its condition is met or time is up."""
+        """Repeat a call until its condition is met or the time is over.
+
+        The call waits in the daemon.
+        """
         while True:
             left_ms = max(0.0, give_up_at - time.monotonic()) * 1000
             wait = math.ceil(min(left_ms, MAX_WAIT_MS))
@@ -250,7 +260,7 @@ class AsyncJob(AsyncItems[Event]):
     # -- acting -----------------------------------------------------------------------------
 
     async def write(self, text: str | None = None, **options: Unpack[TypingOptions]) -> None:
-        """Write to the terminal or open stdin of the command, as `write_stdin` does.
+        """Write to the terminal or the open stdin of the command, as `write_stdin` does.
 
         Reads nothing. Raises `StdinClosed` if the command has ended or takes no input.
         """
@@ -259,11 +269,14 @@ class AsyncJob(AsyncItems[Event]):
         await self._request(calls.write_stdin(self.id, text, {**options, **nowhere}))
 
     async def resize(self, rows: int, cols: int) -> ResizeShellResult:
-        """Change the size of its terminal. Raises `NotPossible` if it has none."""
+        """Change the size of the job's terminal. Raises `NotPossible` if it has no terminal."""
         return await self._request(calls.resize_shell(self.id, rows, cols))
 
     async def screen(self, **options: Unpack[ScreenOptions]) -> ReadScreenResult:
-        """Return what a person would see on its terminal. Raises the errors of `read_screen`."""
+        """Return the screen of the job's terminal, as a person would see it.
+
+        Raises the errors of `read_screen`.
+        """
         return await self._request(calls.read_screen(self.id, options))
 
     async def kill(self, **options: Unpack[KillOptions]) -> KillShellResult:
@@ -273,7 +286,7 @@ class AsyncJob(AsyncItems[Event]):
     # -- events -----------------------------------------------------------------------------
 
     def _check_taker(self) -> None:
-        # The subscription begins later than the job.
+        # The subscription may not have begun yet.
         if (starting := self._starting) is not None:
             starting.check_taker()
 
@@ -282,7 +295,8 @@ class AsyncJob(AsyncItems[Event]):
             if self._output.ready:
                 return self._output.ready.popleft()
             if self._ongoing is None:
-                # Subscribe only now, so that no events pile up for a job that nobody iterates over.
+                # Subscribe only when the iteration begins. Otherwise, events would pile up for a
+                # job over which nobody iterates.
                 strip = self._call.params.get("strip_ansi")
                 params = {"bash_id": self.id, "events": _EVENTS, "strip_ansi": strip}
                 self._ongoing = await self._begin(calls.subscribe(params), nothing_to_undo)
@@ -308,12 +322,12 @@ class AsyncJob(AsyncItems[Event]):
         """Return the next event; None for the answer to the subscription."""
         item = await ongoing.next()
         if ongoing.can_be_continued(item.error if isinstance(item, End) else item):
-            # Another subscription has the same events again.
+            # The connection is lost. Another subscription gets the same events again.
             self._ongoing = None
             ongoing.end()
             return None
         if isinstance(item, ShellError):
-            # The job has no subscription. The next call tries again.
+            # The job has no subscription now. The next call subscribes again.
             self._ongoing = None
             raise item
         if isinstance(item, End):
@@ -325,13 +339,13 @@ class AsyncJob(AsyncItems[Event]):
     def _next_has_failed(self) -> None:
         ongoing = self._ongoing
         if ongoing is not None and ongoing.may_lose_items and not self._is_over:
-            # An interrupt may have lost an event. Another subscription has it, too.
+            # An interrupt may have lost an event. Another subscription gets this event again.
             self._ongoing = self._event = None
             ongoing.end()
 
 
 def _give_up_at(timeout: float | None) -> float:
-    """Return a moment as of time.monotonic()."""
+    """Return the time (of time.monotonic()) at which to give up."""
     return time.monotonic() + (math.inf if timeout is None else timeout)
 
 

@@ -1,8 +1,8 @@
-"""A request whose events and answer are taken one by one, for `AsyncClient`.
+"""Represents a request whose events and answer are taken one by one, for `AsyncClient`.
 
-`ongoing.py` has the same without await, for `Client`. `make sync` makes it from this file.
+`ongoing.py` has the same code without await, for `Client`. `make sync` makes it from this file.
 
-Owns the request until `end`: its listener, and the subscriptions that it has begun.
+Owns the request until `end`, with its listener and the subscriptions that it has begun.
 """
 
 from __future__ import annotations
@@ -24,21 +24,25 @@ SendLater: TypeAlias = Callable[[Call[Any]], None]
 
 
 def nothing_to_undo(_result: bytes) -> None:
-    """The `undo` of a request whose only effect is a subscription, which `AsyncOngoing` ends."""
+    """Do nothing.
+
+    This is the `undo` of a request whose only effect is a subscription, because `AsyncOngoing`
+    itself ends the subscription.
+    """
 
 
 class AsyncOngoing:
     """Sends a request. Raises `ShellError` if that is impossible, and the exceptions of `check`.
 
-    If its connection is lost, another request can continue this one, unless `send_later` is None.
-    `send_later` sends a call on the next connection, and ignores its answer.
+    If the connection is lost, another request can continue this request, unless `send_later` is
+    None. `send_later` sends a call on the next connection, and ignores its answer.
 
-    `check` is called once the request is known to the connection. `check_taker` raises if nothing
-    would wake its caller. Call it before you wait for an item, or for another task or thread that
-    takes one.
+    `check` is called once the connection knows the request. `check_taker` raises if nothing would
+    wake its caller. Call `check_taker` before you wait for an item, or for another task or thread
+    that takes an item.
     """
 
-    # `__del__` finds this if `__init__` has failed.
+    # `__del__` reads this value if `__init__` has failed.
     _has_ended = True
 
     def __init__(
@@ -74,8 +78,9 @@ class AsyncOngoing:
             check()
             send(frame)
         except Exception:
-            # The request was not sent. An interrupt is no Exception: the request may have been sent
-            # then, and `__del__` ends it.
+            # The request was not sent. An interrupt, such as KeyboardInterrupt, does not come here,
+            # because it is not an Exception. After an interrupt, the request may have been sent,
+            # and `__del__` ends it.
             self.end()
             raise
 
@@ -84,16 +89,16 @@ class AsyncOngoing:
 
     @property
     def may_lose_items(self) -> bool:
-        """Whether an exception that interrupts `next` may lose the item that has just come."""
+        """Tells whether an exception that interrupts `next` may lose an item that has come."""
         return self._mailbox.MAY_LOSE_ITEMS
 
     @property
     def subscription(self) -> str:
-        """The name of the subscription that this request owns; "" for none."""
+        """The name of the subscription that this request owns, or "" if it owns none."""
         return self._subscription
 
     def can_be_continued(self, error: object) -> bool:
-        """Whether `error` says only that the connection was lost."""
+        """Return whether the request can go on, because `error` means only a lost connection."""
         return self._send_later is not None and was_cut(error)
 
     async def next(self) -> Item:
@@ -139,19 +144,21 @@ class AsyncOngoing:
         """Stop listening.
 
         Cancels the request, unless it was answered. Ends its subscription, unless another request
-        has continued it. If an interrupt stops this early, another call does the rest.
+        has continued the subscription. If an interrupt stops this method early, another call does
+        the remaining steps.
         """
         self.stop_listening()
         self._cancel()
-        # Forget the request only now, when its cancellation was sent.
+        # Forget the request only after its cancellation was sent.
         self._connection.cancel(self._id)
         self._leave()
         self._has_ended = True
 
     def answered(self, answer: bytes | ShellError) -> None:
-        """Handle the answer. Answers are handled in the order in which they arrive.
+        """Handle the answer. The connection passes answers on in the order in which they arrive.
 
-        The daemon sends the events of a subscription to the request that it has answered last.
+        If several requests have continued a subscription, the daemon sends the events to the
+        request that it answered last.
         """
         if isinstance(answer, ShellError):
             self._leave()
@@ -172,10 +179,10 @@ class AsyncOngoing:
     def abandon(self) -> None:
         """Cancel the request. If the cancellation comes too late, undo the effect of the request.
 
-        This waits for nothing, because the caller may have been interrupted. If the request has
-        taken a subscription from another reader, that reader gets it back: it receives no more
-        events, but ends the subscription when it leaves. If an interrupt stops this early, another
-        call does the rest.
+        This method waits for nothing, because the caller may have been interrupted. If the request
+        has taken a subscription from another reader, it gives the subscription back. That reader
+        then gets no more events, but it ends the subscription when it leaves. If an interrupt stops
+        this method early, another call does the remaining steps.
         """
 
         def undo(answer: bytes) -> None:
@@ -192,7 +199,7 @@ class AsyncOngoing:
         self._cancel()
         self.stop_listening()
         self._mailbox.abandon(undo)
-        # If an interrupt came before the request was sent, no answer comes.
+        # If an interrupt came before the request was sent, no answer will come.
         name = self._subscription
         if name and self._connection.ownership.renounce(name, self._id):
             self._unsubscribe(name)
@@ -208,8 +215,8 @@ class AsyncOngoing:
 
 
 def was_cut(error: object) -> bool:
-    """Whether an error says only that the connection was lost."""
-    # An error of a target has a code.
+    """Return whether an error says only that the connection was lost."""
+    # Only a `TargetLost` that the daemon sent, about a target, has a code.
     return isinstance(error, TargetLost) and error.code is None
 
 
@@ -238,7 +245,7 @@ def send_only(
 
 
 def _weakly(ongoing: AsyncOngoing) -> Callable[[bytes | ShellError], None]:
-    """Return a function that passes on the answer, but does not keep the object alive."""
+    """Return a function that passes the answer to `ongoing`, but does not keep `ongoing` alive."""
     weak = ref(ongoing)
 
     def pass_on(answer: bytes | ShellError) -> None:

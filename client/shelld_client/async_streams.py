@@ -1,9 +1,9 @@
-"""Iterators over the events of shells, for `AsyncClient`.
+"""Defines iterators over the events of shells, for `AsyncClient`.
 
-`streams.py` has the same without await, for `Client`. `make sync` makes it from this file.
+`streams.py` has the same code without await, for `Client`. `make sync` makes it from this file.
 
-Leaving an iterator ends what it has started: a subscription ends, and a command is killed with all
-its processes. Dropping an iterator does the same.
+When the caller leaves or drops an iterator, the iterator ends its subscription, or kills its
+command with all processes.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class AsyncBegin(Protocol):
 
 
 class AsyncItems(Generic[T]):
-    """An iterator. Only one task or thread at a time runs `_next`."""
+    """The base of all iterators. Only one task or thread at a time runs `_next`."""
 
     # `__del__` runs even if `__init__` has failed, so the attributes that it reads have defaults in
     # their classes.
@@ -62,7 +62,8 @@ class AsyncItems(Generic[T]):
         self._check_taker()
         async with self._taking:
             if self._is_taking:
-                # The interrupted code may already have taken the next item.
+                # This is a signal handler or finaliser, and the code that it has interrupted may
+                # already have taken the next item.
                 raise RuntimeError("the iteration was interrupted while it took an item")
             self._is_taking = True
             try:
@@ -74,8 +75,8 @@ class AsyncItems(Generic[T]):
                 self._is_taking = False
 
     def _check_taker(self) -> None:
-        """Raise RuntimeError if no item can reach the caller, as on another event loop."""
-        # In `Client`, an interrupt may change the attribute between two uses.
+        """Raise RuntimeError if no item can reach the caller, for example on another event loop."""
+        # Read the attribute once, because in `Client`, an interrupt may change it between two uses.
         if (ongoing := self._ongoing) is not None:
             ongoing.check_taker()
 
@@ -87,7 +88,7 @@ class AsyncItems(Generic[T]):
 
 
 class _Iteration(AsyncItems[T]):
-    """An iteration, which ends with its block, with `end`, or when it is dropped."""
+    """An iteration that ends with its block, with a call of `end`, or when the caller drops it."""
 
     _is_over = False
 
@@ -100,7 +101,10 @@ class _Iteration(AsyncItems[T]):
         self.end()
 
     def end(self) -> None:
-        """End the iteration, and the request that it has sent. Leaving the block does this."""
+        """End the iteration, and the request that it has sent.
+
+        The end of the block calls this method.
+        """
         self._is_over = True
         if self._ongoing is not None:
             self._ongoing.end()
@@ -110,7 +114,7 @@ class _Iteration(AsyncItems[T]):
 
 
 class AsyncEventStream(_Iteration[Event]):
-    """The events of a subscription. Use it with ``async with``, and iterate over it.
+    """Yields the events of a subscription. Use it with ``async with``, and iterate over it.
 
     The events of a single shell end with its last event. The events of several shells go on until
     the block is left, or the daemon ends (`DaemonExited`).
@@ -126,16 +130,17 @@ class AsyncEventStream(_Iteration[Event]):
         self.subscription = ""
         self.seq = 0
         self._begin = begin
-        # Which events to yield. None: all that come.
+        # Which events to yield. None means all events that come.
         self._wanted: Sequence[EventName] | None = options.get("events")
         self._params = params = dict(options)
         if options.get("subscription") is not None:
-            # A continued subscription keeps its own kinds of events, even unwanted ones.
+            # A continued subscription keeps its own kinds of events, even kinds that this caller
+            # does not want.
             params.pop("events", None)
         elif self._wanted is None:
             params["events"] = ["exit", "output"]
         elif self._wanted and options.get("bash_id") is not None:
-            # The iteration ends with the shell, so it needs the event about this end.
+            # The iteration ends with the shell, so it needs the event about the shell's end.
             params["events"] = [*self._wanted, "exit"]
 
     async def __aenter__(self) -> Self:
@@ -149,16 +154,16 @@ class AsyncEventStream(_Iteration[Event]):
             self.end()
             raise
         self.subscription, self.seq = result.subscription, result.seq
-        # If the subscription is over, nothing comes, unless events are sent again.
+        # If the subscription is over, no event comes, unless the daemon sends events again.
         self._is_over = result.is_over and self._params.get("from_seq") in (None, result.seq)
         return self
 
     def end(self) -> None:
-        """End the iteration, and its subscription unless another reader has continued it."""
+        """End the iteration. Also end its subscription, unless another reader has continued it."""
         if self._ongoing is None or self._subscribed is not None:
             super().end()
             return
-        # The entry was interrupted, but the daemon may begin the subscription.
+        # `__aenter__` was interrupted, but the daemon may still begin the subscription.
         self._is_over = True
         self._ongoing.abandon()
 
@@ -185,7 +190,7 @@ class AsyncEventStream(_Iteration[Event]):
         raise StopAsyncIteration
 
     async def _continue(self) -> None:
-        """Take up the subscription on another connection."""
+        """Continue the subscription on another connection."""
         assert self._ongoing is not None
         self._ongoing.leave_to_next()
         params = {"subscription": self.subscription, "from_seq": self.seq}
@@ -216,12 +221,14 @@ class AsyncEventStream(_Iteration[Event]):
 
 
 class AsyncOutputStream(_Iteration[OutputEvent | BashResult | BackgroundResult]):
-    """The output of a command as it comes, then its result. Iterate over it.
+    """Yields the output of a command as it comes, and then its result. Iterate over it.
 
-    Ending the iteration kills the command, unless the command has ended or moved to the background.
+    The end of the iteration kills the command, unless the command has ended or moved to the
+    background.
 
-    Yields `OutputEvent`, and the result as the last item; `result` has it, too. Skipped output is
-    read from the daemon. So output is missing only if the daemon no longer keeps it.
+    Yields `OutputEvent`, and the result as the last item; the attribute `result` also has the
+    result. The iteration reads skipped output from the daemon. So output is missing only if the
+    daemon no longer keeps it.
 
     The errors are those of `bash`. An error about a command that has run, such as
     `CommandTimedOut`, comes after the output.
@@ -247,19 +254,22 @@ class AsyncOutputStream(_Iteration[OutputEvent | BashResult | BackgroundResult])
         return self
 
     def end(self) -> None:
-        """End the iteration, and the command, too, if the last item was not taken."""
+        """End the iteration. Also end the command, if the last item was not taken."""
         self._is_over = True
-        # Read it once: another thread or a signal handler may be here at the same time.
+        # Read the attribute once, because another thread or a signal handler may run this code at
+        # the same time.
         ongoing = self._ongoing
         if ongoing is not None and self._is_finished:
             ongoing.end()
         elif ongoing is not None:
             ongoing.abandon()
-        # Clear it last: after an interrupt in the steps above, another call repeats them.
+        # Clear the attribute last. After an interrupt in the steps above, another call then repeats
+        # them.
         self._ongoing = None
 
     def _next_has_failed(self) -> None:
-        # An interrupt may have lost an item, even the last one. So no caller may wait for more.
+        # An interrupt may have lost an item, even the last item. So no caller may wait for another
+        # item.
         self.end()
 
     async def _next(self) -> OutputEvent | BashResult | BackgroundResult:
@@ -287,7 +297,7 @@ class AsyncOutputStream(_Iteration[OutputEvent | BashResult | BackgroundResult])
     def _is_complete(self) -> bool:
         if self._exit is not None:
             return self._failure is not None or self.result is not None
-        # An error names the shell if the command has run. Then `ExitEvent` follows, after all
+        # If the command has run, the error names the shell, and `ExitEvent` follows after all
         # output.
         has_not_run = self._failure is not None and "bash_id" not in self._failure.data
         return has_not_run or isinstance(self.result, BackgroundResult)
@@ -309,6 +319,6 @@ class AsyncOutputStream(_Iteration[OutputEvent | BashResult | BackgroundResult])
 
 
 def kill_in_background(call: Call[AnyBashResult], answer: bytes) -> Call[Any] | None:
-    """Return the call that kills a command, if its result says that it runs in the background."""
+    """Return the call that kills a command whose result says that it is in the background."""
     result = call.decode(answer)
     return calls.kill_shell(result.bash_id, {}) if isinstance(result, BackgroundResult) else None

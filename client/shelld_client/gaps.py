@@ -16,7 +16,7 @@ from shelld_protocol.event_methods import Event, ExitEvent, OutputEvent
 T = TypeVar("T")
 StreamName: TypeAlias = Literal["stdout", "stderr"]
 
-# How much skipped output one request reads again.
+# The maximum number of bytes of skipped output that one request reads.
 _GAP_BYTES: Final = 1024 * 1024
 
 
@@ -27,9 +27,9 @@ class Request(Protocol):
 
 
 class OutputReader:
-    """Takes the events of one command, and puts all its output into `ready`, in order.
+    """Takes the events of one command, and puts events with all its output into `ready`, in order.
 
-    If a call is cancelled or raises, another call with the same event does the rest.
+    If a call is cancelled or raises, another call with the same event does the remaining steps.
     """
 
     def __init__(self, request: Request, *, strip: bool | None) -> None:
@@ -41,7 +41,8 @@ class OutputReader:
     def take(self, event: OutputEvent) -> None:
         self._fill(event, event.stream, event.start)
         if event.start < self._ends[event.stream]:
-            # A second subscription begins at an earlier place, so a part of this event is known.
+            # A second subscription begins at an earlier offset, so the reader already has a part of
+            # this event's output.
             self._fill(event, event.stream, event.end)
             return
         self._ends[event.stream] = event.end
@@ -64,11 +65,11 @@ class OutputReader:
                 part = calls.lost_output(event, stream, start, end)
             kept_from = part.start + part.dropped
             if part.dropped and part.end > end:
-                # The read has passed over the lost output and gone on beyond `end`.
+                # The read has skipped the lost output, and has returned output after `end`.
                 part = calls.lost_output(event, stream, start, min(kept_from, end))
             if part.end == start:
-                # The output ends within a character. Leftover processes may still write its rest,
-                # so no read returns its beginning yet.
+                # The output ends within a character. Leftover processes may still write the rest of
+                # the character, so no read returns its beginning yet.
                 part = calls.lost_output(event, stream, start, end)
             self._ends[stream] = part.end
             self.ready.append(part)

@@ -74,11 +74,14 @@ class Methods:
         raise NotImplementedError
 
     def _begin(self, call: Call[Any], undo: Undo) -> Ongoing:
-        """Send a call. The caller then takes its events and its answer one by one."""
+        """Send a call.
+
+        The returned object gives the caller its events and its answer one by one.
+        """
         raise NotImplementedError
 
     def _noted(self, call: Call[T]) -> Call[T]:
-        """Return a call whose result the client remembers, if it remembers any."""
+        """Return the call. A client that restarts daemons overrides this to remember the result."""
         return call
 
     @overload
@@ -131,12 +134,12 @@ class Methods:
         """Run a command; see `RunOptions` and `BashOptions` for the other options.
 
         `on_timeout` says what to do at the timeout: kill the command ("kill", the default), or
-        return a `BackgroundResult` ("background"). `on_prompt` says what to do once it is proved
-        that the command waits for input: go on waiting ("wait", the default), "kill" or
+        return a `BackgroundResult` ("background"). `on_prompt` says what to do once the daemon has
+        proved that the command waits for input: go on ("wait", the default), "kill" or
         "background".
 
-        A command that fails still has a result, unless `check` is given. `CommandTimedOut`,
-        `SpawnFailed` and other errors are raised.
+        A command that fails has a result as well, unless `check` is given. Raises
+        `CommandTimedOut`, `SpawnFailed` and other errors.
         """
         if "check" not in options and "on_output" not in options:
             return self._request(calls.bash(command, options))
@@ -167,21 +170,21 @@ class Methods:
     def write_stdin(
         self, bash_id: str, text: str | None = None, **options: Unpack[InputOptions]
     ) -> WriteStdinResult:
-        """Write to the terminal or open stdin of a shell. Wait, and return the new output.
+        """Write to the terminal or the open stdin of a shell. Wait, and return the new output.
 
         Raises `StdinClosed` or `NotPossible`. A dangerous line for a shell raises `CommandBlocked`.
         """
         return self._request(calls.write_stdin(bash_id, text, options))
 
     def resize_shell(self, bash_id: str, rows: int, cols: int) -> ResizeShellResult:
-        """Change the size of a shell's terminal. An ended shell stays as it is.
+        """Change the size of a shell's terminal. Does nothing to an ended shell.
 
         Raises `NotPossible` for a shell without a terminal.
         """
         return self._request(calls.resize_shell(bash_id, rows, cols))
 
     def read_screen(self, bash_id: str, **options: Unpack[ScreenOptions]) -> ReadScreenResult:
-        """Return what a person would see on a shell's terminal.
+        """Return the screen of a shell's terminal, as a person would see it.
 
         Raises `NotPossible` for a shell without a terminal, and `Unavailable` if the daemon lacks
         the extra `screen`.
@@ -189,22 +192,26 @@ class Methods:
         return self._request(calls.read_screen(bash_id, options))
 
     def events(self, **options: Unpack[EventOptions]) -> EventStream:
-        """Return the events of shells. Use them with ``with``, and iterate.
+        """Return the events of shells. Use the result with ``with``, and iterate over it.
 
-        By default, these are the output and the ends of all shells that run or will start.
+        By default, the events are the output and the ends of all shells that run or will start.
         """
         return EventStream(self._begin, options)
 
     def stream(self, command: str, **options: Unpack[StreamOptions]) -> OutputStream:
-        """Run a command as `bash` does. Iterating yields its output as it comes, then its result.
+        """Run a command as `bash` does.
 
-        Leaving the iteration kills the command.
+        Iterating yields its output as it comes, and then its result. Leaving the iteration kills
+        the command.
         """
         call = calls.followed_bash(command, options, ["output", "exit"])
         return OutputStream(self._begin, self._request, self._noted(call))
 
     def start(self, command: str, **options: Unpack[BashOptions]) -> Job:
-        """Run a command in the background. Use the job with ``with``: the block ends it."""
+        """Run a command in the background.
+
+        Use the job with ``with``. The end of the block ends the job.
+        """
         call = calls.followed_bash(command, {**options, "run_in_background": True}, None)
         return Job(self._begin, self._request, self._finish, call)
 
@@ -213,9 +220,11 @@ class Methods:
         return self._request(calls.kill_shell(shell_id, options))
 
     def background(self, bash_id: str) -> HandOverResult:
-        """Let a call of `bash` that waits for this shell return a `BackgroundResult` now.
+        """Move a shell to the background.
 
-        The command continues without its timeout. `list_shells` tells which shells are in the
+        The call of `bash` that waits for the shell returns a `BackgroundResult` now.
+
+        The command continues without its timeout. `list_shells` shows which shells are in the
         foreground.
         """
         return self._request(calls.background(bash_id))
@@ -223,7 +232,7 @@ class Methods:
     def list_shells(
         self, *, session: str | None = None, target: str | None = None
     ) -> list[ShellInfo]:
-        """Return running and retained shells of the daemon or a target, oldest first."""
+        """Return the running and retained shells of the daemon or a target, oldest first."""
         return self._request(calls.list_shells(session, target))
 
     def configure_session(
@@ -235,12 +244,12 @@ class Methods:
         target: str | None = None,
         sandbox: SandboxPolicy | None = None,
     ) -> ConfigureSessionResult:
-        """Choose where a session is, its environment, and what its commands may use and reach.
+        """Set a session's target, environment, limits and sandbox.
 
         Call this before the session's first command. A later call raises `InvalidParams`, and so
         does a limit that is higher than the daemon's --limit. The rules and limits hold until the
-        session is closed. Raises `Unavailable` if there is no such sandbox here; then the session
-        refuses its commands.
+        session is closed. Raises `Unavailable` if the daemon cannot enforce the sandbox; the
+        session then refuses its commands.
         """
         return self._request(calls.configure_session(session, env, limits, target, sandbox))
 
@@ -264,8 +273,9 @@ class Methods:
     def add_target(self, name: str, argv: Sequence[str], *, bootstrap: bool = False) -> None:
         """Name another daemon, which `argv` starts, to pass calls on to it.
 
-        With `bootstrap`, `argv` leads to a place that has only Python, and shelld is sent there.
-        The daemon starts when it is first used. Raises `InvalidParams` if the name is taken.
+        With `bootstrap`, `argv` leads to a machine with Python but without shelld, and the daemon
+        sends shelld there. The daemon starts when it is first used. Raises `InvalidParams` if the
+        name is taken.
         """
         self._request(calls.add_target(name, argv, bootstrap=bootstrap))
 
@@ -313,7 +323,8 @@ class Methods:
     ) -> ToolResult:
         """Execute a tool call whose arguments a model has made.
 
-        Arguments that no request can have, such as half of a surrogate pair, are a failure, too.
+        If no request can have the arguments, because of half a surrogate pair for example, the
+        result is a failure.
         """
         try:
             return self.call_tool(name, arguments, context=context)
@@ -321,7 +332,7 @@ class Methods:
             return ToolResult.fail(str(error))
         except InvalidParams as error:
             if (error.parameter or "").partition(".")[0] != "arguments":
-                # The program has given another parameter.
+                # The error is about a parameter that the program itself has given.
                 raise
             return ToolResult.fail(str(error))
 
@@ -344,8 +355,9 @@ class Methods:
     def openai_agents_tools(
         self, *, context: ExecutionContext | Mapping[str, Any] | None = None
     ) -> list[FunctionTool]:
-        """Return the tools for an agent of the OpenAI Agents SDK. Needs the extra
-        ``openai-agents``.
+        """Return the tools for an agent of the OpenAI Agents SDK.
+
+        Needs the extra ``openai-agents``.
         """
         from shelld_client.openai_agents import function_tool  # noqa: PLC0415
 

@@ -151,7 +151,7 @@ def _has_type(wanted: JsonType, value: object) -> bool:
 
 
 class ToolResult(Struct):
-    """Holds the outcome of an execution, which is `output` or the message `error`."""
+    """The outcome of an execution: `output` if it succeeded, the message `error` if it failed."""
 
     success: bool
     output: Any = None
