@@ -1,7 +1,8 @@
-"""A task without a parent task, on asyncio or trio.
+"""Runs a task without a parent task, on asyncio or trio.
 
-A task group would not do: it must be exited in the task that entered it, before any enclosing
-scope. A client in an asynchronous generator or a pytest fixture is often exited in another task.
+A task group is no alternative, because the task that entered it must also exit it, before any
+enclosing scope. But a client in an asynchronous generator or a pytest fixture is often exited in
+another task.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ def _asyncio_loop() -> asyncio.AbstractEventLoop | None:
 async def run_together(*works: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """Run each coroutine function in its own task. Use it for the `work` of a `Background`.
 
-    On trio, the tasks are protected from KeyboardInterrupt, which would crash trio there. The main
-    task gets it instead.
+    On trio, the tasks are protected from KeyboardInterrupt, which would crash trio in these tasks.
+    The main task gets the KeyboardInterrupt instead.
     """
     if _asyncio_loop() is not None:
         async with anyio.create_task_group() as tasks:
@@ -33,16 +34,16 @@ async def run_together(*works: Callable[[], Coroutine[Any, Any, None]]) -> None:
     from trio import open_nursery  # noqa: PLC0415 - an extra of anyio's
     from trio.lowlevel import enable_ki_protection  # noqa: PLC0415
 
-    # A task group of anyio would run its own steps unprotected in each task.
+    # In a task group of anyio, each task would also run steps of anyio without this protection.
     async with open_nursery() as nursery:
         for work in works:
             nursery.start_soon(enable_ki_protection(work))
 
 
 class Background:
-    """Run `work`, which must not raise, until it returns or `stop` is called.
+    """Runs `work`, which must not raise, until `work` returns or `stop` is called.
 
-    Call `on_end` once, when `work` has ended or will never begin.
+    Calls `on_end` once, when `work` has ended or will never begin.
     """
 
     def __init__(self, work: Callable[[], Awaitable[None]], on_end: Callable[[], None]) -> None:
@@ -77,7 +78,7 @@ class Background:
         return self._ended.is_set()
 
     async def stop(self) -> None:
-        """Cancel the work and wait until it has ended. Call it from any task."""
+        """Cancel the work, and wait until it has ended. Any task may call this method."""
         self._scope.cancel()
         with anyio.CancelScope(shield=True):
             await self._ended.wait()

@@ -1,4 +1,7 @@
-"""The options of methods, as types for keyword arguments. `calls` makes params of them. Pure."""
+"""Defines the options of methods as types for keyword arguments.
+
+`calls` makes params from them. Pure.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from shelld_protocol.sandboxes import SandboxPolicy
 from shelld_protocol.shell_methods import Encoding
 from shelld_protocol.structs import OnPrompt, SignalName, Until
 
-# Takes the output of a command as it comes.
+# A function that takes the output of a command as it comes.
 OnOutput: TypeAlias = Callable[[OutputEvent], None]
 
 
@@ -25,7 +28,7 @@ class BashOptions(TypedDict, total=False):
     leaves its input open. `merge` gives it one pipe for both streams, so that `stdout` has all its
     output in the order in which it was written. With `idempotency_key`, a call that is repeated
     starts nothing: it returns the shell that the first call with this key has started. `target`
-    names the daemon that runs the command; by default, that is where the session is. `sandbox`
+    names the daemon that runs the command; the default is the daemon of the session. `sandbox`
     tightens the policy of the session. If a lasting daemon loses this client, the command moves to
     the background, unless `on_disconnect` is "kill".
     """
@@ -62,14 +65,14 @@ class RunOptions(BashOptions, total=False):
 
 
 class StreamOptions(BashOptions, total=False):
-    """Options of a command whose output is followed: those of `bash`."""
+    """Options of a command whose output is followed. They are the options of `bash`."""
 
     on_timeout: Literal["kill", "background"]
     on_prompt: OnPrompt
 
 
 class EventOptions(TypedDict, total=False):
-    """Which events to receive: of a shell, of a session, or of all shells.
+    """Options that choose the events of a shell, of a session, or of all shells.
 
     All shells are those of the daemon, or of `target`.
 
@@ -107,11 +110,13 @@ class ScreenOptions(TypedDict, total=False):
 
 
 class TypingOptions(TypedDict, total=False):
-    """What to write to a shell's input. Text, keys, data and eof are written in this order.
+    """Options that say what to write to a shell's input.
+
+    Text, keys, data and eof are written in this order.
 
     `keys` are keys, named as in tmux, such as "Enter", "C-c" and "Up"; `data` is bytes; `eof` ends
-    the input. With `secret`, nothing is written if the terminal could show the text. With
-    `paste`, text and data are marked as pasted, if the program asked for that.
+    the input. With `secret`, nothing is written if the terminal could show the text. With `paste`,
+    text and data are marked as pasted, if the program asked for that.
     """
 
     keys: Sequence[str] | None
@@ -122,10 +127,10 @@ class TypingOptions(TypedDict, total=False):
 
 
 class InputOptions(TypingOptions, total=False):
-    """Options of a write to a shell's input: what to write, and then what to wait for.
+    """Options of a write to a shell's input.
 
-    `wait` (up to 600,000 ms) waits for `until`, before the output is read. The output is read as
-    with `OutputOptions`.
+    They say what to write, and what to wait for after that. `wait` (up to 600,000 ms) waits for
+    `until`, before the output is read. The output is read as with `OutputOptions`.
     """
 
     wait: int
@@ -163,7 +168,7 @@ class ReadOptions(TypedDict, total=False):
 
 
 class OutputOptions(ReadOptions, total=False):
-    """Options of a read, and from where to read.
+    """Options of a read, with the offsets at which the read starts.
 
     If an offset is given, only streams with an offset are read, and the position of plain reads
     does not move.
@@ -174,7 +179,10 @@ class OutputOptions(ReadOptions, total=False):
 
 
 class KillOptions(TypedDict, total=False):
-    """Options of a kill: first `signal`, then SIGKILL after `grace` milliseconds (up to 60,000)."""
+    """Options of a kill.
+
+    It sends `signal`, and SIGKILL after `grace` milliseconds (up to 60,000).
+    """
 
     signal: SignalName
     grace: int | None

@@ -1,6 +1,6 @@
-"""The daemon's methods as values: the params to send and the decoder of the result. Pure.
+"""Represents calls of the daemon's methods as values with params and a decoder of the result. Pure.
 
-Both clients use these, so only this module names parameters and decodes results.
+Both clients use these values, so only this module names parameters and decodes results.
 """
 
 from __future__ import annotations
@@ -83,22 +83,22 @@ EVENT_NAMES: Final[Mapping[type[Event], EventName]] = {
 
 
 class Call(NamedTuple, Generic[T]):
-    """One call. `decode` raises `ProtocolError` if the result does not match the method."""
+    """Holds one call. `decode` raises `ProtocolError` if the result does not match the method."""
 
     method: str
     params: dict[str, Any]
     decode: Callable[[bytes], T]
 
 
-# Takes the result of a call (JSON). Returns a second call, which undoes the effect of the first;
-# None if there is nothing to undo.
+# A function that takes the result of a call (JSON). It returns a second call, which undoes the
+# effect of the first, or None if there is nothing to undo.
 Undo: TypeAlias = Callable[[bytes], Call[Any] | None]
 
 
 def bash(command: str, options: Mapping[str, Any]) -> Call[AnyBashResult]:
     params: dict[str, Any] = {"command": command}
     for name, value in options.items():
-        # For `session`, None is a value: no session.
+        # For `session`, None is a value that means no session.
         if value is not None or name == "session":
             params[name] = value
     if "env" in params:
@@ -116,7 +116,8 @@ def bash(command: str, options: Mapping[str, Any]) -> Call[AnyBashResult]:
         try:
             return _decode(BashResult, result)
         except ProtocolError as error:
-            # A command may move to the background: at its timeout, at a prompt, or by `background`.
+            # A command may have moved to the background at its timeout, at a prompt, or by
+            # `background`.
             try:
                 return _decode(BackgroundResult, result)
             except ProtocolError:
@@ -144,7 +145,10 @@ def check_run_options(options: Mapping[str, Any], on_output: OnOutput | None) ->
 def followed_bash(
     command: str, options: Mapping[str, Any], notify: Sequence[EventName] | None
 ) -> Call[AnyBashResult]:
-    """Run a command and send the events `notify` about it. Raises TypeError for a dry run."""
+    """Return the call that runs a command and sends the events `notify` about it.
+
+    Raises TypeError for a dry run.
+    """
     if options.get("dry_run"):
         raise TypeError("dry_run is an option of bash only: nothing runs that could be followed")
     return bash(command, {**options, "notify": notify})
@@ -184,7 +188,10 @@ def unsubscribe(subscription: str) -> Call[Empty]:
 def output_at(
     bash_id: str, stream: str, start: int, size: int, *, strip: bool | None
 ) -> Call[BashOutputResult]:
-    """Read a part of one stream. Does not move the position of plain reads."""
+    """Return the call that reads a part of one stream.
+
+    The call does not move the position of plain reads.
+    """
     options = {f"{stream}_offset": start, "max_bytes": size, "strip_ansi": strip}
     return bash_output(bash_id, options)
 
@@ -278,7 +285,7 @@ def close_session(session: str, target: str | None) -> Call[CloseSessionResult]:
 
 def add_target(name: str, argv: Sequence[str], *, bootstrap: bool) -> Call[AddTargetResult]:
     if isinstance(argv, str):
-        # A string is a sequence, too, and its characters would be words.
+        # A string is also a sequence, and each of its characters would become a word.
         raise refused_here(invalid_params("Invalid type for argv: expected array", "argv"))
     params = {"name": name, "argv": list(argv), "bootstrap": bootstrap}
     return Call("add_target", params, _decoder(AddTargetResult))
@@ -323,7 +330,7 @@ def call_tool(
         if isinstance(context, ExecutionContext):
             context = msgspec.structs.asdict(context)
         members = _members("context", context)
-        # JSON has no infinity. Here it means the same as leaving the member out.
+        # JSON has no infinity. An infinite timeout means the same as no timeout.
         if members.get("timeout") == math.inf:
             del members["timeout"]
         params["context"] = _given(**members)
@@ -352,7 +359,10 @@ def ping() -> Call[Empty]:
 
 
 def literal(text: str) -> str:
-    """Return a pattern that matches exactly `text`. Raises ValueError if no line can have it."""
+    """Return a pattern that matches exactly `text`.
+
+    Raises ValueError if no line can contain the text.
+    """
     if "\n" in text:
         raise ValueError("a line cannot have a line end in it: wait for one of the lines")
     return re.escape(text)

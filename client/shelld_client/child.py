@@ -1,7 +1,7 @@
-"""The daemon as a child process: starts it, reads why it ended, and ends it step by step.
+"""Starts the daemon as a child process, finds why the daemon ended, and ends it step by step.
 
-Owns the process and our ends of its pipes. Never waits. Its users do, each in its own way, but no
-longer than the limits here.
+Owns the process and the client's ends of its pipes. Never waits. Each user of this module waits in
+its own way, but no longer than the limits in this module.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from typing import IO, Final
 
 from shelld_client.errors import DaemonExited, SpawnFailed
 
-# How long to wait for the daemon's end: after closing stdin (the daemon promises to end within 2 s,
-# or 5 s with a thousand shells); then after SIGTERM; then after SIGKILL, which only the kernel can
-# delay.
+# How long to wait for the daemon's end after each step. The first step closes stdin; the daemon
+# promises to end within 2 s, or 5 s with a thousand shells. The next steps are SIGTERM, and
+# SIGKILL, which only the kernel can delay.
 CLOSE_TIMEOUT_S: Final = 6.0
 TERMINATE_TIMEOUT_S: Final = 3.0
 KILL_TIMEOUT_S: Final = 3.0
 
-# How long to wait for the end of a killed process, where the wait blocks everything else.
+# How long to wait for the end of a killed process if the wait blocks all other work.
 BLOCKED_S: Final = 1.0
 
 # How often to check whether the process has ended, if there is no event to wait for.
@@ -39,11 +39,11 @@ POST_MORTEM_S: Final = 1.0
 # How long to wait for the end of stderr after that.
 LAST_WORDS_S: Final = 0.2
 
-# How much one read takes, unless much arrives: the usual capacity of a pipe. A larger buffer would
-# need a large allocation for each answer.
+# The size of a read, unless much data arrives. It is the usual capacity of a pipe. A larger buffer
+# would need a large allocation for each answer.
 READ_BYTES: Final = 64 * 1024
-# The capacity of the pipe for answers and events, and the size of a read while much arrives. Fewer
-# hand-overs between the processes save a sixth of the time of much output.
+# The capacity of the pipe for answers and events, and the size of a read while much data arrives.
+# For a large output, fewer switches between the processes save a sixth of the time.
 PIPE_BYTES: Final = 256 * 1024
 STDERR_TAIL_BYTES: Final = 8192
 
@@ -51,9 +51,9 @@ _children: Final[weakref.WeakSet[Child]] = weakref.WeakSet()
 
 
 def _close_inherited() -> None:
-    """Close a forked child's copies of the pipes.
+    """Close the copies of the pipes in a forked child.
 
-    While they are open, the daemon does not notice that the parent has closed its own.
+    While these copies are open, the daemon does not notice that the parent has closed its ends.
     """
     for child in list(_children):
         child.close_streams()
@@ -63,7 +63,10 @@ os.register_at_fork(after_in_child=_close_inherited)
 
 
 class Haste(enum.IntEnum):
-    """How to end the daemon: in all three steps, without the first step, or by SIGKILL at once."""
+    """The ways to end the daemon.
+
+    They are all three steps, the steps after the first, and SIGKILL at once.
+    """
 
     PATIENTLY = enum.auto()
     AT_ONCE = enum.auto()
@@ -71,7 +74,7 @@ class Haste(enum.IntEnum):
 
 
 class Child:
-    """The daemon's process and our non-blocking ends of its pipes."""
+    """Holds the daemon's process and the client's non-blocking ends of its pipes."""
 
     def __init__(
         self,
@@ -91,7 +94,7 @@ class Child:
                 stderr=subprocess.PIPE,
                 env=env,
                 cwd=cwd,
-                # A Ctrl-C at the terminal is for the harness to handle, not the daemon.
+                # The harness handles a Ctrl-C at the terminal, so the daemon must not get it.
                 start_new_session=True,
             )
         except OSError as error:
@@ -113,15 +116,16 @@ class Child:
         self._is_status_lost = False
         self._stderr_tail = bytearray()
         if hasattr(fcntl, "F_SETPIPE_SZ"):
-            # Linux refuses this to a user with too many large pipes (pipe(7)). Go on without it.
+            # Linux refuses this to a user with too many large pipes (pipe(7)). The usual size works
+            # as well.
             with suppress(OSError):
                 fcntl.fcntl(self.stdout.fileno(), fcntl.F_SETPIPE_SZ, PIPE_BYTES)
         for stream in (self.stdin, self.stdout, self.stderr):
-            # This affects only our end: each end of a pipe has its own flags.
+            # This affects only the client's end, because each end of a pipe has its own flags.
             os.set_blocking(stream.fileno(), False)
 
     def has_ended(self) -> bool:
-        """Return whether the process has ended, and reap it if so."""
+        """Return whether the process has ended. If it has ended, reap it."""
         if self.process.returncode is None:
             try:
                 pid, status = os.waitpid(self.process.pid, os.WNOHANG)
@@ -136,11 +140,11 @@ class Child:
         return self.process.returncode is not None
 
     def end(self) -> Iterator[tuple[Haste, float]]:
-        """End the process: end of file, then SIGTERM, then SIGKILL.
+        """End the process with end of file, then SIGTERM, then SIGKILL.
 
-        Yields, after each step, its haste and the seconds to wait for the end of the process. Stop
-        iterating when it has ended. A process that has changed its user gets no signals and may
-        outlive the last step.
+        Yields, after each step, the step's `Haste` and the seconds to wait for the end of the
+        process. Stop the iteration when the process has ended. A process that has changed its user
+        gets no signals, and may outlive the last step.
         """
         self.stdin.close()
         yield Haste.PATIENTLY, CLOSE_TIMEOUT_S
@@ -160,7 +164,7 @@ class Child:
             self.process.wait(BLOCKED_S)
 
     def close_streams(self) -> None:
-        """Close our ends of the pipes."""
+        """Close the client's ends of the pipes."""
         for stream in (self.stdin, self.stdout, self.stderr):
             stream.close()
 
@@ -170,11 +174,14 @@ class Child:
 
     @property
     def last_words(self) -> str:
-        """The end of the text that was read from stderr."""
+        """Return the end of the text that was read from stderr."""
         return self._stderr_tail.decode("utf-8", "replace").strip()
 
     def post_mortem(self, said: str) -> DaemonExited:
-        """Return the error for all calls once no answer can come. `said`: see `Connection.said`."""
+        """Return the error for all calls once no answer can come.
+
+        `said` is the text that `Connection.said` returns.
+        """
         code = name = None
         if self.has_ended() and not self._is_status_lost:
             code = self.process.returncode
@@ -192,7 +199,7 @@ class Child:
 
 @contextmanager
 def without_sigpipe() -> Generator[None]:
-    """Let a write to a pipe without a reader raise, instead of killing the program by SIGPIPE.
+    """Make a write to a pipe without a reader raise, instead of killing the program by SIGPIPE.
 
     Python ignores SIGPIPE, but command-line programs often restore its default action.
     """
@@ -205,7 +212,7 @@ def without_sigpipe() -> Generator[None]:
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGPIPE})
         yield
     finally:
-        # Consume our SIGPIPE: it would be delivered as soon as it is unblocked.
+        # Consume the SIGPIPE of our write. Otherwise, it would be delivered once it is unblocked.
         if not was_pending and signal.SIGPIPE in signal.sigpending():
             signal.sigwait({signal.SIGPIPE})
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
@@ -218,12 +225,15 @@ def errno_of(error: OSError) -> dict[str, str]:
 
 
 def size_of_next_read(data: bytes) -> int:
-    """Return how much the next read should take, after a read that has returned `data`."""
+    """Return the size of the next read, after a read that has returned `data`."""
     return PIPE_BYTES if len(data) >= READ_BYTES else READ_BYTES
 
 
 def exit_handle(pid: int) -> int | None:
-    """Return a pidfd, which is readable once the process has ended; None if none can be opened."""
+    """Return a pidfd, which is readable once the process has ended.
+
+    Return None if the system has none.
+    """
     if not hasattr(os, "pidfd_open"):
         return None
     try:

@@ -1,8 +1,9 @@
-"""`AsyncClient`: the daemon's methods as coroutines.
+"""Provides `AsyncClient`, which has the daemon's methods as coroutines.
 
-Any number of tasks of one event loop can use a client. Cancelling a task that awaits a call also
-cancels the call in the daemon: for `bash`, that kills the command and every process it started. You
-may leave a client in a task other than the one that entered it, but not on another event loop.
+Any number of tasks of one event loop can use a client. If a task that awaits a call is cancelled,
+the client also cancels the call in the daemon. For `bash`, this kills the command and every process
+it started. You may leave a client in a task other than the one that entered it, but not on another
+event loop.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ logger: Final = logging.getLogger("shelld_client")
 
 
 class _Pending:
-    """A call that has no answer yet."""
+    """Represents a call that has no answer yet."""
 
     __slots__ = ("answer", "answered")
 
@@ -66,15 +67,16 @@ class _Pending:
 
 
 def _comes_again() -> bool:
-    """Whether the next wait of this task will be cancelled, too.
+    """Return whether the next wait of this task will be cancelled as well.
 
-    It will be if a scope of anyio or trio is cancelled, but not if asyncio has cancelled the task.
+    The next wait is cancelled if a scope of anyio or trio is cancelled, but not if asyncio has
+    cancelled the task.
     """
     return anyio.current_effective_deadline() == -math.inf
 
 
 class AsyncClient(SpawnedClient, AsyncMethods):
-    """Use `spawn` and ``async with``.
+    """Provides the daemon's methods as coroutines. Use `spawn` and ``async with``.
 
     Every method raises `ShellError` or a subclass of it: `DaemonExited` when the daemon is gone,
     `ProtocolError` when the peer does not speak the protocol.
@@ -100,7 +102,7 @@ class AsyncClient(SpawnedClient, AsyncMethods):
         self._connection: Connection[_Pending | AsyncMailbox] = Connection(self._message_limit)
         self._transport: Transport | None = None
         self._background: Background | None = None
-        # Created when exiting starts; set when it is done.
+        # Created when the exit from the client starts, and set when the exit is complete.
         self._left: anyio.Event | None = None
         self._event_loop: object = None
         self._restarts = restart
@@ -108,12 +110,12 @@ class AsyncClient(SpawnedClient, AsyncMethods):
         self._keeps_directories = keep_directories
         self._on_restart = on_restart
         self._is_entered = False
-        # Held while a daemon is replaced. Created on the event loop, as the client is entered.
+        # Held while a daemon is replaced. Entering the client creates the lock, on the event loop.
         self._replacing: anyio.Lock
         # Whether the connection serves only the attempt to attach again. Other tasks may hold
         # `_replacing` for a moment after the attempt.
         self._is_attaching = False
-        # Cancelled by `_end`.
+        # The scope of the present replacement, which `_end` cancels.
         self._replacement: anyio.CancelScope | None = None
 
     @classmethod
@@ -136,12 +138,12 @@ class AsyncClient(SpawnedClient, AsyncMethods):
 
         With `restart`, the first call after the death of a daemon starts another one, within
         `start_timeout`, and raises the errors of entering if that fails. Calls in flight raise
-        `DaemonExited`. All shells, sessions and subscriptions are lost. The settings of
-        `configure_session` and `add_target` are made again; if that fails, the call raises the
-        error. With `keep_directories`, the new daemon has the sessions again, in the directories
-        that the last results of `bash` and `stream` have told; those of targets are lost.
-        `on_restart` is called once for each new daemon, before it takes calls. An exception in
-        `on_restart` is logged.
+        `DaemonExited`. All shells, sessions and subscriptions are lost. The client repeats the
+        settings of `configure_session` and `add_target`; if this fails, the call raises the error.
+        With `keep_directories`, the client creates the sessions again, in the directories that the
+        last results of `bash` and `stream` have reported. Sessions of targets are not created
+        again. `on_restart` is called once for each new daemon, before it takes calls. An exception
+        in `on_restart` is logged.
         """
         argv = daemon_command(command, args)
         return cls(
@@ -185,12 +187,18 @@ class AsyncClient(SpawnedClient, AsyncMethods):
             raise self._no_answer(self._connection.said)
 
     async def _identify_daemon(self) -> None:
-        """Record which daemon has the name. Raise `DaemonExited` if it is not the one before."""
+        """Record which daemon has the name.
+
+        Raise `DaemonExited` if it is another daemon than before.
+        """
         if self._reconnect is not None:
             self._reconnect.identify((await self._exchange(calls.server_info())).pid)
 
     async def _ensure_daemon(self) -> None:
-        """Replace a daemon that has died, or attach to it again. Raises `ShellError`."""
+        """If the daemon has died, replace it; if the connection is lost, attach again.
+
+        Raises `ShellError`.
+        """
         if not (self._is_entered and self._left is None):
             return
         if not (self._can_go_on(self._failure) or self._replacing.locked()):
@@ -212,13 +220,13 @@ class AsyncClient(SpawnedClient, AsyncMethods):
         raise DaemonExited("the client is closed")
 
     def _can_go_on(self, failure: ShellError | None) -> bool:
-        """Whether calls are possible again after a new start or another connection."""
+        """Return whether a new daemon or another connection would make calls possible again."""
         if self._reconnect is not None:
             return is_connection_lost(failure)
         return self._restarts and isinstance(failure, DaemonExited)
 
     async def _attach_again(self, reconnect: Reconnect, cause: DaemonExited) -> None:
-        # Why future calls fail, and why this one does.
+        # The errors of future calls, and of this call.
         lasting: ShellError = cause
         failure: ShellError = cause
         self._command = reconnect.command
@@ -264,7 +272,7 @@ class AsyncClient(SpawnedClient, AsyncMethods):
             if scope.cancelled_caught:
                 raise self._no_answer(self._connection.said)
         except BaseException:
-            # The next call tries again.
+            # Keep the cause, so that the next call tries again.
             self._failure = cause
             await self._release(patiently=False)
             raise
@@ -272,7 +280,7 @@ class AsyncClient(SpawnedClient, AsyncMethods):
             try:
                 self._on_restart(Restart(cause, restored))
             except Exception:
-                # The daemon is ready, so the calls that wait for it go on.
+                # The daemon is ready, so the calls that wait for it must go on.
                 logger.exception("on_restart has failed")
 
     @property
@@ -288,19 +296,19 @@ class AsyncClient(SpawnedClient, AsyncMethods):
         if self._transport is None:
             raise RuntimeError("the client was not entered")
         if self._is_forked:
-            # Do not touch the event loop: the parent's loop watches the same descriptors.
+            # Do not use the event loop, because the parent's loop watches the same descriptors.
             self._transport.release()
             return
         is_watched = self._background is not None and not self._background.has_ended
         if is_watched and current_token() != self._event_loop:
-            # Leave the pipes open: only the event loop that watches them may close them.
+            # Leave the pipes open, because only the event loop that watches them may close them.
             self._transport.kill()
             raise RuntimeError("the client was entered on another event loop; its daemon is killed")
         await self._end(patiently=True)
 
     async def _end(self, *, patiently: bool) -> None:
         if self._left is not None:
-            # Another task is already exiting, and that takes a bounded time.
+            # Another task is already exiting the client, which takes a bounded time.
             with anyio.CancelScope(shield=True):
                 await self._left.wait()
             return
@@ -315,7 +323,7 @@ class AsyncClient(SpawnedClient, AsyncMethods):
                 self._left.set()
 
     async def _stop_replacing(self) -> None:
-        """End the replacement of a daemon, if one is going on. This takes a bounded time."""
+        """End a replacement of the daemon that is under way. This takes a bounded time."""
         if self._replacement is not None and self._replacing.locked():
             self._replacement.cancel()
             with anyio.CancelScope(shield=True):
@@ -323,7 +331,7 @@ class AsyncClient(SpawnedClient, AsyncMethods):
                     pass
 
     async def _release(self, *, patiently: bool) -> None:
-        """End the daemon, and all that serves it. Its calls raise `_failure`."""
+        """End the daemon, and the tasks that serve it. Its calls raise `_failure`."""
         transport, background = self._transport, self._background
         if transport is None or transport.is_closed:
             return
@@ -365,13 +373,14 @@ class AsyncClient(SpawnedClient, AsyncMethods):
             transport.send(frame)
             await pending.answered.wait()
         except BaseException as error:
-            # The caller no longer waits: end the call in the daemon, too.
+            # The caller no longer waits, so end the call in the daemon as well.
             if cancellation := connection.cancel(request_id):
                 transport.send(cancellation)
             is_cancelled = isinstance(error, anyio.get_cancelled_exc_class())
             if not (pending.answered.is_set() and is_cancelled and _comes_again()):
                 raise
-            # The answer came before the cancellation. Do not lose its output, which counts as read.
+            # The answer came before the cancellation. Return its output, because the daemon counts
+            # it as read.
         if isinstance(pending.answer, ShellError):
             raise pending.answer
         return call.decode(pending.answer)
@@ -382,7 +391,7 @@ class AsyncClient(SpawnedClient, AsyncMethods):
         has_left = self._left is not None and self._left.is_set()
         is_entered = self._background is not None and not has_left
         if is_entered and current_token() != self._event_loop:
-            # The other event loop may even have ended.
+            # The event loop of the client may even have ended.
             raise RuntimeError("the client was entered on another event loop")
 
     def _usable_transport(self) -> Transport:
@@ -393,7 +402,7 @@ class AsyncClient(SpawnedClient, AsyncMethods):
         return self._transport
 
     async def _finish(self, call: Call[T]) -> T:
-        # Never start a new daemon for this call: its shell has died with the old one.
+        # Never start a new daemon for this call, because its shell has died with the old daemon.
         send = self._exchange if self._reconnect is None else self._request
         with anyio.move_on_after(FINISH_TIMEOUT_S, shield=True):
             return await send(call)
@@ -401,7 +410,7 @@ class AsyncClient(SpawnedClient, AsyncMethods):
 
     async def _begin(self, call: Call[Any], undo: Undo) -> AsyncOngoing:
         await self._ensure_daemon()
-        # Nothing is awaited from here on, so no cancellation can lose a request that was sent.
+        # The code below awaits nothing, so no cancellation can lose a request that was sent.
         transport = self._usable_transport()
         return AsyncOngoing(
             self._connection,
@@ -420,7 +429,7 @@ class AsyncClient(SpawnedClient, AsyncMethods):
         self._send_unsent()
 
     def _send_unsent(self) -> None:
-        """Send again the calls that lost connections have not answered, if calls are possible."""
+        """If calls are possible, repeat the calls to which lost connections gave no answer."""
         reconnect, transport, connection = self._reconnect, self._transport, self._connection
         if reconnect is None or transport is None or self._failure or self._is_attaching:
             return
@@ -437,15 +446,17 @@ class AsyncClient(SpawnedClient, AsyncMethods):
                 self._receive,
             )
         except Exception as error:
-            # No caller would get the exception, and the pending calls would wait for ever.
+            # Without this, no caller would get the exception, and the pending calls would wait for
+            # ever.
             self._fail(ShellError(f"the client has failed: {error!r}"))
 
     def _on_background_end(self) -> None:
-        # Any code can cancel the task, even before it begins: asyncio's `all_tasks` includes it.
+        # Any code can cancel the task, even before the task begins, because asyncio's `all_tasks`
+        # includes it.
         self._fail(DaemonExited("the client's task was cancelled"))
 
     async def _receive(self) -> None:
-        """Deliver answers to their calls until the daemon has ended."""
+        """Pass each answer to its call until the daemon has ended."""
         assert self._child is not None
         assert self._transport is not None
         try:
@@ -454,25 +465,24 @@ class AsyncClient(SpawnedClient, AsyncMethods):
             self._fail(error)
             return
         await self._transport.has_ended(POST_MORTEM_S)
-        # The daemon can write no more, but a child of a wrapper, such as ssh, may hold the pipe
-        # open.
+        # The daemon has ended, but a child of a wrapper, such as ssh, may hold the pipe open.
         with anyio.move_on_after(LAST_WORDS_S):
             await self._transport.stderr_ended.wait()
         self._fail(self._child.post_mortem(self._connection.said))
 
     def _hand_out(self, data: bytes) -> None:
-        # This is a function of its own. Otherwise, local variables would keep the last answer alive
-        # while the loop waits for more data.
+        # This code is a separate function. Otherwise, local variables would keep the last answer
+        # alive while the loop waits for more data.
         for pending, answer in self._connection.receive(data):
             pending.put(answer)
 
     def _fail(self, failure: ShellError) -> None:
-        """Make all calls, present and future, raise `failure`: no more answers will come."""
+        """Make all present and future calls raise `failure`, because no more answers will come."""
         self._failure = failure = self._failure or failure
-        # While the client attaches again, no call is under way but its own.
+        # While the client attaches again, only its own calls are under way.
         is_in_use = self._is_entered and self._left is None and not self._is_attaching
         if self._reconnect is not None and is_in_use and is_connection_lost(failure):
-            # Future calls attach again.
+            # Future calls attach again, so only the pending calls fail.
             failure = self._reconnect.lost()
         for pending in self._connection.take_pending():
             pending.put(copy.copy(failure))

@@ -1,4 +1,4 @@
-"""The command lines that start a daemon, or join a lasting one. Pure."""
+"""Makes the command lines that start a daemon, or join a lasting daemon. Pure."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ def daemon_command(
 ) -> list[str]:
     """Return the command line of a daemon. Raises TypeError."""
     if command is None:
-        # -P: the working directory is a user's project; do not import modules from there.
+        # -P keeps Python from importing modules from the working directory, which is a user's
+        # project.
         command = (sys.executable, "-P", "-m", "shelld")
-    # Leave an empty command empty, so that the client refuses it.
+    # Keep an empty command empty, so that the client refuses it.
     argv = words_of("command", command)
     return argv + words_of("args", args) if argv else argv
 
@@ -60,7 +61,10 @@ def message_limit(command: Sequence[str]) -> int:
 
 
 def _bytes(size: str) -> int | None:
-    """Parse a size such as ``64M`` as the daemon does; return bytes, or None if it is invalid."""
+    """Parse a size such as ``64M`` as the daemon does.
+
+    Return the bytes, or None if it is invalid.
+    """
     factor = _UNITS.get(size[-1:].upper())
     digits = size if factor is None else size[:-1]
     if not (digits.isascii() and digits.isdigit()):

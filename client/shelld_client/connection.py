@@ -1,14 +1,14 @@
-"""The client's half of the protocol, without I/O: maps request ids to pending calls.
+"""Implements the client's half of the protocol without I/O, and maps request ids to pending calls.
 
 Takes calls and returns the bytes to send; takes received bytes and returns the answered calls. Any
 object of the caller's choice can represent a pending call.
 
-Only one thread calls `receive`. Any thread, finaliser or signal handler may call everything else at
-any time, even while `receive` runs: shared state changes only in single dictionary operations, and
-no lock is held.
+Only one thread calls `receive`. Any thread, finaliser or signal handler may call all other methods
+at any time, even while `receive` runs. This is safe because shared state changes only in single
+dictionary operations, without a lock.
 
-A banner, such as the output of a login shell, may precede the peer's first message. After that,
-everything must be a message.
+A banner, such as the output of a login shell, may precede the peer's first message. All data after
+the first message must be messages.
 
 At level DEBUG, the logger ``shelld_client.wire`` logs every message, sent ("->") and received
 ("<-"), with commands and their output, but without input that `secret` protects. The thread that
@@ -56,18 +56,18 @@ from shelld_protocol.jsonrpc import encode_request
 
 T = TypeVar("T")
 
-# An answer has at most two streams of 16 MiB, and JSON can take six bytes for a byte of a stream.
+# An answer has at most two streams of 16 MiB, and a byte of a stream can take six bytes in JSON.
 MAX_ANSWER_BYTES: Final = 256 * 1024 * 1024
 
 # Login banners are a few KiB. Longer text comes from a program that will never answer.
 MAX_BANNER_BYTES: Final = 64 * 1024
 
-# How much of a banner to quote in an exception: its beginning and its end.
+# How many characters of a banner to quote in an exception, from its beginning and its end.
 _QUOTED_HEAD: Final = 100
 _QUOTED_TAIL: Final = 300
 
-# The beginning of the daemon's messages. It shows where a message begins after a banner without a
-# final newline.
+# The beginning of the daemon's messages. If a banner has no final newline, this text shows where
+# the message begins.
 _MESSAGE_START: Final = b'{"jsonrpc":"2.0"'
 
 # The beginning of the daemon's answers, up to the id.
@@ -92,7 +92,7 @@ class _Message(msgspec.Struct):
 
 
 class EventListener(Protocol):
-    """`take_event` must not wait."""
+    """Receives the events of a request. `take_event` must not wait."""
 
     def take_event(self, event: Event) -> None: ...
 
@@ -105,44 +105,50 @@ _WRITTEN: Final = frozenset({"text", "keys", "base64"})
 wire_logger: Final = logging.getLogger("shelld_client.wire")
 
 _decoder: Final = msgspec.json.Decoder(_Message)
-# How many strings a message without an error has: its version, its id and its method.
+# The number of strings in a message without an error. They are its version, its id and its method.
 _MESSAGE_STRINGS: Final = 3
 _HEAD_BYTES: Final = 1_000
 
 
 class _Pending(NamedTuple, Generic[T]):
     call: T
-    # The size of its message in bytes.
+    # The size of the request's message in bytes.
     size: int
 
 
 class Connection(Generic[T]):
-    """The caller has one object of type `T` for each pending call."""
+    """Connects calls with answers. The caller has one object of type `T` for each pending call."""
 
     def __init__(self, max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES) -> None:
-        """`max_message_bytes`: the peer's limit, until an error of the peer names another limit."""
+        """Create the state of a connection.
+
+        `max_message_bytes` is the peer's limit, until an error of the peer names another limit.
+        """
         self._frames = FrameReader(MAX_ANSWER_BYTES)
         self._max_message_bytes = max_message_bytes
         self._ids = itertools.count(1)
         self._pending: dict[int, _Pending[T]] = {}
-        # The listener to the events of each request, by the id of the request.
+        # The listener for the events of each request, by the id of the request.
         self._listeners: dict[int, EventListener] = {}
         self.ownership = Ownership()
-        # Whether no answer will come any more.
+        # Whether the connection has ended, so that no answer will come.
         self.is_over = False
-        # The data before the first message; None after that.
+        # The data before the first message, and None after the first message.
         self._banner: bytearray | None = bytearray()
         # The size of the banner's complete lines that contain no message, in bytes.
         self._skipped = 0
-        # Whether logging was on at the last check. A check can wait for a lock.
+        # Whether logging was on at the last check. Not every caller may check, because a check can
+        # wait for a lock.
         self._is_logging = False
-        # Messages to be logged later, because they were sent or received where waiting is not
-        # allowed.
+        # Messages to be logged later, because the code that sent or received them must not wait.
         self._unlogged: collections.deque[tuple[str, bytes]] = collections.deque()
 
     @property
     def said(self) -> str:
-        """A suffix for error messages that quotes the peer's banner; "" once a message has come."""
+        """A suffix for error messages that quotes the peer's banner.
+
+        It is "" once a message has come.
+        """
         text = "".join(
             character if character.isprintable() else " "
             for character in (self._banner or b"").decode("utf-8", "replace")
@@ -157,7 +163,7 @@ class Connection(Generic[T]):
         return next(self._ids)
 
     def call(self, request_id: int, method: str, params: dict[str, Any], pending: T) -> bytes:
-        """Register a call and return the request's bytes.
+        """Register a call, and return the bytes of its request.
 
         Raises `InvalidParams` for NaN, infinity, bytes, lone surrogates and nesting that is too
         deep; TypeError for other types that JSON does not have (paths are sent as text);
@@ -206,8 +212,8 @@ class Connection(Generic[T]):
     def receive(self, data: bytes) -> Iterator[tuple[T, bytes | ShellError]]:
         """Yield each call that `data` answers, with its result (JSON) or its error.
 
-        Raises `ProtocolError` for data that no daemon sends, but first yields the answers before
-        that data.
+        Raises `ProtocolError` for data that no daemon sends, after it has yielded the answers
+        before this data.
         """
         if self._banner is not None:
             data = self._after_banner(self._banner, data)
@@ -244,7 +250,10 @@ class Connection(Generic[T]):
                 yield pending.call, bytes(message.result)
 
     def _tell_output(self, message: bytes) -> bool:
-        """If a message is an output event, pass it on. Return whether it is one."""
+        """If a message is an output event, pass the event on.
+
+        Return whether it is an output event.
+        """
         event = decode_output(message) if self._listeners else None
         self._tell(event)
         return event is not None
@@ -283,9 +292,11 @@ class Connection(Generic[T]):
         self._listeners.pop(request_id, None)
 
     def claim(self, subscription: str, request_id: int) -> int | None:
-        """Record that a request has begun a subscription, or has taken it from an earlier request.
+        """Record that a request has begun a subscription, or has taken it over from an earlier
+        request.
 
-        Return the earlier request, if it has not left. Its reader gets an error.
+        Return the earlier request, if it has not left. The reader of the earlier request gets an
+        error.
         """
         before = self.ownership.claim(subscription, request_id)
         listener = None if before is None else self._listeners.pop(before, None)
@@ -294,7 +305,7 @@ class Connection(Generic[T]):
         return before
 
     def take_listeners(self) -> list[EventListener]:
-        """Return all listeners, and forget them: no event will come."""
+        """Return all listeners, and forget them, because no event will come."""
         listeners: list[EventListener] = []
         with suppress(KeyError):
             while True:
@@ -302,10 +313,10 @@ class Connection(Generic[T]):
         return listeners
 
     def _without_answer(self, event: FrameError) -> Iterator[tuple[T, ShellError]]:
-        """Yield the call whose answer could not be received, if it is still pending.
+        """Yield the call whose answer could not be received, if the call is still pending.
 
-        Raises `ProtocolError` if the data does not begin like a daemon's answer, with an id. Such
-        data is not a message, or nobody knows which call waits for it.
+        Raises `ProtocolError` if the data does not begin with the start of a daemon's answer and an
+        id. Such data is not a message, or the call that waits for it is unknown.
         """
         start = _ANSWER_START.match(self._frames.refused_head)
         if event is FrameError.BAD_HEADER or start is None:
@@ -318,13 +329,16 @@ class Connection(Generic[T]):
             yield pending.call, AnswerTooLarge(reason)
 
     def _take_larger_than(self, limit: int) -> Iterator[tuple[T, ShellError]]:
-        """Yield the calls over `limit` bytes: the peer refuses them without naming their ids."""
+        """Yield the calls with more than `limit` bytes.
+
+        The peer refuses them without naming their ids.
+        """
         for request_id, pending in self._pending.copy().items():
             if pending.size > limit and self._pending.pop(request_id, None) is not None:
                 yield pending.call, MessageTooLarge(pending.size, limit)
 
     def _after_banner(self, banner: bytearray, data: bytes) -> bytes:
-        """Return the data from the first message on; b"" while there is none."""
+        """Return the data from the first message on. Return b"" while no message has come."""
         banner += data
         while (end := banner.find(b"\n", self._skipped)) >= 0:
             line = bytes(banner[self._skipped : end])
@@ -354,8 +368,9 @@ class Connection(Generic[T]):
                     _log_message(*self._unlogged.popleft())
 
     def take_pending(self) -> list[T]:
-        """Return all pending calls, and forget them: no answer will come."""
-        # First, so that each call of another thread is among them, or that thread sees it.
+        """Return all pending calls, and forget them, because no answer will come."""
+        # Set this first. Then each call of another thread is among the pending calls, or that
+        # thread sees `is_over`.
         self.is_over = True
         pending: list[T] = []
         with suppress(KeyError):
@@ -365,7 +380,7 @@ class Connection(Generic[T]):
 
 
 def _size_limit_in(message: _Message) -> int | None:
-    """Return the peer's limit, if `message` says that a request was too large; else None."""
+    """Return the peer's limit if `message` says that a request was too large, otherwise None."""
     data = message.error and message.error.data
     limit = (
         cast("dict[str, object]", data).get("max_message_bytes") if isinstance(data, dict) else 0
@@ -375,7 +390,7 @@ def _size_limit_in(message: _Message) -> int | None:
 
 def _decode(data: bytes) -> _Message | None:
     """Return a message, or None if `data` is not a JSON-RPC message."""
-    # Only an error, which comes right after the id, is decoded as a whole.
+    # Only an error is decoded as a whole. Its member comes right after the id.
     strings = None if b'"error"' in data[:_HEAD_BYTES] else _MESSAGE_STRINGS
     try:
         return decode(data, _decoder, strings)
@@ -384,7 +399,10 @@ def _decode(data: bytes) -> _Message | None:
 
 
 def _without_secret(method: str, params: dict[str, Any], request_id: int) -> bytes:
-    """Return the request without its secret input, for the log; b"" if the input is not secret."""
+    """Return the request without its secret input, for the log.
+
+    Return b"" if no input is secret.
+    """
     if not params.get("secret"):
         return b""
     shown = {name: value for name, value in params.items() if name not in _WRITTEN}
@@ -392,6 +410,6 @@ def _without_secret(method: str, params: dict[str, Any], request_id: int) -> byt
 
 
 def _log_message(direction: str, message: bytes) -> None:
-    # A handler that raises must not cost a call its answer.
+    # If a logging handler raises, the call must still get its answer.
     with suppress(Exception):
         wire_logger.debug("%s %s", direction, message.decode("utf-8", "replace").rstrip())

@@ -1,6 +1,6 @@
-"""The exceptions of the client, and the mapping from wire errors to them.
+"""Defines the exceptions of the client, and maps the errors on the wire to exceptions.
 
-`ShellError` is the base of all. `kind` is the stable name of the wire error ("timeout",
+`ShellError` is the base of all exceptions. `kind` is the stable name of the wire error ("timeout",
 "shell_not_found", ...), or None for an error that was not on the wire.
 """
 
@@ -16,7 +16,7 @@ from shelld_protocol.structs import Usage
 
 
 class ShellError(Exception):
-    """Base of all errors. `code` and `data` come from the wire error."""
+    """The base of all errors. `code` and `data` come from the error on the wire."""
 
     def __init__(
         self, message: str, *, code: int | None = None, data: dict[str, Any] | None = None
@@ -32,7 +32,7 @@ class ShellError(Exception):
 
 
 class CommandTimedOut(ShellError):
-    """The command was killed at its timeout; `stdout` and `stderr` hold what it had written."""
+    """The command was killed at its timeout. `stdout` and `stderr` hold its output."""
 
     @property
     def stdout(self) -> str:
@@ -44,7 +44,7 @@ class CommandTimedOut(ShellError):
 
     @cached_property
     def result(self) -> BashResult:
-        """The result so far. Members that the daemon did not send are empty, 0 or None."""
+        """The result at the timeout. Members that the daemon did not send are empty, 0 or None."""
         return from_members(self.data, _TIMED_OUT)
 
 
@@ -67,7 +67,7 @@ _TIMED_OUT: Final = BashResult(
 
 
 class CommandFailed(ShellError):
-    """A command failed that was run with `check`. `result` is its result."""
+    """A command that was run with `check` has failed. `result` is its result."""
 
     def __init__(self, result: BashResult) -> None:
         how = result.signal or f"exit code {result.exit_code}"
@@ -92,7 +92,7 @@ class _WaitFailed(ShellError):
     def __init__(self, message: str, result: BashOutputResult) -> None:
         wrote = _last_line(result.stderr) or _last_line(result.stdout)
         super().__init__(f"{message}; its last line is: {wrote}" if wrote else message)
-        # Without the last line, for pickle.
+        # Keep the message without the last line, for pickle.
         self._message = message
         self.result = result
 
@@ -101,18 +101,18 @@ class _WaitFailed(ShellError):
 
 
 class WaitTimedOut(_WaitFailed, TimeoutError):
-    """The condition of a wait for a job was not met in time. The job goes on.
+    """A wait for a job has reached its timeout. The job goes on.
 
-    `result` has the state of the command, and its output that the wait looked at, up to 64 KiB per
-    stream.
+    `result` has the state of the command, and the output that the wait has searched, up to 64 KiB
+    per stream.
     """
 
 
 class JobEnded(_WaitFailed):
-    """The command of a job ended before the condition of a wait was met.
+    """The command of a job has ended before the condition of a wait was met.
 
-    `result` has its `exit_code` or `signal`, and its output that the wait looked at, up to 64 KiB
-    per stream.
+    `result` has its `exit_code` or `signal`, and the output that the wait has searched, up to 64
+    KiB per stream.
     """
 
 
@@ -121,7 +121,7 @@ class CommandBlocked(ShellError):
 
 
 class ShellNotFound(ShellError):
-    """No such shell; `expired` tells whether it once existed."""
+    """The shell does not exist. `expired` tells whether it existed before."""
 
     @property
     def expired(self) -> bool:
@@ -129,11 +129,11 @@ class ShellNotFound(ShellError):
 
 
 class SessionNotFound(ShellError):
-    """No such session, or it has not run a command yet."""
+    """The session does not exist, or has not run a command yet."""
 
 
 class RequestCancelled(ShellError):
-    """The request was cancelled; its command, if any, was killed."""
+    """The request was cancelled. If it had started a command, the command was killed."""
 
 
 class ShuttingDown(ShellError):
@@ -178,7 +178,7 @@ class SpawnFailed(ShellError):
 
 
 class ResourceExhausted(ShellError):
-    """A limit was reached; `limit` names it."""
+    """A limit was reached. `limit` is the name of the limit."""
 
     @property
     def limit(self) -> str | None:
@@ -196,7 +196,10 @@ class StdinClosed(ShellError):
 
 
 class NotPossible(ShellError):
-    """The shell cannot do what was asked; `what` names it. Nothing was done."""
+    """The shell does not support the request, and nothing was done.
+
+    `what` names the missing ability.
+    """
 
     @property
     def what(self) -> str | None:
@@ -205,7 +208,10 @@ class NotPossible(ShellError):
 
 
 class Unavailable(ShellError):
-    """The daemon's system lacks what was asked for; nothing ran. `hint` says what helps."""
+    """The daemon's system lacks something that the request needs.
+
+    Nothing ran. `hint` says what helps.
+    """
 
     @property
     def hint(self) -> str | None:
@@ -216,8 +222,8 @@ class Unavailable(ShellError):
 class TargetLost(ShellError):
     """`target` cannot be reached, or the connection to it has ended; the next call connects again.
 
-    `maybe_started`: the call may have had its effect. `text` is what the program that leads to the
-    target has written, such as the message of ssh.
+    If `maybe_started`, the call may have had its effect. `text` is the output of the program that
+    leads to the target, such as a message of ssh.
     """
 
     @property
@@ -272,15 +278,15 @@ class DaemonExited(ShellError):
 
 
 class ProtocolError(ShellError):
-    """The peer sent something that is not this protocol, or nothing at all."""
+    """The peer has sent data that does not follow the protocol, or has sent no data."""
 
 
 class NoAnswer(ProtocolError):
-    """The peer has said nothing in the time for its start."""
+    """The peer has sent no answer within `start_timeout`."""
 
 
 def _last_line(text: str) -> str:
-    """Return the last line of a text that is not blank, up to 200 characters; "" if none is."""
+    """Return up to 200 characters of the last line of a text that is not blank, or ""."""
     return text.rstrip().rpartition("\n")[2].strip()[:200]
 
 
@@ -307,5 +313,8 @@ def error_from_wire(code: int, message: str, data: Any) -> ShellError:
 
 
 def refused_here(error: RpcError) -> InvalidParams:
-    """Return the exception that the daemon's `error` would become if the call were made."""
+    """Return an exception for a call that the client does not send.
+
+    The daemon would answer the call with `error`.
+    """
     return InvalidParams(error.message, code=error.kind.code, data=error.data)
