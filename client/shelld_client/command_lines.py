@@ -51,7 +51,10 @@ def attach_command(
 
 
 def message_limit(command: Sequence[str]) -> int:
-    """Return the daemon's limit of bytes per message, as far as its command line tells."""
+    """Return the daemon's limit of bytes per message.
+
+    This is the limit in the command line, or the default.
+    """
     limit = DEFAULT_MAX_MESSAGE_BYTES
     for word, following in zip(command, [*command[1:], ""], strict=True):
         option, _, value = word.partition("=")

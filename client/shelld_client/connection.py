@@ -191,7 +191,7 @@ class Connection(Generic[T]):
         return frame
 
     def cancel(self, request_id: int) -> bytes:
-        """Forget a pending call; return the bytes that cancel it in the daemon.
+        """Forget a pending call, and return the bytes that cancel the call in the daemon.
 
         Return b"" if the call is not pending.
         """

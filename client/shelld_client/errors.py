@@ -198,7 +198,7 @@ class StdinClosed(ShellError):
 class NotPossible(ShellError):
     """The shell does not support the request, and nothing was done.
 
-    `what` names the missing ability.
+    `what` says what is not possible, such as "eof".
     """
 
     @property

@@ -1,4 +1,4 @@
-"""Python's values as JSON: what cannot be sent is refused, and never converted silently. Pure."""
+"""Checks that values can be sent as JSON, so that no value is converted silently. Pure."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ def require_json(value: object, name: str = "", level: int = 2) -> None:
     The encoder would silently convert many of them: NaN to null, bytes to base64, a set to a list,
     a number as a key to a string.
 
-    Also raise `InvalidParams` for nesting that is too deep: the daemon would refuse the message
-    without naming its id. `level`: how deep the value is in its message; the params are at 2.
+    Also raise `InvalidParams` for nesting that is too deep, because the daemon would refuse the
+    message without naming its id. `level` is the depth of the value in its message. The params have
+    level 2.
     """
     if isinstance(value, enum.Enum):
         # The encoder sends the value of an enum member.
@@ -69,7 +70,8 @@ def plain(value: object) -> object:
 
     Raises TypeError if there is none.
     """
-    # Do not call `str(value)` and the like: a subclass can override what they call.
+    # Do not call `str(value)` or the like, because a subclass can override the method behind such a
+    # call.
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, int):

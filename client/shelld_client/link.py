@@ -1,7 +1,7 @@
-"""One connection of `Client`: its pump, its half of the protocol, and why calls on it fail.
+"""Represents one connection of `Client`, with its pump and its half of the protocol.
 
-Owns the requests that were sent on the connection. Never makes another connection: `Client` does,
-and then has another link.
+Owns the requests that were sent on the connection, and the error with which calls fail. Never makes
+another connection. `Client` does this, and then has another link.
 
 Invariant: once a link has failed, it sends nothing, and all its requests have ended.
 """
@@ -33,7 +33,10 @@ class LinkFailedError(Exception):
 
 
 class TimedOutError(Exception):
-    """There was no answer in time. Not TimeoutError, which an interrupt of the caller may be."""
+    """There was no answer in time.
+
+    This is not a TimeoutError, because a signal handler of the caller may raise a TimeoutError.
+    """
 
 
 class Link:
@@ -75,7 +78,7 @@ class Link:
                 raise ShellError(f"{call.method} is sent, but nobody can wait here for the answer")
             answer = answers.get(timeout=timeout and min(timeout, threading.TIMEOUT_MAX))
         except BaseException as error:
-            # The caller no longer waits: end the call in the daemon, too.
+            # The caller no longer waits, so end the call in the daemon as well.
             if cancellation := self.connection.cancel(request_id):
                 self.pump.send(cancellation)
             if isinstance(error, queue.Empty):
@@ -94,7 +97,10 @@ class Link:
         check_taker: Callable[[], None],
         send_later: SendLater | None,
     ) -> Ongoing:
-        """Send a call whose events are taken one by one. Raises what `exchange` raises."""
+        """Send a call whose events are taken one by one.
+
+        Raises the same exceptions as `exchange`.
+        """
         return Ongoing(
             self.connection,
             self.pump.send,
@@ -107,7 +113,10 @@ class Link:
         )
 
     def send_only(self, call: Call[Any], send_later: SendLater) -> None:
-        """Send a call, and ignore its answer. If the link fails before, use `send_later`."""
+        """Send a call, and ignore its answer.
+
+        If the link fails before the answer, use `send_later`.
+        """
         send_only(self.connection, self.pump.send, call, send_later)
 
     def check(self) -> None:
@@ -129,7 +138,7 @@ class Link:
             answers.put(answer)
 
     def _ended(self, error: ProtocolError | None) -> None:
-        """Make all requests, present and future, fail: no more answers will come."""
+        """Make all present and future requests fail, because no more answers will come."""
         assert self._child is not None
         # Set the failure first, so that a request that is not pending yet sees it.
         self.failure = failure = (

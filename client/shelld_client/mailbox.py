@@ -1,8 +1,8 @@
-"""What a request receives: its events and its answer, in the order of the wire.
+"""Holds the events and the answer of a request in the order in which they arrive.
 
 Owns the items that were received and not yet taken. The receiving thread never waits for the thread
-that takes the items. So above a limit, the text of output is dropped and counts as skipped; the
-daemon still has the output. Every event keeps its place and its number.
+that takes the items. So above a limit, the mailbox drops the text of output, which then counts as
+skipped. The daemon still has the output. Every event keeps its place and its number.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import anyio
 from shelld_client.errors import ShellError
 from shelld_protocol.event_methods import Event, OutputEvent
 
-# The maximum text of the output that was not yet taken, in characters.
+# The maximum number of characters of output that was received and not yet taken.
 MAX_HELD_CHARACTERS: Final = 8 * 1024 * 1024
 
 
@@ -28,7 +28,7 @@ class End(NamedTuple):
 
     @property
     def why(self) -> ShellError:
-        """The error for a caller that still expects an item."""
+        """Return the error for a caller that still expects an item."""
         return self.error or ShellError("the request was ended before its answer")
 
 
@@ -45,10 +45,10 @@ class _Mailbox:
     def __init__(self) -> None:
         self._received = 0
         self._taken = 0
-        # Called with the answer when it comes, before anybody can take it. This function must
-        # neither wait nor raise.
+        # The function to call with the answer when the answer comes, before anybody can take it.
+        # This function must neither wait nor raise.
         self.on_answer: Callable[[bytes | ShellError], None] | None = None
-        # Called with the result, if nobody will take the result from the mailbox.
+        # The function to call with the result, if nobody will take the result from the mailbox.
         self._abandoned: Callable[[bytes], None] | None = None
         self._answer: bytes | None = None
 
@@ -65,7 +65,7 @@ class _Mailbox:
         self._tell_abandoned()
 
     def fail(self, error: ShellError) -> None:
-        """Add the end, because of `error`: nothing more comes."""
+        """Add the end, because `error` means that no more items will come."""
         self._append(End(error))
 
     def end(self) -> None:
@@ -96,13 +96,13 @@ class _Mailbox:
         if isinstance(item, OutputEvent):
             self._taken += len(item.text)
         elif isinstance(item, End):
-            # For other callers that wait, and for callers that ask again.
+            # Put the end back for other callers that wait, and for callers that ask again.
             self._append(item)
         return item
 
 
 class Mailbox(_Mailbox):
-    """For threads."""
+    """A mailbox for threads."""
 
     # A signal handler may raise after the item was taken, and before the caller has it.
     MAY_LOSE_ITEMS: ClassVar = True
@@ -119,9 +119,9 @@ class Mailbox(_Mailbox):
 
 
 class AsyncMailbox(_Mailbox):
-    """For the tasks of one event loop."""
+    """A mailbox for the tasks of one event loop."""
 
-    # A cancellation comes at an await only, and `get` takes the item after its last await.
+    # A cancellation comes only at an await, and `get` takes the item after its last await.
     MAY_LOSE_ITEMS: ClassVar = False
 
     def __init__(self) -> None:

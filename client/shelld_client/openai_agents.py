@@ -1,7 +1,7 @@
 """Wrap a tool for the OpenAI Agents SDK. Needs the extra ``openai-agents``.
 
-Nothing else imports this module. The model gets the text of the `ToolResult`. A failure is a text,
-too, never an exception.
+Nothing else imports this module. The model gets the text of the `ToolResult`. A failure also
+becomes a text, never an exception.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ def function_tool(
     call: Callable[[dict[str, Any]], ToolResult] | None = None,
     call_async: Callable[[dict[str, Any]], Awaitable[ToolResult]] | None = None,
 ) -> FunctionTool:
-    """Return a tool for an `Agent`. Give `call` or `call_async`. `schema` is for the arguments."""
+    """Return a tool for an `Agent`.
+
+    Give `call` or `call_async`. `schema` describes the arguments.
+    """
 
     async def invoke(_context: ToolContext[Any], text: str) -> str:
         try:

@@ -1,10 +1,10 @@
-"""Which request owns each subscription.
+"""Records which request owns each subscription.
 
 The owner gets the events of the subscription. When the owner leaves, it ends the subscription.
 
 A request that continues a subscription becomes the owner when it is answered, in the order in which
 answers arrive. Until then the request is an *heir*. While a subscription has an heir, an owner that
-leaves does not end it.
+leaves does not end the subscription.
 
 If a request is interrupted after it has become the owner, it gives the subscription *back* to the
 previous reader. That reader gets no more events, but it ends the subscription when it leaves.
@@ -22,9 +22,10 @@ class Ownership:
     def __init__(self) -> None:
         # The owner of each subscription: the id of its request.
         self._owners: dict[str, int] = {}
-        # The requests that have become owners and have not left.
+        # The requests that have become owners, and have not left since then.
         self._readers: dict[int, None] = {}
-        # Maps each owner that has given its subscription back to the reader that has it again.
+        # Maps each owner that has given its subscription back to the previous reader, which has the
+        # subscription again.
         self._given_back: dict[int, int] = {}
         self._heirs: dict[tuple[str, int], None] = {}
         # The subscriptions that their owners are about to end.
@@ -36,8 +37,8 @@ class Ownership:
         Raises `ShellError` if the subscription is about to be ended.
         """
         self._heirs[subscription, request_id] = None
-        # Check only now. `leave` does the two steps in the other order, so at least one of the two
-        # requests sees the other.
+        # Check after the registration as an heir. `leave` does the two steps in the other order, so
+        # at least one of the two requests sees the other.
         if subscription in self._ending:
             self._heirs.pop((subscription, request_id), None)
             raise ShellError(f"{subscription} was ended by its reader")
@@ -45,7 +46,8 @@ class Ownership:
     def claim(self, subscription: str, request_id: int) -> int | None:
         """Make a request the owner. Return the previous reader, unless it has left."""
         before = self._owners.get(subscription)
-        # Make the request a reader first: an owner that is no reader counts as having left.
+        # Make the request a reader first, because an owner that is not a reader counts as having
+        # left.
         self._readers[request_id] = None
         self._owners[subscription] = request_id
         self._heirs.pop((subscription, request_id), None)
@@ -59,13 +61,14 @@ class Ownership:
         Does nothing if the request is no longer the owner.
         """
         self._given_back[request_id] = reader
-        # Check only now. `claim` does the two steps in the other order, so one of the two removes
-        # the entry of a request that is no longer the owner.
+        # Check after the new entry. `claim` does the two steps in the other order, so one of the
+        # two methods removes the entry of a request that is no longer the owner.
         if self._owners.get(subscription) != request_id:
             self._given_back.pop(request_id, None)
 
     def leave(self, subscription: str, request_id: int) -> bool:
-        """Record that a request no longer needs its subscription, or could not continue it.
+        """Record that a request no longer needs its subscription, or could not continue the
+        subscription.
 
         Return whether the caller must end the subscription, and then call `ended`.
         """
@@ -73,14 +76,15 @@ class Ownership:
         return self.renounce(subscription, request_id)
 
     def renounce(self, subscription: str, request_id: int) -> bool:
-        """Record that a request may never be answered. Return what `leave` returns.
+        """Record that a request may never be answered. Return the same as `leave`.
 
         If an answer comes nevertheless, the request becomes the owner.
         """
         self._heirs.pop((subscription, request_id), None)
         owner = self._owners.get(subscription)
         if owner is None:
-            # The subscription has ended, or is unknown. Or an interrupt has come before `ended`.
+            # The subscription has ended, or is unknown, or an interrupt has come before the call of
+            # `ended`.
             return subscription in self._ending
         if self._given_back.get(owner, owner) in self._readers:
             return False
@@ -102,7 +106,7 @@ class Ownership:
         self._owners.pop(subscription, None)
 
     def has_reader(self, subscription: str) -> bool:
-        """Whether a request reads a subscription, or is about to."""
+        """Return whether a request reads a subscription, or will read it after its answer."""
         owner = self._owners.get(subscription)
         is_read = owner is not None and self._given_back.get(owner, owner) in self._readers
         return is_read or any(name == subscription for name, _ in list(self._heirs))

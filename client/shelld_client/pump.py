@@ -1,11 +1,12 @@
-"""The daemon's streams without an event loop: one thread starts, serves and ends the daemon.
+"""Starts, serves and ends the daemon in one thread, without an event loop.
 
-The thread owns the process and the pipes. Other threads hand it bytes, and wait for the daemon's
-end. No KeyboardInterrupt can interrupt this work, because Python raises it only in the main thread.
+The thread owns the process and the pipes. Other threads give bytes to this thread, and wait for the
+daemon's end. No KeyboardInterrupt can interrupt the thread's work, because Python raises it only in
+the main thread.
 
-Nothing here waits for a lock. A finaliser or a signal handler may call anything here while its
-thread is in the middle of another call. The new call does not wait where it could wait for ever:
-see `may_wait`.
+No function in this module waits for a lock. A finaliser or a signal handler may call any function
+of this module while its thread is in the middle of another call. The new call does not wait if it
+could wait for ever (see `may_wait`).
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ _ENDS: Final = select.POLLERR | select.POLLHUP | select.POLLNVAL
 
 
 class Pump:
-    """The thread that serves one daemon. It calls all three callbacks.
+    """Serves one daemon in a thread, which calls all three callbacks.
 
     `start_child` starts the daemon. `receive` takes the data read from stdout, and may raise
     `ProtocolError`. When no more data will come, `ended` gets that `ProtocolError`, or None if the
@@ -59,18 +60,18 @@ class Pump:
         self._start_child = start_child
         self._receive = receive
         self._ended = ended
-        # Acquired once, by the thread or `close`, whichever comes first; never released.
+        # The thread or `close` acquires this lock, whichever comes first, and never releases it.
         self._owner = threading.Lock()
         self._finished = Latch()
         self._is_started = False
-        # Receives the start's error, or None if it succeeded.
+        # Receives the error of the start, or None if the start succeeded.
         self._started: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
         self._outbox: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         # The rest of a partly written message.
         self._unwritten = memoryview(b"")
         self._haste: Haste | None = None
         self._error: ProtocolError | None = None
-        # How much the next read of stdout takes.
+        # The size of the next read of stdout.
         self._read_bytes = READ_BYTES
         # For each descriptor, the events to wait for, and the action to run when one of them
         # occurs.
@@ -88,14 +89,14 @@ class Pump:
         it.
         """
         try:
-            # Not `threading.Thread`: it waits, at start and end, for locks that this thread may
-            # hold.
+            # Do not use `threading.Thread`, because it waits, at start and end, for locks that this
+            # thread may hold.
             _thread.start_new_thread(self._run, ())
         except RuntimeError as error:
             raise SpawnFailed("cannot start a thread for the daemon") from error
         try:
-            # This may take long: a process that is forked at this moment can hold open a pipe whose
-            # end the start waits for.
+            # This may take long, because the start waits for the end of a pipe, and a process that
+            # another thread forks at this moment can hold the pipe open.
             failure = self._started.get(timeout=timeout and min(timeout, threading.TIMEOUT_MAX))
         except queue.Empty:
             reason = f"the daemon did not start within {timeout:g} s (start_timeout)"
@@ -111,8 +112,7 @@ class Pump:
     def close(self, *, patiently: bool = True) -> None:
         """End the daemon, and return once it is reaped. An interrupt kills it.
 
-        Return at once if this thread may not wait. If the daemon is still starting, it is ended
-        later.
+        Return at once if this thread may not wait. A daemon that is still starting is ended later.
         """
         try:
             self._hurry(Haste.PATIENTLY if patiently else Haste.AT_ONCE)
@@ -178,16 +178,16 @@ class Pump:
                 self._started.put(None)
                 self._serve()
         except OSError:
-            # There is no memory to poll with.
+            # There is no memory for a poll.
             self._hurry(Haste.BY_FORCE)
         finally:
             try:
-                # Whatever went wrong, no caller may wait for ever.
+                # Report the end after any failure, because no caller may wait for ever.
                 self._ended(self._error)
                 with suppress(OSError):
                     self._end()
             finally:
-                # This needs no memory, and does nothing if the process is already reaped.
+                # This call needs no memory, and does nothing if the process is already reaped.
                 self._child.kill()
                 self.release()
 
@@ -216,10 +216,10 @@ class Pump:
         )
         if self._haste is None:
             if self._error is None:
-                # If the daemon has only closed its input, it may still answer earlier requests.
+                # A daemon that has only closed its input may still answer earlier requests.
                 self._turn_until(self._is_reaped, POST_MORTEM_S)
-                # The daemon can write no more, but a child of a wrapper, such as ssh, may hold the
-                # pipe open.
+                # The daemon has ended, but a child of a wrapper, such as ssh, may hold the pipe
+                # open.
                 self._turn_until(lambda: self._stderr not in self._actions, LAST_WORDS_S)
             self._ended(self._error)
         self._turn_until(lambda: False)
@@ -267,8 +267,8 @@ class Pump:
 
     def _woken(self) -> None:
         assert self._wakeup is not None
-        # Write first: the caller waits, and each system call here may hand the interpreter's lock
-        # to another thread.
+        # Write first, because the caller waits, and each system call may pass the interpreter's
+        # lock to another thread.
         self._write()
         self._wakeup.clear()
         # A message may have been queued meanwhile. Then `clear` may have removed its wake-up.
@@ -276,7 +276,10 @@ class Pump:
             self._write()
 
     def _write(self) -> None:
-        """Write the next part of the queued messages; poll for writability if more is left."""
+        """Write the next part of the queued messages.
+
+        If some bytes are left, poll until stdin is writable.
+        """
         if self._child.stdin.closed:
             return
         stdin = self._child.stdin.fileno()
@@ -326,8 +329,8 @@ class Pump:
         assert self._exit is not None
         self._child.has_ended()
         self._unwatch(self._exit)
-        # The pipe may stay open in other processes, so do not wait for its end. One read takes all
-        # that the daemon wrote.
+        # The pipe may stay open in other processes, so do not wait for its end. One read returns
+        # all remaining output of the daemon.
         if self._stdout in self._actions:
             self._read_bytes = PIPE_BYTES
             self._read_stdout()
@@ -344,7 +347,7 @@ def _forget_thread() -> None:
 
 
 def _read(descriptor: int, size: int) -> bytes | None:
-    """Return the available data; b"" at end of file; None if there is no data yet."""
+    """Return the available data, b"" at end of file, or None if there is no data yet."""
     try:
         return os.read(descriptor, size)
     except BlockingIOError:

@@ -1,6 +1,6 @@
 """Wrap a tool for Pydantic AI. Needs the extra ``pydantic-ai``; nothing else imports this module.
 
-The model gets the text of the `ToolResult`. A failure is a text, too, never an exception.
+The model gets the text of the `ToolResult`. A failure also becomes a text, never an exception.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ def pydantic_tool(
     call: Callable[[dict[str, Any]], ToolResult] | None = None,
     call_async: Callable[[dict[str, Any]], Awaitable[ToolResult]] | None = None,
 ) -> Tool[object]:
-    """Return a tool for an `Agent`. Give `call` or `call_async`. `schema` is for the arguments."""
+    """Return a tool for an `Agent`.
+
+    Give `call` or `call_async`. `schema` describes the arguments.
+    """
 
     async def invoke_async(**arguments: Any) -> str:
         assert call_async is not None
