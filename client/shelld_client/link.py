@@ -40,10 +40,12 @@ class TimedOutError(Exception):
 
 
 class Link:
-    """`start_child` starts the process, in the thread of `pump`.
+    """Create a link.
 
-    `error_under_way` returns the error of the requests under way, when the link fails: from the
-    link and its failure.
+    `start_child` starts the process, in the thread of `pump`.
+
+    When the link fails, `error_under_way` takes the link and its failure, and returns the error of
+    the requests under way.
     """
 
     def __init__(
@@ -122,7 +124,8 @@ class Link:
     def check(self) -> None:
         """Raise LinkFailedError if the link has failed.
 
-        Call it when the connection knows the request: a failure before that has not seen it.
+        Call this method once the connection knows the request, because an earlier failure of the
+        link has not ended the request.
         """
         if self.failure is not None:
             raise LinkFailedError

@@ -22,7 +22,7 @@ MAX_HELD_CHARACTERS: Final = 8 * 1024 * 1024
 
 
 class End(NamedTuple):
-    """Nothing more comes: because of `error`, or because the caller has ended the request."""
+    """Marks the end of the items. The cause is `error`, or the caller's end of the request."""
 
     error: ShellError | None = None
 

@@ -1,4 +1,4 @@
-"""Wrap a tool for the OpenAI Agents SDK. Needs the extra ``openai-agents``.
+"""Wraps tools for the OpenAI Agents SDK. Needs the extra ``openai-agents``.
 
 Nothing else imports this module. The model gets the text of the `ToolResult`. A failure also
 becomes a text, never an exception.

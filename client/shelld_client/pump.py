@@ -137,7 +137,7 @@ class Pump:
     def release(self) -> None:
         """Close our descriptors.
 
-        Call it in the pump's thread, or in a forked child, which has no such thread.
+        Call this method in the pump's thread, or in a forked child, which has no such thread.
         """
         if self._is_started:
             self._child.close_streams()

@@ -1,6 +1,7 @@
-"""Wrap a tool for Pydantic AI. Needs the extra ``pydantic-ai``; nothing else imports this module.
+"""Wraps tools for Pydantic AI.
 
-The model gets the text of the `ToolResult`. A failure also becomes a text, never an exception.
+Needs the extra ``pydantic-ai``. No other module imports this module early. The model gets the text
+of the `ToolResult`. A failure also becomes a text, never an exception.
 """
 
 from __future__ import annotations

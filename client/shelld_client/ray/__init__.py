@@ -1,7 +1,8 @@
-"""A pool of daemons on a Ray cluster. Needs the extra ``ray``; nothing else imports this package.
+"""Provides a pool of daemons on a Ray cluster.
 
-One Ray actor is one daemon. Ray decides where the actors run, and manages their resources. The pool
-decides on which of its daemons a session starts. A session then stays there.
+Needs the extra ``ray``; no other package imports it. Each Ray actor runs one daemon. Ray decides
+where the actors run, and manages their resources. The pool decides on which of its daemons a
+session starts. A session then stays there.
 """
 
 try:

@@ -1,7 +1,7 @@
-"""What runs in an actor: one daemon, and its streams.
+"""Runs one daemon in an actor, and passes its streams on.
 
-Owns the daemon from `start` to `close`, or to the end of the actor's process, which the daemon
-notices at its input. Never looks into the messages. Knows nothing of Ray.
+Owns the daemon from `start` to `close`, or to the end of the actor's process. The daemon notices
+the end of this process, because its input ends. Never decodes the messages. Does not use Ray.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from shelld_client.command_lines import daemon_command
 from shelld_client.errors import ShellError
 from shelld_client.transport import Transport
 
-# The most bytes that one call takes. A larger answer comes in several parts.
+# The maximum number of bytes that a call of `take` returns. A larger answer comes in several parts.
 MAX_TAKEN_BYTES = 4 * 1024 * 1024
 
 
 class DaemonActor:
-    """Only one call of `take`, and one of `feed`, may run at a time."""
+    """Runs one daemon. Only one call of `take` and one call of `feed` may run at a time."""
 
     async def start(self, args: Sequence[str]) -> ShellError | None:
-        """Start the daemon. Return the error if that is impossible."""
+        """Start the daemon. Return the error if the start fails."""
         try:
             self._child = Child(daemon_command(None, args), env=None, cwd=None)
         except ShellError as error:
@@ -58,9 +58,9 @@ class DaemonActor:
         self._transport.send(data)
 
     async def take(self) -> bytes | ShellError:
-        """Wait for what the daemon writes. Return it, or the error that says how it has ended.
+        """Wait for the daemon's output. Return it, or the error that says how the daemon has ended.
 
-        Until this is called, the daemon's output stays in the pipe.
+        The daemon's output stays in the pipe until this method is called.
         """
         while not self._has_ended:
             with suppress(anyio.ClosedResourceError):
@@ -77,7 +77,7 @@ class DaemonActor:
         return self._child.post_mortem("")
 
     def _read(self) -> bytes | None:
-        """Return what the pipe holds: None if nothing, b"" at its end."""
+        """Return the data in the pipe. Return None if the pipe is empty, and b"" at its end."""
         parts = list[bytes]()
         size = 0
         try:

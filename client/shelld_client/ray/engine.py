@@ -1,7 +1,7 @@
-"""All that this package knows of Ray.
+"""Contains all code of this package that uses Ray.
 
-Owns the actors that it starts, until `Actor.kill`. Invariant: an exception of Ray leaves this file
-only as `ActorGone` or as a `ShellError`.
+Owns the actors that it starts, until `Actor.kill`. Invariant: this module converts every exception
+of Ray into `ActorGone` or a `ShellError`.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from typing import Any, Final, NamedTuple
 from shelld_client.errors import ShellError, SpawnFailed
 from shelld_client.ray.actor import DaemonActor
 
-# Ray's own types are incomplete, so nothing here depends on them.
+# Ray's own types are incomplete, so this module does not depend on them.
 _ray: Final[Any] = import_module("ray")
 
-# How many calls Ray lets an actor execute at once. The pool makes two, and one to end it.
+# How many calls an actor may execute at once. The pool makes two calls at a time, and one more to
+# end the actor.
 _CONCURRENCY: Final = 8
 
 
@@ -41,7 +42,10 @@ class Needs(NamedTuple):
 
 
 class Actor:
-    """A daemon in an actor. Nobody restarts it, because its sessions are lost with it."""
+    """Represents a daemon in an actor.
+
+    Nobody restarts the actor, because its sessions are lost with it.
+    """
 
     def __init__(self, needs: Needs) -> None:
         """Ask Ray for the actor, without waiting for it. Raises `SpawnFailed`."""
@@ -69,7 +73,7 @@ class Actor:
         await self._result(self._handle.feed.remote(data))
 
     async def take(self) -> bytes | ShellError:
-        """Return what the daemon writes next, or why nothing more will come."""
+        """Return the daemon's next output, or the error that says why no more output will come."""
         taken: bytes | ShellError = await self._result(self._handle.take.remote())
         return taken
 
@@ -78,8 +82,8 @@ class Actor:
         await self._result(self._handle.close.remote())
 
     def kill(self) -> None:
-        """End the actor. The daemon notices the end of its input, and ends, too."""
-        # Ray may have been shut down, and has then ended the actor.
+        """End the actor. The daemon then ends as well, because its input ends."""
+        # If Ray has been shut down, it has already ended the actor.
         with suppress(Exception):
             _ray.kill(self._handle, no_restart=True)
 
@@ -91,9 +95,9 @@ class Actor:
 
 
 def connect() -> None:
-    """Start Ray, or join the cluster of the environment, unless this process has. This may block.
+    """Start Ray, or join the cluster of the environment, unless this process has done so.
 
-    Raises `SpawnFailed`.
+    This may block. Raises `SpawnFailed`.
     """
     try:
         if not _ray.is_initialized():
@@ -103,7 +107,7 @@ def connect() -> None:
 
 
 def room(needs: Needs) -> int:
-    """Return how many actors with these needs the cluster has room for now. This may block."""
+    """Return how many more actors with these needs the cluster can start now. This may block."""
     try:
         available: Mapping[str, float] = _ray.available_resources()
         nodes = sum(1 for node in _ray.nodes() if node["Alive"])

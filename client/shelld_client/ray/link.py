@@ -1,10 +1,10 @@
-"""The driver's end of the stream to a daemon in an actor: maps calls to answers and events.
+"""Sends calls to a daemon in an actor, and gives each call its answer and events.
 
-Owns the calls that have no answer yet. Invariant: each of them gets an answer or an error, and
-after `fail` every call gets an error at once.
+Owns the calls that have no answer yet. Invariant: each call gets an answer or an error, and after
+`fail` each call gets an error at once.
 
-One call of `Actor.feed` and one of `Actor.take` are under way at any time. So messages keep their
-order, and what comes meanwhile shares the next call.
+At most one call of `Actor.feed` and one call of `Actor.take` are under way at any time. So messages
+keep their order, and all messages that arrive meanwhile share the next call.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from shelld_client.spawned_client import FINISH_TIMEOUT_S, START_TIMEOUT_S
 
 T = TypeVar("T")
 
-# Makes the error for a call of a session, or for a call without one (None).
+# A function that makes the error for a call of a session, or for a call without a session (None).
 Failure: TypeAlias = Callable[[str | None], ShellError]
 
 # How long the end of a daemon may take before its actor is killed.
@@ -79,7 +79,10 @@ class Link:
     def __init__(
         self, actor: Actor, *, max_message_bytes: int, on_lost: Callable[[str], None]
     ) -> None:
-        """`on_lost` is called once, with the reason, if the daemon or its actor ends by itself."""
+        """Create a link.
+
+        `on_lost` is called once, with the reason, if the daemon or its actor ends by itself.
+        """
         self._actor = actor
         self._connection: Connection[_Pending | AsyncMailbox] = Connection(max_message_bytes)
         self._on_lost = on_lost
@@ -90,7 +93,7 @@ class Link:
         self._tasks = list[asyncio.Task[None]]()
 
     async def start(self) -> None:
-        """Connect to the daemon, which runs. Raises `ShellError`."""
+        """Connect to the running daemon. Raises `ShellError`."""
         self._tasks = [asyncio.create_task(each) for each in (self._send_all(), self._receive())]
         try:
             async with asyncio.timeout(START_TIMEOUT_S):
@@ -100,7 +103,7 @@ class Link:
             raise ProtocolError(reason + self._connection.said) from None
 
     async def request(self, call: Call[T], session: str | None) -> T:
-        """Send a call, and return its result. If this is cancelled, so is the call."""
+        """Send a call, and return its result. If this task is cancelled, cancel the call."""
         self._check(session)
         pending = _Pending(session)
         request_id = self._connection.new_id()
@@ -110,13 +113,13 @@ class Link:
         except BaseException:
             if cancellation := self._connection.cancel(request_id):
                 self._send(cancellation)
-            # Nobody else will look at the answer.
+            # Nobody else will use the answer.
             pending.answer.cancel()
             raise
         return call.decode(answer)
 
     async def finish(self, call: Call[T], session: str | None) -> T:
-        """Do what `request` does, even if this is cancelled.
+        """Do what `request` does, even if the caller is cancelled.
 
         Raises TimeoutError after `FINISH_TIMEOUT_S`.
         """
@@ -127,7 +130,7 @@ class Link:
     def begin(
         self, call: Call[Any], undo: Undo, session: str | None, on_settled: Callable[[], None]
     ) -> AsyncOngoing:
-        """Send a call. `on_settled` is called once, when it is answered or given up."""
+        """Send a call. `on_settled` is called once, when the call is answered or given up."""
         return AsyncOngoing(
             self._connection,
             self._send,
@@ -170,7 +173,7 @@ class Link:
                     pending.put(answer)
             self._lose(str(taken))
         except Exception as error:
-            # Otherwise, the calls would wait for ever.
+            # Without this, the calls would wait for ever.
             self._lose(str(error))
 
     def _lose(self, reason: str) -> None:
@@ -178,7 +181,7 @@ class Link:
             self._on_lost(reason)
 
     def fail(self, failure: Failure) -> None:
-        """Let all calls, present and future, raise errors. Tell `on_lost` nothing more."""
+        """Make all present and future calls raise errors. Do not call `on_lost` after this."""
         if self._failure is not None:
             return
         self._failure = failure
@@ -188,7 +191,7 @@ class Link:
             listener.fail(failure(_session_of(listener)))
 
     async def close(self) -> None:
-        """End the daemon and its actor within `CLOSE_TIMEOUT_S`. Calls must have failed before."""
+        """End the daemon and its actor within `CLOSE_TIMEOUT_S`. Call `fail` first."""
         try:
             async with asyncio.timeout(CLOSE_TIMEOUT_S):
                 await self._actor.close()

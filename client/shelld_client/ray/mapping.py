@@ -1,7 +1,7 @@
-"""The results of many commands, in the order of the commands. Knows nothing of Ray.
+"""Yields the results of many commands, in the order of the commands. Does not use Ray.
 
-Owns the tasks that run commands, until each has given its result or the iteration ends. Invariant:
-the commands that run, and the results that nobody has taken yet, are bounded.
+Owns the tasks that run commands, until each task has given its result or the iteration ends.
+Invariant: the commands that run, and the results that nobody has taken yet, are bounded.
 """
 
 from __future__ import annotations
@@ -28,16 +28,18 @@ R = TypeVar("R")
 
 Run: TypeAlias = Callable[[str], Coroutine[Any, Any, BashResult]]
 
-# New commands may get ahead of the oldest running one by this number times the commands that
-# run at once. So a slow command does not stop the others.
+# The limit on how far new commands may get ahead of the oldest running command. The limit is this
+# factor times the number of commands that run at once. So a slow command does not stop the other
+# commands.
 _AHEAD: Final = 4
 
 
 class Results(Generic[R]):
     """Iterate over it with ``async for``, or ``await`` it for a list.
 
-    Results come in the order of the commands, each as soon as those before it have come. Leaving
-    the iteration cancels the commands that have begun, and begins no more.
+    Results come in the order of the commands. Each result comes as soon as all results before it
+    have come. If the caller leaves the iteration, the commands that have begun are cancelled, and
+    no more commands begin.
     """
 
     def __init__(
@@ -84,7 +86,7 @@ class Results(Generic[R]):
 
 
 class _Window:
-    """The commands that have begun, and whose results were not taken."""
+    """Holds the commands that have begun, and whose results were not taken."""
 
     def __init__(
         self, run: Run, commands: Iterator[str], at_once: Callable[[], int], bar: Any
@@ -101,7 +103,10 @@ class _Window:
         self._error: Exception | None = None
 
     async def next(self) -> asyncio.Task[BashResult] | None:
-        """Wait for the next command in order, and return it; None after the last one."""
+        """Wait for the next command in order, and return its task.
+
+        Return None after the last command.
+        """
         self._fill()
         if not self._tasks:
             if self._error is not None:
@@ -138,7 +143,7 @@ class _Window:
             self._fill()
 
     async def close(self) -> None:
-        """Cancel what has begun, and begin no more."""
+        """Cancel the commands that have begun, and begin no more commands."""
         self._is_exhausted = True
         for task in self._tasks:
             task.cancel()

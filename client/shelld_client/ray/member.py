@@ -1,7 +1,8 @@
-"""One daemon of a pool, from the request for its actor to its end.
+"""Represents one daemon of a pool, from the request for its actor to its end.
 
-Owns the actor, the link to it, and the numbers from which the pool chooses. Invariant: once it is
-lost or closed, every call of its sessions fails at once, and no call of another daemon does.
+Owns the actor, the link to it, and the numbers from which the pool chooses. Invariant: once the
+daemon is lost or closed, every call of its sessions fails at once. The calls of other daemons go
+on.
 """
 
 from __future__ import annotations
@@ -46,13 +47,13 @@ class Member:
         self._on_idle = on_idle
         self._places = anyio.Semaphore(max_in_flight, fast_acquire=True)
         self.sessions = set[str]()
-        # The commands that run or wait for a place.
+        # The number of commands that run or wait for a place.
         self.commands = 0
-        # Whether all its calls fail: it is lost, or ends.
+        # Whether all calls fail, because the daemon is lost or ends.
         self.is_gone = False
-        # Whether it takes no new sessions, and ends with its last one.
+        # Whether the daemon takes no new sessions, and ends with its last session.
         self.is_draining = False
-        # Set when its actor has ended.
+        # Set when the actor has ended.
         self.ended = asyncio.Event()
         self._actor = Actor(needs)
         self._link = Link(
@@ -62,7 +63,7 @@ class Member:
         )
 
     async def start(self) -> None:
-        """Wait until the daemon runs. Raises `ShellError`. If it fails, the actor has ended."""
+        """Wait until the daemon runs. Raises `ShellError` after the actor has ended."""
         try:
             await self._actor.start(self._args)
             await self._link.start()
@@ -71,7 +72,7 @@ class Member:
             if isinstance(error, ActorGone):
                 raise SpawnFailed(f"Ray cannot start the actor: {error}") from error
             if isinstance(error, SessionLost):
-                # The daemon had no session yet, so none is lost.
+                # The daemon had no session yet, so no session is lost.
                 raise DaemonExited(error.reason) from None
             raise
 
@@ -120,7 +121,7 @@ class Member:
         self._on_lost(self)
 
     def end_calls(self, failure: Failure) -> None:
-        """Let all calls, present and future, raise errors."""
+        """Make all present and future calls raise errors."""
         self.is_gone = True
         self._link.fail(failure)
 

@@ -1,7 +1,8 @@
-"""Which session is on which daemon of a pool.
+"""Decides and records which session is on which daemon of a pool.
 
-Owns the place of each session, from its first call until it is forgotten. Starts and ends no
-daemon. Invariant: a session is on one daemon; it never moves, not even when that daemon is lost.
+Owns the place of each session, from the session's first call until the session is forgotten. Does
+not start or end daemons. Invariant: a session is on one daemon, and never moves, not even when the
+daemon is lost.
 """
 
 from __future__ import annotations
@@ -29,14 +30,17 @@ class _Home:
 
 class Placement:
     def __init__(self, *, room_timeout: float, on_idle: Callable[[Member], None]) -> None:
-        """`room_timeout`: how long a new session waits for a daemon, if there is none."""
+        """Create a table without sessions.
+
+        If there is no daemon, a new session waits for up to `room_timeout` seconds.
+        """
         self._room_timeout = room_timeout
         self._on_idle = on_idle
         # The daemons that take new sessions.
         self.members = list[Member]()
         self._homes = dict[str, _Home]()
         self._changed = asyncio.Event()
-        # Why no session can start; "" if one can.
+        # The reason why no session can start, or "" if sessions can start.
         self.closed = "the pool was not entered"
 
     def add(self, member: Member) -> None:
@@ -45,7 +49,7 @@ class Placement:
         self._wake()
 
     def remove(self, member: Member) -> None:
-        """Let a daemon take no more new sessions. Its present sessions stay."""
+        """Give no more new sessions to a daemon. Its present sessions stay."""
         if member in self.members:
             self.members.remove(member)
 
@@ -59,7 +63,7 @@ class Placement:
         changed.set()
 
     async def _member(self, load: Callable[[Member], tuple[int, int]]) -> Member:
-        """Return the daemon with the least load. Wait for one, if there is none."""
+        """Return the daemon with the least load. If there is no daemon, wait for one."""
         deadline = time.monotonic() + self._room_timeout
         while not (self.members or self.closed):
             try:
@@ -79,17 +83,17 @@ class Placement:
             raise DaemonExited(self.closed)
 
     async def _home(self, session: str) -> _Home:
-        """Return the daemon of a session. Choose one, if the session is new."""
+        """Return the home of a session. If the session is new, choose a daemon."""
         if session not in self._homes:
             member = await self._member(_sessions_first)
-            # Another call may have decided it meanwhile.
+            # Another call may have chosen the daemon meanwhile.
             if session not in self._homes:
                 self._homes[session] = _Home(member)
                 member.sessions.add(session)
         return self._homes[session]
 
     async def request(self, session: str | None, call: Call[T]) -> T:
-        """Pass a call on. Without a session, the daemon with the fewest commands gets it."""
+        """Pass a call on. Without a session, the daemon with the fewest commands gets the call."""
         if session is None:
             return await (await self._member(_commands_first)).request(call, None)
         if call.method == "close_session":
@@ -102,7 +106,10 @@ class Placement:
             home.calls -= 1
 
     async def finish(self, session: str, call: Call[T]) -> T:
-        """Pass a call on, even if this is cancelled. Raises TimeoutError after some seconds."""
+        """Pass a call on, even if the caller is cancelled.
+
+        Raises TimeoutError after some seconds.
+        """
         return await self._require(session).member.finish(call, session)
 
     async def begin(self, session: str, call: Call[Any], undo: Undo) -> AsyncOngoing:
@@ -124,7 +131,7 @@ class Placement:
         return home
 
     def forget(self, session: str) -> None:
-        """Forget where a session was, unless a call of it is under way. It has ended there."""
+        """Forget the place of a session that has ended, unless one of its calls is under way."""
         home = self._homes.get(session)
         if home is not None and not home.calls:
             del self._homes[session]

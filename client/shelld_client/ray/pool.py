@@ -1,9 +1,9 @@
-"""`Pool`: daemons in the actors of a Ray cluster, as one place to run commands.
+"""Provides `Pool`, which runs commands on daemons in the actors of a Ray cluster.
 
 Owns its daemons, from the request for an actor to its end, and the tasks that start and end them.
-Invariants: every daemon has an owner from the moment when Ray is asked for it; every wait for room
-in the cluster is bounded, or in the background; a lost daemon is replaced, and only its own
-sessions are lost.
+Invariants: a daemon is in `_members` from the moment when Ray is asked for its actor; every wait
+for room in the cluster is bounded, or in the background; a lost daemon is replaced, and only its
+own sessions are lost.
 """
 
 from __future__ import annotations
@@ -40,24 +40,28 @@ LONGEST_PAUSE_S: Final = 30.0
 
 
 class Load(NamedTuple):
-    """The load of one daemon: its sessions, and the commands that run or wait for their turn."""
+    """Holds the load of one daemon.
+
+    `commands` counts the commands that run or wait for their turn.
+    """
 
     sessions: int
     commands: int
 
 
 class Pool:
-    """Use it with ``async with``, on asyncio, because Ray needs that.
+    """Runs commands on several daemons.
 
-    `size` is the number of daemons; by default, as many as the cluster has room for. Each is an
-    actor that takes `num_cpus` and `resources` of the cluster, and has the options `daemon_args`.
-    At most `max_in_flight` commands run on a daemon at once, without those in the background;
-    others wait for their turn. `actor_options` are further options of Ray's actors, such as
-    `scheduling_strategy` and `runtime_env`.
+    Use it with ``async with``, on asyncio, because Ray needs asyncio. `size` is the number of
+    daemons; by default, as many as the cluster has room for. Each is an actor that takes `num_cpus`
+    and `resources` of the cluster, and has the options `daemon_args`. At most `max_in_flight`
+    foreground commands run on a daemon at once. Other foreground commands wait for their turn.
+    `actor_options` are further options of Ray's actors, such as `scheduling_strategy` and
+    `runtime_env`.
 
     Entering joins the cluster of the process, or starts Ray. It waits up to `start_timeout` seconds
-    for room in the cluster, and then raises `ResourceExhausted`. Leaving ends all daemons with all
-    their commands. So does the end of the process.
+    for room in the cluster, and then raises `ResourceExhausted`. When the block or the process
+    ends, all daemons end with all their commands.
     """
 
     def __init__(
@@ -82,12 +86,12 @@ class Pool:
         self._max_in_flight = max_in_flight
         self._start_timeout = start_timeout
         self._placement = Placement(room_timeout=start_timeout, on_idle=self._on_idle)
-        # All daemons whose actors have not ended: those that start, serve and drain.
+        # All daemons whose actors have not ended. They start, serve or drain.
         self._members = set[Member]()
         self._replacements = set[asyncio.Task[None]]()
         # The tasks that end daemons.
         self._endings = set[asyncio.Task[None]]()
-        # Held while the number of daemons is changed.
+        # Held while `resize` changes the number of daemons.
         self._resizing = asyncio.Lock()
         self._is_entered = False
         self._is_closed = False
@@ -130,13 +134,13 @@ class Pool:
                     self._end(member, closed)
                 await asyncio.gather(*self._replacements, *self._endings, return_exceptions=True)
         finally:
-            # asyncio's `Task.cancel` passes the shield.
+            # asyncio's `Task.cancel` interrupts the block despite the shield.
             for member in self._members:
                 member.kill()
 
     @property
     def size(self) -> int:
-        """The number of daemons that take new sessions, or will when they have started."""
+        """The number of daemons that take new sessions, or will take them after their start."""
         return len(self._placement.members) + len(self._replacements)
 
     @property
@@ -164,10 +168,10 @@ class Pool:
     async def bash(self, command: str, **options: Unpack[RunOptions]) -> BashResult: ...
 
     async def bash(self, command: str, **options: Any) -> Any:
-        """Run a command as `AsyncClient.bash` does, in the session of the pool that is given.
+        """Run a command as `AsyncClient.bash` does, in the given session of the pool.
 
-        Without a session, it runs outside all sessions, on the daemon with the fewest commands.
-        Raises `SessionLost` if the daemon is gone.
+        Without a session, the command runs outside all sessions, on the daemon with the fewest
+        commands. Raises `SessionLost` if the daemon is gone.
         """
         if (session := options.pop("session", None)) is not None:
             methods: Any = self.session(session)
@@ -239,10 +243,10 @@ class Pool:
 
         A larger pool waits up to `start_timeout` for room, as entering does, or stays as it is.
 
-        A smaller pool drains the daemons with the fewest sessions: they take no new ones, and end
-        with their last session and command. After `timeout` seconds (None: never), the others are
-        ended, too, and their sessions are lost. With size 0, all daemons end; the pool then refuses
-        new sessions, until it is resized again.
+        A smaller pool drains the daemons with the fewest sessions. These daemons take no new
+        sessions, and end with their last session and command. After `timeout` seconds (None:
+        never), the pool ends the draining daemons that still run, and their sessions are lost. With
+        size 0, all daemons end; the pool then refuses new sessions, until it is resized again.
         """
         _check_count("size", size, least=0)
         async with self._resizing:
@@ -266,7 +270,10 @@ class Pool:
             await member.ended.wait()
 
     def _drain(self, count: int) -> list[Member]:
-        """Let `count` daemons take no more sessions. Return those that run and must end."""
+        """Choose `count` daemons that take no more sessions.
+
+        Return those that have started, which must end.
+        """
         for task in list(self._replacements)[: max(0, count)]:
             task.cancel()
             self._replacements.discard(task)
@@ -286,7 +293,7 @@ class Pool:
             self._end(member, _REMOVED)
 
     def _end(self, member: Member, failure: Failure) -> None:
-        """Let the calls of a daemon fail, and end it in the background, unless it ends already."""
+        """Make the calls of a daemon fail, and end it in the background, unless it already ends."""
         self._placement.remove(member)
         if not member.is_gone:
             member.end_calls(failure)
@@ -300,7 +307,7 @@ class Pool:
 
     @staticmethod
     def _keep(tasks: set[asyncio.Task[None]], work: Coroutine[Any, Any, None]) -> None:
-        # The event loop holds tasks only weakly.
+        # Keep a reference, because the event loop holds tasks only weakly.
         task = asyncio.create_task(work)
         tasks.add(task)
         task.add_done_callback(tasks.discard)
@@ -308,7 +315,7 @@ class Pool:
     # -- starting ----------------------------------------------------------------------------
 
     async def _start(self, count: int, timeout: float | None) -> None:
-        """Start daemons, all or none of them. Raises `ShellError`."""
+        """Start `count` daemons. If one of them fails, end all of them. Raises `ShellError`."""
         members = list[Member]()
         tasks = list[asyncio.Task[None]]()
         try:

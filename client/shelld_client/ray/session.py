@@ -1,4 +1,4 @@
-"""A session of a pool: the methods of `AsyncClient`, on the daemon on which the session is."""
+"""Provides a session of a pool, with the methods of `AsyncClient` on the session's daemon."""
 
 from __future__ import annotations
 
@@ -50,7 +50,10 @@ class Router(Protocol):
 
 
 def in_session(call: Call[T], session: str) -> Call[T]:
-    """Return a call of a session. Raises `InvalidParams` if the call names another session."""
+    """Return the call with the name of the session.
+
+    Raises `InvalidParams` if the call names another session.
+    """
     params = dict(call.params)
     if call.method == "call_tool":
         context = params["context"] = dict(params.get("context") or {})
@@ -70,12 +73,12 @@ def _name(params: dict[str, Any], member: str, session: str) -> None:
 
 
 class Session(AsyncMethods):
-    """Use `Pool.session`. Every call is one of this session; none needs to name it.
+    """A session of a pool; see `Pool.session`. Every call is in this session, and need not name it.
 
-    The first call decides on which daemon the session is. Calls raise `SessionLost` once that
-    daemon is gone, until `close_session`. With ``async with``, the end of the block closes the
-    session. `server_info`, `list_targets` and the like are about its daemon, which other sessions
-    use, too.
+    The first call decides on which daemon the session is. Once this daemon is gone, calls raise
+    `SessionLost`, until `close_session`. With ``async with``, the end of the block closes the
+    session. `server_info`, `list_targets` and similar methods are about the session's daemon, which
+    other sessions also use.
     """
 
     def __init__(self, router: Router, name: str) -> None:
@@ -91,7 +94,7 @@ class Session(AsyncMethods):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        # Its daemon is gone or closed, it was never used, or the daemon does not answer.
+        # The session's daemon is gone, closed or silent, or the session was never used.
         with suppress(SessionLost, SessionNotFound, DaemonExited, TimeoutError):
             await self._finish(calls.close_session(self.name, None))
         self._router.forget(self.name)
@@ -129,9 +132,10 @@ class Session(AsyncMethods):
     async def close_session(
         self, session: str = DEFAULT_SESSION, *, target: str | None = None
     ) -> CloseSessionResult:
-        """End this session and what it has started, and forget where it was.
+        """End this session and all its processes, and forget its place.
 
-        Its next call may start it on another daemon. A lost session is only forgotten.
+        The next call may start the session on another daemon. If the session is lost, only forget
+        its place.
         """
         try:
             result = await super().close_session(session, target=target)

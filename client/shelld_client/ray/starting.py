@@ -1,4 +1,4 @@
-"""Waits until daemons have started, and says what they wait for. Owns nothing."""
+"""Waits until daemons have started, and logs what they wait for. Has no state."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NOTICE_S: Final = 5.0
 async def all_started(
     tasks: Sequence[asyncio.Task[None]], timeout: float | None, needs: Needs
 ) -> None:
-    """Wait until all daemons have started, each in one of the tasks. `needs`: what each needs.
+    """Wait until all daemons have started, each in one of `tasks`. Each needs `needs`.
 
     Raises the error of the first that fails, and `ResourceExhausted` after `timeout` seconds.
     """
