@@ -1,7 +1,7 @@
-"""What a client needs to attach again to a lasting daemon, after its connection was lost. Pure.
+"""Holds what a client needs to attach again to a lasting daemon after a lost connection. Pure.
 
-Owns the command that attaches again, and the identity of the daemon. Never starts anything: the
-clients do.
+Owns the command that attaches again, and the identity of the daemon. Never starts a process; the
+clients do this.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from shelld_client.errors import DaemonExited, NoAnswer, SpawnFailed, TargetLost
 from shelld_client.ownership import Ownership
 
 # How long to try again, and the first and the longest pause between two attempts. The daemon may
-# take ten seconds until it no longer serves the lost connection.
+# need ten seconds to notice the lost connection.
 RECONNECT_S: Final = 30.0
 _FIRST_PAUSE_S: Final = 0.05
 _LONGEST_PAUSE_S: Final = 2.0
 
-# Exit codes of ``shelld attach``: the daemon does not answer, or there is no room for another
-# process; another client is attached; the daemon has died.
+# Exit codes of ``shelld attach``. UNUSABLE: the daemon does not answer, or there is no room for
+# another process. OCCUPIED: another client is attached. DIED: the daemon has died.
 UNUSABLE: Final = 2
 OCCUPIED: Final = 4
 DIED: Final = 6
 
-# If one of these calls is repeated, nothing changes a second time.
+# Methods whose calls have no further effect if they are repeated.
 _REPEATABLE: Final = frozenset(
     {
         *("ping", "server_info", "list_shells", "list_sessions", "list_targets", "list_tools"),
@@ -37,18 +37,21 @@ _REPEATABLE: Final = frozenset(
 
 
 class Reconnect:
-    """The lasting daemon `name`. `command` attaches to it, but never starts or steals one."""
+    """Identifies the lasting daemon `name`.
+
+    `command` attaches to this daemon, but never starts it or takes it from another client.
+    """
 
     def __init__(self, name: str, command: Sequence[str]) -> None:
         self.name = name
         self.command = list(command)
         # The pid of the daemon; None before the first connection.
         self.pid: int | None = None
-        # Calls that a lost connection has not answered, and whose answers nobody needs.
+        # Calls to send again, because a lost connection gave no answer. Nobody needs their answers.
         self.unsent: collections.deque[Call[Any]] = collections.deque()
 
     def take_unsent(self, ownership: Ownership) -> Iterator[Call[Any]]:
-        """Yield the calls to send on another connection. `ownership` is that of the connection."""
+        """Yield the calls to send on a new connection, whose `Ownership` is `ownership`."""
         with suppress(IndexError):
             while True:
                 call = self.unsent.popleft()
@@ -81,27 +84,28 @@ def is_connection_lost(failure: object) -> bool:
 
 
 def may_go_on(failure: object) -> bool:
-    """Whether another attempt to attach may succeed after one that has failed."""
-    # The daemon may not have noticed yet that this client is gone. The machine may be busy, or
-    # short of memory or processes.
+    """Return whether another attempt to attach may succeed after `failure`."""
+    # The daemon may not have noticed yet that the old connection is lost. The machine may be busy,
+    # or short of memory or processes.
     is_passing = isinstance(failure, DaemonExited) and failure.exit_code in (OCCUPIED, UNUSABLE)
     is_short = isinstance(failure, NoAnswer | SpawnFailed)
     return is_passing or is_short or is_connection_lost(failure)
 
 
 def is_repeatable(call: Call[Any]) -> bool:
-    """Whether a call has the same effect and result if the daemon gets it twice."""
+    """Return whether a call has the same effect and result if the daemon gets the call twice."""
     params = call.params
     if call.method == "bash":
         return params.get("idempotency_key") is not None
     if call.method == "bash_output":
-        # Other reads count their output as read.
+        # A read without both offsets counts its output as read, so a second read would return other
+        # output.
         return {"stdout_offset", "stderr_offset"} <= params.keys()
     return call.method in _REPEATABLE
 
 
 def pauses() -> Iterator[float]:
-    """Yield the pauses between attempts, in seconds, for ever."""
+    """Yield the pauses between attempts in seconds, without end."""
     pause = _FIRST_PAUSE_S
     while True:
         yield pause

@@ -1,9 +1,9 @@
-"""Lock-free primitives with which threads wait and wake each other.
+"""Provides lock-free primitives with which threads wait and wake each other.
 
 The garbage collector runs finalisers, and the main thread runs signal handlers, in the middle of
-any other code. That code may hold a lock. If the finaliser or handler needs this lock, or waits for
-another thread that needs it, all of them wait for ever. So the classes here have no lock: they use
-only container operations that are atomic in the interpreter.
+any other code. The interrupted code may hold a lock. If the finaliser or handler needs this lock,
+or waits for another thread that needs the lock, all these threads wait for ever. So the classes in
+this module have no lock. They use only container operations that are atomic in the interpreter.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ os.register_at_fork(after_in_child=pump_threads.clear)
 def may_wait() -> bool:
     """Return whether this thread may wait for a pump's thread, or for a lock.
 
-    A pump's thread could wait for itself, or for a thread that waits for its answer. Once the
-    interpreter shuts down, the pump threads no longer run.
+    A pump's thread may not wait, because it could wait for itself, or for a thread that waits for
+    its answer. Once the interpreter shuts down, the pump threads no longer run.
     """
     return threading.get_ident() not in pump_threads and not sys.is_finalizing()
 
 
 class Latch:
-    """Like `threading.Event`, but without a lock, and never cleared."""
+    """An event like `threading.Event`, but without a lock. It is never cleared."""
 
     def __init__(self) -> None:
         self._is_set = False
@@ -48,10 +48,10 @@ class Latch:
             self._waiters.popleft().put(None)
 
     def wait(self, seconds: float | None = None) -> None:
-        """Wait until it is set, or until `seconds` have passed."""
+        """Wait until the latch is set, or until `seconds` have passed."""
         waiter: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._waiters.append(waiter)
-        # Check only after appending: otherwise a `set` in between may be lost.
+        # Check only after appending. Otherwise, a call of `set` between the two steps may be lost.
         if not self._is_set:
             with suppress(queue.Empty):
                 waiter.get(timeout=seconds)
@@ -71,7 +71,7 @@ class Wakeup:
         self._is_closed = False
 
     def wake(self) -> None:
-        """Wake the polling thread, from any thread. Does nothing after `close`."""
+        """Wake the polling thread. Any thread may call this method. Does nothing after `close`."""
         user = object()
         try:
             self._users.add(user)
@@ -91,7 +91,7 @@ class Wakeup:
             os.read(self.descriptor, 4096)
 
     def close(self) -> None:
-        """Close the pipe. If `wake` is running, let it close the pipe at its end.
+        """Close the pipe. If a call of `wake` is running, it closes the pipe at its end.
 
         If the pipe were closed earlier, `wake` could write to a new file that reuses the
         descriptor's number.

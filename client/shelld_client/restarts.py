@@ -1,7 +1,8 @@
-"""What a client remembers for the next daemon, after a daemon has died. Pure.
+"""Remembers what the next daemon must know after a daemon has died. Pure.
 
-Owns what the client has configured, and the last known directory of each session. Never starts
-anything: `AsyncClient` does. Invariant: each target and each session has one configuration.
+Owns the configuration that the client has made, and the last known directory of each session. Never
+starts a daemon; `AsyncClient` does this. Invariant: each target and each session has one
+configuration.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from shelld_protocol.structs import DEFAULT_SESSION
 
 
 class Restart(NamedTuple):
-    """A new daemon has replaced one that died of `cause`.
+    """Describes the start of a new daemon after the last daemon died of `cause`.
 
-    `directories`: the sessions that were created again, each with its directory. Their variables
-    and functions are lost, and so is every other session.
+    `directories` maps each session that was created again to its directory. The variables and
+    functions of these sessions are lost. All other sessions are lost.
     """
 
     cause: DaemonExited
@@ -30,20 +31,20 @@ class Restart(NamedTuple):
 
 
 class Memory:
-    """The targets and the rules of sessions, and the directories that results have told."""
+    """Holds the targets, the rules of sessions, and the directories that results have reported."""
 
     def __init__(self) -> None:
-        # By method and name. A target comes before the sessions at this target.
+        # The configuring calls by kind and name. A target comes before the sessions at this target.
         self._configured: dict[tuple[str, str], Call[Any]] = {}
         self._directories: dict[str, str] = {}
 
     def note(self, call: Call[Any], result: object) -> None:
-        """Take a call and its result."""
+        """Record what a call and its result say about the configuration and the directories."""
         params = call.params
         if call.method == "add_target":
             self._configured["target", params["name"]] = call
         elif call.method == "configure_session":
-            # The daemon, too, forgets all that an earlier call has set.
+            # A later call replaces all settings of an earlier call, as in the daemon.
             self._configured.pop(("session", params["session"]), None)
             self._configured["session", params["session"]] = call
         elif call.method == "remove_target":
@@ -52,7 +53,8 @@ class Memory:
             self._configured.pop(("session", result.session), None)
             self._directories.pop(result.session, None)
         elif isinstance(result, BashResult) and result.session_cwd and ":" not in result.bash_id:
-            # An id with a colon names a shell at a target, and the directory is there, too.
+            # An id without a colon names a shell of this daemon. With a colon, the shell and its
+            # directory are at a target.
             session: str = params.get("session", DEFAULT_SESSION)
             self._directories[session] = result.session_cwd
 
@@ -67,7 +69,7 @@ class Memory:
 
     @property
     def configured(self) -> Sequence[Call[Any]]:
-        """The calls that configure the next daemon as the last one."""
+        """The calls that configure the next daemon as the last daemon was configured."""
         return tuple(self._configured.values())
 
     @property

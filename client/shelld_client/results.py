@@ -1,4 +1,4 @@
-"""Decode results from JSON, even those of a newer daemon.
+"""Decodes results from JSON, even the results of a newer daemon.
 
 A newer daemon may send members and values that this client does not know. Unknown members are
 dropped. A string that is not among the values of a `Literal` is returned unchanged.
@@ -29,7 +29,7 @@ _PLAIN: Final[dict[type[inspect.Type], type[Any]]] = {
 
 
 _OUTPUT_STRINGS: Final = len(OutputEvent.__struct_fields__)
-# The beginning of a message with output, up to its params, which are the last member.
+# The beginning of a message with output, up to its params. The params are the last member.
 _OUTPUT_START: Final = b'{"jsonrpc":"2.0","method":"shell/output","params":'
 
 
@@ -43,12 +43,12 @@ def decode_result(shape: type[S], data: bytes) -> S:
     try:
         return cast("S", decode(data, _decoder_of(shape)))
     except msgspec.ValidationError:
-        # This is slow but rare.
+        # This path is slow, but only the results of a newer daemon need it.
         return cast("S", _built(inspect.type_info(shape), decode(data, PLAIN)))
 
 
 def decode_event(method: str, params: bytes) -> Event | None:
-    """Return an event; None for a notification that is unknown or has another form."""
+    """Return an event, or None for a notification that is unknown or has another form."""
     shape = NOTIFICATIONS.get(method)
     try:
         return None if shape is None else decode_result(shape, params)
@@ -57,7 +57,7 @@ def decode_event(method: str, params: bytes) -> Event | None:
 
 
 def decode_lost(params: bytes) -> LostSubscription | None:
-    """Return the params of ``shell/lost``; None if they have another form."""
+    """Return the params of ``shell/lost``, or None if they have another form."""
     try:
         return decode_result(LostSubscription, params)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -65,9 +65,9 @@ def decode_lost(params: bytes) -> LostSubscription | None:
 
 
 def decode_output(message: bytes) -> OutputEvent | None:
-    """Return the event if a message has the form in which the daemon sends output; None if not.
+    """Return the event if a message has the form in which the daemon sends output, or None.
 
-    Most messages with output are large. This decodes them in one step instead of two.
+    Most messages with output are large. This function decodes them in one step instead of two.
     """
     if not message.startswith(_OUTPUT_START):
         return None
@@ -84,7 +84,7 @@ class _Subscribed(msgspec.Struct):
 
 
 def subscription_in(result: bytes) -> str:
-    """Return the name of the subscription in a result; "" if there is none."""
+    """Return the name of the subscription in a result, or "" if it has none."""
     try:
         found = decode(result, _decoder_of(_Subscribed), strings=1)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -1,7 +1,7 @@
-"""The base of both clients: starts the daemon, and says why calls are not possible.
+"""Provides the base of both clients, which starts the daemon and says why calls are not possible.
 
-Never waits for the daemon. Invariant: a client is entered once, and used by the process that has
-entered it.
+Never waits for the daemon. Invariant: a client is entered only once, and only the process that has
+entered it uses it.
 """
 
 from __future__ import annotations
@@ -29,16 +29,17 @@ from shelld_client.errors import (
 )
 from shelld_client.reconnects import Reconnect
 
-# Until the first answer. A daemon starts in 0.2 s; a busy machine or an ssh connection takes
-# seconds.
+# How long to wait for the first answer. A daemon starts in 0.2 s, but on a busy machine or over
+# ssh, the start takes seconds.
 START_TIMEOUT_S: Final = 10.0
 
-# How long the end of a job's block waits for the end of its command, without being cancelled.
+# How long the end of a job's block waits for the end of the command, even if the caller is
+# cancelled.
 FINISH_TIMEOUT_S: Final = 10.0
 
 
 class SpawnedClient:
-    """The base of both clients: starts the daemon, but never waits for it."""
+    """The base of both clients. It starts the daemon, but never waits for the daemon."""
 
     def __init__(
         self,
@@ -79,9 +80,10 @@ class SpawnedClient:
     ) -> Self:
         """Return a client that starts its daemon when entered.
 
-        `command` is any argv that ends in a shelld (``["ssh", "host", "shelld"]``); the default is
-        the daemon installed beside this client. `args` are options of the daemon, appended to
-        `command`. `env` and `cwd` are those of the daemon, and its commands start with them.
+        `command` is a command line that starts a shelld, such as ``["ssh", "host", "shelld"]``. The
+        default is the daemon that is installed with this client. `args` are options of the daemon,
+        appended to `command`. `env` and `cwd` are those of the daemon, and its commands start with
+        them.
 
         A client can be entered once. Entering waits `start_timeout` seconds (None: without limit)
         for the daemon's first answer, and skips up to 64 KiB of other text before it. Entering
@@ -105,10 +107,10 @@ class SpawnedClient:
     ) -> Self:
         """Return a client that joins the lasting daemon `name` when entered, or starts it.
 
-        Leaving the client leaves the daemon and its shells. The daemon ends after `linger` seconds
-        without a client; None leaves a running daemon its own time, and gives a new one 3,600
-        seconds. `steal` takes the daemon from another client. `args` (options of the daemon), `env`
-        and `cwd` have an effect only if the daemon is started.
+        When the client is left, the daemon and its shells go on. The daemon ends after `linger`
+        seconds without a client. With None, a running daemon keeps its own time, and a new daemon
+        gets 3,600 seconds. `steal` takes the daemon from another client. `args` (options of the
+        daemon), `env` and `cwd` have an effect only if the daemon is started.
 
         Entering raises the errors that `spawn` describes. If another client is attached, the error
         is `DaemonExited` with `exit_code` 4.
@@ -116,9 +118,9 @@ class SpawnedClient:
         With `reconnect`, the client attaches again if its connection is lost, for up to 30 seconds.
         Calls under way that have an `idempotency_key` are repeated, and so are calls that change
         nothing: `kill_shell`, `bash_output` with both offsets, and others that only read. All other
-        calls under way raise `TargetLost`. Iterations over events and jobs go on where they were. A
-        daemon that has died, or that another client has taken, is left alone: calls raise
-        `DaemonExited`.
+        calls under way raise `TargetLost`. Iterations over events and jobs go on where they were.
+        If the daemon has died, or another client has taken it, the client does not attach again,
+        and calls raise `DaemonExited`.
         """
         command = attach_command(name, linger=linger, steal=steal, args=args)
         again = attach_command(name, linger=None, steal=False, args=())
@@ -154,7 +156,7 @@ class SpawnedClient:
 
     @property
     def _is_forked(self) -> bool:
-        """Whether this copy is in a fork of the process that started the daemon."""
+        """Tells whether this process is a fork of the process that entered the client."""
         return self._entered_in is not None and self._entered_in != os.getpid()
 
     def _raise_if_forked(self) -> None:
@@ -165,7 +167,7 @@ class SpawnedClient:
         """Raise an error if calls are not possible."""
         self._raise_if_forked()
         if self._failure is not None:
-            # A copy, because raising an exception writes a traceback into it.
+            # Raise a copy, because raising an exception writes a traceback into it.
             raise copy.copy(self._failure)
 
     def _no_answer(self, said: str) -> NoAnswer:

@@ -1,8 +1,8 @@
-"""`Client`: the methods of `AsyncClient` without await, for any number of threads.
+"""Provides `Client`, which has the methods of `AsyncClient` without await, for all threads.
 
-The calling thread hands its request to the pump's thread and waits until that thread delivers the
-answer. If a call is interrupted while it waits (KeyboardInterrupt), it is cancelled in the daemon.
-A forked child cannot use its parent's client.
+The calling thread gives its request to the pump's thread, and waits until the pump's thread returns
+the answer. If a KeyboardInterrupt interrupts a waiting call, the client cancels the call in the
+daemon. A forked child cannot use its parent's client.
 
 Finalisers and signal handlers can use the client, whatever they interrupt. A finaliser that the
 garbage collector runs in a pump's thread gets no answer: its request is sent, and the call raises
@@ -45,7 +45,10 @@ T = TypeVar("T")
 
 
 class Client(SpawnedClient, Methods):
-    """Use `spawn` and ``with``. Raises what `AsyncClient` raises."""
+    """Provides the daemon's methods.
+
+    Use `spawn` and ``with``. Raises the same exceptions as `AsyncClient`.
+    """
 
     def __init__(
         self,
@@ -61,9 +64,9 @@ class Client(SpawnedClient, Methods):
         )
         # The link that calls use, even after it has failed.
         self._link: Link | None = None
-        # The link that was made last. No call may use it before its daemon is identified.
+        # The newest link. Calls may use it only after its daemon is identified.
         self._newest: Link | None = None
-        # Held by the thread that attaches again. Reentrant: see `AsyncItems`.
+        # Held by the thread that attaches again. It is reentrant for the reason in `AsyncItems`.
         self._attaching = threading.RLock()
         self._is_attaching = False
         # Set when the client is left.
@@ -83,7 +86,8 @@ class Client(SpawnedClient, Methods):
     def _connect(self, timeout: float | None) -> Link:
         """Start the process, and return the link to it once the daemon has answered.
 
-        Raises `ShellError`, also after `timeout` seconds. Then nothing is left.
+        Raises `ShellError` if the start fails, or after `timeout` seconds. The process has then
+        ended.
         """
         link = Link(self._start_child, self._message_limit, self._error_under_way)
         self._newest = link
@@ -190,7 +194,8 @@ class Client(SpawnedClient, Methods):
         """Replace the link that has failed, unless another thread has done so."""
         with self._attaching:
             if self._is_attaching:
-                # This is a finaliser or signal handler, which has interrupted the attempt.
+                # A finaliser or signal handler has interrupted the attempt in this thread, and must
+                # not wait for it.
                 raise copy.copy(cause)
             assert self._link is not None
             if self._link.failure is None or self._failure is not None:
@@ -210,7 +215,7 @@ class Client(SpawnedClient, Methods):
         self._send_unsent()
 
     def _send_unsent(self) -> None:
-        """Send again the calls that lost connections have not answered, if calls are possible."""
+        """If calls are possible, repeat the calls to which lost connections gave no answer."""
         reconnect, link = self._reconnect, self._link
         if reconnect is None or link is None or self._failure or link.failure:
             return

@@ -1,7 +1,7 @@
-"""The daemon's streams on an event loop, and its end within a bounded time.
+"""Serves the daemon's streams on an event loop, and ends the daemon within a bounded time.
 
-Sending never waits: a task writes what the daemon does not take at once. So a cancelled caller
-never leaves half a message on the stream.
+Sending never waits. If the daemon does not take a message at once, a task writes the rest. So a
+cancelled caller never leaves half a message on the stream.
 """
 
 from __future__ import annotations
@@ -39,14 +39,17 @@ class Transport:
         self.stderr_ended = anyio.Event()
         # Whether `close` was called.
         self.is_closed = False
-        # The scope of reading stdout; cancelled when the process has ended.
+        # The scope in which stdout is read. It is cancelled when the process has ended.
         self._reading = anyio.CancelScope()
 
     def send(self, data: bytes) -> None:
-        """Queue `data` and write what the daemon takes at once. Reading reports a dead daemon."""
+        """Queue `data`, and write as much as the daemon takes at once.
+
+        If the daemon has died, the reader of stdout reports its end.
+        """
         self._outbox.append((memoryview(data), []))
-        # Write only if the outbox was empty: a finaliser that cancels a call may send while another
-        # message is being written.
+        # Write only if the outbox was empty, because a finaliser that cancels a call may send while
+        # another message is being written.
         if len(self._outbox) == 1:
             with suppress(BlockingIOError, *_STREAM_ENDED):
                 self._write()
@@ -54,13 +57,17 @@ class Transport:
             self._outbox_filled.set()
 
     def _write(self) -> None:
-        """Write as much of the first message as the daemon takes. An interrupt does no harm."""
+        """Write as much of the first message as the daemon takes.
+
+        An interrupt cannot corrupt the stream.
+        """
         message, written = self._outbox[0]
         rest = message[sum(written) :]
         self._outbox[0] = rest, (written := list[int]())
         with without_sigpipe():
-            # Signal handlers, which may raise, run only between two steps of the interpreter. This
-            # is one step, so no handler can run between the write and the counting of its bytes.
+            # Signal handlers, which may raise, run only between two steps of the interpreter. The
+            # next statement is one step, so no handler can run between the write and the counting
+            # of its bytes.
             written.extend(map(os.write, [self._child.stdin.fileno()], [rest]))
         if sum(written) == len(rest):
             self._outbox.popleft()
@@ -71,7 +78,8 @@ class Transport:
         try:
             while True:
                 await self._outbox_filled.wait()
-                # Replace the event first: a finaliser may send during any of the next steps.
+                # Replace the event first, because a finaliser may send during any of the next
+                # steps.
                 self._outbox_filled = anyio.Event()
                 while self._outbox:
                     await anyio.wait_writable(stdin)
@@ -93,8 +101,8 @@ class Transport:
                 take(data)
                 size = size_of_next_read(data)
             return
-        # The pipe may stay open in other processes, so do not wait for its end. One read takes all
-        # that the daemon wrote.
+        # The pipe may stay open in other processes, so do not wait for its end. One read returns
+        # all remaining output of the daemon.
         with suppress(*_STREAM_ENDED):
             take(os.read(self._child.stdout.fileno(), PIPE_BYTES))
 
@@ -105,13 +113,13 @@ class Transport:
             self._reading.cancel()
 
     async def collect_stderr(self) -> None:
-        """Keep the last output on stderr, until it is closed."""
+        """Keep the last output on stderr, until stderr is closed."""
         while data := await _receive(self._child.stderr, READ_BYTES):
             self._child.keep_stderr(data)
         self.stderr_ended.set()
 
     async def has_ended(self, seconds: float) -> bool:
-        """Wait up to `seconds` for the process to end; return whether it has."""
+        """Wait up to `seconds` for the process to end. Return whether it has ended."""
         with anyio.move_on_after(seconds):
             await self._wait_exit()
         return self._child.has_ended()
@@ -145,8 +153,8 @@ class Transport:
             self._child.kill()
             raise
         finally:
-            # Do not read to end of file: processes left by a wrapper, such as ssh, may never close
-            # the pipes.
+            # Do not read to end of file, because processes that a wrapper, such as ssh, has left
+            # may never close the pipes.
             _close(self._child.stdout)
             _close(self._child.stderr)
 
@@ -155,7 +163,7 @@ class Transport:
         self._child.kill()
 
     def release(self) -> None:
-        """Close our copies of the descriptors. For use in a forked child."""
+        """Close this process's copies of the descriptors. A forked child calls this method."""
         self._child.close_streams()
 
 

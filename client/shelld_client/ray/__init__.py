@@ -1,8 +1,8 @@
 """Provides a pool of daemons on a Ray cluster.
 
-Needs the extra ``ray``; no other package imports it. Each Ray actor runs one daemon. Ray decides
-where the actors run, and manages their resources. The pool decides on which of its daemons a
-session starts. A session then stays there.
+Needs the extra ``ray``. No other package imports this package. Each Ray actor runs one daemon. Ray
+decides where the actors run, and manages their resources. The pool decides on which of its daemons
+a session starts. A session then stays there.
 """
 
 try:

@@ -21,9 +21,10 @@ NOTICE_S: Final = 5.0
 async def all_started(
     tasks: Sequence[asyncio.Task[None]], timeout: float | None, needs: Needs
 ) -> None:
-    """Wait until all daemons have started, each in one of `tasks`. Each needs `needs`.
+    """Wait until all daemons have started, each in one of `tasks`.
 
-    Raises the error of the first that fails, and `ResourceExhausted` after `timeout` seconds.
+    `needs` are the resources that each daemon needs. Raises the error of the first task that fails,
+    and `ResourceExhausted` after `timeout` seconds.
     """
     limit = math.inf if timeout is None else timeout
     await asyncio.wait(tasks, timeout=min(NOTICE_S, limit), return_when=asyncio.FIRST_EXCEPTION)
