@@ -66,9 +66,9 @@ class Reconnect:
         return TargetLost(f"the connection to the daemon {self.name} was lost", data=data)
 
     def identify(self, pid: int) -> None:
-        """Take the pid of the daemon that has the name now.
+        """Record the pid of the daemon that has the name now.
 
-        Raises `DaemonExited` if it is another daemon than before.
+        Raises `DaemonExited` if this is another daemon than before.
         """
         if self.pid not in (None, pid):
             raise DaemonExited(f"the daemon {self.name} has died", exit_code=DIED)
@@ -76,9 +76,9 @@ class Reconnect:
 
 
 def is_connection_lost(failure: object) -> bool:
-    """Whether the daemon may go on without the client.
+    """Return whether the daemon may go on without the client.
 
-    Any exit code but 0 says that the daemon has died, or that another client has taken it.
+    Any exit code except 0 means that the daemon has died, or that another client has taken it.
     """
     return isinstance(failure, DaemonExited) and failure.exit_code in (None, 0)
 

@@ -136,10 +136,10 @@ class Transport:
             await anyio.sleep(EXIT_POLL_S)
 
     async def close(self, *, patiently: bool) -> None:
-        """End the daemon and return once it is reaped. `patiently` False skips the first wait.
+        """End the daemon, and return once it is reaped.
 
-        If the event loop interrupts this despite the shield, as asyncio's `Task.cancel` does, the
-        daemon is killed.
+        If `patiently` is False, skip the first wait. If the event loop interrupts this despite the
+        shield, as asyncio's `Task.cancel` does, the daemon is killed.
         """
         self.is_closed = True
         try:

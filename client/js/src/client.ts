@@ -1,5 +1,6 @@
 /**
- * The client: the methods of the daemon, and a new daemon in place of one that has died, if asked for.
+ * Provides the methods of the daemon. On request, replaces a daemon that has died with a new
+ * daemon.
  */
 
 import { Connection, type ConnectionOptions } from "./connection.js";
@@ -20,13 +21,14 @@ import type {
 
 export interface ClientOptions extends ConnectionOptions {
   /**
-   * The first call after the death of a daemon starts another one, with the same targets and the
-   * same configuration of sessions. Calls in flight fail. Shells, directories and variables are lost.
+   * If true, the first call after the death of a daemon starts a new daemon, with the same targets
+   * and the same configuration of sessions. Calls under way fail. Shells, directories and variables
+   * are lost.
    */
   restart?: boolean;
   /**
-   * Called once for each new daemon, before it takes calls. `cause`: how the last one ended. An
-   * exception becomes a warning of the process.
+   * Called once for each new daemon, before the daemon takes calls. `cause` says how the last
+   * daemon ended. An exception becomes a warning of the process.
    */
   onRestart?: (cause: DaemonExited) => void;
 }
@@ -37,7 +39,8 @@ export type BashOptions = Omit<BashParams, "command" | "run_in_background" | "no
 export class Client implements AsyncDisposable {
   #options: ClientOptions;
   #connection: Connection;
-  // While a daemon is being replaced: the next one, once it is configured; and how the last one ended.
+  // The promise of the next daemon's connection while a daemon is replaced. `#cause` says how the
+  // last daemon ended.
   #replacement: Promise<Connection> | null = null;
   #cause: DaemonExited | null = null;
   #memory = new Memory();
@@ -55,14 +58,14 @@ export class Client implements AsyncDisposable {
     { signal }: { signal?: AbortSignal | undefined } = {},
   ): Promise<Methods[M]["result"]> {
     const ready = this.#ready();
-    // Without a restart, the request is sent before this returns.
+    // If no restart is necessary, the request is sent before this method returns.
     const connection = ready instanceof Connection ? ready : await ready;
     const result = await connection.request(method, params, { signal });
     if (this.#options.restart) this.#memory.note(method, params);
     return result;
   }
 
-  /** Run a command in the foreground. A command that fails is a result. */
+  /** Run a command in the foreground. The promise also resolves if the command fails. */
   async bash(
     command: string,
     options: BashOptions & { signal?: AbortSignal } = {},
@@ -78,7 +81,9 @@ export class Client implements AsyncDisposable {
     return new Stream(this.#whenReady(), { ...params, command, notify }, signal);
   }
 
-  /** Return a shell's output since the last such call, at once or after up to `wait` ms. */
+  /**
+   * Return a shell's output since the last call of this method, at once or after up to `wait` ms.
+   */
   bashOutput(bashId: string, wait = 0): Promise<BashOutputResult> {
     return this.call("bash_output", { bash_id: bashId, wait });
   }
@@ -98,22 +103,23 @@ export class Client implements AsyncDisposable {
   }
 
   /**
-   * Receive the events of a shell, a session or all shells. By default: output and ends.
+   * Receive the events of a shell, a session or all shells. The default events are output and ends.
    *
-   * The events of a single shell end with its last event. A reader whose subscription another one
-   * continues gets an error.
+   * The events of a single shell end with its last event. If another reader continues the
+   * subscription, this reader gets an error.
    */
   async subscribe(params: SubscribeParams = {}): Promise<Events> {
     const connection = await this.#ready();
     const given: SubscribeParams = { ...params };
     let wanted = params.events;
     if (params.subscription !== undefined) {
-      // A continued subscription keeps its own kinds of events, even unwanted ones.
+      // A continued subscription keeps its own kinds of events, even kinds that this caller does
+      // not want.
       delete given.events;
     } else if (wanted === undefined) {
       given.events = wanted = ["exit", "output"];
     } else if (wanted.length && params.bash_id !== undefined) {
-      // The iteration ends with the shell, so it needs the event about this end.
+      // The iteration ends with the shell, so it needs the event about the shell's end.
       given.events = [...new Set([...wanted, "exit" as const])];
     }
     const events: Events = new Events(() => connection.forget(events), false, wanted);
@@ -132,7 +138,7 @@ export class Client implements AsyncDisposable {
     await this.#connection.close();
   }
 
-  /** Close it at the end of an `await using` block. */
+  /** Close the client at the end of an `await using` block. */
   [Symbol.asyncDispose](): Promise<void> {
     return this.close();
   }
@@ -141,7 +147,7 @@ export class Client implements AsyncDisposable {
     return this.#ready();
   }
 
-  /** Return the connection to a daemon that runs or, without restart, has run. */
+  /** Return the connection to a running daemon or, without restart, to one that has ended. */
   #ready(): Connection | Promise<Connection> {
     const { failure } = this.#connection;
     if (failure !== null && this.#options.restart && !this.#isClosed) {
@@ -167,7 +173,7 @@ export class Client implements AsyncDisposable {
     try {
       this.#options.onRestart?.(cause);
     } catch (error) {
-      // The daemon is ready, so the calls that wait for it go on.
+      // The daemon is ready, so the calls that wait for it must go on.
       process.emitWarning(error instanceof Error ? error : String(error));
     }
     return connection;

@@ -1,9 +1,9 @@
 /**
- * One daemon: starts it, sends requests, and gives answers and events to those who wait.
+ * Starts one daemon, sends requests to it, and passes its answers and events to their readers.
  *
- * Answers are matched by id, events by the id of the request that has begun them. The daemon ends
- * with the connection, and its commands with the daemon. Every wait ends: with the daemon's answer,
- * or with its end.
+ * An answer belongs to the request with its id. An event belongs to the request that has begun the
+ * subscription. The daemon ends with the connection, and its commands with the daemon. Every wait
+ * ends with the daemon's answer, or with the daemon's end.
  */
 
 import { type ChildProcess, spawn } from "node:child_process";
@@ -16,18 +16,18 @@ import { Readers } from "./readers.js";
 import type { Methods, SubscribeParams, SubscribeResult } from "./types.js";
 
 export interface ConnectionOptions {
-  /** The program and its arguments; any that end in a shelld. Default: `["shelld"]`. */
+  /** A command line that starts a shelld. Default: `["shelld"]`. */
   command?: readonly string[];
   /** Options of the daemon. */
   args?: readonly string[];
   cwd?: string;
   env?: NodeJS.ProcessEnv;
-  /** Milliseconds until a daemon must have given its first answer. Default: 10,000. */
+  /** The time for the daemon's first answer, in milliseconds. Default: 10,000. */
   startTimeout?: number;
 }
 
 interface Pending {
-  /** The size of its message in bytes. */
+  /** The size of the request's message in bytes. */
   size: number;
   resolve(result: unknown): void;
   reject(error: Error): void;
@@ -35,19 +35,19 @@ interface Pending {
 
 const STDERR_TAIL = 8192;
 const START_TIMEOUT_MS = 10_000;
-// How much other text may come before the first answer, such as the banner of ssh.
+// The maximum size of other text before the first answer, such as the banner of ssh.
 const MAX_BANNER = 64 * 1024;
-// An answer has at most two streams of 16 MiB, and JSON can take six bytes for a byte of a stream.
+// An answer has at most two streams of 16 MiB, and a byte of a stream can take six bytes in JSON.
 const MAX_MESSAGE = 256 * 1024 * 1024;
 // The daemon promises to end within 2 s, or 5 s with a thousand shells.
 const CLOSE_TIMEOUT_MS = 6_000;
 const TARGET_LOST = 1011;
-// When the daemon has ended, a child of a wrapper, such as ssh, may hold the pipes open. When it has
-// closed one of them, it probably ends.
+// How long to wait for the remaining output. After the daemon's end, a child of a wrapper, such as
+// ssh, may hold the pipes open. A daemon that has closed one of its pipes will probably end.
 const LAST_WORDS_MS = 1_000;
 
 export class Connection {
-  // It has no streams if there were no descriptors for them.
+  // The child has no streams if there were no descriptors for them.
   #child: ChildProcess;
   #nextId = 1;
   #pending = new Map<number, Pending>();
@@ -65,7 +65,7 @@ export class Connection {
   constructor(options: ConnectionOptions) {
     const [program, ...words] = [...(options.command ?? ["shelld"]), ...(options.args ?? [])];
     if (program === undefined) throw new TypeError("command must have at least one word");
-    // A Ctrl-C at the terminal is for this program to handle, not for the daemon.
+    // This program handles a Ctrl-C at the terminal, so the daemon must not get it.
     const { cwd, env, startTimeout = START_TIMEOUT_MS } = options;
     const child = spawn(program, words, { cwd, env, stdio: "pipe", detached: true });
     this.#child = child;
@@ -73,7 +73,8 @@ export class Connection {
     child.stderr?.setEncoding("utf8").on("data", (text: string) => {
       this.#stderr = (this.#stderr + text).slice(-STDERR_TAIL);
     });
-    // If the daemon is gone, "close" follows. But it may also go on without its pipes.
+    // If the daemon has ended, the event "close" follows. But the daemon may also go on without its
+    // pipes.
     const closed = (pipe: string) => () => {
       const lose = () => this.#failure ?? this.#giveUp(`the daemon closed its ${pipe}`);
       setTimeout(lose, LAST_WORDS_MS).unref();
@@ -91,7 +92,7 @@ export class Connection {
         resolve();
       };
       child.on("error", (error) => {
-        // Also emitted for a signal that could not be sent.
+        // Node also emits this event for a signal that could not be sent.
         if (child.pid === undefined) end(`cannot start ${program}: ${error.message}`);
       });
       child.on("exit", () => {
@@ -112,12 +113,12 @@ export class Connection {
     );
   }
 
-  /** Why there are no more answers. */
+  /** The reason why no more answers come, or null. */
   get failure(): DaemonExited | null {
     return this.#failure;
   }
 
-  /** Send a request, whose events go to `events`. Rejects with `ShelldError`. */
+  /** Send a request. Its events go to `events`. Rejects with `ShelldError`. */
   request<M extends keyof Methods>(
     method: M,
     params: Methods[M]["params"],
@@ -127,7 +128,7 @@ export class Connection {
       if (this.#failure !== null) throw this.#failure;
       signal?.throwIfAborted();
       const id = this.#nextId++;
-      // This may throw, so it comes first.
+      // Check the params first, because the check may throw.
       checkJson(params);
       const frame = framed({ id, method, params });
       const abort = () => this.#send({ method: "$/cancelRequest", params: { id } });
@@ -144,7 +145,7 @@ export class Connection {
       this.#pending.set(id, {
         size: frame.length,
         resolve: (result) => {
-          // The events may come in the same read, so do this before they are taken.
+          // Register the reader now, because the events may come in the same read as the answer.
           const name = subscriptionIn(result);
           if (name !== null) this.#begin(id, name, events);
           if (name !== null && method === "subscribe") {
@@ -175,7 +176,7 @@ export class Connection {
     if (events === undefined || this.#listeners.get(id) === events) {
       this.#readers.claim(name, events);
     } else {
-      // The reader has left before the answer.
+      // The reader has left before the answer came.
       this.#unsubscribe(name);
     }
   }
@@ -188,7 +189,7 @@ export class Connection {
 
   #unsubscribe(subscription: string): void {
     if (this.#failure !== null) return;
-    // The daemon may have ended it, or may be ending itself.
+    // Ignore errors, because the subscription or the daemon may have ended.
     this.request("unsubscribe", { subscription }).catch(() => {});
   }
 
@@ -231,7 +232,8 @@ export class Connection {
   }
 
   #take(line: string): void {
-    // Before the first answer, ssh or a login shell may have written text, even on the same line.
+    // Before the first answer, ssh or a login shell may have written text, even on the answer's
+    // line.
     const message = this.#hasAnswered ? messageIn(line) : messageAfterBanner(line);
     if (message === null) {
       if (this.#hasAnswered && line.trim()) {
@@ -253,7 +255,7 @@ export class Connection {
     }
   }
 
-  /** Take an error that does not name its request, because the daemon could not read the request. */
+  /** Handle an error without an id, which the daemon sends if it could not read the request. */
   #takeNameless({ message, code, data }: NonNullable<Message["error"]>): void {
     const limit = data["max_message_bytes"];
     if (typeof limit !== "number") {
@@ -289,7 +291,7 @@ export class Connection {
   #giveUp(message: string): void {
     this.#fail(message);
     this.#kill();
-    // The daemon may go on writing without end, and nobody needs that.
+    // The daemon may go on writing without end, and nobody needs this output.
     this.#child.stdout?.destroy();
     this.#child.stderr?.destroy();
   }
@@ -298,10 +300,10 @@ export class Connection {
     const { pid, exitCode, signalCode } = this.#child;
     if (pid === undefined || exitCode !== null || signalCode !== null) return;
     try {
-      // Kill the whole group, because the child may be a wrapper, such as a shell. It leads the group.
+      // Kill the child's whole process group, because the child may be a wrapper, such as a shell.
       process.kill(-pid, "SIGKILL");
     } catch {
-      // The child ends by itself at this moment.
+      // The child has just ended by itself.
       return;
     }
   }

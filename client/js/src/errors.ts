@@ -1,4 +1,4 @@
-/** The errors of the client: `ShelldError` is the base of all. */
+/** Defines the errors of the client. `ShelldError` is the base of all errors. */
 
 import type { BashOutputResult } from "./types.js";
 
@@ -31,7 +31,7 @@ export class DaemonExited extends ShelldError {
   }
 }
 
-/** The condition of `waitFor` was not met in time. `read` has the output since the last match. */
+/** A call of `waitFor` has reached its timeout. `read` has the output since the last match. */
 export class WaitTimedOut extends ShelldError {
   override name = "WaitTimedOut";
 
@@ -43,7 +43,10 @@ export class WaitTimedOut extends ShelldError {
   }
 }
 
-/** The command ended before the condition of `waitFor` was met. `read` has its end, and the output. */
+/**
+ * The command has ended before the condition of `waitFor` was met. `read` has the command's end and
+ * output.
+ */
 export class JobEnded extends ShelldError {
   override name = "JobEnded";
 

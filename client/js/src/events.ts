@@ -1,5 +1,5 @@
 /**
- * A queue of events that is read by `for await`. Reading never loses an event.
+ * Provides a queue of events for `for await`. Reading never loses an event.
  *
  * Above a limit, the text of output that nobody has taken is dropped and counts as skipped;
  * `bash_output` can read it by its offset.
@@ -11,7 +11,8 @@ const MAX_HELD_CHARACTERS = 8 * 1024 * 1024;
 
 export class Events implements AsyncIterableIterator<ShellEvent> {
   #events: (ShellEvent | undefined)[] = [];
-  // How many of them were taken. `shift` would move all the others.
+  // The number of events that were taken. The queue keeps them for a while, because `shift` would
+  // move all other events.
   #taken = 0;
   #waiting: (() => void)[] = [];
   #held = 0;
@@ -22,8 +23,9 @@ export class Events implements AsyncIterableIterator<ShellEvent> {
   #isWanted: (event: ShellEvent) => boolean;
 
   /**
-   * `onEnd` is called once, when no more events come or are wanted. `isOfOneShell`: "shell/exited" is
-   * the last event. `wanted`: the events to yield; by default all that come.
+   * `onEnd` is called once, when no more events come or the reader has left. If `isOfOneShell`,
+   * "shell/exited" is the last event. `wanted` lists the events to yield; the default is all events
+   * that come.
    */
   constructor(onEnd: () => void, isOfOneShell = false, wanted?: SubscribeParams["events"]) {
     this.#onEnd = onEnd;
@@ -37,11 +39,11 @@ export class Events implements AsyncIterableIterator<ShellEvent> {
     if (!result.bash_id) return;
     if (result.isOver) {
       this.#isLast = ({ seq }) => seq >= result.seq;
-      // The last event has come before, unless events are sent again.
+      // The last event has already come, unless the daemon sends events again.
       if ((params.from_seq ?? result.seq) === result.seq) this.finish();
       return;
     }
-    // A peer may send anything.
+    // A peer may send a value of another type.
     const tellsLeftover = Array.isArray(result.events) && result.events.includes("leftover");
     this.#isLast = (each) =>
       each.event === "shell/exited"
@@ -68,7 +70,10 @@ export class Events implements AsyncIterableIterator<ShellEvent> {
     this.#events.push(event);
   }
 
-  /** No more events come. The reader still gets those that have come, then `failure`, if any. */
+  /**
+   * Record that no more events come. The reader still gets the events that have come, and then
+   * `failure`, if any.
+   */
   finish(failure: Error | null = null): void {
     if (this.#isOver) return;
     this.#isOver = true;

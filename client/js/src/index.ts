@@ -1,4 +1,4 @@
-/** The npm client of shelld. */
+/** Exports the npm client of shelld. */
 
 export { type BashOptions, Client, type ClientOptions } from "./client.js";
 export { DaemonExited, JobEnded, ShelldError, WaitTimedOut } from "./errors.js";

@@ -1,4 +1,4 @@
-/** A command in the background: its events, its output, its input and its end. */
+/** Represents a command in the background, with its events, output, input and end. */
 
 import type { Connection } from "./connection.js";
 import { JobEnded, WaitTimedOut } from "./errors.js";
@@ -18,7 +18,10 @@ import type {
   WriteStdinResult,
 } from "./types.js";
 
-/** One of `text` (a part of a line), `pattern` (RE2) and `port` (0: any). `timeout`: milliseconds. */
+/**
+ * Has one of `text` (a part of a line), `pattern` (RE2) and `port` (0: any). `timeout` is in
+ * milliseconds.
+ */
 export type Condition =
   | { text: string; timeout?: number }
   | { pattern: string; timeout?: number }
@@ -26,20 +29,22 @@ export type Condition =
 
 const LONGEST_WAIT_MS = 600_000;
 // The answer to a wait has at most this much output of each stream. The error of a failed wait
-// shows it.
+// shows this output.
 const SHOWN_BYTES = 64 * 1024;
 
 export class Job implements AsyncIterable<ShellEvent>, AsyncDisposable {
-  /** The `bash_id` of its shell. */
+  /** The `bash_id` of the job's shell. */
   readonly id: string;
-  /** The pid of its bash; null if nobody has learned it (see `BackgroundResult`). */
+  /**
+   * The pid of the job's bash. It is null if the daemon does not know it (see `BackgroundResult`).
+   */
   readonly pid: number | null;
   #connection: Connection;
   #options: Pick<BashOutputParams, "strip_ansi">;
-  // Where the next `output` begins. Other readers of the shell do not move it.
+  // The offsets at which the next `output` begins. Other readers of the shell do not move them.
   #stdout = 0;
   #stderr = 0;
-  // Where the next `waitFor` begins to search.
+  // The offsets at which the next `waitFor` begins to search.
   #searched = { stdout: 0, stderr: 0 };
 
   constructor(
@@ -66,12 +71,12 @@ export class Job implements AsyncIterable<ShellEvent>, AsyncDisposable {
     return read;
   }
 
-  /** Type into the job. It needs `tty` or `open_stdin`. */
+  /** Write to the job's input. The job must have been started with `tty` or `open_stdin`. */
   async write(text: string): Promise<WriteStdinResult> {
     return this.#connection.request("write_stdin", { bash_id: this.id, text });
   }
 
-  /** Wait for the end, and return the state, and the output that `output` would. */
+  /** Wait until the job has ended. Return its state, and the output that `output` would return. */
   async wait(): Promise<BashOutputResult> {
     for (;;) {
       const read = await this.#read({
@@ -126,12 +131,12 @@ export class Job implements AsyncIterable<ShellEvent>, AsyncDisposable {
     }
   }
 
-  /** Change the size of its terminal. */
+  /** Change the size of the job's terminal. */
   async resize(rows: number, cols: number): Promise<ResizeShellResult> {
     return this.#connection.request("resize_shell", { bash_id: this.id, rows, cols });
   }
 
-  /** Return what a person would see on its terminal. */
+  /** Return the screen of the job's terminal, as a person would see it. */
   async screen(): Promise<ReadScreenResult> {
     return this.#connection.request("read_screen", { bash_id: this.id });
   }
@@ -141,15 +146,19 @@ export class Job implements AsyncIterable<ShellEvent>, AsyncDisposable {
     return this.#connection.request("kill_shell", { shell_id: this.id });
   }
 
-  /** End it at the end of an `await using` block. If the daemon is gone, so is the job. */
+  /**
+   * End the job at the end of an `await using` block. If the daemon has ended, the job has ended as
+   * well.
+   */
   async [Symbol.asyncDispose](): Promise<void> {
     if (this.#connection.failure === null) await this.kill().catch(() => {});
   }
 
   /**
-   * Its events: all its output from the beginning, prompts, and "shell/exited" at the end.
+   * Yields the job's events: all its output from the beginning, prompts, and "shell/exited" at the
+   * end.
    *
-   * Each iteration has a subscription of its own, which begins and ends with it.
+   * Each iteration has a subscription of its own, which begins and ends with the iteration.
    */
   async *[Symbol.asyncIterator](): AsyncGenerator<ShellEvent, undefined> {
     const events: Events = new Events(() => this.#connection.forget(events), true);

@@ -11,7 +11,7 @@ const INVALID_PARAMS = -32602;
 // The nesting that every daemon accepts. The message itself is the first level.
 const MAX_LEVELS = 400;
 
-/** Throws `ShelldError` with the kind "invalid_params". `name` is that of the value. */
+/** Throws `ShelldError` with the kind "invalid_params". `name` is the name of the value. */
 export function checkJson(value: unknown, name = "", level = 2): void {
   if (typeof value === "number" && !Number.isFinite(value)) {
     throw refused(name, `${value} is no number in JSON`);
@@ -30,7 +30,7 @@ export function checkJson(value: unknown, name = "", level = 2): void {
 }
 
 function hasLoneSurrogate(text: string): boolean {
-  // With the flag u, half of a pair is no match in a whole pair.
+  // With the flag u, this pattern matches only a lone surrogate, not a half of a whole pair.
   return /\p{Surrogate}/u.test(text);
 }
 

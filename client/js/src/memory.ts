@@ -1,4 +1,7 @@
-/** The configuration that the next daemon gets after one has died. One entry for each name. */
+/**
+ * Remembers the configuration that the next daemon gets after a daemon has died. Each target and
+ * each session has one entry.
+ */
 
 import type { Methods } from "./types.js";
 
@@ -9,14 +12,14 @@ export class Memory {
   #targets = new Map<string, Methods["add_target"]["params"]>();
   #sessions = new Map<string, Methods["configure_session"]["params"]>();
 
-  /** Take a call that has succeeded. */
+  /** Record a call that has succeeded. */
   note<M extends keyof Methods>(method: M, given: Methods[M]["params"]): void {
     const call = { method, params: given } as { method: string; params: unknown };
     if (call.method === "add_target") {
       const params = call.params as Methods["add_target"]["params"];
       this.#targets.set(params.name, params);
     } else if (call.method === "configure_session") {
-      // The daemon, too, forgets all that an earlier call has set.
+      // A later call replaces all settings of an earlier call, as in the daemon.
       const params = call.params as Methods["configure_session"]["params"];
       this.#sessions.set(params.session, params);
     } else if (call.method === "close_session") {
@@ -31,7 +34,7 @@ export class Memory {
     }
   }
 
-  /** The calls that configure the next daemon as the last one. */
+  /** The calls that configure the next daemon as the last daemon was configured. */
   get configured(): Configuration[] {
     return [
       ...[...this.#targets.values()].map((params) => ({ method: "add_target" as const, params })),

@@ -1,6 +1,6 @@
 /**
- * The lines of a peer as messages. Pure. A message has members of the right types, whatever the peer
- * sends, so that no code after this can fail on it.
+ * Decodes the lines of a peer into messages. Pure. The members of a decoded message always have the
+ * right types, whatever the peer sends, so other code need not check them.
  */
 
 import type { ShellEvent } from "./types.js";
@@ -14,9 +14,9 @@ export interface Message {
   error?: { code: number; message: string; data: Record<string, unknown> };
 }
 
-// How the daemon's messages begin.
+// The beginning of the daemon's messages.
 const MESSAGE_START = '{"jsonrpc":"2.0"';
-// The members without which an event is of no use.
+// The members that the client needs in each event.
 const NUMBERS: Record<string, readonly string[]> = {
   "shell/output": ["start", "end", "dropped", "skipped"],
   "shell/exited": ["stdoutBytes", "stderrBytes"],
@@ -29,7 +29,7 @@ export function messageAfterBanner(line: string): Message | null {
   return messageIn(line.slice(Math.max(0, line.lastIndexOf(MESSAGE_START))));
 }
 
-/** Return the message of a line; null if it has none. */
+/** Return the message of a line, or null if the line is not a message. */
 export function messageIn(line: string): Message | null {
   let value: unknown;
   try {
@@ -50,7 +50,9 @@ export function messageIn(line: string): Message | null {
   return { ...message, error: { code, message: text, data: isObject(data) ? data : {} } };
 }
 
-/** Return the event of a notification; null if it is no event, or lacks what a reader needs. */
+/**
+ * Return the event of a notification, or null if it is not an event, or lacks a necessary member.
+ */
 export function eventIn(method: string, params: Record<string, unknown>): ShellEvent | null {
   const isNumber = (name: string) => typeof params[name] === "number";
   if (!method.startsWith("shell/") || !isNumber("seq")) return null;

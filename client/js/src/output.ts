@@ -1,8 +1,8 @@
 /**
- * The events of one shell, with all its output: what the events skip is read by its offset.
+ * Yields the events of one shell with all its output. Reads skipped output by its offset.
  *
- * Never moves the position of plain reads. In each stream, the output of one event begins where that
- * of the last one ended.
+ * Never moves the position of plain reads. In each stream, the output of an event begins where the
+ * output of the event before it ended.
  */
 
 import { ShelldError } from "./errors.js";
@@ -13,12 +13,12 @@ import type { BashOutputParams, BashOutputResult, OutputEvent, ShellEvent } from
 type Output = OutputEvent & { event: "shell/output" };
 export type Read = (params: BashOutputParams) => Promise<BashOutputResult>;
 
-// How much skipped output one request reads again.
+// The maximum number of bytes of skipped output that one request reads.
 const GAP_BYTES = 1024 * 1024;
-// The output is no longer kept, or can no longer be read.
+// The kinds of errors after which skipped output counts as lost.
 const LOST: readonly (string | null)[] = ["shell_not_found", "shutting_down"];
 
-/** Yield the events up to the end of the shell. `options` are those of the reads. */
+/** Yield the events up to the end of the shell. `options` are options of the reads. */
 export async function* withoutGaps(
   events: Events,
   read: Read,
@@ -31,7 +31,7 @@ export async function* withoutGaps(
       const start = ends[stream];
       const size = Math.min(GAP_BYTES, end - start);
       const { text, range } = await part(event.bash_id, stream, start, size);
-      // A read that returns nothing is not repeated: the output ends within a character.
+      // A read that returns nothing is not repeated, because the output ends within a character.
       const stop = range.end === start ? end : range.end;
       const dropped = range.end === start ? end - start : range.dropped;
       ends[stream] = stop;
@@ -58,7 +58,8 @@ export async function* withoutGaps(
     if (event.event === "shell/output") {
       yield* fill(event, event.stream, event.start);
       if (event.start < ends[event.stream]) {
-        // A read went past lost output, and beyond the beginning of this event.
+        // A read has skipped lost output, and has returned output after the beginning of this
+        // event.
         yield* fill(event, event.stream, event.end);
         continue;
       }

@@ -1,9 +1,9 @@
 /**
- * Which queue of events reads each subscription.
+ * Records which queue of events reads each subscription.
  *
- * The reader that leaves ends the subscription. A request that continues a subscription becomes its
- * reader when it is answered, and the reader before it gets an error. While such a request has no
- * answer, a reader that leaves does not end the subscription.
+ * A reader that leaves ends its subscription. If a request continues a subscription, its queue
+ * becomes the reader when the answer comes, and the reader before it gets an error. While such a
+ * request has no answer, a reader that leaves does not end the subscription.
  */
 
 import { ShelldError } from "./errors.js";
@@ -11,7 +11,7 @@ import type { Events } from "./events.js";
 
 export class Readers {
   #readers = new Map<string, Events>();
-  // How many requests that continue a subscription have no answer yet.
+  // For each subscription, the number of continuing requests without an answer.
   #heirs = new Map<string, number>();
   // The subscriptions whose reader has left, and which have heirs.
   #left = new Set<string>();
@@ -21,7 +21,9 @@ export class Readers {
     this.#heirs.set(subscription, (this.#heirs.get(subscription) ?? 0) + 1);
   }
 
-  /** Record that such a request was answered. Return whether nobody needs the subscription. */
+  /**
+   * Record that a continuing request was answered. Return whether nobody needs the subscription.
+   */
   answered(subscription: string): boolean {
     const heirs = (this.#heirs.get(subscription) ?? 1) - 1;
     if (heirs) this.#heirs.set(subscription, heirs);

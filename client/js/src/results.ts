@@ -1,12 +1,12 @@
 /**
- * The results on which the client itself relies. Pure. A result that a peer has sent in another form
- * is a `ShelldError`, whatever the peer sends.
+ * Checks the results that the client itself uses. Pure. Throws a `ShelldError` for a result of any
+ * other form.
  */
 
 import { ShelldError } from "./errors.js";
 import type { BackgroundResult, BashOutputResult, BashResult } from "./types.js";
 
-/** Return the result of a command that is no dry run. */
+/** Return the result of a command that was started, not of a dry run. */
 export function commandResult(value: unknown): BashResult | BackgroundResult {
   const members = Object(value) as Partial<BashResult & BackgroundResult>;
   if (!("exitCode" in members) && typeof members.bash_id !== "string") throw odd("bash");
@@ -20,7 +20,7 @@ export function backgroundResult(value: unknown): BackgroundResult {
   return result as BackgroundResult;
 }
 
-/** Return what a read of output has found. */
+/** Return the result of a read of output. */
 export function readResult(value: unknown): BashOutputResult {
   const { stdout, stderr, stdoutRange, stderrRange } = Object(value) as Partial<BashOutputResult>;
   const hasText = typeof stdout === "string" && typeof stderr === "string";

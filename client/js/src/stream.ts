@@ -1,7 +1,7 @@
 /**
- * The output of a command as it comes, and then its result.
+ * Yields the output of a command as it comes. The attribute `result` is its result.
  *
- * Leaving the iteration ends the command, unless it has ended or moved to the background.
+ * If the caller leaves the iteration, the command ends, unless it has moved to the background.
  */
 
 import type { Connection } from "./connection.js";
@@ -12,7 +12,9 @@ import { commandResult } from "./results.js";
 import type { BackgroundResult, BashParams, BashResult, OutputEvent } from "./types.js";
 
 export class Stream implements AsyncIterableIterator<OutputEvent> {
-  /** The result of the command; it comes without the iteration, too. Rejects as `bash` does. */
+  /**
+   * The result of the command. The result also comes if nobody iterates. Rejects as `bash` does.
+   */
   readonly result: Promise<BashResult | BackgroundResult>;
   #abort = new AbortController();
   #events: Events;
@@ -27,13 +29,13 @@ export class Stream implements AsyncIterableIterator<OutputEvent> {
         () => {},
       );
     }, true);
-    // The request then fails, and so does the iteration, after the output that has come.
+    // The request then fails. The iteration also fails, after the output that has come.
     const abort = () => this.#abort.abort();
     signal?.addEventListener("abort", abort, { once: true });
     this.result = this.#run(connection, params, signal).finally(() =>
       signal?.removeEventListener("abort", abort),
     );
-    // The iteration throws the error, too, so a rejection that nobody handles is no fault.
+    // The iteration throws the error as well, so nobody needs to handle the rejection of `result`.
     this.result.catch(() => {});
     this.#items = this.#outputs(connection, params);
   }
@@ -67,11 +69,11 @@ export class Stream implements AsyncIterableIterator<OutputEvent> {
       signal?.throwIfAborted();
       const connection = await starting;
       const given = { signal: this.#abort.signal, events: this.#events };
-      // It is no dry run.
+      // `params` has no `dry_run`, so the answer is about a command that was started.
       const answer = await connection.request("bash", params, given);
       const result = commandResult(answer);
       if (!("exitCode" in result)) {
-        // It runs in the background. If the iteration has ended before, so must the command.
+        // The command runs in the background. If the iteration has already ended, end the command.
         if (this.#abort.signal.aborted) {
           connection.request("kill_shell", { shell_id: result.bash_id }).catch(() => {});
         }
@@ -79,7 +81,7 @@ export class Stream implements AsyncIterableIterator<OutputEvent> {
       }
       return result;
     } catch (error) {
-      // The error of a command that has run names the shell, and its end follows as an event.
+      // If the command has run, the error names the shell, and the event about its end follows.
       const hasRun = error instanceof ShelldError && "bash_id" in error.data;
       if (!hasRun) this.#events.finish(error as Error);
       throw error;
