@@ -84,7 +84,7 @@ class AsyncItems(Generic[T]):
         raise NotImplementedError
 
     def _next_has_failed(self) -> None:
-        """React to an exception of `_next`: an error, a cancellation or an interrupt."""
+        """Handle an exception of `_next`, which is an error, a cancellation or an interrupt."""
 
 
 class _Iteration(AsyncItems[T]):
@@ -169,7 +169,8 @@ class AsyncEventStream(_Iteration[Event]):
 
     async def _next(self) -> Event:
         while not self._is_over:
-            # An iteration before the end of `__aenter__` could take the answer that it waits for.
+            # An iteration before the end of `__aenter__` could take the answer for which
+            # `__aenter__` waits.
             if self._ongoing is None or self._subscribed is None:
                 raise RuntimeError("enter the events with a with block before you iterate")
             try:

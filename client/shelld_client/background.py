@@ -54,7 +54,8 @@ class Background:
         if (event_loop := _asyncio_loop()) is not None:
             # Keep a reference, because the event loop holds tasks only weakly.
             self._task = event_loop.create_task(self._run())
-            # A task cancelled before its first step never runs `_run`.
+            # The callback is necessary because a task that is cancelled before its first step never
+            # runs `_run`.
             self._task.add_done_callback(lambda _: self._finish())
         else:
             from trio.lowlevel import spawn_system_task  # noqa: PLC0415 - an extra of anyio's

@@ -29,7 +29,7 @@ from shelld_protocol.structs import MAX_WAIT_MS, Listener, Matched
 
 _EVENTS: Final[tuple[EventName, ...]] = ("output", "prompt", "exit")
 
-# The answer to a wait has at most this much output of each stream. The exception of a failed wait
+# The maximum number of bytes of each stream in the answer to a wait. The exception of a failed wait
 # shows this output.
 _SHOWN_BYTES: Final = 64 * 1024
 
@@ -44,9 +44,10 @@ def _background_result(call: Call[AnyBashResult], answer: bytes) -> BackgroundRe
 class Job(Items[Event]):
     """A command in the background. The end of the block kills it, with all its processes.
 
-    Use it with ``with``. Iterate over it for its events: all its output from the beginning,
-    its prompts, and `ExitEvent` at the end. The iteration, `output` and `wait_for` each have a
-    position of their own, so that none of them takes output from another, or from `bash_output`.
+    Use it with ``with``. Iterate over the job for its events: all its output from the
+    beginning, its prompts, and `ExitEvent` at the end. The iteration, `output` and `wait_for` each
+    have a position of their own. So none of them takes output from another one of them, or from
+    `bash_output`.
 
     The methods raise `ShellNotFound` once the daemon has forgotten the command, long after its end.
     """

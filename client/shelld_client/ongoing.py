@@ -30,10 +30,11 @@ def nothing_to_undo(_result: bytes) -> None:
 
 
 class Ongoing:
-    """Sends a request. Raises `ShellError` if that is impossible, and the exceptions of `check`.
+    """Sends a request.
 
-    If the connection is lost, another request can continue this request, unless `send_later` is
-    None. `send_later` sends a call on the next connection, and ignores its answer.
+    Raises `ShellError` if the request cannot be sent, and the exceptions of `check`. If the
+    connection is lost, another request can continue this request, unless `send_later` is None.
+    `send_later` sends a call on the next connection, and ignores its answer.
 
     `check` is called once the connection knows the request. `check_taker` raises if nothing would
     wake its caller. Call `check_taker` before you wait for an item, or for another task or thread
@@ -62,9 +63,10 @@ class Ongoing:
         self._mailbox = mailbox
         self._undo = undo
         self._id = connection.new_id()
-        # The subscription that the request continues; later, the subscription that it owns.
+        # The subscription that the request continues, and after the answer, the subscription that
+        # it owns.
         self._subscription = str(call.params.get("subscription") or "")
-        # The request from which this one has taken the subscription.
+        # The request from which this request has taken the subscription.
         self._taken_from: int | None = None
         mailbox.on_answer = _weakly(self)
         self._has_ended = False

@@ -80,7 +80,7 @@ class Items(Generic[T]):
         raise NotImplementedError
 
     def _next_has_failed(self) -> None:
-        """React to an exception of `_next`: an error, a cancellation or an interrupt."""
+        """Handle an exception of `_next`, which is an error, a cancellation or an interrupt."""
 
 
 class _Iteration(Items[T]):
@@ -165,7 +165,8 @@ class EventStream(_Iteration[Event]):
 
     def _next(self) -> Event:
         while not self._is_over:
-            # An iteration before the end of `__enter__` could take the answer that it waits for.
+            # An iteration before the end of `__enter__` could take the answer for which
+            # `__enter__` waits.
             if self._ongoing is None or self._subscribed is None:
                 raise RuntimeError("enter the events with a with block before you iterate")
             try:

@@ -22,8 +22,8 @@ from shelld_protocol.errors import RpcError, internal_error, invalid_request, pa
 
 NULL_ID: Final = b"null"
 
-# The beginning of a request, as `encode_request` writes it. It matches only ids without escapes, so
-# the matched bytes can be returned as the JSON text of the id.
+# The beginning of a request, as `encode_request` writes it. The pattern matches only ids without
+# escapes, so the matched bytes are the JSON text of the id.
 _ID_AT_START: Final = re.compile(
     rb'\s*\{\s*"jsonrpc"\s*:\s*"2\.0"\s*,\s*"id"\s*:\s*'
     rb'(-?(?:0|[1-9]\d{0,17})|"[ !#-\[\]-~]*")\s*,\s*"method"\s*:'

@@ -21,7 +21,7 @@ except ModuleNotFoundError as error:
         name=error.name,
     ) from error
 
-# The id of the tool call being answered; None if a program calls the tool directly.
+# The id of the tool call that is answered, or None if a program calls the tool directly.
 _call_id: Final[ContextVar[str | None]] = ContextVar("_call_id", default=None)
 
 
@@ -85,6 +85,6 @@ def _answer(name: str, result: ToolResult) -> tuple[str | ToolMessage, ToolResul
     if call_id is None:
         # Without a tool call, there is no message, and LangChain returns the exception's text.
         raise ToolException(error)
-    # A raised exception would yield a message without an artifact.
+    # Do not raise the error, because LangChain would make a message without an artifact from it.
     message = ToolMessage(error, artifact=result, tool_call_id=call_id, name=name, status="error")
     return message, result

@@ -37,7 +37,7 @@ class McpParams(Params, forbid_unknown_fields=False, kw_only=True):
     """Base of all MCP params, and the params of ``server/discover``.
 
     Unknown members are ignored, because a later revision may add some. The types require no member,
-    because `meta` must first tell whether the request is for an MCP method at all.
+    because the daemon first needs `meta`, which tells whether the request is for an MCP method.
     """
 
     meta: Annotated[dict[str, Any], Meta(description="Metadata of the MCP request.")] | None = (

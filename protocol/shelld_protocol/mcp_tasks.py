@@ -75,7 +75,7 @@ class AnswerForm(Struct):
 
 class ElicitParams(Result, kw_only=True):
     message: str
-    # The base class leaves out a member that equals its default. Both of these must be sent, so
+    # The base class omits a member that equals its default. Both members below must be sent, so
     # they have no default.
     mode: Literal["form"]
     requested_schema: AnswerForm = field(name="requestedSchema")

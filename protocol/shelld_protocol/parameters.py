@@ -17,13 +17,13 @@ from shelld_protocol.tools import JsonType, ToolParameter
 
 
 class Parameter(NamedTuple):
-    """One parameter. `model` holds all that JSON Schema can express, except null.
+    """Describes one parameter.
 
-    If `null_is_a_value`, null has another meaning than an absent parameter. If `holds_strings`, the
-    value is an object whose members are strings or null. If `struct` is set, the value is an object
-    with the members of this Struct. `other_type` is a second type that the value may have; the
-    limits hold for the first type. `max_items` limits a list, and `min_item_length` each text in
-    it.
+    `model` holds all properties that JSON Schema can express, except null. If `null_is_a_value`,
+    null has another meaning than an absent parameter. If `holds_strings`, the value is an object
+    whose members are strings or null. If `struct` is set, the value is an object with the members
+    of this Struct. `other_type` is a second type that the value may have; the limits hold for the
+    first type. `max_items` limits a list, and `min_item_length` each text in it.
     """
 
     model: ToolParameter

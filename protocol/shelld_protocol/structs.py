@@ -31,7 +31,7 @@ MAX_TERMINAL_SIZE: Final = 1_000
 DEFAULT_ROWS: Final = 30
 DEFAULT_COLS: Final = 120
 DEFAULT_READ_BYTES: Final = 1024 * 1024
-# A bash with one small program fits into these limits on resources.
+# The smallest allowed limits on resources. A bash with one small program fits into them.
 MIN_MEMORY_BYTES: Final = 16 * 1024 * 1024
 MIN_PROCESSES: Final = 2
 MIN_CPU_SECONDS: Final = 1

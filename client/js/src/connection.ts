@@ -255,7 +255,7 @@ export class Connection {
     }
   }
 
-  /** Handle an error without an id, which the daemon sends if it could not read the request. */
+  /** Handle an error without an id. The daemon sends it if it could not read a request. */
   #takeNameless({ message, code, data }: NonNullable<Message["error"]>): void {
     const limit = data["max_message_bytes"];
     if (typeof limit !== "number") {

@@ -54,7 +54,7 @@ from shelld.lasting.place import PlaceError, check_name
 
 DEFAULT_NAME: Final = "main"
 
-# How long to wait for the end of the daemon's service after a signal.
+# After a signal, how long to wait until the daemon no longer serves the client.
 LEAVE_S: Final = 3.0
 # How often to check whether the time `LEAVE_S` is over.
 _POLL_S: Final = 1.0

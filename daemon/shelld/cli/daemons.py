@@ -31,7 +31,7 @@ from shelld.lasting.handshake import (
 from shelld.lasting.place import Place, PlaceError
 from shelld.lasting.views import Info, info_of
 
-# How long to wait for an answer, and for the end of a daemon with a thousand shells.
+# How long to wait for a daemon's answer, and for its end, which is slow with a thousand shells.
 ANSWER_S: Final = 5.0
 STOP_S: Final = 15.0
 

@@ -57,7 +57,7 @@ State = Literal["ok", "note", "problem"]
 # The daemon opens fewer descriptors than this for a command: pipes, files, and the connection to
 # its runner.
 _DESCRIPTORS_PER_SHELL: Final = 12
-# A runner, a bash, and one process that bash starts.
+# Each shell has a runner, a bash, and one process that bash starts.
 _PROCESSES_PER_SHELL: Final = 3
 # How long to wait for a spare shell to start.
 _PATIENCE_S: Final = 5.0

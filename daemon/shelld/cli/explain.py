@@ -58,7 +58,8 @@ def explain(arguments: Sequence[str]) -> int:
         parser.error("--guard-rules comes before COMMAND")
     command = words[0] if len(words) == 1 else shlex.join(words)
     policy = DEFAULT_POLICY
-    # The daemon would find its rules in a variable, or in the file that SHELLD_CONFIG names.
+    # Without --guard-rules, the daemon takes its rules from a variable, or from the file that
+    # SHELLD_CONFIG names.
     rules = options.guard_rules or parse_options([]).guard_rules
     if rules is not None:
         try:

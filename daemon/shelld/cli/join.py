@@ -173,7 +173,7 @@ def _start(name: str, hello: Hello, options: Sequence[str]) -> socket.socket | N
 def _spawn(lasting: Lasting, options: Sequence[str]) -> int:
     """Start a daemon that is not a child of this process. Return the descriptor of its errors.
 
-    The daemon keeps nothing open that belongs to the client.
+    The daemon does not inherit the client's descriptors.
     """
     # Without -P, Python would import modules from the working directory.
     command = [sys.executable, "-P", "-m", "shelld", *lasting.words, *options]
@@ -213,7 +213,7 @@ def _show_errors(errors: int) -> None:
 
 
 def wait_readable(*descriptors: int, seconds: float) -> list[int]:
-    """Wait until one of the descriptors is readable; return all that are readable."""
+    """Wait until one of the descriptors is readable. Return all readable descriptors."""
     # Do not use `select.select`, which accepts no descriptor above 1023.
     poll = select.poll()
     for each in descriptors:

@@ -1,7 +1,7 @@
 """Predicts from files whether a logout would end a lasting daemon that is started now.
 
-Owns the rules of systemd-logind: which files it reads, in what order, and whose processes it kills.
-Never asks a service, and never changes anything. If the files say nothing about a setting, it
+Owns the rules of systemd-logind about the files that it reads, their order, and the users whose
+processes it kills. Never asks a service, and never changes a file. A setting that no file mentions
 counts as harmless.
 """
 
@@ -23,7 +23,7 @@ _DIRECTORIES: Final = (
 )
 _TRUE: Final = frozenset({"1", "yes", "y", "true", "t", "on"})
 _SETTING: Final = re.compile(r"\s*(Kill\w+)\s*=(.*)")
-# The file that comes with logind shows, in comments, the defaults with which it was built.
+# The file that comes with logind has comments with the defaults with which logind was built.
 _DEFAULT: Final = re.compile(r"\s*[#;]\s*(KillUserProcesses)\s*=(.*)")
 _BY_SESSION: Final = "logout kills the processes of this login (KillUserProcesses of logind)"
 _BY_USER: Final = "the last logout ends the user's manager, and this runs under it (no linger)"

@@ -44,7 +44,7 @@ class RawTerminal:
 
     def resize(self) -> None:
         """Give the command's terminal the size of the user's terminal. Any thread may call this."""
-        # The command may have ended.
+        # Ignore errors, because the command may have ended.
         with suppress(ShellError):
             if self._client is not None:
                 self._client.resize_shell(self._bash_id, *_size())

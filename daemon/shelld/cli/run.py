@@ -216,7 +216,7 @@ class _Run:
         return self._stops.is_timed_out and exited.status == "killed"
 
     def _end_leftovers(self, client: Client, exited: ExitEvent) -> None:
-        """End what the command has left running, and report it, even with --quiet."""
+        """End the processes that the command has left, and report them, even with --quiet."""
         if exited.leftover:
             names = ", ".join(map(name_of, exited.leftover))
             survivors = client.kill_shell(exited.bash_id).survivors

@@ -139,7 +139,7 @@ def _joined(name: str) -> socket.socket:
             raise RefusedError(USAGE_ERROR, f"the daemon {name} does not answer") from None
         close_all(descriptors)
         if not data:
-            # The daemon has ended, or is of an earlier version, which does not know this message.
+            # The daemon has ended, or has an earlier version, which does not know this message.
             raise RefusedError(USAGE_ERROR, f"the daemon {name} cannot be watched")
         if read_reply(data, name).state != "watching":
             raise RefusedError(USAGE_ERROR, f"the daemon {name} has too many watchers already")

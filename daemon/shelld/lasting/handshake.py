@@ -32,7 +32,7 @@ _DESCRIPTORS: Final = 2
 # Increment this number for a change that another version of `shelld attach` would not understand.
 # Each side checks this number first.
 HANDSHAKE: Final = 1
-# The version of the protocol, as in `shelld_protocol.about`.
+# The version of the protocol. It equals `PROTOCOL` in `shelld_protocol.about`.
 PROTOCOL: Final = 1
 # The exit code, as in `app`, if answers could not be written although the client may still run.
 STDOUT_FAILED: Final = 3
@@ -60,10 +60,11 @@ class Hello(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """`busy`: another client is attached. `failed`: the daemon is short of something that a
-    client needs, or already has the maximum number of watchers.
+    """Answers a `Hello`.
 
-    The first three members are those of `Version`. `info` is a `views.Info`, as JSON has it.
+    In the state `busy`, another client is attached. In the state `failed`, the daemon is short of a
+    resource that a client needs, or already has the maximum number of watchers. The first three
+    members are those of `Version`. `info` is a `views.Info`, as JSON has it.
     """
 
     handshake: int = 0
@@ -88,7 +89,7 @@ class End(NamedTuple):
 
 M = TypeVar("M", Version, Hello, Reply, End)
 
-# The names in JSON that differ from those of the members.
+# The JSON names of members whose names differ in JSON.
 _NAMES: Final = {"linger_s": "lingerS", "exit_code": "exitCode"}
 # The types or the values that each member may have. A message may omit a member with a default.
 _ALLOWED: Final[Mapping[str, tuple[object, ...]]] = {
@@ -103,7 +104,7 @@ _ALLOWED: Final[Mapping[str, tuple[object, ...]]] = {
     "reason": ("detached", "stolen", "stopped"),
     "exit_code": (int,),
 }
-# A message whose type has one of these members must contain it.
+# If the type of a message has one of these members, the message must contain this member.
 _REQUIRED: Final = frozenset({"wants", "state", "reason"})
 # The largest number in a message. The daemon adds such numbers to its clock, and reports them to
 # clients.
@@ -111,7 +112,7 @@ _MAX_NUMBER: Final = 2**31 - 1
 
 
 class HandshakeError(Exception):
-    """The other side has sent no message of the expected kind."""
+    """The other side has not sent a message of the expected kind."""
 
 
 def encode(message: Version | Hello | Reply | End) -> bytes:

@@ -154,7 +154,10 @@ class Place:
         return found.st_ino
 
     def connect(self, name: str, seconds: float) -> socket.socket | None:
-        """Connect to a daemon. Return None if nobody listens. Raises PlaceError."""
+        """Connect to a daemon.
+
+        Return None if no process listens on its socket. Raises PlaceError.
+        """
         if self.identity(name) is None:
             return None
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -193,9 +196,10 @@ class Place:
         return listener
 
     def remove(self, name: str, identity: int | None) -> None:
-        """Remove a socket, if it is the one with this inode, and the directory if it is empty.
+        """Remove a socket if it has this inode. Remove the directory if it is then empty.
 
-        The caller holds the lock. Does nothing if the socket was replaced or cannot be removed.
+        The caller holds the lock. The caller holds the lock. Does nothing if the socket was
+        replaced or cannot be removed.
         """
         with contextlib.suppress(OSError, PlaceError):
             if identity is not None and self.identity(name) == identity:

@@ -38,7 +38,7 @@ def command_for(argv: Sequence[str]) -> list[str]:
     if last in _SHELLS:
         return list(argv)
     if _PYTHON.fullmatch(last):
-        # Python reads all of its input before it runs anything, unless it is interactive.
+        # A Python that is not interactive reads all its input before it runs the first line.
         return [*argv, "-i", "-q"]
     return [*argv, "sh"]
 

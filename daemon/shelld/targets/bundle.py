@@ -101,7 +101,7 @@ def cached_bundle() -> Bundle:
 
 
 def write_file(path: Path, data: bytes, mode: int = 0o700) -> None:
-    """Write a file so that nobody sees a part of it. Raises OSError.
+    """Write a file so that no other process sees an incomplete file. Raises OSError.
 
     The data goes into an existing pipe or device, which is not replaced. A symbolic link, such as
     /dev/stdout, is followed, and stays.
@@ -169,8 +169,9 @@ def _requirements(own: Distribution) -> list[Distribution]:
             try:
                 found[name] = distribution(name)
             except PackageNotFoundError:
-                # A package with a marker is not needed by this Python. Without any other package,
-                # the installation is broken and cannot be bundled.
+                # A requirement with a marker may not hold for this Python, so its package may be
+                # missing. If another package is missing, the installation is broken, and cannot be
+                # bundled.
                 if marker:
                     continue
                 raise BundleError(f"the package {name} is not installed") from None

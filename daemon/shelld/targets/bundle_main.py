@@ -72,7 +72,7 @@ def is_complete(directory: str) -> bool:
 
 
 def unpack(source: str | IO[bytes], target: str) -> None:
-    """Unpack a bundle so that nobody sees a part of it. Raises UnpackError."""
+    """Unpack a bundle so that no other process sees an incomplete directory. Raises UnpackError."""
     # With a strict umask, this process could not enter the directories that it makes.
     mask = os.umask(0o077)
     try:

@@ -44,7 +44,7 @@ class GreetingReader:
     """
 
     def __init__(self) -> None:
-        # A peer that repeats old output cannot know this id.
+        # Use a random id, because output from an earlier connection cannot contain it.
         request_id = f"greeting-{os.urandom(8).hex()}"
         self.request = b'{"jsonrpc":"2.0","id":"%b","method":"server_info"}' % request_id.encode()
         self._answer = re.compile(

@@ -54,7 +54,7 @@ logger = Log("shelld.targets")
 # How long a target may take to connect. A user may have to confirm a login elsewhere.
 CONNECT_S: Final = 60.0
 # How long a connected target may be silent before the link sends a ping, and before the link counts
-# as lost. A machine that is short of memory may not answer for half a minute.
+# as lost. A target that is short of memory may need half a minute for an answer.
 PING_S: Final = 15.0
 SILENCE_S: Final = 60.0
 # How long to wait for the answer to a request that was cancelled.
@@ -83,7 +83,7 @@ class Reader(Protocol):
         ...
 
     async def wait_until_read(self) -> None:
-        """Wait until the client has read everything, or is gone."""
+        """Wait until the client has read all waiting bytes, or is gone."""
         ...
 
 
