@@ -56,8 +56,8 @@ class RunOptions(BashOptions, total=False):
     """Options of a command that its caller waits for.
 
     With `check`, a command that fails raises `CommandFailed`. `on_output` is called with each
-    `OutputEvent` as it comes. It must be a plain function, also with `AsyncClient`. If it raises
-    an exception, the command is killed.
+    `OutputEvent` as it comes. `on_output` must be a plain function, also with `AsyncClient`. If
+    `on_output` raises an exception, the command is killed.
     """
 
     check: bool
@@ -76,8 +76,8 @@ class EventOptions(TypedDict, total=False):
 
     All shells are those of the daemon, or of `target`.
 
-    `events` are "exit", "output", "prompt", "listening", "leftover" and "screen". At least
-    `interval_ms` (0 to 5,000) pass between two events with output of one shell, unless `max_bytes`
+    `events` are "exit", "output", "prompt", "listening", "leftover" and "screen". Two events with
+    output of the same shell are at least `interval_ms` (0 to 5,000) apart, unless `max_bytes`
     (1,024 to 1,048,576) of output have come. `subscription` names a subscription to continue. The
     events after `from_seq` then come again.
     """
@@ -116,7 +116,7 @@ class TypingOptions(TypedDict, total=False):
 
     `keys` are keys, named as in tmux, such as "Enter", "C-c" and "Up"; `data` is bytes; `eof` ends
     the input. With `secret`, nothing is written if the terminal could show the text. With `paste`,
-    text and data are marked as pasted, if the program asked for that.
+    text and data are marked as pasted, if the program has enabled such marks.
     """
 
     keys: Sequence[str] | None
@@ -129,8 +129,8 @@ class TypingOptions(TypedDict, total=False):
 class InputOptions(TypingOptions, total=False):
     """Options of a write to a shell's input.
 
-    They say what to write, and what to wait for after that. `wait` (up to 600,000 ms) waits for
-    `until`, before the output is read. The output is read as with `OutputOptions`.
+    They say what to write, and until when to wait after the write. `wait` (up to 600,000 ms) waits
+    for `until`, before the output is read. The output is read as with `OutputOptions`.
     """
 
     wait: int

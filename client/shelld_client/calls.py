@@ -199,7 +199,7 @@ def output_at(
 def output_event(
     event: Event, stream: Literal["stdout", "stderr"], read: BashOutputResult
 ) -> OutputEvent:
-    """Make an event from output that was read. Copy the ids and the number of `event`."""
+    """Make an event from the result of a read. Copy the ids and the number of `event`."""
     text, part = read.stdout, read.stdout_range
     if stream == "stderr":
         text, part = read.stderr, read.stderr_range
@@ -265,7 +265,7 @@ def configure_session(
 
 def get_session(session: str, target: str | None) -> Call[GetSessionResult]:
     if cast("str | None", session) is None:
-        # The daemon would take null as the session "main".
+        # Refuse None here, because the daemon would take null as the session "main".
         raise refused_here(invalid_params("Invalid type for session: expected string", "session"))
     params = _given(session=session, target=target)
     return Call("get_session", params, _decoder(GetSessionResult))

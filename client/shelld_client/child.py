@@ -36,7 +36,7 @@ EXIT_POLL_S: Final = 0.02
 # How long to wait for the end of stdout after the daemon has closed its input, and for the exit
 # code after the end of stdout.
 POST_MORTEM_S: Final = 1.0
-# How long to wait for the end of stderr after that.
+# How long to wait for the end of stderr after the end of stdout.
 LAST_WORDS_S: Final = 0.2
 
 # The size of a read, unless much data arrives. It is the usual capacity of a pipe. A larger buffer
@@ -116,8 +116,8 @@ class Child:
         self._is_status_lost = False
         self._stderr_tail = bytearray()
         if hasattr(fcntl, "F_SETPIPE_SZ"):
-            # Linux refuses this to a user with too many large pipes (pipe(7)). The usual size works
-            # as well.
+            # Linux refuses a larger pipe to a user who has too many large pipes (pipe(7)). The
+            # usual size works as well.
             with suppress(OSError):
                 fcntl.fcntl(self.stdout.fileno(), fcntl.F_SETPIPE_SZ, PIPE_BYTES)
         for stream in (self.stdin, self.stdout, self.stderr):

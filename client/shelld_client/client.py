@@ -2,8 +2,7 @@
 
 Any number of tasks of one event loop can use a client. If a task that awaits a call is cancelled,
 the client also cancels the call in the daemon. For `bash`, this kills the command and every process
-it started. You may leave a client in a task other than the one that entered it, but not on another
-event loop.
+it started. Any task of the event loop may leave a client, even if another task has entered it.
 """
 
 from __future__ import annotations
@@ -136,14 +135,14 @@ class AsyncClient(SpawnedClient, AsyncMethods):
         `Client.spawn` describes `command`, `args`, `env`, `cwd`, `start_timeout`, and the errors of
         entering.
 
-        With `restart`, the first call after the death of a daemon starts another one, within
-        `start_timeout`, and raises the errors of entering if that fails. Calls in flight raise
-        `DaemonExited`. All shells, sessions and subscriptions are lost. The client repeats the
-        settings of `configure_session` and `add_target`; if this fails, the call raises the error.
-        With `keep_directories`, the client creates the sessions again, in the directories that the
-        last results of `bash` and `stream` have reported. Sessions of targets are not created
-        again. `on_restart` is called once for each new daemon, before it takes calls. An exception
-        in `on_restart` is logged.
+        With `restart`, the first call after the death of a daemon starts a new daemon within
+        `start_timeout`. If the start fails, the call raises the errors of entering. Calls under way
+        raise `DaemonExited`. All shells, sessions and subscriptions are lost. The client repeats
+        the settings of `configure_session` and `add_target`; if this fails, the call raises the
+        error. With `keep_directories`, the client creates the sessions again, in the directories
+        that the last results of `bash` and `stream` have reported. Sessions of targets are not
+        created again. `on_restart` is called once for each new daemon, before it takes calls. An
+        exception in `on_restart` is logged.
         """
         argv = daemon_command(command, args)
         return cls(
@@ -207,7 +206,7 @@ class AsyncClient(SpawnedClient, AsyncMethods):
         async with self._replacing:
             cause = self._failure
             if not self._can_go_on(cause) or self._left is not None:
-                # Another task has replaced the daemon, or has left the client.
+                # Another task has already replaced the daemon, or has left the client.
                 return
             assert isinstance(cause, DaemonExited)
             with anyio.CancelScope() as self._replacement:
@@ -386,7 +385,7 @@ class AsyncClient(SpawnedClient, AsyncMethods):
         return call.decode(pending.answer)
 
     def _check_taker(self) -> None:
-        """Raise an error if nothing would wake this task."""
+        """Raise an error if no event could wake this task."""
         self._raise_if_forked()
         has_left = self._left is not None and self._left.is_set()
         is_entered = self._background is not None and not has_left
@@ -465,7 +464,7 @@ class AsyncClient(SpawnedClient, AsyncMethods):
             self._fail(error)
             return
         await self._transport.has_ended(POST_MORTEM_S)
-        # The daemon has ended, but a child of a wrapper, such as ssh, may hold the pipe open.
+        # The daemon can write no more, but a child of a wrapper, such as ssh, may hold stderr open.
         with anyio.move_on_after(LAST_WORDS_S):
             await self._transport.stderr_ended.wait()
         self._fail(self._child.post_mortem(self._connection.said))

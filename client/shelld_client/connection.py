@@ -1,7 +1,7 @@
 """Implements the client's half of the protocol without I/O, and maps request ids to pending calls.
 
-Takes calls and returns the bytes to send; takes received bytes and returns the answered calls. Any
-object of the caller's choice can represent a pending call.
+Takes calls and returns the bytes to send; takes received bytes and returns the answered calls. The
+caller chooses the object that represents a pending call.
 
 Only one thread calls `receive`. Any thread, finaliser or signal handler may call all other methods
 at any time, even while `receive` runs. This is safe because shared state changes only in single
@@ -361,7 +361,10 @@ class Connection(Generic[T]):
             self._unlogged.append((direction, message))
 
     def write_log(self) -> None:
-        """Log the messages that `receive` could not log. Calling threads do this."""
+        """Log the messages that `receive` could not log.
+
+        The threads of callers call this method.
+        """
         if may_wait():
             with suppress(IndexError):
                 while True:

@@ -188,9 +188,10 @@ class Job(Items[Event]):
     ) -> Matched | Listener:
         """Wait until a line has `text` or matches `pattern`, or the command listens on `port`.
 
-        Give one of the three. `pattern` is an RE2 pattern; port 0 stands for any TCP port. Text and
-        patterns are searched in the output after the last match, at first from the beginning. An
-        unfinished line can match as well. Returns the line as `Matched`, or the port as `Listener`.
+        Give exactly one of `text`, `pattern` and `port`. `pattern` is an RE2 pattern; port 0 stands
+        for any TCP port. Text and patterns are searched in the output after the last match, at
+        first from the beginning. An unfinished line can match as well. Returns the line as
+        `Matched`, or the port as `Listener`.
 
         Raises `WaitTimedOut` after `timeout` seconds (None: never), and `JobEnded` if the command
         ends first. Both exceptions have the output since the last match.
@@ -316,7 +317,7 @@ class Job(Items[Event]):
         raise StopIteration
 
     def _receive(self, ongoing: Ongoing) -> Event | None:
-        """Return the next event; None for the answer to the subscription."""
+        """Return the next event, or None for the answer to the subscription."""
         item = ongoing.next()
         if ongoing.can_be_continued(item.error if isinstance(item, End) else item):
             # The connection is lost. Another subscription gets the same events again.

@@ -58,7 +58,7 @@ class Link:
             max_message_bytes
         )
         self.pump = Pump(self._start, self._receive, self._ended)
-        # Why requests fail; None while they are possible.
+        # The error with which requests fail, or None while requests are possible.
         self.failure: ShellError | None = None
         self._start_child = start_child
         self._error_under_way = error_under_way
@@ -143,7 +143,7 @@ class Link:
     def _ended(self, error: ProtocolError | None) -> None:
         """Make all present and future requests fail, because no more answers will come."""
         assert self._child is not None
-        # Set the failure first, so that a request that is not pending yet sees it.
+        # Set the failure first, so that a request that is not pending yet sees the failure.
         self.failure = failure = (
             self.failure or error or self._child.post_mortem(self.connection.said)
         )

@@ -32,7 +32,7 @@ class End(NamedTuple):
         return self.error or ShellError("the request was ended before its answer")
 
 
-# An event, the result of the request (JSON) or its error, or the end of everything.
+# An item is an event, the result of the request (JSON), its error, or the end of all items.
 Item: TypeAlias = Event | bytes | ShellError | End
 
 
@@ -56,7 +56,7 @@ class _Mailbox:
         raise NotImplementedError
 
     def put(self, answer: bytes | ShellError) -> None:
-        """Take the answer to the request."""
+        """Add the answer to the request."""
         if self.on_answer is not None:
             self.on_answer(answer)
         if isinstance(answer, bytes):

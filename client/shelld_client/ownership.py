@@ -20,7 +20,7 @@ from shelld_client.errors import ShellError
 
 class Ownership:
     def __init__(self) -> None:
-        # The owner of each subscription: the id of its request.
+        # Maps each subscription to the id of the request that owns it.
         self._owners: dict[str, int] = {}
         # The requests that have become owners, and have not left since then.
         self._readers: dict[int, None] = {}

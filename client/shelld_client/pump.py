@@ -218,8 +218,8 @@ class Pump:
             if self._error is None:
                 # A daemon that has only closed its input may still answer earlier requests.
                 self._turn_until(self._is_reaped, POST_MORTEM_S)
-                # The daemon has ended, but a child of a wrapper, such as ssh, may hold the pipe
-                # open.
+                # The daemon can write no more, but a child of a wrapper, such as ssh, may hold
+                # stderr open.
                 self._turn_until(lambda: self._stderr not in self._actions, LAST_WORDS_S)
             self._ended(self._error)
         self._turn_until(lambda: False)

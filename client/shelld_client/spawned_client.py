@@ -65,7 +65,7 @@ class SpawnedClient:
         self._start_timeout = None if start_timeout == math.inf else start_timeout
         self._child: Child | None = None
         self._entered_in: int | None = None
-        # Why calls fail; None while calls are possible.
+        # The error with which calls fail, or None while calls are possible.
         self._failure: ShellError | None = DaemonExited("the client was not entered")
 
     @classmethod

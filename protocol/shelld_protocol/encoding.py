@@ -37,7 +37,7 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"JSON has no {type(value).__name__}")
 
 
-# Decodes to plain types.
+# A decoder that makes plain types.
 PLAIN: Final[msgspec.json.Decoder[Any]] = msgspec.json.Decoder()
 _encoder: Final = msgspec.json.Encoder(enc_hook=_plain)
 

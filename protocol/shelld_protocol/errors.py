@@ -4,8 +4,8 @@ No other module spells a code or a kind. Messages are for people, kinds for prog
 no data member ever carries an exception's text, a traceback, or a path that the peer did not send
 itself.
 
-Codes below -32000 belong to JSON-RPC, LSP and MCP. Ours are positive: JSON-RPC reserves
--32768..-32000, and MCP claims most of the part that JSON-RPC leaves to servers.
+Codes below -32000 belong to JSON-RPC, LSP and MCP. Codes of shelld are positive, because JSON-RPC
+reserves -32768..-32000, and MCP claims most of the part that JSON-RPC leaves to servers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ from typing import Any, Final
 
 
 class ErrorKind(enum.Enum):
-    """`value` is the stable name on the wire (``error.data.kind``); `code` is the error code."""
+    """The kinds of errors.
+
+    `value` is the stable name on the wire (``error.data.kind``); `code` is the error code.
+    """
 
     code: int
 
@@ -64,7 +67,7 @@ class RpcError(Exception):
         self.data: dict[str, Any] = {"kind": kind.value, **(data or {})}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # By default, pickle would pass the message as the only argument.
+        # Name all arguments, because pickle would by default pass only the message.
         return type(self), (self.kind, self.message, self.data)
 
 
@@ -179,7 +182,7 @@ _EXHAUSTED: Final = {
     "ETOOMANYREFS": "files",
     "ENOSPC": "disk",
     "EDQUOT": "disk",
-    # RLIMIT_FSIZE.
+    # The file has reached RLIMIT_FSIZE.
     "EFBIG": "disk",
 }
 

@@ -64,7 +64,7 @@ class FrameError(enum.Enum):
 
 
 class NeedData(enum.Enum):
-    """The type of `NEED_DATA`."""
+    """The type that has `NEED_DATA` as its only value."""
 
     TOKEN = enum.auto()
 
@@ -76,7 +76,7 @@ def encode_frame(payload: bytes, framing: Framing) -> bytes:
     """Return `payload` (one JSON value without raw newlines), framed for the stream."""
     if framing is Framing.LINES:
         return payload + b"\n"
-    # Emacs expects this header to come first and alone.
+    # Send only this header, because Emacs expects it to come first.
     return b"Content-Length: %d\r\n\r\n%b" % (len(payload), payload)
 
 
@@ -114,7 +114,7 @@ class FrameReader:
         self._out_of_memory = False
 
     def receive_data(self, data: bytes) -> None:
-        """Take the next bytes of the stream, any number of them.
+        """Take the next bytes of the stream. Their number does not matter.
 
         If memory is short, drop the unfinished message to free some memory. If there is no
         unfinished message, take no bytes, and raise MemoryError. Another call with the same data

@@ -282,7 +282,10 @@ class Link:
             tasks.cancel_scope.cancel()
 
     def close(self) -> None:
-        """End the process and all calls. `run` does this, if it is called."""
+        """End the process and all calls.
+
+        `run` calls this method. If `run` is never called, the caller must do so.
+        """
         self.is_over = True
         with ExitStack() as stack:
             stack.callback(self._over.set)
@@ -348,7 +351,7 @@ class Link:
             self._send(_PING)
 
     def _receive(self) -> bool:
-        """Read what has arrived. Return True to stop reading for now."""
+        """Read the bytes that have arrived. Return True to stop reading for now."""
         try:
             data = self._connection.recv(_READ_BYTES)
         except BlockingIOError:

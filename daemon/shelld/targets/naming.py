@@ -70,7 +70,7 @@ def is_utf8(data: bytes) -> bool:
 
 
 def text_of(raw: Raw | None) -> str | None:
-    """Return a string; None for any other JSON value."""
+    """Return the string that `raw` encodes, or None for any other JSON value."""
     content = b"" if raw is None else bytes(raw)
     return decode(content, _string) if content[:1] == b'"' else None
 

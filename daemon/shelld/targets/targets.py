@@ -44,7 +44,10 @@ class Target:
         self.link: Link | None = None
 
     def connected(self, pool: RunnerPool, attend: Attend) -> Link:
-        """Return a link, which may still be connecting. Raises OSError or `RpcError`."""
+        """Return the link, and start a new link if there is none. The link may still be connecting.
+
+        Raises OSError or `RpcError`.
+        """
         if self.link is None or self.link.is_over:
             # Few daemons have targets, so import this module only when a target connects.
             from shelld.targets.link import Link  # noqa: PLC0415
