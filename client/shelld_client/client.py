@@ -173,7 +173,7 @@ class AsyncClient(SpawnedClient, AsyncMethods):
     async def _start(self) -> None:
         """Start a daemon, and wait for its first answer. Raises `ShellError`.
 
-        The caller must end the daemon if this raises.
+        If this method raises, the caller must end the daemon.
         """
         child = self._start_child()
         self._failure = None

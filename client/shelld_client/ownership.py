@@ -32,9 +32,10 @@ class Ownership:
         self._ending: dict[str, None] = {}
 
     def expect(self, subscription: str, request_id: int) -> None:
-        """Record that a request will continue a subscription. Call it before the request is sent.
+        """Record that a request will continue a subscription.
 
-        Raises `ShellError` if the subscription is about to be ended.
+        Call this method before the request is sent. Raises `ShellError` if the owner is about to
+        end the subscription.
         """
         self._heirs[subscription, request_id] = None
         # Check after the registration as an heir. `leave` does the two steps in the other order, so

@@ -67,7 +67,7 @@ class RpcError(Exception):
         self.data: dict[str, Any] = {"kind": kind.value, **(data or {})}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Name all arguments, because pickle would by default pass only the message.
+        # Return all arguments, because pickle would by default pass only the message.
         return type(self), (self.kind, self.message, self.data)
 
 

@@ -245,10 +245,10 @@ class Link:
     # -- receiving --------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Receive until the connection ends, or counts as cut.
+        """Receive until the connection ends, or counts as lost.
 
-        Then end all calls, and tell subscribers. If this raises, call it again to do the remaining
-        steps.
+        Then end all calls, and call `tell_subscribers`. If `run` raises, call it again to do the
+        remaining steps.
         """
         try:
             if not self.is_over:
