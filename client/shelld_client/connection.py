@@ -372,8 +372,8 @@ class Connection(Generic[T]):
 
     def take_pending(self) -> list[T]:
         """Return all pending calls, and forget them, because no answer will come."""
-        # Set this first. Then each call of another thread is among the pending calls, or that
-        # thread sees `is_over`.
+        # Set `is_over` first. Then each call of another thread is either among the pending calls,
+        # or that thread sees `is_over`.
         self.is_over = True
         pending: list[T] = []
         with suppress(KeyError):
@@ -393,7 +393,8 @@ def _size_limit_in(message: _Message) -> int | None:
 
 def _decode(data: bytes) -> _Message | None:
     """Return a message, or None if `data` is not a JSON-RPC message."""
-    # Only an error is decoded as a whole. Its member comes right after the id.
+    # Only a message with an error is decoded as a whole. The member "error" comes right after the
+    # id.
     strings = None if b'"error"' in data[:_HEAD_BYTES] else _MESSAGE_STRINGS
     try:
         return decode(data, _decoder, strings)

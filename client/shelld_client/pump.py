@@ -340,8 +340,8 @@ class Pump:
 def _forget_thread() -> None:
     """Remove the entry that `threading.current_thread` made for this thread.
 
-    A finaliser that logs creates the entry. Before Python 3.13, `threading` keeps it after the
-    thread ends.
+    A finaliser that logs creates the entry. Before Python 3.13, `threading` keeps the entry after
+    the end of the thread.
     """
     threading._active.pop(threading.get_ident(), None)  # type: ignore[attr-defined]  # pyright: ignore
 

@@ -35,7 +35,7 @@ _AHEAD: Final = 4
 
 
 class Results(Generic[R]):
-    """Iterate over it with ``async for``, or ``await`` it for a list.
+    """Iterate over the object with ``async for``, or ``await`` it for a list.
 
     Results come in the order of the commands. Each result comes as soon as all results before it
     have come. If the caller leaves the iteration, the commands that have begun are cancelled, and

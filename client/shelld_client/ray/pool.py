@@ -34,7 +34,7 @@ _REMOVED: Final = lost("it was removed from the pool")
 
 logger: Final = logging.getLogger("shelld_client.ray")
 
-# The pauses between two attempts to replace a daemon, if daemons cannot be started.
+# The first and the longest pause between two attempts to replace a daemon.
 FIRST_PAUSE_S: Final = 1.0
 LONGEST_PAUSE_S: Final = 30.0
 
@@ -239,7 +239,7 @@ class Pool:
     # -- the number of daemons ---------------------------------------------------------------
 
     async def resize(self, size: int, *, timeout: float | None = None) -> None:
-        """Change the number of daemons, while the pool is used. Wait until it has changed.
+        """Change the number of daemons, while the pool is used. Wait until the number has changed.
 
         A larger pool waits up to `start_timeout` for room, as entering does, or stays as it is.
 

@@ -1,4 +1,4 @@
-"""Defines the parser that all subcommands use for their arguments."""
+"""Defines the parser that the daemon and all subcommands use for their arguments."""
 
 from __future__ import annotations
 

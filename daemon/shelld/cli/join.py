@@ -58,9 +58,9 @@ class RefusedError(Exception):
 
 
 def join(name: str, hello: Hello, options: Sequence[str], *, may_start: bool) -> socket.socket:
-    """Attach to the daemon. Start it if it does not run and `may_start`. Return the connection.
+    """Attach to the daemon, and return the connection.
 
-    Raises RefusedError and PlaceError.
+    If `may_start`, start a daemon that does not run. Raises RefusedError and PlaceError.
     """
     for _ in range(MAX_TRIES):
         connection = connect(name)

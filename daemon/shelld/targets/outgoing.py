@@ -49,8 +49,8 @@ class Outgoing:
         self._loop = asyncio.get_running_loop()
         # The unsent rest of each message, with its call.
         self._unsent: deque[tuple[memoryview, Call | None]] = deque()
-        # Whether the event loop calls `_write` when the target can take more; and the timer that
-        # calls it after a pause.
+        # Whether the event loop calls `_write` when the target can take more, and the timer that
+        # calls `_write` after a pause.
         self._is_writing = False
         self._next_attempt: asyncio.TimerHandle | None = None
         # The number of unsent bytes, and the time (of the event loop) at which the target last took

@@ -15,8 +15,8 @@ from msgspec import Raw
 from shelld_protocol.encoding import decode
 from shelld_protocol.event_methods import LOST_NOTIFICATION
 
-# A daemon has at most 256 subscriptions at a time. Further recorded subscriptions may have ended,
-# which this module does not always learn.
+# The maximum number of recorded subscriptions. A daemon has at most 256 at a time, but this module
+# does not always learn that a subscription has ended.
 MAX_KEPT: Final = 1_024
 
 
