@@ -140,9 +140,9 @@ class AsyncClient(SpawnedClient, AsyncMethods):
         raise `DaemonExited`. All shells, sessions and subscriptions are lost. The client repeats
         the settings of `configure_session` and `add_target`; if this fails, the call raises the
         error. With `keep_directories`, the client creates the sessions again, in the directories
-        that the last results of `bash` and `stream` have reported. Sessions of targets are not
-        created again. `on_restart` is called once for each new daemon, before it takes calls. An
-        exception in `on_restart` is logged.
+        that the last results of `bash` and `stream` have reported. Sessions of targets do not get
+        their directories again. `on_restart` is called once for each new daemon, before it takes
+        calls. An exception in `on_restart` is logged.
         """
         argv = daemon_command(command, args)
         return cls(

@@ -1,7 +1,7 @@
 """Defines the revisions, requests and results of the Model Context Protocol.
 
 Pure. The protocol has two eras. Up to 2025-11-25, a handshake (``initialize``) negotiates the
-revision. Since 2026-07-28, the modern era, every request names its revision in ``_meta``. Results
+revision. Since 2026-07-28 (the modern era), every request names its revision in ``_meta``. Results
 omit the members that a revision does not define.
 
 References: https://modelcontextprotocol.io/specification/2026-07-28, .../2025-11-25 and earlier.
