@@ -237,7 +237,9 @@ async def test_iteration_over_a_job_leaves_no_subscription_behind(
 
 
 async def has_subscription(shell: Shell, name: str) -> bool:
-    """Return whether the daemon knows a subscription. If the daemon knows it, end the subscription."""
+    """Return whether the daemon knows a subscription. If the daemon knows it, end the
+    subscription.
+    """
     try:
         async with shell.events(subscription=name):
             return True

@@ -84,7 +84,9 @@ def user(tmp_path: Path) -> Generator[Lasting]:
 
 
 class Kills:
-    """This object kills harnesses of one lasting daemon, and checks the shells that each has left."""
+    """This object kills harnesses of one lasting daemon, and checks the shells that each has
+    left.
+    """
 
     def __init__(self, user: Lasting, directory: Path, chance: random.Random) -> None:
         self.user = user

@@ -1,4 +1,6 @@
-"""Commands in a sandbox: the actions that work or fail, and the requests that the daemon refuses."""
+"""Commands in a sandbox: the actions that work or fail, and the requests that the daemon
+refuses.
+"""
 
 from __future__ import annotations
 

@@ -57,7 +57,9 @@ def assert_refused(workspace: Path, missing: str, policy: Json, **popen: Any) ->
 
 
 def with_bwrap(directory: Path, script: str) -> dict[str, str]:
-    """Return an environment whose first bwrap is a script. `$real` is the path of the real bwrap."""
+    """Return an environment whose first bwrap is a script. `$real` is the path of the real
+    bwrap.
+    """
     directory.mkdir()
     program = directory / "bwrap"
     program.write_text(f"#!/bin/sh\nreal={BWRAP}\n{script}\n")

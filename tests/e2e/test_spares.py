@@ -293,7 +293,9 @@ def test_dying_spare_shell_costs_at_most_its_command(
 
 
 def next_spares(daemon: RawDaemon) -> list[int]:
-    """Return the next spare shells, or an empty list if no spare shell has come for five seconds."""
+    """Return the next spare shells, or an empty list if no spare shell has come for five
+    seconds.
+    """
     give_up_at = time.monotonic() + 5
     while not (found := spares_of(daemon)) and time.monotonic() < give_up_at:
         time.sleep(0.01)

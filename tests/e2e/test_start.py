@@ -1,4 +1,6 @@
-"""Starting the daemon by hand: the text that a person sees, and the errors that prevent the start."""
+"""Starting the daemon by hand: the text that a person sees, and the errors that prevent the
+start.
+"""
 
 from __future__ import annotations
 

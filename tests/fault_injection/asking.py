@@ -146,7 +146,9 @@ class Asker:
         self.clean_up()
 
     def collect(self, subscription: str, last: str, after: Json | None = None) -> None:
-        """Read events of a subscription up to the event `last`. With `after`, kill a shell first."""
+        """Read events of a subscription up to the event `last`. With `after`, kill a shell
+        first.
+        """
         kill = None if after is None else self.daemon.request("kill_shell", after)
         is_killed, seq, has_last = kill is None, 0, False
         while not (is_killed and has_last):

@@ -99,7 +99,9 @@ class Faulty:
         self.baseline = descriptors_of(self.daemon.pid)
 
     def run(self, step: str = "") -> list[str]:
-        """Take one step of the scene, or all of them. Return the failures that the fault excuses."""
+        """Take one step of the scene, or all of them. Return the failures that the fault
+        excuses.
+        """
         asker = self.scene.asker(self.daemon, self._folder)
         asker.run(*filter(None, [step]))
         return asker.excused

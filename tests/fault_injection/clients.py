@@ -45,7 +45,9 @@ class Clients(Asker):
         self._guarded(lambda: self._end(started))
 
     def watch_a_target(self) -> None:
-        """Watch a shell of a target, then remove the target while a subscription follows the shell."""
+        """Watch a shell of a target, then remove the target while a subscription follows the
+        shell.
+        """
         self.come(steal=True)
         self._guarded(self._watch_a_target)
 

@@ -70,7 +70,9 @@ class Looks(Asker):
         return self.ask("write_stdin", write, lambda result: result["reached"] in reached)
 
     def type_into_a_shell(self) -> None:
-        """Type lines that the guard judges, into a shell with readline and into a shell without it."""
+        """Type lines that the guard judges, into a shell with readline and into a shell
+        without it.
+        """
         for command in ("exec bash --norc --noprofile", "exec bash --norc --noediting"):
             shell = self._start(command, tty=True, env={"PS1": "ready> ", "HISTFILE": None})
             if shell is None:
@@ -109,7 +111,9 @@ class Looks(Asker):
                 return
 
     def _refuse(self, shell: str, text: str) -> None:
-        """Type text that the guard refuses. If the fault hits the guard, the guard refuses nothing."""
+        """Type text that the guard refuses. If the fault hits the guard, the guard refuses
+        nothing.
+        """
         request = self.daemon.request("write_stdin", {"bash_id": shell, "text": text})
         answer = self.answer(request, "write_stdin")
         if "error" not in answer or answer["error"]["code"] != BLOCKED:

@@ -1,4 +1,6 @@
-"""Filters: matching lines, refused patterns, costly patterns, and other tasks that run meanwhile."""
+"""Filters: matching lines, refused patterns, costly patterns, and other tasks that run
+meanwhile.
+"""
 
 from __future__ import annotations
 

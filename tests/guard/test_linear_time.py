@@ -109,7 +109,9 @@ TELLING = " \n\\\"'([0x|"
 
 
 def hostile(pattern: str) -> Iterator[tuple[str, str]]:
-    """For each hostile text, yield its beginning, and the piece that repeats after the beginning."""
+    """For each hostile text, yield its beginning, and the piece that repeats after the
+    beginning.
+    """
     words = re.findall(r"[A-Za-z]{2,}|\$\\\(shell", re.sub(r"\\[A-Za-z]", "", pattern))
     words = [each.replace("\\", "") for each in dict.fromkeys(words)]
     heads = [f"{word}{between}" for word in words for between in ("", " ", "(", " '", ' "', " '>")]

@@ -128,7 +128,9 @@ class LastingDaemon(RawDaemon):
         return b""
 
     def vanish(self) -> None:
-        """Close the connection and the streams of the attached client, as if its machine were lost."""
+        """Close the connection and the streams of the attached client, as if its machine were
+        lost.
+        """
         self.end_requests()
         if self._answers >= 0:
             os.close(self._answers)

@@ -53,7 +53,9 @@ pytestmark = pytest.mark.filterwarnings("default")
 
 @pytest.fixture
 def leaks_nothing() -> None:
-    """This fixture replaces the check for leaks, because the threads and descriptors of Ray stay."""
+    """This fixture replaces the check for leaks, because the threads and descriptors of Ray
+    stay.
+    """
 
 
 @pytest.fixture(scope="module")

@@ -38,7 +38,9 @@ COMMANDS = 20
 
 @pytest.fixture
 def leaks_nothing() -> None:
-    """This fixture replaces the check for leaks, because the threads and descriptors of Ray stay."""
+    """This fixture replaces the check for leaks, because the threads and descriptors of Ray
+    stay.
+    """
 
 
 @pytest.fixture

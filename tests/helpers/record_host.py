@@ -15,7 +15,9 @@ from pathlib import Path
 
 
 def record(path: Path, command: list[str]) -> int:
-    """Pass on the bytes of the host and of the daemon until the daemon ends. Return its exit code."""
+    """Pass on the bytes of the host and of the daemon until the daemon ends. Return its exit
+    code.
+    """
     daemon = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert daemon.stdin is not None
     assert daemon.stdout is not None
