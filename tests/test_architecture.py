@@ -1,4 +1,4 @@
-"""The rooms and their imports: a room imports only those below it."""
+"""A room of the source code imports only the rooms below it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SOURCES = sorted(
     for path in (ROOT / folder).rglob("*.py")
 )
 
-# From the top down: a room may import those below it.
+# The rooms are in order from the top down. A room may import the rooms below it.
 DAEMON_ROOMS = [
     "__main__",
     "start",

@@ -72,7 +72,8 @@ def test_every_code_block_runs(language: str, text: str) -> None:
         return
     else:
         assert language == "sh"
-        # This test may itself run under one of these targets, so only list what they would do.
+        # This test may itself run under one of these targets, so only list the commands of the
+        # targets.
         bin_folder = str(Path(sys.executable).parent)
         script = re.sub(r"^make ", "make --dry-run ", text, flags=re.MULTILINE)
         command = ["/bin/bash", "-euc", script.replace(".venv/bin", bin_folder)]
@@ -80,7 +81,8 @@ def test_every_code_block_runs(language: str, text: str) -> None:
         command, cwd=ROOT, capture_output=True, text=True, timeout=50, check=False
     )
     assert ended.returncode == 0, ended.stderr
-    # A block may print exit code 1: for a refused command, or if a promise fails on this machine.
+    # A block may print exit code 1 because of a refused command, or because a promise fails on this
+    # machine.
     assert set(re.findall(r"^exit code (\d+)$", ended.stdout, re.MULTILINE)) <= {"1"}
     if language == "sh" and "echo hi" in text:
         assert '"stdout":"hi\\n"' in ended.stdout
@@ -129,7 +131,7 @@ def test_recorded_exchanges_are_as_a_daemon_answers() -> None:
     recorded = msgspec.json.decode((ROOT / "docs" / "exchanges.json").read_bytes())
     assert [form(each) for each in recorded] == [form(each) for each in record["record"]()]
     methods = {each["request"]["method"] for each in recorded}
-    # `rpc.discover` is answered with the whole document, and `exit` is not answered.
+    # The answer to `rpc.discover` is the whole document, and `exit` has no answer.
     assert methods == METHODS.keys() - {"rpc.discover", "exit"}
 
 

@@ -1,4 +1,4 @@
-"""The examples run. Those for an editor are tested with that editor, in tests/third_party."""
+"""The examples run. The tests in tests/third_party run the examples for editors."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def run_example(name: str) -> str:
 
 
 def run_demo_on_terminal(columns: int) -> str:
-    """Return what the demo writes to a terminal of `columns` columns."""
+    """Return the text that the demo writes to a terminal of `columns` columns."""
     unwanted = ("NO_COLOR", "COLUMNS", "LINES")
     env = {name: value for name, value in os.environ.items() if name not in unwanted}
     ours, theirs = pty.openpty()

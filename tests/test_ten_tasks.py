@@ -1,4 +1,4 @@
-"""The ten tasks, which `benchmarks/ten_tasks` counts, do what they say with each library."""
+"""The ten tasks, whose lines `benchmarks/ten_tasks` counts, work with each library."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def cases() -> list[Any]:
     found = list[Any]()
     for library in LIBRARIES:
         module = importlib.import_module(f"ten_tasks.with_{library}")
-        # The others do not change with our code, and some fail on a busy machine.
+        # The tasks of other libraries do not change with our code, and some fail on a busy machine.
         marks = [] if library == "shelld" else [pytest.mark.long]
         for name in TASKS:
             if (task := getattr(module, name, None)) is not None:

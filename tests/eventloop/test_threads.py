@@ -24,9 +24,11 @@ START = _thread.start_new_thread
 
 
 class LostThreads:
-    """Threads that have no memory for their first call: the system starts them, and they end.
+    """The system starts these threads, but they end because memory is too short for their first
+    call.
 
-    Those in which trio waits for events are not lost, or its loop would stop.
+    Threads in which trio waits for events are not lost, because trio's loop would stop without
+    them.
     """
 
     def __init__(self) -> None:

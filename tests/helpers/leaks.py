@@ -96,9 +96,9 @@ _KEPT_FOR_LATER = {
 
 
 def targets_of(pid: int) -> list[str]:
-    """Return what the descriptors of a process refer to, but for sockets that a sandbox hides.
+    """Return the targets of a process's descriptors, without sockets that a sandbox hides.
 
-    Empty if the process has ended.
+    If the process has ended, the list is empty.
     """
     found: list[str] = []
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):

@@ -19,7 +19,9 @@ from support import Json
 
 
 class Client:
-    """A client that can be sent nothing until it reads. Keeps the params of notifications."""
+    """A client that accepts no notification until it reads. It keeps the params of
+    notifications.
+    """
 
     backlog = 0
 
@@ -52,7 +54,9 @@ class Client:
         self.read()
 
     async def hear(self, count: int) -> Json:
-        """Return the params of a notification: 1 for the first."""
+        """Return the params of the notification with the number `count`; the first has the number
+        1.
+        """
         while len(self.told) < count:
             self._news = anyio.Event()
             await self._news.wait()

@@ -8,7 +8,7 @@ from support import Json, RawDaemon, wait_for
 
 
 class Session:
-    """Types into one command, and collects its output."""
+    """This session types into one command, and collects its output."""
 
     def __init__(self, daemon: RawDaemon, command: str, **params: Any) -> None:
         params = {"tty": True, **params}

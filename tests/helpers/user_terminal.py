@@ -1,4 +1,4 @@
-"""A terminal with a program on it, and a person in front of it: the test."""
+"""A terminal with a program. The test acts as the person who uses the terminal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from support import DEADLINE_S, is_readable, wait_for
 
 
 class UserTerminal:
-    """Runs a program whose streams and controlling terminal are a new terminal."""
+    """This object runs a program whose streams and controlling terminal are a new terminal."""
 
     def __init__(
         self, command: Sequence[str], *, env: Mapping[str, str], rows: int = 24, cols: int = 80
@@ -47,7 +47,7 @@ class UserTerminal:
         os.write(self._main, text.encode())
 
     def _read(self) -> bool:
-        """Read more; return whether there was any."""
+        """Read more output; return whether there was any output."""
         assert is_readable(self._main), f"nothing came after {self.shown!r}"
         try:
             data = os.read(self._main, 65536)
@@ -58,7 +58,7 @@ class UserTerminal:
         return bool(data)
 
     def until(self, text: str) -> str:
-        """Wait for `text`; return and forget what was shown up to its end."""
+        """Wait for `text`; return and forget the shown output up to the end of `text`."""
         deadline = time.monotonic() + DEADLINE_S
         while text not in self.shown:
             assert self._read(), f"no {text!r} in {self.shown!r}"
@@ -75,7 +75,7 @@ class UserTerminal:
         wait_for(lambda: path.read_text().split()[0] in calls, "a program that waits for a key")
 
     def rest(self) -> tuple[int, str]:
-        """Wait for the end; return the exit code and the text that the last `until` has left."""
+        """Wait for the end; return the exit code and all output after the last `until`."""
         while self._read():
             pass
         return self.process.wait(DEADLINE_S), self.shown

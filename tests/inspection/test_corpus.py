@@ -35,7 +35,7 @@ def daemon() -> Iterator[RawDaemon]:
 
 
 def found_in(daemon: RawDaemon, entries: list[Entry], place: Path) -> dict[str, Json]:
-    """Run entries until each waits for input or has ended. Returns their results."""
+    """Run entries until each waits for input or has ended. Return their results."""
     found: dict[str, Json] = {}
     for batch in batches(entries):
         shells = [start(daemon, entry, place) for entry in batch]
@@ -54,7 +54,9 @@ def is_right(entry: Entry, result: Json) -> bool:
 
 
 def flagged_in(daemon: RawDaemon, decoys: list[Entry], place: Path) -> dict[str, Json]:
-    """Run decoys, and look at them again and again. Returns the prompts of those that have any."""
+    """Run decoys, and read their results again and again. Return the prompts of decoys that have
+    one.
+    """
     flagged: dict[str, Json] = {}
     clock = daemon.background(TICKS)
     for batch in batches(decoys):

@@ -1,4 +1,4 @@
-"""Which files a process has open. The search touches no file that may hang."""
+"""The search finds the files that a process has open, and touches no file that may hang."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which process of a command waits for its terminal: proved, likely, or not at all."""
+"""The search for a process that waits for its terminal, which is proved, likely or not found."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ KEYS = NEW_MODES._replace(line_mode=False, echo=False)
 LONG_S = input_reader.LIKELY_AFTER_S
 SHORT_S = LONG_S / 2
 
-# This relay passes input on to a second terminal, which has the same number as the first. That can
-# happen with a terminal in a container. A child runs the command. The argument is where devpts is
-# mounted.
+# This relay passes input on to a second terminal, which has the same number as the first. Two
+# terminals can have the same number if one of them is in a container. A child runs the command. The
+# argument is the directory on which devpts is mounted.
 RELAY_TO_THE_SAME_NUMBER = """
 import ctypes, os, select, sys
 folder, *command = sys.argv[1:]
@@ -56,7 +56,8 @@ def on_terminal(*command: str) -> Generator[tuple[int, Source]]:
     pty = open_pty(Size(24, 80))
     device = os.fstat(pty.slave).st_rdev
     try:
-        # SIGHUP ends what relays leave behind, also if the tests run under `nohup`.
+        # SIGHUP must end the processes that relays leave behind, even if the tests run under
+        # `nohup`.
         start = ["env", "--default-signal=HUP", "setsid", "-c"]
         with subprocess.Popen(
             [*start, *command], stdin=pty.slave, stdout=pty.slave, stderr=pty.slave
@@ -84,7 +85,9 @@ def sleeps(pid: int, name: str) -> Callable[[], bool]:
 
 @pytest.fixture
 def hidden(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make the kernel hide what processes wait for, as it does for processes of another user."""
+    """Make the kernel hide the waits of processes, as it hides the waits of other users'
+    processes.
+    """
 
     def refuse(_pid: int, _is_spent: Callable[[], bool]) -> Iterator[Wait]:
         raise PermissionError
@@ -343,7 +346,8 @@ def test_reader_behind_two_processes_that_relay_is_found(inner: str) -> None:
 
 
 def test_reader_that_holds_the_terminal_of_a_child_is_proved() -> None:
-    # This happens with pexpect: the parent asks something, and nobody reads what the child writes.
+    # This happens with pexpect. The parent asks a question, and nobody reads the output of the
+    # child.
     code = "import os, pty\nif pty.fork()[0]: os.read(0, 1)\nelse: os.execvp('cat', ['cat'])"
     with on_terminal(sys.executable, "-c", code) as (pid, source):
         wait_for(lambda: find(pid, source, LINES, SHORT_S) is not None, "the parent to wait")
@@ -499,7 +503,7 @@ def test_program_that_polls_is_found_again_after_a_stop() -> None:
         wait_for(lambda: find(pid, source, LINES, SHORT_S) is not None, "the program to wait")
 
 
-# The parent holds the terminal of a child, and asks something itself.
+# The parent holds the terminal of a child, and itself asks a question.
 WITH_A_CHILD = """
 import os, pty, select, threading
 pid, master = pty.fork()
@@ -601,7 +605,7 @@ def test_command_is_stopped_if_a_child_in_another_group_is() -> None:
 
 
 def requests_to(server: int, log: Path) -> list[int]:
-    """Return the requests that a silent server has had. Skips the test if it could not mount."""
+    """Return the requests that a silent server has received. Skip the test if the mount failed."""
     if log.exists():
         return [int(line) for line in log.read_text().split()]
     if not Path(f"/proc/{server}").exists() or process(server).is_dead:

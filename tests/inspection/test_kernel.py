@@ -1,4 +1,4 @@
-"""The kernel tells which descriptors real processes wait to read from."""
+"""The kernel shows the descriptors from which real processes wait to read."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ sys.stdout.flush()
 
 @contextmanager
 def running(code: str) -> Generator[tuple[int, int, int]]:
-    """Run Python code. Yields its pid, and the two ends of its pipe."""
+    """Run Python code in a process. Yield the pid of the process, and the two ends of its pipe."""
     with subprocess.Popen(
         [sys.executable, "-c", PROGRAM + code],
         stdin=subprocess.DEVNULL,

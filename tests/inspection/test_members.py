@@ -1,4 +1,4 @@
-"""The processes of a command, also where the kernel does not list children."""
+"""The search finds the processes of a command, even if the kernel does not list children."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from support import children, wait_for
 
 
 def scan(pid: int) -> list[int]:
-    """Replaces the scan of all processes, on a kernel without CONFIG_PROC_CHILDREN."""
+    """This function replaces the scan of all processes on a kernel without CONFIG_PROC_CHILDREN."""
     return children_of(pid)
 
 

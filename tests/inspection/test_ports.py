@@ -1,4 +1,4 @@
-"""On which ports a command listens."""
+"""The search finds the ports on which a command listens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which shell reads the typed text, while shells start other programs."""
+"""The search finds the shell that reads the typed text, while shells start other programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One look serves all waits for a socket that begins to listen."""
+"""One listing of the sockets serves all waits for a socket that begins to listen."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FIRST, SECOND = Socket(1, 80, "::"), Socket(2, 81, "::")
 
 
 class Kernel:
-    """Lists the sockets that a test sets, and counts the looks."""
+    """This kernel lists the sockets that a test sets, and counts its listings."""
 
     def __init__(self) -> None:
         self.listening: list[Socket] | None = []
@@ -56,7 +56,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 async def look_again(kernel: Kernel) -> None:
-    """Wait for a look that begins from now on."""
+    """Wait until the kernel lists its sockets again."""
     before = kernel.looks
     await until(lambda: kernel.looks > before)
 
@@ -90,7 +90,7 @@ async def test_looks_end_when_the_last_watch_ends(kernel: Kernel) -> None:
     with news.watching(lambda: None):
         pass
     before = kernel.looks
-    # This time is longer than the longest pause between two looks.
+    # This time is longer than the longest pause between two listings.
     await anyio.sleep(0.3)
     assert kernel.looks == before
 
@@ -145,7 +145,7 @@ for line in sys.stdin:
 
 @pytest.fixture
 def namespace() -> int:
-    """The network namespace of this process, in the place of another one."""
+    """The network namespace of this process, which stands for another namespace."""
     return os.stat(f"{PLACE}/ns/net").st_ino
 
 
@@ -220,7 +220,7 @@ async def test_abandoned_namespace_is_news_and_is_no_longer_watched(
 ) -> None:
     news = SocketNews()
     with Watch(news, lambda: None) as watch:
-        # Another process is in the namespace, and then none.
+        # First, another process is in the namespace. Then no process is.
         watch.follow({namespace: "/proc/0"})
         assert watch.count == 1
         watch.follow({namespace: PLACE})
@@ -254,7 +254,7 @@ def has_more_than(watch: Watch, count: int) -> bool:
 async def test_socket_in_another_namespace_is_news(
     server: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Only the number of sockets shows the new one.
+    # Only the number of sockets shows that there is a new one.
     monkeypatch.setattr(socket_news, "_LIST_ANYWAY_S", 3_600.0)
     place = f"/proc/{server.pid}"
     with Watch(SocketNews(), lambda: None) as watch:

@@ -1,4 +1,4 @@
-"""Which cgroup may be divided, and how the keeper and runners use it."""
+"""The search for a cgroup that may be divided, and its use by the keeper and the runners."""
 
 from __future__ import annotations
 

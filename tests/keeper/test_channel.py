@@ -156,7 +156,7 @@ def test_message_without_room_leaves_channel_usable(
 
 
 class _ShortBuffer(bytearray):
-    """Has no memory for its first `failures` operations of one kind."""
+    """A buffer that has no memory for its first `failures` operations of one kind."""
 
     failures = 1
 

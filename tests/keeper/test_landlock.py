@@ -1,4 +1,4 @@
-"""What a process can still do after it has restricted itself with Landlock."""
+"""The actions that still work after a process has restricted itself with Landlock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pool of runners, and what it does if the keeper fails."""
+"""The pool of runners, and its reaction to a failure of the keeper."""
 
 from __future__ import annotations
 

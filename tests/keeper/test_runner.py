@@ -203,8 +203,8 @@ def test_closed_socket_ends_the_tree(pool: RunnerPool, command: bytes) -> None:
     assert not is_alive(pid)
 
 
-# Escapes like a daemon: a double fork into a new session, with every descriptor closed and no
-# environment. The escaped process writes its pid before its parent continues.
+# This program escapes like a daemon, by a double fork into a new session. It closes every
+# descriptor and has no environment. The escaped process writes its pid before its parent continues.
 ESCAPE = """
 import os, sys, time
 if os.fork() == 0:
@@ -245,7 +245,7 @@ def test_double_fork_closing_everything_is_killed(
 
 
 class _PatientPool(RunnerPool):
-    """Lets a runner end after `looks_left` checks."""
+    """A pool in which a runner ends after `looks_left` checks."""
 
     looks_left = 0
 

@@ -1,4 +1,4 @@
-"""The scan of the processes below this one, and signals that hit only those."""
+"""The scan finds the processes below this process, and signals reach only those."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from support import is_alive, wait_for
 
 
 def below() -> dict[int, int]:
-    """Return the processes below this one, with their parents."""
+    """Return the processes below this process, with their parents."""
     found = tree.walk()
     assert found is not None
     return dict(found)
@@ -191,7 +191,7 @@ def test_unlistable_children_are_unknown(
     assert tree.Descendants().remaining(childless=False) is None
     assert tree.Descendants().kill(None) is False
     tree.Descendants().signal(signal.SIGTERM, None)
-    # If this process has no child, that proves that nothing is left.
+    # If this process has no child, no process of the command is left.
     assert tree.Descendants().remaining(childless=True) == []
 
 
@@ -199,7 +199,7 @@ def test_unlistable_children_are_unknown(
 def test_unlistable_session_counts_as_nonempty(monkeypatch: pytest.MonkeyPatch, error: str) -> None:
     failing(monkeypatch, "os.listdir", error, "/proc")
     members = tree.SessionMembers()
-    # A session that does not exist.
+    # This session does not exist.
     members.begin(-2)
     assert members.living() is None
     assert members.remaining(childless=True) is None

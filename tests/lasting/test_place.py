@@ -1,4 +1,4 @@
-"""`Place`: which directory holds the sockets of lasting daemons."""
+"""`Place` chooses the directory for the sockets of lasting daemons."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Where cgroups with limits may be made, and what they count. Plain folders stand for cgroups."""
+"""The places for cgroups with limits, and the events that these cgroups count. Plain folders stand
+for cgroups.
+"""
 
 from __future__ import annotations
 
@@ -167,7 +169,7 @@ def test_kernel_limits_and_counts(places: dict[Kind, Place], cgroups: Cgroups) -
     )
     assert ended.returncode == 1
     assert second.has_met("pids")
-    # A command that comes later in the same cgroup has met nothing.
+    # A later command in the same cgroup has met no limit.
     for command in (first, second):
         wait_for(command.give_back, "the end of all processes")
         assert session.open() is command

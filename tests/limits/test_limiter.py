@@ -1,4 +1,6 @@
-"""Which command is ended, and when the daemon looks. Numbers stand for processes."""
+"""The limiter measures commands, and ends the command that exceeds a limit. Numbers stand for
+processes.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ MIB = 1024 * 1024
 
 
 class FakeCommand:
-    """`ended`: why it was ended."""
+    """`ended` has the reasons for which the limiter ended the command."""
 
     def __init__(self, runner: int | None, *, threads: int = 1, rss: int = 0, pss: int = 0) -> None:
         self.runner = runner
@@ -38,7 +40,7 @@ class FakeCommand:
 
 
 class Machine:
-    """The commands by their runners, and how many looks at commands there were."""
+    """The commands by their runners, and the number of measurements of commands."""
 
     def __init__(self) -> None:
         self.commands: dict[int, FakeCommand] = {}
@@ -61,7 +63,7 @@ class Machine:
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
-    """A machine without cgroups, on which the daemon looks all the time."""
+    """A machine without cgroups, on which the limiter measures commands all the time."""
     machine = Machine()
     monkeypatch.setattr(limiter_module, "look", machine.look)
     monkeypatch.setattr(limiter_module, "pss_bytes", machine.pss)
@@ -104,7 +106,7 @@ def begin(
 
 
 async def looks(machine: Machine, count: int = 4) -> None:
-    """Wait until every command has been looked at."""
+    """Wait until the limiter has measured every command again."""
     enough = machine.looks + count * len(machine.commands)
     while machine.looks < enough:
         await anyio.lowlevel.checkpoint()
@@ -294,7 +296,7 @@ async def test_limiter_does_not_look_at_the_runner_of_an_ended_command(
         command, member = begin(limiter, machine, ResourceLimits(processes=10), threads=1)
 
         def look(_runner: int, _before: float) -> Iterator[Usage]:
-            # The command ends during the look, and the next command of the runner has more.
+            # The command ends during the measurement, and the next command of the runner uses more.
             limiter.end(member)
             yield command.usage
             raise AssertionError

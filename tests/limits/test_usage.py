@@ -1,4 +1,4 @@
-"""How much the processes of a command use. This process takes the place of the runner."""
+"""The resources that the processes of a command use. This process takes the place of the runner."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_children_listed_twice_count_once(
     monkeypatch: pytest.MonkeyPatch, family: subprocess.Popen[bytes]
 ) -> None:
     def list_children(pid: int) -> Iterator[list[int]]:
-        # A thread has ended during the look.
+        # A thread has ended during the measurement.
         for children in children_by_thread(pid):
             yield children
             yield children

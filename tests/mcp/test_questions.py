@@ -1,4 +1,4 @@
-"""Which question a task asks, and where an answer goes."""
+"""The question that a task asks, and the program that gets the answer."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OVERWRITE = "read -p 'Overwrite? ' answer; echo You said $answer"
 
 
 class Asked:
-    """A client that can be asked what a program waits for."""
+    """A client to which the task can put the question of a program."""
 
     def __init__(self, manager: Manager, shell: Shell) -> None:
         self.shell = shell

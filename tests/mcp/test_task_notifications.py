@@ -52,7 +52,7 @@ async def test_a_declined_question_wakes_the_listener(
     client.read()
 
     def pause(_pauses: Pauses, _shell: Shell) -> float:
-        # The listener would never look again by itself.
+        # By itself, the listener would never check the task again.
         return math.inf if client.told else POLL_S
 
     monkeypatch.setattr(Pauses, "next", pause)

@@ -1,4 +1,4 @@
-"""When `bash` answers a foreground command, and what happens to the command until then."""
+"""The moment at which `bash` answers a foreground command, and the events before that moment."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ async def test_command_sent_at_the_end_of_another_starts_in_its_state(
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(run, "cd /usr; long=$(printf %0100000d 0)")
             await is_parsing.wait()
-            # The first command has ended, which its events tell, but was not answered yet.
+            # The first command has ended, as its events report, but its request has no answer yet.
             assert [shell.has_ended for shell in manager.list_shells()] == [True]
             tasks.start_soon(run, "echo $PWD ${#long}; z=1")
             tasks.start_soon(look)
@@ -116,7 +116,7 @@ async def test_cancelled_background_call_leaves_no_command(
 
 
 async def no_wait() -> None:
-    """Return at once: the client has read everything."""
+    """Return at once, because the client has read everything."""
 
 
 async def test_large_result_waits_for_memory() -> None:

@@ -1,4 +1,4 @@
-"""The body of `bash_output`: turns for large answers, and what is kept for readers."""
+"""The body of `bash_output`: turns for large answers, and the output that it keeps for readers."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Text(str):
 
 
 class NotingReader(StreamReader):
-    """A reader that records the text of each look."""
+    """A reader that records the text that each call of `look` returns."""
 
     def __init__(self, data: bytes) -> None:
         super().__init__(
@@ -155,7 +155,7 @@ async def test_every_filtered_look_has_the_full_budget() -> None:
 
 
 def small_reader(data: bytes, line_filter: LineFilter | None = None) -> StreamReader:
-    """Return a reader that takes five bytes in one look."""
+    """Return a reader that takes five bytes in one call of `look`."""
     return StreamReader(
         OutputStream(stored(data, 1 << 24)),
         offset=None,
@@ -193,7 +193,7 @@ async def test_a_read_without_wait_looks_once() -> None:
 async def test_other_requests_run_while_a_wait_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     reader = small_reader(b"1234\n" * 100 + b"last\n", OnlyLastPasses())
     skipped = 0
-    # Before each turn of the other task, note how many looks were in vain so far.
+    # Before each turn of the other task, record how many reads have matched no line so far.
     turns: set[int] = set()
     skip = reader.skip
 
@@ -220,7 +220,9 @@ async def test_other_requests_run_while_a_wait_goes_on(monkeypatch: pytest.Monke
 def do_in_first_look(
     monkeypatch: pytest.MonkeyPatch, action: Callable[[], Awaitable[None]]
 ) -> None:
-    """Make the first look at a stream last until `action` is done, which it does not notice."""
+    """Make the first call of `look` last until `action` is done. The call does not notice the
+    action.
+    """
     actions = [action]
     original = StreamReader.look
 

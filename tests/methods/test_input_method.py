@@ -58,7 +58,7 @@ def output_of(shell: Shell) -> bytes:
 
 
 def once(change: Callable[[], None]) -> Callable[[], Any]:
-    """Return a checkpoint at which something changes, the first time."""
+    """Return a checkpoint that makes a change the first time."""
     changes = [change]
 
     async def checkpoint() -> None:
@@ -192,7 +192,7 @@ async def test_line_for_a_shell_that_has_not_started_is_judged(before: str | Non
         shell = await manager.start(StartRequest("bash", open_stdin=True))
         assert shell.pid is None
         if before is not None:
-            # Another program may read this, before a shell reads the line.
+            # Another program may read this text before a shell reads the line.
             await write_stdin(context, WriteStdinParams(shell.id, text=before))
         with pytest.raises(RpcError) as refused:
             await write_stdin(context, WriteStdinParams(shell.id, text="forbidden line\n"))
@@ -318,7 +318,7 @@ async def test_queued_input_arrives_after_a_shortage(
     params: dict[str, Any], first: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     make_pollers_short(monkeypatch, 3)
-    # No deadline may hide that nobody looks again.
+    # Make the deadline long, because a short one could hide that nobody tries the write again.
     monkeypatch.setattr("shelld.shells.life.START_TIMEOUT_S", 3_600)
     gate = Gate(tmp_path / "gate")
     content = ("x" * 99 + "\n") * 2_000

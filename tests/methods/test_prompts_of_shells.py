@@ -1,4 +1,4 @@
-"""What results say of prompts if a look fails, or finds another state than the last look."""
+"""The prompts in results, if a scan fails or finds another state than the previous scan."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ PROMPT = Prompt("proved", True, True, True, 1, "program", 500, "text")
 
 @asynccontextmanager
 async def running_cat(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Shell]:
-    """Run cat, and let every look find no prompt."""
+    """Run cat, and make every scan find no prompt."""
 
     def look(*_args: object, **_more: object) -> input_reader.Seen:
         return input_reader.Seen(None, is_stopped=False)

@@ -1,4 +1,4 @@
-"""How long `read_screen` follows a program that writes faster than the screen can follow."""
+"""`read_screen` follows a program only until its deadline, if the program is too fast for it."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ async def test_looks_end_with_the_wait(
         seen = await read_screen(context, params)
         assert seen.lines[0].startswith("ready")
         assert late <= 3
-        # A look that does not wait shows all that has been written.
+        # A read that does not wait shows all output so far.
         monkeypatch.setattr(Helper, "ask", ask)
         seen = await read_screen(context, ReadScreenParams(started.bash_id))
         assert len("".join(seen.lines)) == shell.stdout.store.written > written

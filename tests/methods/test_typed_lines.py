@@ -1,4 +1,4 @@
-"""What the refusal of a typed line says."""
+"""The text of the refusal of a typed line."""
 
 from __future__ import annotations
 

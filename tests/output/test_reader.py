@@ -1,4 +1,4 @@
-"""What a call reads from a stream: the head, or the new text, in steps that let other tasks run."""
+"""A call reads the head or the new text of a stream, in steps that let other tasks run."""
 
 from __future__ import annotations
 

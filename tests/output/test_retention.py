@@ -1,4 +1,4 @@
-"""How much output each shell keeps, alone and beside others."""
+"""The amount of output that each shell keeps, alone and beside other shells."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""A process that no scan can find: it lives 1 ms in its own session, then forks its successor.
+"""No scan can find this process, because it forks its successor after 1 ms in its own session.
 
 It writes to fd 9 once when it starts, and ends by itself after 30 s.
 
 On a machine without a spare processor, no process can reap as fast as comets end. So the argument
-limits how often one comet forks: all comets together must not use up the machine's pids.
+limits how often one comet forks, because all comets together must not use up the machine's pids.
 """
 
 import os

@@ -1,7 +1,7 @@
-"""Escape like a daemon: a double fork, a new session, every descriptor closed.
+"""Escape like a daemon, by a double fork and a new session, with every descriptor closed.
 
-Such a process cannot hold a witness, so it beats: it appends one byte per tick to the file named by
-its argument.
+Such a process cannot hold a witness. Instead, it appends one byte per tick to the file that its
+argument names.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Runs a program for which the kernel refuses some system calls, as in a container.
+"""Run a program for which the kernel refuses some system calls, as in a container.
 
 ``python3 refuses_system_calls.py WHAT PROGRAM ...``: WHAT is "userns" (no new user namespace, as
 the default of Docker) or "seccomp" (no further filter).
@@ -34,7 +34,9 @@ class _Program(ctypes.Structure):
 
 
 def _without_filters() -> bytes:
-    """Return a filter that refuses seccomp(2) and prctl(PR_SET_SECCOMP). Only for x86-64."""
+    """Return a filter that refuses seccomp(2) and prctl(PR_SET_SECCOMP). The filter works only on
+    x86-64.
+    """
     refuse, allow = (_RETURN, 0, 0, _ERRNO | _EPERM), (_RETURN, 0, 0, _ALLOW)
     steps = (
         (_LOAD, 0, 0, _NUMBER),

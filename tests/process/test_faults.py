@@ -1,4 +1,4 @@
-"""Reports of failures: they never fail themselves, and a shortage is no fault."""
+"""Reports of failures never fail themselves, and a shortage is no fault."""
 
 from __future__ import annotations
 

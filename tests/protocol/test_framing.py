@@ -212,7 +212,9 @@ def test_messages_after_a_wrong_frame_are_read(
 
 
 def events_of(data: bytes, size: int) -> list[object]:
-    """Return what a reader yields for a stream that arrives in pieces of `size` bytes."""
+    """Return the events that a reader yields for a stream that arrives in pieces of `size`
+    bytes.
+    """
     reader = FrameReader(1 << 20)
     events: list[object] = []
     for start in range(0, len(data), size):
@@ -308,7 +310,7 @@ def test_failed_copy_costs_at_most_one_message(
 
 
 class ShortBuffer(bytearray):
-    """Fails to grow as often as `failures` says."""
+    """A buffer that fails to grow `failures` times."""
 
     failures = 0
 

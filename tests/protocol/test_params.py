@@ -1,4 +1,4 @@
-"""From JSON to params: which deviations the protocol accepts, and how it refuses the others.
+"""JSON becomes params. The protocol accepts some deviations, and refuses all others.
 
 These tests cover the rules; e2e/test_protocol.py tests the messages over the wire, too.
 """

@@ -1,4 +1,4 @@
-"""Which refusals the proxy reports to the daemon, and when."""
+"""The refusals that the proxy reports to the daemon, and the moments of its reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Heads of requests and responses: which of them the proxy passes on, and which it refuses."""
+"""The heads of requests and responses that the proxy passes on, and those that it refuses."""
 
 from __future__ import annotations
 

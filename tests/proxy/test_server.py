@@ -1,4 +1,4 @@
-"""The proxy over sockets: what it passes on, refuses and reports."""
+"""The proxy over sockets: requests that it passes on, and requests that it refuses and reports."""
 
 from __future__ import annotations
 
@@ -21,14 +21,18 @@ Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]
 
 
 class Origin(NamedTuple):
-    """A server that allowed hosts lead to. `requests`: the heads that it has got."""
+    """A server that allowed hosts lead to. `requests` has the heads that the server has
+    received.
+    """
 
     port: int
     requests: list[bytes]
 
 
 class Proxy:
-    """`refused`: host, port and reason of each refusal. `looked_up`: the names resolved."""
+    """`refused` has the host, port and reason of each refusal, and `looked_up` the resolved
+    names.
+    """
 
     def __init__(self, names: dict[str, list[list[str]]]) -> None:
         self.port = 0
@@ -37,7 +41,7 @@ class Proxy:
         self._names = names
 
     async def resolve(self, host: str, port: int) -> list[str]:
-        """Return the next answer for a name, as a server does that changes its answers."""
+        """Return the next answer for a name, as a name server does that changes its answers."""
         del port
         self.looked_up.append(host)
         if host not in self._names:
@@ -212,7 +216,7 @@ def test_unlisted_host_and_unlisted_private_address_are_refused(
 
 
 def test_a_name_is_resolved_once() -> None:
-    # Its server answers with an allowed address first, and then with another one.
+    # The name server of this host answers with an allowed address first, and then with another one.
     async def test() -> None:
         async with origin() as server:
             rules = [f"a.org:{server.port}", f"127.0.0.1:{server.port}"]

@@ -1,4 +1,4 @@
-"""To which command a refusal belongs."""
+"""The commands to which a refusal of the proxy belongs."""
 
 from __future__ import annotations
 

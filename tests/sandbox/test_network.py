@@ -1,4 +1,4 @@
-"""The network of a policy: its hosts, what a call may tighten, and the variables of commands."""
+"""The network of a policy: its hosts, a call that tightens it, and the variables of commands."""
 
 from __future__ import annotations
 

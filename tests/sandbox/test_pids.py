@@ -77,7 +77,7 @@ def test_message_is_kept_until_its_pids_can_be_looked_up() -> None:
 
 
 class Machine:
-    """`failures`: what the next looks at children raise."""
+    """`failures` are the errors that the next scans of children raise."""
 
     def __init__(self, *failures: OSError) -> None:
         self.failures = iter(failures)

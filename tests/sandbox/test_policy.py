@@ -1,4 +1,4 @@
-"""Policies: the paths that they hold, what is refused, and what a call may tighten."""
+"""Policies: their paths, the policies that the daemon refuses, and calls that tighten a policy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sandboxes, when something of the daemon fails: nobody waits for a sandbox that does not run."""
+"""If a part of the daemon fails, nobody waits for a sandbox that does not run."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def be_ready(sandbox: Sandbox) -> None:
 
 
 def start_nothing(_sandbox: Sandbox) -> None:
-    """Start no sandbox: not every machine has them."""
+    """Start no sandbox, because some machines have no sandboxes."""
 
 
 async def test_sandbox_is_forgotten_if_its_task_cannot_start(

@@ -1,4 +1,4 @@
-"""What a terminal shows when output arrives in pieces."""
+"""The text that a terminal shows when output arrives in pieces."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_cursor_is_known_at_each_stop() -> None:
 
 
 def test_titles_without_an_end_take_little_time() -> None:
-    # Looking at the rest of the output for each title would take many minutes.
+    # Searching the rest of the output for each title would take many minutes.
     emulator = Emulator(3, 20, 0)
     emulator.feed("\x9d0;".encode() * 1_000_000)
     assert emulator.title == ""

@@ -1,4 +1,4 @@
-"""Which characters join the character before them."""
+"""The characters that join the character before them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Screens and their helper processes: what a screen shows, even after a process is lost."""
+"""Screens and their helper processes. A screen shows the same after the loss of a process."""
 
 from __future__ import annotations
 
@@ -341,7 +341,7 @@ async def test_cursor_position_matches_each_question(screens: Screens) -> None:
 
 @pytest.fixture
 def frames(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """The output that processes are sent, in frames."""
+    """The output that the daemon sends to helper processes, in frames."""
     ask = Helper.ask
     frames: list[bytes] = []
 
@@ -376,7 +376,7 @@ async def test_cut_look_shows_at_least_the_wanted_output(
     terminal.output.append(b"0123456789abcdefghij")
     cut = await terminal.screen.look(least=7, cut_at=-math.inf)
     assert cut.lines == ["0123456789", "", ""]
-    # Each further look shows one step more.
+    # Each further call of `look` shows one step more.
     cut = await terminal.screen.look(cut.version, least=7, cut_at=-math.inf)
     assert cut.lines == ["0123456789abcde"]
     assert (await terminal.lines())[0] == "0123456789abcdefghij"

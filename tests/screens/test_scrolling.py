@@ -1,4 +1,4 @@
-"""Which output scrolls off a screen unseen."""
+"""The output that scrolls off a screen before anybody sees it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_output_that_may_be_seen_is_shown(output: bytes) -> None:
 
 
 def all_shown(*_: object) -> None:
-    """Takes the place of `unseen`, and finds no unseen output."""
+    """This function replaces `unseen`, and finds no unseen output."""
 
 
 Step: TypeAlias = str | bytes | tuple[int, int]

@@ -1,4 +1,4 @@
-"""The server limits what it keeps for a client that reads slowly."""
+"""The server limits the answers that it keeps for a client that reads slowly."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ async def test_batch_member_failing_in_server_is_answered(
             return False
 
     class Response(metaclass=Unsure):
-        """Replaces the first class in the server's `isinstance` checks."""
+        """This class replaces the first class in the server's `isinstance` checks."""
 
     monkeypatch.setattr("shelld.server.serve.Response", Response)
     async with served() as peer:

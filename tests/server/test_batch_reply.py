@@ -1,4 +1,4 @@
-"""The answer to a batch: one message, when the last member is answered."""
+"""The answer to a batch is one message, which comes when the last member has its answer."""
 
 from __future__ import annotations
 

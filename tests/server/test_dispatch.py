@@ -38,7 +38,7 @@ def test_jsonrpcserver_works_imported_before_or_after_dispatch(script: str) -> N
 
 def test_failed_request_is_freed_without_garbage_collection() -> None:
     class Held:
-        """Stands for the output in an error's data."""
+        """This object stands for the output in an error's data."""
 
     held: weakref.ref[Held] | None = None
 

@@ -1,4 +1,4 @@
-"""The table of requests in flight: which run, which wait, and which an id means."""
+"""The table of requests in flight: running and waiting requests, and the request of an id."""
 
 from __future__ import annotations
 

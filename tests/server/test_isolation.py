@@ -134,7 +134,7 @@ async def test_a_lost_shell_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -
 
 
 class _ShortEpoll:
-    """An epoll without memory for as many polls as `left` says."""
+    """An epoll that has no memory for the next `left` polls."""
 
     left = 0
     make = select.epoll

@@ -1,4 +1,4 @@
-"""How much of a session's state the environment of a bash can hold."""
+"""The part of a session's state that the environment of a bash can hold."""
 
 from __future__ import annotations
 

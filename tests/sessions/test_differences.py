@@ -19,7 +19,9 @@ FRESH = ":"
 
 
 def state_if_told(before: ShellState, now: ShellState) -> ShellState | None:
-    """Return the state of a bash that has restored `before`, and is told `now`."""
+    """Return the state of a bash that has restored `before`, and then gets the differences to
+    `now`.
+    """
     lines = lines_between(before, now)
     if lines is None:
         return None

@@ -1,4 +1,4 @@
-"""What a session takes from the daemon's environment."""
+"""The variables that a session takes from the daemon's environment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which parts of a command's dump a session keeps, even if the command tampers with the dump."""
+"""The parts of a command's dump that a session keeps, even if the command tampers with the dump."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a command can change in its session."""
+"""The parts of its session that a command can change."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def test_limit_exceeded_by_a_leftover_is_the_reason(reason: LimitReason) -> None
 
 def test_limit_replaces_the_reason_for_the_background() -> None:
     shell, outcome = running()
-    # Silence has moved the command to the background.
+    # After a long silence, the daemon has moved the command to the background.
     shell.reason = "idle"
     outcome.exceeds(shell, "memory")
     outcome.kill_reason = ShellEvent.KILLED

@@ -1,4 +1,4 @@
-"""The read end of a command's pipe: what it moves, and when it asks for a larger pipe."""
+"""The read end of a command's pipe moves data, and asks for a larger pipe if it needs one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which sessions have a spare shell, and what happens when none can be used."""
+"""The sessions that have a spare shell, and commands that can use no spare shell."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def wait_for_waiting(count: int) -> None:
 
 
 def report_no_start(_launch: SpareLaunch, _pid: int) -> None:
-    """Replaces `SpareLaunch.bash_runs`, and reports no start."""
+    """This function replaces `SpareLaunch.bash_runs`, and reports no start."""
 
 
 def stat(arguments: int, end: int) -> bytes:
@@ -221,7 +221,7 @@ async def test_replaced_directory_does_not_disable_spare_shells(tmp_path: Path) 
                     await anyio.sleep(0.005)
         assert manager.spares_used == 0
         with anyio.fail_after(20):
-            # A spare shell that is not ready yet is not used.
+            # No command uses a spare shell before it is ready.
             while not manager.spares_used:
                 await run(manager, "true")
 
@@ -247,7 +247,7 @@ async def test_hanging_start_of_spare_shell_is_not_awaited(
         before = pids_of_waiting()
         with anyio.fail_after(20):
             assert (await run(manager, "exit 3")).exit_code == 3
-            # Another spare shell replaces it.
+            # Another spare shell replaces the one that did not start.
             while len(pids_of_waiting()) != 1 or pids_of_waiting() == before:
                 await anyio.sleep(0.005)
         assert manager.spares_used == 0

@@ -1,4 +1,4 @@
-"""Which sessions get spare shells, tested without processes: the clock is a number."""
+"""The sessions that get spare shells, tested without processes, and with a number as the clock."""
 
 from __future__ import annotations
 

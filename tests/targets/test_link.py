@@ -1,4 +1,4 @@
-"""Connections to targets, when something of the daemon fails: every call ends nevertheless."""
+"""Every call to a target ends, even if a part of the daemon fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which output of a program a terminal notices, and how it answers."""
+"""The output of a program that a terminal notices, and the answers of the terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the daemon writes to a real terminal while its program runs."""
+"""The bytes that the daemon writes to a real terminal while the terminal's program runs."""
 
 from __future__ import annotations
 

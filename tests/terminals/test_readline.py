@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from shelld.terminals.pty import Pty, Size, open_pty
 from shelld.terminals.readline import KEY, edited
 
-# Reads lines with readline, and shows each as hexadecimal digits. The prompt appears once readline
-# takes keys.
+# This script reads lines with readline, and shows each line as hexadecimal digits. The prompt
+# appears once readline takes keys.
 READER = r"""
 while IFS= read -rep 'go?' line; do
     printf '<%s>' "$(printf %s "$line" | od -An -v -tx1 | tr -d ' \n')"
@@ -36,7 +36,7 @@ done
         ("one two\x02\x0b", "one tw"),
         ("echo rm -rf /\x17\x17\x17\x01\x1b[3~\x1b[3~\x1b[3~\x1b[3~\x1b[3~\x19", "rm -rf /"),
         ("a\x1b[Ab", "ab"),
-        # A character goes with its marks.
+        # A key that erases a character also erases its marks.
         ("rm /e\u0301\x7f", "rm /"),
         ("rm /xe\u0301\x02\x02\x0b", "rm /"),
         ("e\u0301rm\x01\x1b[3~", "rm"),

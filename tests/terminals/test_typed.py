@@ -132,7 +132,8 @@ def test_unfinished_line_is_readable_once_it_is_passed_on(
         (b"", [""]),
         (b"lx\x7fs", ["ls", "lxs", "lx", "s"]),
         (b"\x08\x08c", ["c"]),
-        # The last reading is the kernel's: its words are letters and digits.
+        # The last reading is the line as the kernel edits it, because words of the kernel consist
+        # of letters and digits.
         (b"ls  -l \x17-a", ["ls  -a", "ls  -l -a", "ls  -l ", "-a", "ls  --a"]),
         (b"ls /tmp\x17", ["ls ", "ls /tmp", "ls /"]),
         (b"\x1b[0nls /tmp\x17", ["ls ", "nls ", "ls /tmp", "\x1b[0nls /", "ls /"]),

@@ -1,5 +1,5 @@
 // Runs long commands as an MCP host would, with the official client of the Tasks extension.
-// It checks each message that it gets. Reports on stdout, as JSON.
+// It checks each message that it gets, and reports on stdout, as JSON.
 // Usage: node mcp_tasks.mjs COMMAND [ARGUMENT ...]
 
 import { spawn } from "node:child_process";

@@ -46,7 +46,7 @@ local room = info.height .. " " .. info.width - info.textoff
 report.fits = shows(numbered, "after N s"):match("%d+ %d+") == room
 vim.o.number = false
 
--- Both write while both run, and each waits for its gate between two lines.
+-- Both commands write while both run. Each waits for its gate between two lines.
 local script = "ShelldFollow sh $FOLDER/steps "
 local left, right = start(script .. "left"), start(script .. "right")
 shows(left, "left 1")
@@ -74,7 +74,7 @@ end
 local flood = start("ShelldFollow sh $FOLDER/flood")
 shows(flood, "y")
 block_until_exists("flooded")
--- Once this has ended, everything is read.
+-- Once this command has ended, the editor has read everything.
 shows(start("ShelldFollow true"), "after N s")
 open_gate(vim.env.FOLDER .. "/more")
 shows(flood, "next")
@@ -114,7 +114,7 @@ for child_pid in children:gmatch("%d+") do
 end
 report.lost = shows(lost, "has ended")
 
--- The next one starts another daemon.
+-- The next task starts another daemon.
 report.blocked = shows(start("Shelld rm -rf /"), "%[")
 
 vim.fn.writefile({ vim.fn.json_encode(report) }, vim.env.REPORT)

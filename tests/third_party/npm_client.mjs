@@ -1,5 +1,5 @@
 // Drives a daemon with the npm client. Arguments: the compiled client, then the daemon's command.
-// Prints what happened as JSON.
+// The script prints the results as JSON.
 import { pathToFileURL } from "node:url";
 
 const [program, ...command] = process.argv.slice(2);

@@ -1,5 +1,5 @@
 // Subscriptions of the npm client: their ends, and their readers. Arguments: the compiled client, then
-// the daemon's command. Prints what happened as JSON.
+// the daemon's command. The script prints the results as JSON.
 import fs from "node:fs";
 import os from "node:os";
 import { pathToFileURL } from "node:url";

@@ -1,5 +1,5 @@
 // Runs the npm client with peers that send odd messages, and without descriptors. Argument: the
-// compiled client. Prints what happened as JSON.
+// compiled client. The script prints the results as JSON.
 import fs from "node:fs";
 import { pathToFileURL } from "node:url";
 
@@ -46,7 +46,7 @@ const inOrder = Object.entries(lines).map(async ([name, each]) => {
 });
 await Promise.all(inOrder);
 
-// Results of another form: of a stream, of a start, and of a read of a job.
+// These peers give results of an odd form for a stream, for a start, and for a read of a job.
 found.oddResults = {};
 const inForms = Object.entries(oddResults).map(async ([name, result]) => {
   const odd = { command: peer(`echo '${line({ id: 2, result })}'`) };

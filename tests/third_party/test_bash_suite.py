@@ -108,7 +108,7 @@ def fetched(place: Path) -> Path:
 
 
 class Place:
-    """A copy of the suite, made anew for each run, as scripts leave files behind."""
+    """A copy of the suite. Each run gets a new copy, because scripts leave files behind."""
 
     def __init__(self, suite: Path, root: Path) -> None:
         self._suite = suite
@@ -182,7 +182,9 @@ def equal(one: Outcome, other: Outcome) -> bool:
 
 
 def differences(suite: Path, root: Path, scripts: list[Script]) -> dict[str, list[str]]:
-    """Return the names of the scripts whose outcome differs, without a session and in one."""
+    """Return the names of the scripts whose outcomes differ, for commands without and with a
+    session.
+    """
     found: dict[str, list[str]] = {"none": [], "session": []}
     waiting: queue.SimpleQueue[Script] = queue.SimpleQueue()
     for script in scripts:
@@ -230,7 +232,9 @@ def differences(suite: Path, root: Path, scripts: list[Script]) -> dict[str, lis
 
 
 def reap() -> None:
-    """Kill and reap what plain bash left behind: processes that became children of this one."""
+    """Kill and reap the processes that plain bash left behind. They became children of this
+    process.
+    """
     for pid in children(os.getpid()):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)

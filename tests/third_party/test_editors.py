@@ -1,4 +1,4 @@
-"""The editor examples, in real editors, used as a person would use them."""
+"""The tests use the editor examples in real editors, as a person would."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ pytestmark = pytest.mark.slow
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
-# Asks the terminal two questions, and the user one. Each must be answered once.
+# This script asks the terminal two questions, and the user one question. Each question must get one
+# answer.
 ASKING = r"""
 stty -echo
 printf '\e[c\e[5n'
@@ -37,7 +38,7 @@ until (( $(tput cols) > columns )); do sleep 0.1; done
 echo resized
 """
 
-# Runs until somebody writes to the pipe `gate`.
+# This command runs until somebody writes to the pipe `gate`.
 WAITING = "exec 3<>gate; echo first; touch begun; read -r line <&3; echo $line"
 
 # This script writes nothing until its terminal has another size and a line of input. It polls for
@@ -51,7 +52,7 @@ read -r word
 echo "got $word"
 """
 
-# Asks once somebody writes to the pipe $1.
+# This script asks a question once somebody writes to the pipe $1.
 ASKING_LATER = """
 exec 3<>$1
 touch $1.begun
@@ -66,7 +67,8 @@ BUFFER_HAS_SECRET = (
 
 SECRET = "read -rsp 'Password: ' word; echo; echo \"${#word} characters\"; read -rp 'Name: ' name"
 
-# More lines than a screen has, before and after somebody writes to the pipe `gate`.
+# This script writes more lines than a screen has, before and after somebody writes to the pipe
+# `gate`.
 LONG = r"""
 exec 3<>gate
 printf '\e[31mcarmine\e[0m\n'
@@ -76,7 +78,7 @@ printf 'line %d\n' {41..80}
 touch ended
 """
 
-# Writes a line each time somebody writes to the pipe `gate`.
+# This script writes a line each time somebody writes to the pipe `gate`.
 IN_STEPS = """
 exec 3<>gate
 echo first
@@ -93,7 +95,9 @@ def daemon_of(folder: Path) -> list[str]:
 
 
 class Editor(Protocol):
-    """Returns the command that starts the editor in a folder, and the keys that run scripts."""
+    """This function returns the command that starts the editor in a folder, and keys to run
+    scripts.
+    """
 
     def __call__(self, folder: Path, how: How, *scripts: str) -> tuple[str, str]: ...
 
@@ -135,7 +139,7 @@ def use(daemon: RawDaemon, folder: Path, editor: Editor, how: How, *scripts: str
     """Start the editor, and run scripts in it."""
     command, start = editor(folder, how, *scripts)
     env = {"DAEMON": json.dumps(daemon_of(folder)), "EXAMPLES": str(EXAMPLES), "LC_ALL": "C.UTF-8"}
-    # Emacs compiles its own files there in the background.
+    # Emacs compiles its own files in the home directory, in the background.
     env |= {"HOME": str(folder), "TMPDIR": str(folder)}
     place: Json = {"cwd": str(folder), "env": env, "session": None}
     screen = ScreenUser(daemon, command, rows=24, cols=80, **place)
@@ -147,7 +151,7 @@ def use(daemon: RawDaemon, folder: Path, editor: Editor, how: How, *scripts: str
 
 
 def open_gate(gate: Path) -> None:
-    """Let the script that reads the pipe go on. Raises `OSError` if none does."""
+    """Let the script that reads the pipe continue. Raise `OSError` if no script reads it."""
     descriptor = os.open(gate, os.O_WRONLY | os.O_NONBLOCK)
     os.write(descriptor, b"second\n")
     os.close(descriptor)
@@ -195,7 +199,7 @@ def test_a_key_hands_the_command_over_to_the_background(
     os.mkfifo(tmp_path / "gate")
     (tmp_path / "waiting").write_text(WAITING)
     screen = use(daemon, tmp_path, editor, "foreground", "waiting")
-    # It is shown as it comes: the call has not been answered.
+    # The editor shows the output as it comes, while the call has no answer yet.
     screen.until_line("first")
     screen.type(keys)
     screen.until_text("continues in the background")
@@ -266,7 +270,7 @@ def test_two_tasks_ask_one_after_the_other(
     for name in ("left", "right"):
         wait_for((tmp_path / f"{name}.begun").exists, "the task")
         open_gate(tmp_path / name)
-    # Either may ask first.
+    # Either command may ask first.
     wait_for(lambda: last_line(screen).startswith("Word of"), "a question")
     first = last_line(screen).split()[2].rstrip(":")
     second = "right" if first == "left" else "left"
@@ -298,7 +302,7 @@ def test_secret_is_shown_nowhere(daemon: RawDaemon, tmp_path: Path, editor: Edit
     screen.until_text("8 characters")
     until_asked(screen, "Name:", editor)
     if editor is neovim:
-        # Up: the history of answers.
+        # The key Up shows the history of answers.
         screen.type("\x1b[A")
     screen.type("Ada\n")
     screen.until_text("exit code 0 after")
@@ -309,7 +313,8 @@ def test_secret_is_shown_nowhere(daemon: RawDaemon, tmp_path: Path, editor: Edit
         screen.until_line(r"0 (#o0, #x0, ?\C-@)")
     records = [json.loads(line) for line in (tmp_path / "audit").read_text().splitlines()]
     typed = [each["secret"] for each in records if each.get("event") == "input"]
-    # That example passes on single keys: the terminal of the command does not show them.
+    # The example for VS Code passes on single keys, and the terminal of the command does not show
+    # them.
     assert typed == [True, False] or editor is vscode_jsonrpc
 
 

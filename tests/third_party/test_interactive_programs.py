@@ -27,14 +27,16 @@ pytestmark = pytest.mark.slow
 
 
 class Step(NamedTuple):
-    """A text to wait for on the screen, and the input to type then: a text, or keys as a list."""
+    """The text to wait for on the screen, and the input to type then, as text or as a list of
+    keys.
+    """
 
     shows: str
     types: str | list[str]
 
 
 class Program(NamedTuple):
-    """`needs`: the program that must be installed. `shows`: what the screen shows at the end."""
+    """`needs` is the program that must be installed. `shows` is text on the screen at the end."""
 
     needs: str
     command: str
@@ -163,7 +165,8 @@ HASH = (
     "$6$shelld$RaDy6y25AfoAYeLhBXY9I1.UavOV33fWP45.oi7ri7rA6z4bJpoOZXluE/"
     "zgdFNxVK30bMGLFWWyv0Xp8cOf3/"
 )
-# Gives /etc a user with a password. Empty directories cover those to which the programs write.
+# This script adds a user with a password to /etc. Empty directories cover the directories to which
+# the programs write.
 MOUNTS = """
 for file in passwd shadow group sudoers pam.d/su pam.d/sudo; do
     mount --bind "$1/$file" "/etc/$file" || exit
@@ -175,7 +178,9 @@ PAM = "auth required pam_unix.so\naccount required pam_unix.so\nsession required
 
 @pytest.fixture
 def other_users(tmp_path: Path) -> list[str]:
-    """The start of a command line: run the rest on a machine that also has `USER`."""
+    """The beginning of a command line. It runs the rest on a machine that also has the user
+    `USER`.
+    """
     if os.geteuid() != 0:
         pytest.skip("needs root, to run programs as other users")
     for name in ("unshare", "setpriv", "sshd", "ssh", "su", "sudo"):
@@ -205,7 +210,7 @@ def daemon_of_users(other_users: list[str]) -> Iterator[RawDaemon]:
 
 @pytest.fixture
 def ssh(other_users: list[str], tmp_path: Path) -> Iterator[str]:
-    """A server that takes passwords. Yields the command that connects to it."""
+    """Run a server that accepts passwords. Yield the command that connects to it."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     key, pid_file, known = (tmp_path / name for name in ("host_key", "pid", "known_hosts"))

@@ -1,4 +1,4 @@
-"""MCP's conformance suite: all that applies to a server that offers only tools.
+"""All checks of MCP's conformance suite that apply to a server that offers only tools.
 
 The suite speaks HTTP, so a bridge sits in between; HTTP checks of the suite test the bridge. This
 server declares no prompts, resources, sampling, elicitation, completion or logging, so their
@@ -28,7 +28,7 @@ COLOUR = re.compile(r"\x1b\[\d+m")
 HANDSHAKE = "@modelcontextprotocol/conformance"
 MODERN = "conformance-2026"
 
-# Checks that fail, and why they must.
+# The checks that must fail, and the reasons.
 NO_SAMPLING = {
     # No tool needs a capability of its client.
     "sep-2575-server-rejects-undeclared-capability",

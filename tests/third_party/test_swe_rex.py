@@ -1,7 +1,7 @@
 """The example's runtime does what SWE-ReX's own runtime does, for the same requests.
 
-SWE-ReX's `LocalRuntime` passes these tests, too, on a machine that is not busy: it waits a tenth of
-a second for some prompts.
+SWE-ReX's `LocalRuntime` passes these tests, too, on a machine that is not busy. On a busy machine
+it may fail, because it waits only a tenth of a second for some prompts.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from shelld_client import AsyncClient
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "swe_rex.py"
-# Imported only once, because each import makes another class.
+# Load the example only once, because each time makes another class.
 SHELLD_RUNTIME: Any = runpy.run_path(str(EXAMPLE))["ShelldRuntime"]
 
 

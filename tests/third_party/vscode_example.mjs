@@ -79,7 +79,7 @@ blockUntilExists("flooded again");
 const [shown] = await flood.end();
 const losses = [...shown.matchAll(/^\[(\d+) bytes skipped\]$/gm)].map(([, count]) => Number(count));
 const skipped = losses.reduce((sum, each) => sum + each, 0);
-// At the edges of what was skipped, a line may be cut.
+// At the edges of the skipped output, a line may be cut.
 const written = skipped + 3 * shown.match(/^y$/gm).length;
 report.flood = losses.length > 1 && Math.abs(written - 12_000_000) < 6 * (losses.length + 1);
 

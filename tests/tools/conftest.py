@@ -1,4 +1,4 @@
-"""The three tools, in this program and in a daemon: the same tests for both."""
+"""The same tests use the three tools in this program and in a daemon."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tool_samples import Tools
 
 @pytest.fixture(scope="module")
 def interactive() -> bool:
-    """Whether models may type. A module can replace this fixture."""
+    """Return whether models may type. A module can replace this fixture."""
     return False
 
 
@@ -38,7 +38,7 @@ def client(interactive: bool) -> Iterator[Client]:
 async def call(
     request: pytest.FixtureRequest, client: Client, interactive: bool
 ) -> AsyncIterator[Tools]:
-    """Executes a tool and returns its result."""
+    """Return a function that executes a tool and returns the result."""
     if request.param == "over the wire":
 
         async def over_the_wire(name: str, /, *, context: Any = None, **params: Any) -> ToolResult:

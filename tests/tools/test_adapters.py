@@ -136,7 +136,7 @@ async def test_langchain_keeps_concurrent_calls_apart() -> None:
 async def test_langchain_shares_the_shells_of_the_program(manager: None) -> None:
     tool = BashTool().to_langchain_tool()
     assert await tool.ainvoke({"command": "cd /usr; A=1"}) == "(no output)"
-    # Outside and inside of an event loop.
+    # Call the tool outside and inside of an event loop.
     assert tool.invoke({"command": "echo $A"}) == "1\n"
     assert await tool.ainvoke({"command": "echo $A", "timeout": None}) == "1\n"
 

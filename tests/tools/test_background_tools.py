@@ -1,4 +1,4 @@
-"""`BashOutput` and `KillShell`: what a model gets for a command that it left running."""
+"""The results of `BashOutput` and `KillShell` for a model that left a command running."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ async def test_many_matching_lines_show_head_and_tail(call: Tools) -> None:
             {"shell_id": "shell_b"},
             "Shell not found: shell_b",
         ),
-        # A name with the value None counts as absent: either of the two names, in either order.
+        # A name with the value None counts as absent. This holds for both names, in either order.
         *(
             (tool, params, "Shell not found: shell_b")
             for tool in ("BashOutput", "KillShell")

@@ -1,4 +1,4 @@
-"""`Bash`: what a model gets for a command that it waits for."""
+"""The results of `Bash` for a model that waits for its command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Typical mistakes of a model: the text of the result alone says how to go on."""
+"""After a typical mistake of a model, the text of the result alone says how to go on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shelld_protocol.tool_methods import ToolFormat
 from tool_results import background, failed, ok
 from tool_samples import Tools
 
-# The tool, its arguments, and what the text must have. "$id" is a running shell.
+# The tool, its arguments, and the words that the text must contain. "$id" is a running shell.
 MISTAKES: Mapping[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
     "seconds instead of milliseconds": (
         "Bash",

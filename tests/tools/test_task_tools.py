@@ -1,4 +1,4 @@
-"""Which tools may answer with a task."""
+"""The tools that may answer with a task."""
 
 from __future__ import annotations
 

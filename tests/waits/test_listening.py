@@ -1,4 +1,4 @@
-"""Waits share the looks at processes, and no wait waits for its turn for ever."""
+"""Waits share the scans of processes, and each wait gets its turn in the end."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def shell() -> Shell:
 
 @pytest.fixture
 def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The steps that looks have taken. Each look has `STEPS` slices, then it finds a port."""
+    """The steps that scans have taken. Each scan has `STEPS` slices, then it finds a port."""
     taken = list[int]()
 
     def find(*_: object) -> Iterator[Listening | None]:
@@ -75,7 +75,7 @@ async def test_wait_for_a_port_ends_although_another_has_the_turn(
     shell: Shell, steps: list[int], wait_s: float
 ) -> None:
     async with looks_of_others() as looks:
-        # The last look does not need a turn.
+        # The last scan needs no turn.
         give_up_at = anyio.current_time() + wait_s
         found = await wait_for_port(shell, None, give_up_at, looks, SocketNews())
         assert found == [Listener(80, "::1", 1, "server")]
@@ -109,7 +109,7 @@ async def test_long_look_leaves_turns_to_others(shell: Shell, steps: list[int]) 
 
 
 class _Machine:
-    """Sockets that listen and a command, both made up. Counts the looks at the command."""
+    """A made-up list of listening sockets, and a made-up command. The machine counts its scans."""
 
     def __init__(self, patch: pytest.MonkeyPatch, shell: Shell) -> None:
         self.sockets: list[Socket] = []
@@ -140,7 +140,7 @@ class _Machine:
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make the pauses so long that only news causes another look."""
+    """Make the pauses so long that only news causes another scan."""
     monkeypatch.setattr(listening, "_FIRST_PAUSE_S", 3_600.0)
     monkeypatch.setattr(listening, "_LAST_PAUSE_S", 3_600.0)
 
@@ -159,7 +159,7 @@ async def test_wait_looks_at_command_only_when_a_socket_begins_to_listen(
         tasks.start_soon(wait)
         for number in range(1, 4):
             await _until(partial(machine.has_looked, number))
-            # The sockets are listed several times, but no wait looks at the command.
+            # The kernel lists the sockets several times, but no wait scans the command.
             await anyio.sleep(0.2)
             assert (machine.looks, found) == (number, [])
             other = Socket(number, 8_000 + number, "::")
@@ -195,7 +195,8 @@ async def test_pauses_grow_while_others_begin_to_listen(
 async def test_news_of_another_namespace_ends_the_pause(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # A look tells which namespaces the command has. The one below has ended, which is news.
+    # A scan tells which namespaces the command has. The process of the namespace below has ended,
+    # and this is news.
     machine = _Machine(monkeypatch, shell)
     machine.elsewhere = {1: "/proc/0"}
     async with anyio.create_task_group() as tasks:

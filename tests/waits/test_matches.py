@@ -1,4 +1,4 @@
-"""Which line a search finds, however the output arrives."""
+"""A search finds the same line, however the output arrives."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ async def found(
 
 
 async def settle() -> None:
-    """Let the other tasks run until they wait for something. Takes no time."""
+    """Let the other tasks run until they wait for something. This takes no time."""
     for _ in range(20):
         await checkpoint()
 
 
 def first_match(data: bytes, pattern: str) -> tuple[str, int, int] | None:
-    """Return what the search must find: a slow and simple version of it."""
+    """Find the expected match with a slow and simple version of the search."""
     start = 0
     for line in data.split(b"\n"):
         if re.search(pattern, line.decode("utf-8", "replace")):
@@ -238,7 +238,9 @@ async def test_line_end_within_a_control_string_ends_no_line() -> None:
 
 
 class FeedingFilter:
-    """Matches nothing. Whenever it is asked, the command writes twice as much."""
+    """A filter that matches nothing. Whenever the search asks it, the command writes twice as
+    much.
+    """
 
     engine: FilterEngine = "re2"
 

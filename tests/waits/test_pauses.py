@@ -1,4 +1,4 @@
-"""How long the pauses between looks are."""
+"""The lengths of the pauses between scans."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which reads count as a prompt, and how often the daemon looks at a shell."""
+"""The reads that count as a prompt, and the number of the daemon's scans of a shell."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ async def test_costly_looks_are_rare(shell: Shell) -> None:
 
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[State]:
-    """The looks at a shell so far. Each of them is expensive."""
+    """The scans of a shell so far. Each scan is expensive."""
     taken: list[State] = []
 
     def look(_shell: Shell) -> State:

@@ -1,4 +1,4 @@
-"""When a watcher acts on a prompt."""
+"""The moment at which a watcher acts on a prompt."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_prompt_of_polling_program_must_last_longer(found: Prompt, seconds: floa
 
 
 class Watched:
-    """A shell in which nothing happens. Each look finds the next of `prompts`."""
+    """A shell in which nothing happens. Each scan finds the next of `prompts`."""
 
     def __init__(self, prompts: list[Prompt | None]) -> None:
         self.released = False
