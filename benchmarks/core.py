@@ -56,7 +56,8 @@ def ping(count: int = 2000) -> None:
     rates: list[float] = []
     for _ in range(5):
         began = time.perf_counter()
-        # Another process writes, so that this one can read meanwhile.
+        # Another process writes the requests, so that this process can read the answers at the same
+        # time.
         writer = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=daemon.stdin)
         feeding = threading.Thread(target=feed, args=(writer,))
         feeding.start()

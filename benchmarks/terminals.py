@@ -88,7 +88,7 @@ def lags(looks: int) -> None:
         bash_id = shell.bash(f"python3 -c '{_CLOCK}'", tty=True, run_in_background=True).bash_id
         began = time.monotonic()
         shell.bash_output(bash_id, wait=10_000)
-        # This look starts the screen's process.
+        # This read starts the screen's process.
         shell.read_screen(bash_id)
         for _ in range(looks):
             lines = shell.read_screen(bash_id).lines

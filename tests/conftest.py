@@ -55,7 +55,8 @@ def own_temporary_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterato
 def leaks_nothing(own_temporary_directory: None, request: pytest.FixtureRequest) -> Iterator[None]:
     """Check after every test that it leaves nothing behind."""
     if "shared_daemon" in request.fixturenames:
-        # The shared daemon outlives the test, so start it before recording what exists.
+        # The shared daemon outlives the test, so start the daemon before recording the existing
+        # resources.
         request.getfixturevalue("shared_daemon").get()
     before = Resources.now()
     yield
@@ -66,7 +67,7 @@ def leaks_nothing(own_temporary_directory: None, request: pytest.FixtureRequest)
 def own_singletons(leaks_nothing: None) -> Iterator[None]:
     """Reset the singletons, so that no test sees another's registrations or shells."""
     yield
-    # Run an event loop only if needed: one per test would take as long as most tests.
+    # Run an event loop only if needed, because an event loop takes as long as most tests.
     if vars(ShellManager)["_instance"] is not None:
         anyio.run(ShellManager.reset)
     ToolRegistry.reset()
@@ -89,9 +90,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Leave what exists now, which stays for good, out of every later garbage collection.
+    """Exclude the objects that exist now from every later garbage collection, because they stay for
+    good.
 
-    Otherwise, each collection by a test would look at all imported modules and collected tests.
+    Otherwise, each collection by a test would scan all imported modules and collected tests.
     """
     gc.collect()
     gc.freeze()

@@ -232,7 +232,7 @@ def test_two_logs_at_one_path_lose_no_line(tmp_path: Path) -> None:
     for number in range(3):
         ours.write(record(f"our {number}"))
         ours.write(record(f"and {number}"))
-    # The other log has written nothing meanwhile, and its file was renamed.
+    # The other log has written nothing yet, and our log has renamed the file.
     theirs.write(record("the 0"))
     ours.write(record("our 3"))
     assert path.read_text().count("\n") == 4

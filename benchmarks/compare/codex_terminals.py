@@ -1,7 +1,7 @@
 """Terminals of Codex's two servers. The servers send output to the client as it comes.
 
-The tool that its model has for terminals (`exec_command`, `write_stdin`) cannot be called without a
-model. The servers start processes in the same way.
+Only a model can call Codex's tools for terminals, `exec_command` and `write_stdin`. The servers
+start processes in the same way.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ PATIENCE_S = 5.0
 
 
 class NotOffered(Exception):
-    """The contestant lacks this feature; the message says so in a few words."""
+    """The contestant lacks this feature. The message names the missing feature in a few words."""
 
 
 class NoAnswer(Exception):
@@ -67,7 +67,8 @@ class Contestant(Participant):
 
     @abstractmethod
     def run(self, command: str, *, timeout_s: float = LIMIT_S) -> Answer:
-        """Run a command with bash, in the state that the previous command left, if a state is kept.
+        """Run a command with bash. If the contestant keeps state, the state is that of the last
+        command.
 
         `timeout_s` is the contestant's time limit.
         """

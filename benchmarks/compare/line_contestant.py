@@ -30,7 +30,7 @@ class LineContestant(Contestant):
 
     @abstractmethod
     def introduce(self) -> None:
-        """Send what the server needs before the first question."""
+        """Send the messages that the server needs before the first question."""
 
     def open(self) -> None:
         self._home = tempfile.mkdtemp(prefix="compare-")

@@ -45,7 +45,7 @@ class LineServer:
     def send(self, method: str, params: object = None, *, jsonrpc: bool = True) -> int:
         """Send a request; return its id."""
         request_id = next(self._ids)
-        # Without params, omit the member: some servers reject null.
+        # Without params, omit the member, because some servers reject null.
         more = {} if params is None else {"params": params}
         self._write({"id": request_id, "method": method, **more}, jsonrpc)
         return request_id

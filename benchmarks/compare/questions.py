@@ -54,7 +54,7 @@ def _start(contestant: Contestant) -> Samples:
     pids = contestant.server_pids()
     if not pids:
         raise NotOffered("nothing is started")
-    # Also count what the contestant prepares after its first answer.
+    # Also count the memory that the contestant takes after its first answer.
     time.sleep(0.5)
     # Pss counts shared memory in proportion.
     memory = sum(memory_mb(pid, "smaps_rollup", "Pss") for pid in contestant.server_pids())

@@ -14,8 +14,8 @@ from measure import milliseconds
 
 OUTPUT_BYTES = 20 * MEGABYTE
 
-# The awaited text looks like a prompt, because some contestants answer only then. No command ends
-# by itself, because tmux loses some of the output that comes just before the end.
+# The awaited text looks like a prompt, because some contestants answer only at a prompt. No command
+# ends by itself, because tmux loses some of the output that comes just before the end.
 READY = "ready>"
 SHOW = f"echo '{READY}'; read -r"
 CAT = f"stty -echo; echo '{READY}'; exec cat"

@@ -1,5 +1,6 @@
 """Ten tasks of a program that runs commands, written for shelld and for other libraries.
 
-Each module has the tasks that its library can do, as functions of one name. A task is whole: it
-needs nothing but the commands below and its imports, whose lines are not counted.
+Each module has a function for each task that its library can do. A task's function has the same
+name in all modules. A task needs only the commands below and its imports. The lines of these do not
+count.
 """

@@ -1,4 +1,4 @@
-"""Counts the lines of a task."""
+"""Count the lines of a task."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import inspect
 import textwrap
 from collections.abc import Callable
 
-# Each task has the name of its function and what it does, in the order of the table.
+# For each task, this table has the name of its function and a description, in the order of the
+# printed table.
 TASKS = {
     "run": "run a command: its exit code and output",
     "follow": "show output as it comes",

@@ -1,4 +1,6 @@
-"""The ten tasks with the MCP SDK, whose server is shelld. Its tools are made for models."""
+"""The ten tasks with the MCP SDK, whose server is shelld. The tools of the server are for
+models.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The ten tasks with SWE-ReX. It has no output before the end, and ends no background command."""
+"""The ten tasks with SWE-ReX. SWE-ReX returns no output before the end of a command, and cannot end
+background commands.
+"""
 
 # SWE-ReX has no types for the start and the stop of a deployment.
 # mypy: disable-error-code="no-untyped-call"

@@ -1,4 +1,4 @@
-"""Peers that greet like a daemon, then misbehave: each call, and the exit, returns or raises."""
+"""Peers greet like a daemon, then misbehave. Each call, and the exit, returns or raises."""
 
 from __future__ import annotations
 

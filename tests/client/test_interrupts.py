@@ -54,7 +54,7 @@ class Interrupter:
         if self.steps_left == 0:
             self.steps_left = -1
             sys.settrace(None)
-            # Make no call here: right after a call, the interpreter would check for signals.
+            # Make no call here, because the interpreter would check for signals right after a call.
             [_] = map(_thread.interrupt_main, [signal.SIGINT])
         return self
 
@@ -83,7 +83,7 @@ def test_a_call_can_be_interrupted_at_every_step(size: int) -> None:
     with Client.spawn(peer(ANSWERING)) as client:
         step = 1
         while interrupted_at(step, lambda: bash(client, size)):
-            # The client is intact: it holds no lock, left no partial message, and mixed up no
+            # The client is intact. It holds no lock, left no partial message, and mixed up no
             # answers.
             client.ping()
             step += 1
@@ -126,7 +126,7 @@ for line in sys.stdin:
 @pytest.mark.parametrize("size", [10, 200_000])
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_interrupt_at_every_step_of_sending_cancels(anyio_backend: str, size: int) -> None:
-    # Use a signal handler that the program has set: asyncio knows nothing about it.
+    # Use a signal handler that the program has set, so that asyncio does not know the handler.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     async with AsyncClient.spawn([sys.executable, "-c", STRICT]) as client:
 
@@ -336,7 +336,8 @@ def test_refused_nested_iteration_ends_the_interrupted_one() -> None:
             except RuntimeError as error:
                 sys.settrace(None)
                 assert "interrupted while it took an item" in str(error)
-                # The lost item may be the last one, so the next call must not wait for more.
+                # The lost item may be the last item, so the next call must not wait for another
+                # item.
                 assert list(stream) == []
                 refusals += 1
             finally:

@@ -55,7 +55,7 @@ async def test_readers_of_one_shell_take_nothing_from_each_other(spawn: Spawn) -
         *output, end = [event async for event in job]
         assert text_of(output) == written
         assert isinstance(end, ExitEvent)
-        # The first `bash_output` has returned all output, so none is left for this one.
+        # The first `bash_output` has returned all output, so this call returns none.
         assert (await shell.bash_output(job.id)).stdout == ""
 
 

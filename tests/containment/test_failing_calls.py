@@ -150,7 +150,7 @@ def test_a_failing_call_costs_at_most_its_command(
             listed = daemon.call("list_shells")["shells"]
             assert not [shell for shell in listed if shell["isRunning"] or shell["leftover"]]
     except BaseException:
-        # The next test needs a daemon without traces of this one.
+        # The next test needs a daemon without traces of this test.
         for name in ("armed", "fired"):
             (directory / name).unlink(missing_ok=True)
         failing.shared.close()

@@ -117,8 +117,8 @@ SHAPES_FOR_CGROUPS = {
     "daemon that closes everything",
 }
 
-# `make test` tries each shape with some endings, and each ending with some shapes: one pair of
-# seven. `make test-long` tries the others.
+# `make test` tries one pair in seven, so it tries each shape with some endings, and each ending
+# with some shapes. `make test-long` tries the others.
 SAMPLE = 7
 
 

@@ -56,14 +56,14 @@ class Holdings:
 
     def __init__(self, daemon: RawDaemon) -> None:
         self._daemon = daemon
-        # Create what the daemon keeps for later commands.
+        # Let the daemon create the objects that it keeps for later commands.
         daemon.bash("true", tty=True)
         self._end_session()
         (self._keeper,) = children(daemon.pid)
         self._before = {pid: descriptors_of(pid) for pid in (daemon.pid, self._keeper)}
 
     def _end_session(self) -> None:
-        """End the spare shells, too."""
+        """Close the session, which also ends the spare shells."""
         self._daemon.call("close_session", {"session": "main"})
 
     def assert_nothing_new(self) -> None:

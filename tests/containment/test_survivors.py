@@ -1,4 +1,6 @@
-"""The daemon names processes that it cannot kill, does not wait for them, and forgets none."""
+"""The daemon reports the processes that it cannot kill, does not wait for them, and forgets
+none.
+"""
 
 from __future__ import annotations
 

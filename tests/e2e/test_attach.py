@@ -258,7 +258,8 @@ def test_client_keeps_its_daemon_if_a_thief_dies_before_joining(shared: Lasting)
             reader, writer = os.pipe()
             send(connection, thief, (reader, writer))
         os.kill(pid, signal.SIGCONT)
-        # The daemon has handled the first connection when it answers the second.
+        # When the daemon answers the second connection, it has already handled the first
+        # connection.
         exit_code, _ = shared.attach_in_vain()
         assert exit_code == 4
         assert first.call("ping") == {}

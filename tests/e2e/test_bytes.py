@@ -214,6 +214,6 @@ def test_bytes_that_are_no_text_are_counted(daemon: RawDaemon, output: str, coun
     params = {"bash_id": result["bash_id"], "stdout_offset": 0}
     assert daemon.call("bash_output", params).get("invalidBytes", 0) == count
     assert "invalidBytes" not in daemon.call("bash_output", {**params, "encoding": "base64"})
-    # A filtered read counts the bytes that it has read, too.
+    # A filtered read also counts the invalid bytes that it has read.
     params = {"bash_id": result["bash_id"], "stdout_offset": 0, "filter": "nothing"}
     assert daemon.call("bash_output", params).get("invalidBytes", 0) == count

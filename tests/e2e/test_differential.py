@@ -1,4 +1,4 @@
-"""Commands see and do the same as in ``bash -c``, in sessions too."""
+"""Commands see and do the same as in ``bash -c``, without a session and in a session."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ def home(environment: dict[str, str]) -> Path:
 def running_daemon(
     spare_shells: int, environment: dict[str, str], home: Path
 ) -> Generator[RawDaemon]:
-    """Start a daemon. At the end, check that it used spare shells, or used none if it has none."""
+    """Start a daemon. At the end, check that the daemon used spare shells, or none if it has
+    none.
+    """
     with raw_daemon("--spare-shells", str(spare_shells), env=environment, cwd=home) as daemon:
         daemon.bash("true", session=None)
         yield daemon

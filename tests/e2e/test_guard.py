@@ -1,4 +1,6 @@
-"""The guard in a real daemon. No dangerous command here runs: each is refused or only judged."""
+"""The guard in a real daemon. No dangerous command here runs. The guard refuses each command, or
+only judges it.
+"""
 
 from __future__ import annotations
 

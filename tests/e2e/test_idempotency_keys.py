@@ -1,4 +1,4 @@
-"""`idempotency_key`: a repeated request starts nothing, and returns the same shell."""
+"""A request that repeats an `idempotency_key` starts nothing, and returns the same shell."""
 
 from __future__ import annotations
 

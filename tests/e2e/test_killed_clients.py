@@ -163,7 +163,7 @@ class Kills:
         self.ends.setdefault(result["bash_id"], 0)
 
     def _follow(self, client: RawDaemon) -> None:
-        """Take the events since the last one; each shell must have ended once."""
+        """Take the events since the last known event. Each shell must have ended once."""
         past = self.seqs[-1] if self.seqs else 0
         client.call("subscribe", {"subscription": self.subscription, "from_seq": past})
 
@@ -195,7 +195,8 @@ def kill_many(user: Lasting, directory: Path, framing: str, rounds: int) -> None
         raise
     with user.attach("--name", "work") as client:
         assert daemon_pid(client) == pid
-        # The last harness may have sent one command more, which had not begun when check() looked.
+        # The last harness may have sent one more command, which had not begun when `check` read the
+        # log.
         kills.check_shell(client, kills.next_key)
         assert len(kills.log.read_text().split()) == kills.next_key + 1
 

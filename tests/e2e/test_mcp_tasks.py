@@ -1,4 +1,4 @@
-"""MCP's tasks on the wire: which calls become tasks, and how clients use tasks."""
+"""MCP's tasks on the wire: the calls that become tasks, and the clients that use tasks."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Every request gets exactly one answer, in whatever order requests, cancels and kills come.
 
-A request cancelled as in MCP gets no answer, unless its answer was already under way.
+A request that a client cancels as in MCP gets an answer only if the answer was already under way.
 """
 
 from __future__ import annotations

@@ -158,7 +158,7 @@ def test_a_progress_bar_can_be_followed(daemon: RawDaemon, tmp_path: Path) -> No
     )
     assert read(daemon, bash_id, wait=20_000)["stdout"] == "20%"
     first.open()
-    # The text begins with a carriage return, because it overwrites what was read before.
+    # The text begins with a carriage return, because it overwrites the text of the previous read.
     assert read(daemon, bash_id, wait=20_000)["stdout"] == "\r40%"
     second.open()
     last = read(daemon, bash_id, wait=20_000, until="exit")

@@ -1,7 +1,8 @@
 """Hosts that use neither events nor tasks get the same messages as before these features existed.
 
 The recordings are of the official MCP SDK, the MCP inspector and three editors, with the last
-daemon that had neither feature. The comparison leaves out only what differs from run to run.
+daemon that had neither feature. The comparison leaves out only the parts that differ from run to
+run.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import recordings
 from support import raw_daemon
 
 RECORDINGS = sorted((Path(__file__).parent / "recordings").glob("*.jsonl"))
-# The only addition: a server says what it can do, whatever the client can do.
+# This is the only addition, because a server lists all its extensions to every client.
 DISCOVERED = ',"extensions":{"io.modelcontextprotocol/tasks":{}}'
 
 

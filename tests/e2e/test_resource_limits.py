@@ -1,4 +1,4 @@
-"""Limits on what the commands of a session use, by cgroups and by the watch of the daemon.
+"""Limits on the resources of a session's commands, by cgroups and by the daemon's watch.
 
 No hog here takes more than 300 MiB, and no command starts more than 30 processes.
 """
@@ -56,7 +56,7 @@ def cgroups_of(pid: int) -> list[Path]:
 
 
 def is_unused(cgroup: Path) -> bool:
-    """Return whether no command is in a cgroup, after removing those of ended commands."""
+    """Remove the cgroups of ended commands; return whether no command is left in a cgroup."""
     with contextlib.suppress(OSError):
         for path in cgroup.glob("command-*"):
             path.rmdir()
@@ -267,7 +267,7 @@ def test_state_above_the_file_limit_is_reported_as_lost(
 ) -> None:
     limit(daemon, session, file_bytes=file_bytes)
     for number in range(4):
-        # The first command writes a short report of its state, and the second a whole one.
+        # The first command writes a short report of its state, and the second writes a full report.
         for command in (f"x={number}", f"f() {{ echo {number}; }}; f"):
             result = daemon.bash(command, session=session)
             assert outcome(result) == ("completed", None)
@@ -355,7 +355,7 @@ def test_wrong_limits_are_invalid_params(daemon: RawDaemon, limits: Any, paramet
 
 def test_leftover_that_exceeds_a_limit_later_is_ended(daemon: RawDaemon, session: str) -> None:
     limit(daemon, session, memory_bytes=64 * MIB)
-    # The command leaves two processes: the hog and another one.
+    # The command leaves two processes, of which one is the hog.
     result = daemon.bash(f"sleep 300 & {HOG} &", session=session)
     shown = {"bash_id": result["bash_id"]}
     wait_for(lambda: daemon.call("bash_output", shown).get("reason") == "memory", "the reason")

@@ -130,7 +130,8 @@ def test_leftover_processes_are_ended_and_named() -> None:
 
 
 def test_slow_reader_causes_no_timeout_of_an_ended_command() -> None:
-    # A second timeout shows that the first, which began earlier, has passed.
+    # When the second timeout has passed, the first timeout, which is shorter and began earlier, has
+    # also passed.
     with running("--timeout", "1", "--", "seq 100000") as process:
         assert run("--timeout", "2", "--", "sleep 300").returncode == 124
         stdout, stderr = process.communicate(timeout=DEADLINE_S)

@@ -336,7 +336,7 @@ def test_a_sandbox_cannot_reach_a_lasting_daemon(places: Path) -> None:
                 command = f"cd {path}; python3 -"
                 result = each.bash(command, stdin=code % "main", session=session)
                 assert (result["stdout"], result["exitCode"]) == ("", 1)
-            # A lasting daemon that starts later is hidden, too.
+            # The sandbox also hides a lasting daemon that starts later.
             with lasting.attach("--name", "later") as later:
                 later.call("ping")
                 result = daemon.bash("python3 -", stdin=code % "later")
@@ -414,7 +414,8 @@ def test_denying_writes_below_a_private_tmp_shows_no_other_files(tmp_path: Path)
         configure(daemon, "whole", deny_write=["/tmp", str(tmp_path / "absent"), "kept"])
         result = daemon.bash("ls ..; cat kept/file; touch kept/new /tmp/new made", session="whole")
         assert result["stdout"] == "absent\nworkspace\ncontent"
-        # The workspace becomes read-only, too: denying a directory denies everything below it.
+        # The workspace also becomes read-only, because denying a directory denies everything below
+        # it.
         assert result["stderr"].count("Read-only") == 3, result
         assert os.listdir(workspace) == ["kept"]
         # In the mode read-only, protected files can still be read.
@@ -469,7 +470,7 @@ def test_a_call_tightens_its_session(shared: Workspace, session: str) -> None:
     result = daemon.bash("echo $x; x=call; echo new > tightened", **tight)
     assert result["stdout"] == "session\n"
     assert "Read-only" in result["stderr"]
-    # Otherwise, a later command could run a function of this one with a looser sandbox.
+    # Otherwise, a later command could run a function of this command in a looser sandbox.
     assert (result["stateKept"], result["stateReason"]) == (False, "sandbox")
     assert (result["sandbox"]["files"], result["sandbox"]["network"]) == ("read-only", "none")
     assert not (path / "tightened").exists()

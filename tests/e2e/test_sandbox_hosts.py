@@ -219,8 +219,8 @@ def test_spare_shells_have_the_proxy(places: Path, registry: tuple[Path, int]) -
             result = daemon.bash(f"curl -sS http://127.0.0.1:{port}/file http://127.0.0.1:1")
             assert result["stdout"].startswith("content\n")
             assert result["denied"] == [denied("127.0.0.1", 1)]
-            # The daemon cannot tell whose attempts these are, but they are not those of the next
-            # command.
+            # The daemon does not know which command made these attempts, but it must not report
+            # them for the next command.
             daemon.bash(
                 "for i in {1..20}; do printf 'CONNECT x.invalid:1 HTTP/1.1\r\n\r\n' "
                 "> /dev/tcp/127.0.0.1/3128; done; curl -s http://127.0.0.1:1"
@@ -324,7 +324,7 @@ def test_a_call_tightens_the_hosts(
     assert daemon.bash(fetch, session=session, sandbox=policy)["stdout"] == "content\n"
     result = daemon.bash(fetch, session=session, sandbox={"network": "none"})
     assert (result["exitCode"] != 0, result["sandbox"]["network"]) == (True, "none")
-    # Without a proxy, there is no variable for one.
+    # Without a proxy, the environment has no variable for a proxy.
     look = "env | grep -ci _proxy"
     for network, count in (("none", "0\n"), ("hosts", "8\n")):
         result = daemon.bash(look, session=session, sandbox={"network": network})

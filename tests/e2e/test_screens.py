@@ -97,7 +97,7 @@ def test_prompt_ends_the_wait(daemon: RawDaemon) -> None:
     assert shown["lines"][:2] == ["hello", "Name?"]
     prompt = shown["prompt"]
     assert (prompt["certainty"], prompt["program"], prompt["text"]) == ("proved", "bash", "Name?")
-    # A read that does not wait has the prompt, too, until the answer.
+    # A read that does not wait also returns the prompt, until somebody answers it.
     assert screen.read()["prompt"]["pid"] == prompt["pid"]
     screen.type("me\n")
     wait_for(lambda: screen.read()["prompt"] is None, "the end of the prompt")

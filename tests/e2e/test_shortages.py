@@ -16,9 +16,9 @@ from support import children, raw_daemon, wait_for
 
 pytestmark = pytest.mark.slow
 
-# This is less than the stack of one more thread needs.
+# This is less memory than the stack of one more thread needs.
 SPARE_ADDRESS_SPACE = 4 << 20
-# The guard judges this command in a thread, as it is long and not plain.
+# The guard judges this command in a thread, because the command is long and not plain.
 LONG_COMMAND = {"command": "sudo true; " * 2_000, "dry_run": True}
 
 
@@ -180,7 +180,7 @@ def test_large_message_is_answered_at_any_memory_limit(member: str) -> None:
                 # The answer takes seconds even on an idle machine.
                 answer = daemon.receive(90)
             error = answer.get("error")
-            # Some messages fail even without a shortage: their method is unknown, or their
+            # Some messages fail even without a shortage, because their method is unknown or their
             # environment is too large.
             if error is not None and error["code"] not in (-32601, 1004):
                 assert error["data"] == {"kind": "resource_exhausted", "limit": "memory"}

@@ -348,7 +348,7 @@ def test_end_of_input_is_seen_although_there_is_no_room_for_answers() -> None:
     with raw_daemon(stderr_is_silent=False) as daemon:
         bash_id = daemon.call("bash", {"command": "head -c 16000000 /dev/zero"})["bash_id"]
         read = {"bash_id": bash_id, "stdout_offset": 0, "max_bytes": 16_000_000}
-        # Nobody reads this answer, which is larger than what the daemon queues.
+        # Nobody reads this answer, which is larger than the daemon's queue.
         daemon.request("bash_output", {**read, "encoding": "base64"})
         stdout = daemon.process.stdout
         assert stdout is not None

@@ -324,8 +324,8 @@ def test_daemon_without_descriptors_reports_it(limit: int) -> None:
 
 
 def test_module_of_the_working_directory_is_not_imported(tmp_path: Path) -> None:
-    # Without -P, Python looks there first. The daemon imports `re2` for the first filter that needs
-    # it.
+    # Without -P, Python searches the working directory first. The daemon imports `re2` for the
+    # first filter that needs it.
     command = [sys.executable, "-m", "shelld"]
     with raw_daemon(cwd=str(tmp_path), command=command) as daemon:
         bash_id = daemon.bash('echo \'open("imported", "w")\' > re2.py; echo line')["bash_id"]

@@ -341,7 +341,7 @@ def test_removed_target_ends_with_its_shells(hub: RawDaemon) -> None:
     wait_for(lambda: not any(map(is_alive, family)))
     assert "extra" not in [each["name"] for each in hub.call("list_targets")["targets"]]
     assert hub.fail("kill_shell", {"bash_id": bash_id})["code"] == 1003
-    # The daemon has forgotten the sessions of the target, too.
+    # The daemon has also forgotten the sessions of the target.
     assert hub.bash("echo here", session="s")["stdout"] == "here\n"
     hub.call("close_session", {"session": "s"})
 
@@ -477,7 +477,7 @@ def test_target_that_is_silent_counts_as_lost() -> None:
     constants = {"shelld.targets.link.PING_S": 0.5, "shelld.targets.link.SILENCE_S": 4.0}
     with raw_daemon(command=altered_daemon(constants)) as daemon:
         daemon.call("add_target", {"name": "box", "argv": [*FAR, "--grace", "997"]})
-        # The target sends nothing of its own meanwhile, but it answers pings.
+        # While the command sleeps, the target sends no message by itself, but it answers pings.
         daemon.bash("sleep 6", target="box")
         far = daemon_of(daemon, "997")
         os.kill(far, signal.SIGSTOP)

@@ -230,7 +230,7 @@ def test_first_input_that_fills_the_buffer_arrives(daemon: RawDaemon, params: Js
     bash_id = daemon.background(command, stdin=content, **params)
     write = {"bash_id": bash_id, "eof": True, "wait": 20_000, "until": "exit"}
     ended = daemon.call("write_stdin", write)
-    # The terminal echoes what was typed before the program could switch off the echo.
+    # The terminal echoes the text that was typed before the program could switch off the echo.
     assert (ended["stdout"].rstrip()[-6:], ended["exitCode"]) == ("400000", 0)
 
 
@@ -503,9 +503,9 @@ def test_debug_log_hides_what_is_secret(tmp_path: Path) -> None:
         typing.write("true swordfish\n", **secret)
         typing.write(keys=list("swordfish"), **secret)
         typing.write(base64=encoded, **secret)
-        # While a command runs, the guard does not judge what is typed.
+        # While a command runs, the guard does not judge the typed text.
         wait_for(is_at_prompt, "the shell's prompt")
-        # Each of these is refused, for another reason.
+        # The daemon refuses each of these inputs, for a different reason.
         typing.refused("forbidden swordfish\n", **secret)
         typing.refused("swordfish" * 500, **secret)
         typing.refused("swordfish", keys=["swordfish"], **secret)

@@ -85,7 +85,7 @@ VECTORS: list[tuple[str, list[Any]]] = [
 
 
 def without_texts(message: Json | list[Any]) -> Any:
-    """Return a message as vectors list it: only the code of an error is left."""
+    """Return a message as the vectors list it. Of an error, only the code is left."""
     if isinstance(message, list):
         return [without_texts(each) for each in message]
     if "error" in message:

@@ -60,7 +60,7 @@ def test_stop_is_not_forgotten_if_a_later_callback_fails(monkeypatch: pytest.Mon
     async def main() -> None:
         task = asyncio.current_task()
         assert task is not None
-        # The callback that stops the loop comes before this one.
+        # The callback that stops the loop runs before this callback.
         task.add_done_callback(fail)
 
     loop.run_until_complete(main())

@@ -92,7 +92,8 @@ class Faulty:
         if record is not None:
             environment["SHELLD_FAULTS_RECORD"] = str(record)
         self.daemon = scene.start(folder, environment)
-        # Load the tools and the guard, and create what the daemon keeps for later.
+        # Make the daemon load the tools and the guard, and create the objects that it keeps for
+        # later.
         self.run(step)
         self.run_shortly()
         wait_for(lambda: not spares_of(self.daemon), "the end of the spare shells")

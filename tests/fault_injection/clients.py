@@ -14,8 +14,8 @@ from support import Json
 
 T = TypeVar("T")
 
-# A client may come a moment before the daemon notices that the last client is gone. A fault may hit
-# one attempt, too.
+# A client may come a moment before the daemon notices that the last client is gone. A fault may
+# also hit one attempt.
 ATTEMPTS = 3
 
 
@@ -27,7 +27,7 @@ class Clients(Asker):
     def __init__(self, daemon: LastingDaemon) -> None:
         super().__init__(daemon)
         self._lasting = daemon
-        # Whether the fault has cost a client its daemon.
+        # This is true once the fault has cost a client its daemon.
         self._has_lost = False
 
     def come_and_go(self) -> None:

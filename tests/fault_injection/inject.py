@@ -1,9 +1,9 @@
-"""Make one call or one line of shelld's own code fail, in the process that installs this.
+"""Make one call or one line of shelld's own code fail, in a process that installs this module.
 
-`launcher` installs this in the daemon, its keeper and its runners. The test arms one *point* at a
-time, such as "the n-th time that this role gets to this line" or "the n-th time that it makes this
-system call from this line". The test does so through a small file that all of these processes map.
-The first process that reaches the point raises an exception there.
+`launcher` installs the module in the daemon, its keeper and its runners. The test arms one *point*
+at a time, such as "the n-th time that this role gets to this line" or "the n-th time that it makes
+this system call from this line". The test arms a point through a small file that all of these
+processes map. The first process that reaches the point raises an exception there.
 
 This module imports nothing but the standard library, as the keeper does.
 """
@@ -183,7 +183,7 @@ class Injector:
         count = self._seen[key] = self._seen.get(key, 0) + 1
         if count & (count - 1) == 0:
             text = json.dumps([version, self.role, file, line, call, count])
-            # Open the file each time, as the keeper closes every descriptor that it inherits.
+            # Open the file each time, because the keeper closes every descriptor that it inherits.
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
             record = _open(self._record, flags, 0o600)
             _write(record, text.encode() + b"\n")

@@ -56,7 +56,7 @@ def main() -> int:
     # Import only now, so that every module finds the wrapped system calls.
     pool: Any = importlib.import_module("shelld.keeper.pool")
     pool._BOOT = boot("keeper", "runner", "keeper", "3, ", is_inside=False)
-    # The environment of a sandbox does not tell where the control file is.
+    # The environment of a sandbox does not have the path of the control file.
     engine: Any = importlib.import_module("shelld.sandbox.engine")
     engine._BOOT = boot("inside keeper", "inside runner", "inside", "", is_inside=True)
     program: Any = importlib.import_module("shelld.__main__")

@@ -142,7 +142,7 @@ class Places(Asker):
             self.ask("add_target", add, lambda _: True)
             request = self.daemon.request("bash", {"command": "true", "target": name})
             answer = self.answer(request, "bash")
-            # If the fault has kept the target away, the error says so.
+            # The answer must be an error, even if the fault has prevented `add_target`.
             if "result" in answer:
                 raise ViolationError(f"a lost target has answered: {str(answer)[:600]}")
             self.remove_target(name)

@@ -25,7 +25,7 @@ LAUNCHER = Path(__file__).with_name("launcher.py")
 
 
 class Scene(NamedTuple):
-    """`start` gets a folder for files, and the environment. `asker` gets the folder, too."""
+    """`start` gets a folder for files, and the environment. `asker` also gets the folder."""
 
     name: str
     steps: tuple[str, ...]

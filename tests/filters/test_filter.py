@@ -31,7 +31,7 @@ from shelld.keeper.pool import RunnerPool
 from shelld_protocol.errors import ErrorKind, RpcError
 from support import DEADLINE_S, running_below, wait_for
 
-# Each case: a pattern, a text, and the lines that match, with either engine.
+# Each case has a pattern, a text, and the lines that match with either engine.
 CASES = [
     ("b", "abc\nxyz\nb", "abc\nb"),
     ("^b", "abc\nbcd\n", "bcd\n"),
@@ -107,7 +107,8 @@ async def test_only_matching_lines_are_returned(
 
 @pytest.mark.slow
 async def test_the_backtracking_engine_returns_the_same_lines(filters: Filters) -> None:
-    # One test for all cases, so that they share a keeper. Each still has its own helper process.
+    # One test for all cases, so that they share a keeper. Each case still has its own helper
+    # process.
     for pattern, text, expected in [*CASES, *RE_CASES]:
         flags = re.match(r"\(\?[a-z]+\)", pattern)
         start = flags.end() if flags else 0

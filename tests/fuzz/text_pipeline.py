@@ -1,6 +1,7 @@
 """A command's output becomes the same text, however it arrives and is read.
 
-The input is a program: its first bytes say how the rest arrives and how it is read.
+The input is a program. Its first bytes set the sizes of the pieces in which the rest arrives, and
+the sizes of reads.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The statements that set names. The tests compare the values with those of bash itself.
+"""The statements that set names. The tests compare the values with the values in bash itself.
 
 No dangerous command runs.
 """

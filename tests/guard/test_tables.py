@@ -251,7 +251,8 @@ def test_mkfs_help_is_allowed(command: str) -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        # Here -h sets the number of hidden sectors or a hash function, or its meaning is unknown.
+        # In these lines, -h sets the number of hidden sectors or a hash function, or its meaning is
+        # unknown.
         *("mkfs.vfat -h 0 /dev/sda1", "mkfs.reiserfs -h r5 /dev/sda1", "mkfs.odd -h 0 /dev/sda1"),
         *("mkfs -t vfat -F 32 -h 0 /dev/sda1", "mkfs.ext4 -L -h /dev/sda1"),
         *("mkfs -t ext4 -L --help /dev/sda1", "mkfs.xfs -L -V /dev/sda1"),

@@ -1,4 +1,4 @@
-"""Words expand as in bash. The tests compare the fields with those of bash itself."""
+"""Words expand as in bash. The tests compare the fields with the fields that bash itself makes."""
 
 from __future__ import annotations
 

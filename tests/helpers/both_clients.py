@@ -162,8 +162,8 @@ class _Awaited:
 async def _spawn_sync(
     command: Sequence[str] | None = None, **options: Any
 ) -> AsyncGenerator[Shell, None]:
-    # Enter and leave the client on the event loop's thread, because no other task has to run
-    # meanwhile.
+    # Enter and leave the client on the event loop's thread, because no other task has to run during
+    # these steps.
     with Client.spawn(command, **options) as client:
         yield cast("Shell", _Awaited(client))
 

@@ -501,8 +501,8 @@ true a b; echo $_
 
 COMMANDS: Final = [line.replace(NEWLINE, "\n") for line in _LINES.strip("\n").splitlines()]
 
-# In a session, the output of these commands also shows what bash runs before or after them, as the
-# documentation of sessions says.
+# In a session, bash runs more code before and after a command. The output of these commands shows
+# this code, as the documentation of sessions explains.
 EXPECTED_DIFFERENCES: Final = frozenset(
     {
         "trap '(' EXIT",

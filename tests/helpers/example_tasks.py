@@ -29,10 +29,10 @@ touch "flooded again"
 EXPECTED = {
     "left": "left 1\nleft 2\n[exit code 0 after N s]",
     "right": "right 1\nright 2\n[exit code 0 after N s]",
-    # Whether a process of the task ran before the kill, and none after the kill.
+    # True if a process of the task ran before the kill, and none ran after the kill.
     "ran": True,
     "killed": "pid PID\n[SIGTERM after N s]",
-    # Whether the editor said how many bytes were skipped while it did not read.
+    # True if the editor showed the number of bytes that it skipped while it did not read.
     "flood": True,
     "handed_over": "over 1\nover 2\n[exit code 0 after N s]",
     "silent": "[SIGTERM after N s]",

@@ -1,4 +1,4 @@
-"""Detect what a test leaves behind: descriptors, threads, children, zombies, temporary files.
+"""Detect the descriptors, threads, children, zombies and temporary files that a test leaves behind.
 
 The test process adopts orphans, so a process that escapes from a daemon under test becomes a child
 of the test process. There, this module detects it.

@@ -54,7 +54,7 @@ class Cgroup:
     def pids(self) -> set[int]:
         """Return the pids in the cgroup and below it, without zombies."""
         found: set[int] = set()
-        # Sub-cgroups come and go meanwhile; `os.walk` tolerates that.
+        # Sub-cgroups come and go during the walk, and `os.walk` tolerates this.
         for directory, _, _ in os.walk(self.path):
             with contextlib.suppress(OSError):
                 found.update(map(int, Path(directory, "cgroup.procs").read_text().split()))

@@ -18,7 +18,7 @@ class Entry(NamedTuple):
     the text that a decoy writes when it begins to look like a waiting program. `needs`: programs
     that not every Debian has. A quick entry needs none of these and starts fast, so every run of
     the tests has it. An entry that needs root becomes another user. If `is_missed`, no sign
-    distinguishes the waiting program from a working one.
+    distinguishes the waiting program from a program that works.
     """
 
     name: str
@@ -284,7 +284,7 @@ _GIT = (
     Entry("tig", f"{_SECOND}; tig", "tig", ("git", "tig")),
 )
 
-# This program stands in for a database server: it answers each connection with given messages.
+# This program stands in for a database server. It answers each connection with given messages.
 _POSTGRES = (
     "python3 -c 'import socket, sys; s = socket.socket(socket.AF_UNIX);"
     ' s.bind(".s.PGSQL.5432"); s.listen(); c = []\nwhile True:\n'

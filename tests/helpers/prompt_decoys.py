@@ -72,7 +72,7 @@ _WORK = (
     _quick("script-raw", "script -qc 'stty raw -echo; echo ready; sleep 300' /dev/null"),
     _quick("nohup", "echo ready; nohup sleep 300"),
     _quick("script-behind-a-pipe", "echo ready; cat | script -qc 'sleep 300' /dev/null"),
-    # This ssh waits for input all the time, also while the other machine works.
+    # This ssh waits for input all the time, even while the other machine works.
     _quick("ssh-command", REMOTE.format("sane"), "$"),
     _quick("setsid", "echo ready; setsid -w sleep 300"),
 )

@@ -27,7 +27,7 @@ class Shape(NamedTuple):
     waits: bool = True
 
 
-# The final program of each shape: it reports that it runs, then stays.
+# This is the final program of each shape. It reports that it runs, then stays.
 STAY = "sh -c 'echo ready >&9; exec sleep 60'"
 DETACHED = "</dev/null >/dev/null 2>&1"
 

@@ -128,7 +128,7 @@ def started_at(pid: int) -> int:
 class Gate:
     """A gate for a command. The command runs `wait`, and goes on once the test calls `open`.
 
-    Use a gate only once: one `open` could let two successive `wait`s through.
+    Use a gate only once, because one `open` could let two successive `wait`s through.
     """
 
     def __init__(self, path: Path) -> None:

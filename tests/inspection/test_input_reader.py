@@ -110,7 +110,7 @@ def test_program_that_cannot_even_be_listed_is_likely(monkeypatch: pytest.Monkey
         (NO_ECHO, LONG_S, True),
         (KEYS, LONG_S, True),
         (NO_ECHO, SHORT_S, False),
-        # Programs that do not wait have these modes, too.
+        # Programs that do not wait also set these modes.
         (LINES, LONG_S, False),
     ],
 )
@@ -600,7 +600,7 @@ def test_command_is_stopped_if_a_child_in_another_group_is() -> None:
     with on_terminal("bash", "-c", "timeout 300 cat; :") as (pid, source):
         wait_for(lambda: is_stopped(pid, source), "the stop")
         for each in children(pid):
-            # A stopped process dies of this signal, too.
+            # Even a stopped process dies of this signal.
             os.kill(each, signal.SIGKILL)
 
 

@@ -40,8 +40,8 @@ os.wait4, os.waitpid = endless(os.wait4), endless(os.waitpid)
 _ONE_AT_A_TIME = "import shelld.keeper.orphan_reaper as s; s.REAPED_AT_ONCE = 1"
 
 
-# After the first end, the reaper waits until all have ended, and then looks again. So one signal
-# reports all ends.
+# After the first end, the reaper waits until all children have ended, and then checks again. As a
+# result, one signal reports all ends.
 _ALL_TOGETHER = f"""
 {_ONE_AT_A_TIME}
 import os

@@ -41,7 +41,7 @@ def test_descendants_are_found_without_children_file(
 
         monkeypatch.setattr("os.path.exists", without)
         by_ps = below()
-        # ps lists itself, too.
+        # ps also lists itself.
         assert {pid: parent for pid, parent in by_ps.items() if is_alive(pid)} == found
         tree.kill_descendants()
 
@@ -87,7 +87,8 @@ def test_zombies_have_no_descendants(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_reused_pid_is_not_signalled() -> None:
-    # Simulate a reused pid: the parent of the process is not the one below which the pid was found.
+    # Simulate a reused pid. The parent of the process is not the process below which the scan found
+    # the pid.
     script = "sleep 300 & wait"
     with subprocess.Popen(["/bin/bash", "-c", script]) as process:
         wait_for(lambda: len(below()) == 2, "the processes")
@@ -105,8 +106,8 @@ def test_signal_reaches_each_process_once(tmp_path: Path) -> None:
         f"trap 'echo >> {tmp_path}/count' TERM; echo >> {tmp_path}/ready\n"
         "while :; do sleep 0.01; done\n"
     )
-    # Three processes: one in the command's process group, one in another session, and one in the
-    # command's session but in another process group.
+    # This script starts three processes. One is in the command's process group, one in another
+    # session, and one in the command's session but in another process group.
     script = f"bash {counting} & setsid bash {counting} & set -m; bash {counting} & exec sleep 300"
 
     def lines(name: str) -> int:

@@ -332,7 +332,7 @@ async def test_queued_input_arrives_after_a_shortage(
         assert target.pending_bytes
         gate.open()
         await shell.wait_until(lambda: shell.has_ended)
-        # The terminal echoes what was typed before the program could switch off the echo.
+        # The terminal echoes the text that was typed before the program could switch off the echo.
         assert output_of(shell).rstrip()[-6:] == b"200000"
 
 

@@ -152,7 +152,7 @@ async def test_every_gap_is_reported() -> None:
 
 async def test_head_that_does_not_fit_is_left_out() -> None:
     output = ShellOutput(1 << 18)
-    # The gap cuts the control string. What is left of it is a single unit.
+    # The gap cuts the control string. The rest of the control string is a single unit.
     data = b"a" * 15_000 + b"\x1b]" + b"x" * 60_000 + b"\n" * 400_000 + b"tail\n"
     output.append(output.stdout, data)
     output.stdout.read_position = 15_000

@@ -1,4 +1,4 @@
-"""Each mistake in the operator's TOML files names the file, and the line if there is one."""
+"""The error for a mistake in the operator's TOML files names the file, and the line if possible."""
 
 from __future__ import annotations
 

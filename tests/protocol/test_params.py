@@ -1,6 +1,6 @@
 """JSON becomes params. The protocol accepts some deviations, and refuses all others.
 
-These tests cover the rules; e2e/test_protocol.py tests the messages over the wire, too.
+These tests cover the rules. e2e/test_protocol.py tests the messages over the wire.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Addresses: those of the internet, and those that a policy must list."""
+"""Addresses of the internet, and addresses that a policy must list."""
 
 from __future__ import annotations
 

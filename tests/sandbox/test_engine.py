@@ -1,4 +1,4 @@
-"""Messages of bubblewrap tell why a sandbox has not started."""
+"""Messages of bubblewrap contain the reason why a sandbox has not started."""
 
 from __future__ import annotations
 

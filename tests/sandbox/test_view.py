@@ -1,4 +1,4 @@
-"""How a sandbox shows the private directories, such as those of temporary files."""
+"""The view of private directories in a sandbox, such as the directories for temporary files."""
 
 from __future__ import annotations
 

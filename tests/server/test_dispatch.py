@@ -1,4 +1,4 @@
-"""The partial import of jsonrpcserver: its cost. It harms no other importer."""
+"""The partial import of jsonrpcserver: its low cost, and its lack of effect on other importers."""
 
 from __future__ import annotations
 

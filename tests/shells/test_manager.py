@@ -436,7 +436,8 @@ async def test_unread_exit_message_prevents_timeout(monkeypatch: pytest.MonkeyPa
             life.deadlines.set(Event.TIMEOUT_DUE, 0)
             vars(Supervisor)["_meet_deadlines"](Supervisor(life, manager.runtime.pool))
             assert not shell.released
-            # The line above has read the message, so the waiting task sees none. Wake that task.
+            # The line above has read the message, so the waiting task sees no message. Wake that
+            # task.
             life.links.wake_at(0)
             await shell.wait_until(lambda: shell.is_empty)
         assert shell.status is ShellStatus.COMPLETED

@@ -60,7 +60,7 @@ def test_link_to_itself_is_replaced(tmp_path: Path) -> None:
 
 RELATIVE = [
     {"HOME": "home", "XDG_CACHE_HOME": "cache"},
-    # `expanduser` returns `~` for a user whom the system does not know, without HOME.
+    # Without HOME, `expanduser` returns `~` if the system does not know the user.
     {"HOME": "~", "XDG_CACHE_HOME": ""},
 ]
 

@@ -1,4 +1,4 @@
-"""GNU bash's own test suite as commands: the results must equal those of plain ``bash -c``.
+"""The scripts of GNU bash's test suite, as commands, have the same results as in ``bash -c``.
 
 The suite has another licence and is not part of this repository. The test downloads bash's source
 package from the system's package sources, and uses it in a temporary directory.
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.long
 
 FETCH_TIMEOUT_S = 180
 SCRIPT_TIMEOUT_S = 120
-# Some outputs differ between two runs of plain bash, so they may differ here, too.
+# Some outputs differ between two runs of plain bash, so they may also differ here.
 ATTEMPTS = 4
 WORKERS = 4
 

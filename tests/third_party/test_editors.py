@@ -308,7 +308,7 @@ def test_secret_is_shown_nowhere(daemon: RawDaemon, tmp_path: Path, editor: Edit
     screen.until_text("exit code 0 after")
     assert "quix" not in raw_output(screen)
     if editor is emacs:
-        # Count the buffers that contain the secret, including those with logs.
+        # Count the buffers that contain the secret, including buffers with logs.
         screen.type(f"\x1b:(seq-count {BUFFER_HAS_SECRET} (buffer-list))\n")
         screen.until_line(r"0 (#o0, #x0, ?\C-@)")
     records = [json.loads(line) for line in (tmp_path / "audit").read_text().splitlines()]

@@ -21,7 +21,7 @@ EXAMPLE = HERE.parents[1] / "examples" / "neovim" / "shelld.lua"
 
 
 def report_of(tmp_path: Path, *scripts: Path) -> Any:
-    """Run scripts in Neovim without a display; return what they reported."""
+    """Run scripts in Neovim without a display; return their report."""
     report = tmp_path / "report"
     commands = [option for script in scripts for option in ("-c", f"luafile {script}")]
     ended = subprocess.run(

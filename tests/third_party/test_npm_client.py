@@ -1,4 +1,4 @@
-"""The npm client: its types are those of the protocol, and it drives a real daemon from Node.js."""
+"""The npm client has the types of the protocol, and drives a real daemon from Node.js."""
 
 from __future__ import annotations
 

@@ -189,7 +189,7 @@ def test_screen_is_that_of_tmux(
 
 
 def _letters(lines: list[str]) -> list[str]:
-    """Return lines as tmux shows them: with letters in place of some box-drawing characters."""
+    """Return lines as tmux shows them, with letters in place of some box-drawing characters."""
     return [line.translate(LETTERS) for line in lines]
 
 

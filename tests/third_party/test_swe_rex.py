@@ -1,6 +1,6 @@
 """The example's runtime does what SWE-ReX's own runtime does, for the same requests.
 
-SWE-ReX's `LocalRuntime` passes these tests, too, on a machine that is not busy. On a busy machine
+SWE-ReX's `LocalRuntime` also passes these tests, on a machine that is not busy. On a busy machine
 it may fail, because it waits only a tenth of a second for some prompts.
 """
 

@@ -90,7 +90,7 @@ async def test_lines_that_do_not_match_are_counted(call: Tools) -> None:
         "without it, stdout_offset=0 stderr_offset=0 reads them)"
     )
     assert status.startswith("[Status: running.")
-    # This read moves the shared position past the lines, so the next one finds nothing new.
+    # This read moves the shared position past the lines, so the next read finds nothing new.
     await call("BashOutput", bash_id=bash_id)
     result = await call("BashOutput", bash_id=bash_id, filter="Listening")
     assert ok(result).startswith("(no new output)")
@@ -210,7 +210,7 @@ async def test_an_invalid_filter_is_a_failed_result(call: Tools) -> None:
     bash_id = await background(call, "echo x")
     result = await call("BashOutput", bash_id=bash_id, filter="[invalid(regex")
     assert failed(result).startswith("Invalid filter regex: ")
-    # The failed read took no output.
+    # The failed read consumed no output.
     assert ok(await ended(call, bash_id)).startswith("x\n")
 
 

@@ -279,7 +279,7 @@ async def test_unstartable_command_is_failed_result(
     ],
 )
 async def test_a_dangerous_command_is_blocked(call: Tools, command: str, rule: str) -> None:
-    # Use a dry run: even if the command were not blocked, nothing would happen.
+    # Use a dry run, so that nothing would happen even if the guard did not block the command.
     result = await call("Bash", context={"dry_run": True}, command=command)
     assert failed(result).startswith("Command blocked: dangerous ")
     assert (result.metadata["kind"], result.metadata["rule"]) == ("blocked", rule)

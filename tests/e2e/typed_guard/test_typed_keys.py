@@ -76,7 +76,7 @@ def test_forbidden_line_is_not_typed_into_a_shell(typing: Session, lines: list[s
         [*text("x\x01" * 1_000 + "forbidden\n")],
         # M-r drops the line, and with it the open quote.
         text("echo '" + "".join(f"\x1br{each}" for each in range(200)) + "\x1brforbidden\x07;\n"),
-        # These keys erase nothing, because of where they are typed.
+        # At these places in the line, the keys erase nothing.
         [*text("forbidden"), keys("C-a", "C-w", "Enter")],
         [*text("forbidden"), keys("C-a", *["BSpace"] * 10, "Enter")],
         [*text("forbidden;"), keys("C-v", "C-w", "Enter")],

@@ -1,5 +1,5 @@
-"""An agent of the OpenAI Agents SDK whose scripted model calls tools, and answers with what they
-returned.
+"""An agent of the OpenAI Agents SDK. Its scripted model calls tools, and answers with their
+results.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""An agent of Pydantic AI whose scripted model calls tools, and answers with what they returned."""
+"""An agent of Pydantic AI. Its scripted model calls tools, and answers with their results."""
 
 from __future__ import annotations
 
