@@ -99,7 +99,8 @@ def waiting(daemon: RawDaemon, place: Path, patterns: Patterns) -> list[Judged]:
         for entry, result, said in zip(batch, results, guesses, strict=True):
             prompt = result["prompt"]
             if prompt is not None:
-                # The silence of a program without any output began before the program did.
+                # If a program has written nothing, its silence began before the program, so it does
+                # not count.
                 after = prompt["sinceMs"] if result["stdout"] else None
                 said |= {prompt["certainty"]: after}
             if prompt is None or prompt["certainty"] != entry.waits:

@@ -96,7 +96,7 @@ async def test_deep_arguments_fail_only_their_call(
     shell: Shell, tmp_path: Path, shape: str, levels: int
 ) -> None:
     gate, outputs = Gate(tmp_path / "gate"), list[str]()
-    # The message, its params and the arguments are one level of nesting each.
+    # The message, its params and the arguments each add one level of nesting.
     deepest = MAX_LEVELS - 3
     async with anyio.create_task_group() as tasks:
 

@@ -88,7 +88,7 @@ async def generation_of(shell: Shell) -> int:
 
 
 async def lose_under_way(shell: Shell, method: str, *args: Any, **options: Any) -> object:
-    """Lose the connection while a call waits for a command; return its result or its error."""
+    """Lose the connection while a call waits for a command; return the call's result or error."""
     found: list[object] = []
 
     async def call() -> None:

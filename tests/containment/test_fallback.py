@@ -80,7 +80,7 @@ def test_traceable_processes_are_killed(daemon: RawDaemon, command: str, end: st
         os.kill(runner, signal.SIGKILL)
         read = daemon.call("bash_output", {"bash_id": bash_id, "wait": 20_000, "until": "exit"})
         assert (read["status"], read["reason"]) == ("killed", "lost")
-        # The daemon may miss processes in another session, as only living parents link them to
+        # The daemon may miss processes in another session, because only living parents link them to
         # the command.
         session = [pid for pid in family if "setsid" not in command]
         assert not [pid for pid in session if is_alive(pid)]

@@ -52,7 +52,7 @@ def is_terminal(target: str) -> bool:
 
 
 class Holdings:
-    """What a daemon and its keeper hold between commands."""
+    """The descriptors and processes that a daemon and its keeper hold between commands."""
 
     def __init__(self, daemon: RawDaemon) -> None:
         self._daemon = daemon

@@ -133,7 +133,7 @@ def test_vanished_spool_is_reported_and_counted(tmp_path: Path) -> None:
         )
         os.truncate(spool_of(daemon), 0)
         kept, dropped = check_all(daemon, bash_id, total)
-        # Only the window in memory is left.
+        # Only the output in memory is left.
         assert (kept, dropped) == (total % 65_536, total - total % 65_536)
         assert read(daemon, bash_id)["spoolError"] == "EIO"
 

@@ -126,7 +126,7 @@ def test_blocked_command_does_not_use_a_session(daemon: RawDaemon, session: str)
 def test_wrong_rules_are_invalid_params(daemon: RawDaemon, params: Any, parameter: str) -> None:
     error = daemon.fail("configure_session", params)
     assert (error["code"], error["data"].get("parameter")) == (-32602, parameter)
-    # Nothing was created.
+    # The refused call has created no session.
     assert daemon.fail("get_session", {"session": "x"})["code"] == 1007
 
 

@@ -132,7 +132,7 @@ class Kills:
         wait_for_end(attach)
 
     def check(self) -> None:
-        """Attach as the next client, and look at everything."""
+        """Attach as the next client, and check all shells and events."""
         with self.user.attach("--name", "work", "--steal") as client:
             started = [int(line) for line in self.log.read_text().split()]
             assert len(started) == len(set(started)), "a command was started twice"

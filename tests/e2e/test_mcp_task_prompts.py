@@ -292,7 +292,7 @@ def test_a_client_without_forms_is_asked_nothing(host: TaskHost, elicitation: Js
     without_forms = TaskHost(host.daemon, {**extensions, **elicitation})
     task = without_forms.task(NAME, tty=True)
     message_of(without_forms, task, "the client cannot show a form")
-    # A client that can show forms is asked.
+    # The task asks a client that can show forms.
     key, _ = question_of(host, task)
     host.answer(task, key, "World")
     assert "Hello World" in host.result_of(task)["content"][0]["text"]

@@ -184,7 +184,7 @@ def test_a_virtual_environment_is_entered_and_left(daemon: RawDaemon, tmp_path: 
     tool = bin_directory / "tool"
     tool.write_text("#!/bin/sh\necho the tool\n")
     tool.chmod(0o755)
-    # A short form of the scripts of venv and nvm.
+    # This file is a short form of the scripts of venv and nvm.
     (bin_directory / "activate").write_text(
         f"""
 deactivate () {{

@@ -224,7 +224,7 @@ async def test_subscription_is_over_before_its_last_event_is_sent() -> None:
     feed = Feed(shell, subscription, cast("Manager", FakeManager()))
     write(shell, "out")
     await feed.send_output()
-    # From now on, the journal is being sent again.
+    # From now on, the subscription sends its journal again.
     subscription.continue_after(0, client, 2)
     end(shell)
     async with anyio.create_task_group() as group:
@@ -247,7 +247,7 @@ async def test_leftovers_that_end_before_the_exit_event_is_sent_are_reported() -
     feed = Feed(shell, subscription, cast("Manager", FakeManager()))
     write(shell, "out")
     await feed.send_output()
-    # From now on, the journal is being sent again.
+    # From now on, the subscription sends its journal again.
     subscription.continue_after(0, client, 2)
     client.received.clear()
     shell.leftover = [7]

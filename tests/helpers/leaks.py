@@ -87,7 +87,7 @@ def assert_nothing_new_since(before: Resources) -> None:
 
 
 # A daemon may keep these for later commands: a socket for each idle runner, pollers, and a dump
-# file, as a spare shell that fails has a dump file of its own.
+# file, because a spare shell that fails has a dump file of its own.
 _KEPT_FOR_LATER = {
     "socket:": MAX_IDLE,
     "anon_inode:[eventpoll]": 8,

@@ -107,7 +107,7 @@ async def daemon_of(pool: Pool, session: str) -> int:
 
 
 def parent_of(pid: int) -> int:
-    """Return the pid of an actor, given that of its daemon."""
+    """Return the pid of an actor, given the pid of its daemon."""
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 

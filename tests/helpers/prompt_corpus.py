@@ -2,7 +2,7 @@
 
 prompt_decoys.py has programs that do not wait. Both files hold data only. Each command runs in an
 empty directory of its own, which is also its home, and makes the files that it needs in this
-directory. Nothing is ever typed, so every question stays without an answer.
+directory. Nobody ever types anything, so every question stays without an answer.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from typing import Literal, NamedTuple
 class Entry(NamedTuple):
     """A command, and facts about it that are true once it has started.
 
-    `waits`: how certain an ordinary user can be that a program waits for input; None for a decoy.
-    `program`: the name of the waiting program in ps(1), if that name is always the same. `ready`:
-    the text that a decoy writes when it begins to look like a waiting program. `needs`: programs
-    that not every Debian has. A quick entry needs none of these and starts fast, so every run of
-    the tests has it. An entry that needs root becomes another user. If `is_missed`, no sign
-    distinguishes the waiting program from a program that works.
+    `waits` is the certainty with which an ordinary user can see that a program waits for input. It
+    is None for a decoy. `program` is the name of the waiting program in ps(1), if that name is
+    always the same. `ready` is the text that a decoy writes when it begins to look like a waiting
+    program. `needs` lists the programs that some Debian systems lack. A quick entry needs none of
+    these and starts fast, so every run of the tests has it. An entry that needs root becomes
+    another user. If `is_missed`, no sign distinguishes the waiting program from a program that
+    works.
     """
 
     name: str

@@ -20,7 +20,7 @@ BATCH = 32
 # How long an entry may take to start on a busy machine, in ms.
 PATIENCE_MS = 60_000
 
-# This prefix takes from root the right to look into programs of other users.
+# This prefix takes away root's right to inspect programs of other users.
 _AS_ORDINARY_USER = ("setpriv", "--bounding-set=-sys_ptrace", "--inh-caps=-sys_ptrace")
 
 T = TypeVar("T")

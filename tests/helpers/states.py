@@ -23,7 +23,7 @@ def dump_of(
 ) -> bytes:
     """Return the dump of a bash that restores `state`, runs the code `told`, and runs `command`.
 
-    With `only`, it is a short dump of these variables.
+    With `only`, the dump is short and contains only these variables.
     """
     program = dump_program(b"/nowhere", lists_options=lists_options)
     if only is not None:

@@ -79,7 +79,7 @@ def wait_for(condition: Callable[[], T], what: str = "the condition") -> T:
 
 
 def is_alive(pid: int) -> bool:
-    """Return whether a process runs; a zombie does not."""
+    """Return whether a process runs. A zombie does not run."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
@@ -265,7 +265,9 @@ class RawDaemon:
         return cast("Json", answer["error"])
 
     def wait_for_spare(self) -> int:
-        """Return the pid of the spare shell that is used next; assumes a single session."""
+        """Return the pid of the spare shell that the next command uses, if there is a single
+        session.
+        """
         waiting: list[int] = []
 
         def one_waits() -> bool:

@@ -407,7 +407,8 @@ def test_relay_whose_terminal_is_not_found_is_likely_at_best(
 @pytest.mark.parametrize(
     ("code", "is_found"),
     [
-        # The epoll set keeps the pipe, although the number of the pipe means the terminal by now.
+        # The epoll set keeps the pipe, although the descriptor number of the pipe belongs to the
+        # terminal by now.
         ("r, w = os.pipe(); a = os.dup(r); p.register(r, 1); os.dup2(0, r); p.poll()", False),
         # The epoll set has the pipe and the terminal, both under the same number.
         (

@@ -193,7 +193,7 @@ def test_kill_without_a_shortage_of_the_session_is_no_limit(
     command = session.open()
     assert command.kinds == {"memory"}
     folder(tmp_path, "own/new/command-1", memory__events="oom_kill 5\n")
-    # The machine was short of memory.
+    # The whole machine was short of memory, and not only the session.
     assert not command.has_met("memory")
     folder(tmp_path, "own/new", memory__events="low 9\noom 1\noom_kill 9\n")
     assert command.has_met("memory")

@@ -77,7 +77,9 @@ class OnlyLastPasses(EverythingPasses):
 
 
 class Text(str):
-    """A string that supports weak references, to tell whether it is still referenced."""
+    """A string that supports weak references, so that a test can see whether anything refers
+    to it.
+    """
 
 
 class NotingReader(StreamReader):

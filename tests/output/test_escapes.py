@@ -49,7 +49,7 @@ def stripped(data: bytes) -> bytes:
         (b"\x1b\nx", b"\nx"),
         (b"\x1b\x1b\x1bcx", b"x"),
         (b"\x1b]0;a\x1b[31mb", b"]0;ab"),
-        # Sequences cut short by the end of the output.
+        # The end of the output cuts these sequences short.
         (b"x\x1b", b"x"),
         (b"x\x1b[", b"x"),
         (b"x\x1b[3;1", b"x"),

@@ -228,7 +228,8 @@ def test_has_text_agrees_with_read_text(data: bytes, start: int, strip: bool, fi
     store = stored(data)
     found = read_text(store, start, len(data), 1 << 20, strip=strip, final=final)
     expected = has_text(store, start, len(data), strip=strip, final=final)
-    # A return followed only by sequences is held back, although the sequences are complete.
+    # The reader holds back a carriage return that only sequences follow, although these are
+    # complete.
     if "\r" not in data.decode("latin-1"):
         assert (found.end > start) is expected
 

@@ -31,7 +31,7 @@ keeper.main(3, *sys.argv[2:])
 
 def break_functions(process: str, functions: str, directory: str) -> None:
     keeper = os.getpid()
-    # Keep the originals, since one of them is about to be replaced.
+    # Keep the original functions, because this code replaces one of them.
     rename, open_, read, close, getpid = os.rename, os.open, os.read, os.close, os.getpid
     armed, fired = f"{directory}/armed", f"{directory}/fired"
 

@@ -74,7 +74,7 @@ def test_screen_is_what_a_person_would_see(
         ("\x1b7ab\x1b8\u0301x", "xb", 1),
         ("\x1b(B\u200bx", "x", 1),
         ("\x1b]2;e\u0301\x07x", "x", 1),
-        # Characters that could stand in for others.
+        # The emulator could use these characters as stand-ins for other characters.
         ("\U00100000e\u0301\U00100001", "\U00100000e\u0301\U00100001", 3),
     ],
 )

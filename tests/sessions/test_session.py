@@ -129,7 +129,7 @@ def seconds_to_parse(dump: bytes) -> float:
 def test_parsing_time_is_linear_in_functions() -> None:
     few, many = functions_dump(5_000), functions_dump(40_000)
     assert len((parse_dump(many) or BASE).names) == 40_002
-    # Eight times as many functions. A quadratic search would take 64 times as long.
+    # There are eight times as many functions. A quadratic search would take 64 times as long.
     assert seconds_to_parse(many) < 24 * seconds_to_parse(few)
 
 

@@ -77,7 +77,7 @@ def test_variables_readonly_in_bash_are_left_out() -> None:
 def test_env_of_call_leaves_newer_session_value() -> None:
     session = Session("main", BASE, DumpFiles(), Mounts())
     assert session.keep(Left(dump_of("export A=1"))) is None
-    # The call gave the second command its own A.
+    # The call gave the second command a variable A of its own.
     with_own = ShellState(b"/", {**BASE.env, b"A": b"2"})
     told = Told(b'declare -x A="2"\n', frozenset())
     assert session.keep(Left(dump_of("x=1", with_own), (), {"A": "2"}, told)) is None

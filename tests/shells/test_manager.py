@@ -319,7 +319,7 @@ async def test_command_starts_although_keeper_died(
 
 @contextlib.contextmanager
 def next_runner(monkeypatch: pytest.MonkeyPatch) -> Generator[Channel]:
-    """Yield the runner's end of the next command's channel. No runner is forked."""
+    """Yield the runner's end of the next command's channel. The keeper forks no runner."""
     ours, theirs = Channel.pair()
 
     def acquire(_pool: RunnerPool) -> Channel:

@@ -43,7 +43,7 @@ def renamed(method: str, result: object) -> object:
         ("list_shells", {"shells": [{"bash_id": "a"}]}, {"shells": [{"bash_id": "box:a"}]}),
         ("get_session", {"shells": ["a", "b"]}, {"shells": ["box:a", "box:b"]}),
         ("list_targets", {"targets": [{"name": "in"}]}, {"targets": [{"name": "box:in"}]}),
-        # An id within a value is no id.
+        # Inside another value, a member with the name of an id is no id.
         ("get_session", {"env": {"bash_id": "shell_1"}}, {"env": {"bash_id": "shell_1"}}),
         ("bash", {"new": {"bash_id": "shell_1"}}, {"new": {"bash_id": "shell_1"}}),
         ("bash", {"dryRun": True}, {"dryRun": True}),

@@ -108,5 +108,5 @@ def test_sizes_without_output_between_them_count_as_one(pty: Pty) -> None:
         (7, Size(10, 20)),
         (9, Size(10, 1_000)),
     ]
-    # Numbers go on for replaced sizes, so a screen with an earlier number takes the last size.
+    # Replaced sizes also have numbers, so a screen with an earlier number takes the last size.
     assert [each.number for each in target.sizes] == [1, 2, 1_002]

@@ -146,7 +146,7 @@ def test_unfinished_line_is_readable_once_it_is_passed_on(
         # A quoted key is text, except for a shell that knows no quoting.
         (b"ls\x16\x7fx\x7f", ["ls\x7f", "l", "lsx", "ls", "x"]),
         (b"ls\x11\x7fx\x7f", ["ls\x7f", "l", "lsx", "ls", "x"]),
-        # A terminal keeps C-q to itself, or a shell does not know C-v either.
+        # Either the terminal keeps C-q to itself, or the shell knows neither C-q nor C-v.
         (b"ls\x11\x16\x7f\x7f", ["l", "ls"]),
         (
             b"ls -a\x11\x03pwdx\x02\x0b",

@@ -1,6 +1,7 @@
-;;; emacs.el --- What a package for Emacs would do, with jsonrpc.el -*- lexical-binding: t; -*-
+;;; emacs.el --- Act as a package for Emacs, with jsonrpc.el -*- lexical-binding: t; -*-
 
-;; Reports to the file $REPORT, as JSON.  The daemon's command is in $DAEMON, as a JSON array.
+;; The script reports to the file $REPORT, as JSON.  The daemon's command is in $DAEMON, as a JSON
+;; array.
 
 (require 'jsonrpc)
 (require 'json)

@@ -15,7 +15,7 @@
     (while (not (funcall condition))
       (accept-process-output nil 0.01))))
 
-;; A line that says how a command has ended.
+;; This pattern matches the line about the end of a command.
 (defconst ended "^\\[.* after [0-9.]+ s\\]$")
 
 (defun shows (buffer pattern)
@@ -40,7 +40,7 @@
 (report 'first (shows (shelld-run "cd / && pwd; echo to stderr >&2; exit 3") "exit code 3"))
 (report 'second (shows (shelld-run "pwd") "exit code 0"))
 
-;; Both write while both run, and each waits for its gate between two lines.
+;; Both commands write while both run.  Each waits for its gate between two lines.
 (let ((left (shelld-follow "sh $FOLDER/steps left"))
       (right (shelld-follow "sh $FOLDER/steps right")))
   (shows left "left 1")
@@ -68,7 +68,7 @@
 (let ((flood (shelld-follow "sh $FOLDER/flood")))
   (shows flood "^y$")
   (block-until-exists "flooded")
-  ;; Once this has ended, everything is read.
+  ;; Once this command has ended, Emacs has read everything.
   (shows (shelld-follow "true") ended)
   (open-gate "more")
   (shows flood "next")
@@ -83,7 +83,7 @@
       (while (re-search-forward "^\\[\\([0-9]+\\) bytes skipped\\]$" nil t)
         (setq losses (1+ losses)
               skipped (+ skipped (string-to-number (match-string 1)))))
-      ;; At the edges of what was skipped, a line may be cut.
+      ;; At the edges of the skipped output, a line may be cut.
       (report 'flood (and (> losses 1)
                           (< (abs (- (+ written skipped) 12000000)) (* 6 (1+ losses))))))))
 
@@ -109,10 +109,10 @@
   (signal-process (jsonrpc--process shelld--connection) 'SIGKILL)
   (report 'lost (shows lost "has ended")))
 
-;; The next one starts another daemon.
+;; The next task starts another daemon.
 (report 'blocked (shows (shelld-run "rm -rf /") "\\["))
 
-;; A bar that is drawn twice on its line, with its colour and the title of the window.
+;; The command draws a bar twice on one line, with a colour, and sets the title of the window.
 (let ((bar (shelld-run "printf '\\e]0;title\\a\\e[31m10%%'; sleep 0.1; printf '\\r20%%\\e[0m\\n'")))
   (report 'bar (shows bar ended))
   (with-current-buffer bar

@@ -1,5 +1,5 @@
--- What a Neovim plugin would do, with Neovim's library for language servers. Reports to the file
--- $REPORT, as JSON. The daemon's command is in $DAEMON, as a JSON array.
+-- Acts as a Neovim plugin, with Neovim's library for language servers. The script reports to the
+-- file $REPORT, as JSON. The daemon's command is in $DAEMON, as a JSON array.
 
 local command = vim.fn.json_decode(vim.env.DAEMON)
 local errors = {}

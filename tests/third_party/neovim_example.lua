@@ -80,7 +80,7 @@ open_gate(vim.env.FOLDER .. "/more")
 shows(flood, "next")
 open_gate(vim.env.FOLDER .. "/again")
 block_until_exists("flooded again")
--- Its terminal keeps 10,000 lines, so this may be one of two losses.
+-- The terminal of the flood keeps 10,000 lines, so the text may show one of the two losses only.
 local skipped = 0
 for loss in shows(flood, "after N s"):gmatch("%[(%d+) bytes skipped%]") do
   skipped = skipped + tonumber(loss)

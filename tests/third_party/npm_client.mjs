@@ -60,7 +60,7 @@ found.closed = [await pending, await failure(shell.bash("true"))].map(
   (each) => each instanceof ShelldError || each,
 );
 
-// A reader that takes nothing at first: the output that the queue drops is read again, by its
+// This reader takes nothing at first. The queue drops output, and the client reads it again by its
 // offset.
 const { Events } = await import(new URL("events.js", pathToFileURL(program)));
 const { withoutGaps } = await import(new URL("output.js", pathToFileURL(program)));
@@ -83,13 +83,13 @@ let whole = "";
 for await (const each of withoutGaps(queue, read, {})) whole += each.text ?? "";
 found.refilled = [whole.length / mebibyte, reads];
 
-// A reader that takes nothing for long: 300,000 events would take minutes if each moved the others.
+// This reader takes nothing for long. 300,000 events would take minutes if each moved the others.
 const many = new Events(() => {});
 for (let seq = 1; seq <= 300_000; seq++) many.put({ event: "shell/prompt", seq });
 found.many = 0;
 for (let seq = 1; seq <= 300_000; seq++) found.many += (await many.next()).value.seq === seq;
 
-// Two reads run at the same time, and the first is answered last.
+// Two reads run at the same time, and the first gets its answer last.
 const { Job } = await import(new URL("job.js", pathToFileURL(program)));
 const asked = [];
 const request = (_, params) => new Promise((answer) => asked.push({ ...params, answer }));

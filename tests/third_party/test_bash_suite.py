@@ -201,7 +201,7 @@ def differences(suite: Path, root: Path, scripts: list[Script]) -> dict[str, lis
                 return False
             with contextlib.suppress(CommandTimedOut):
                 found.append(place.by_daemon(client, script.command, session))
-            # Some scripts are races in plain bash too, so accept any outcome that plain bash had.
+            # Some scripts are also races in plain bash, so accept any outcome that plain bash had.
             if any(equal(one, other) for one in expected for other in found):
                 return False
         return True

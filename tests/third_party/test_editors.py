@@ -281,8 +281,8 @@ def test_two_tasks_ask_one_after_the_other(
         wait_for(lambda said=said: said.exists() and said.read_text(), "what it says")  # type: ignore[misc]
         assert said.read_text() == f"{name} says word for {name}\n"
         if editor is neovim:
-            # The output is shown while the user is asked the second question. Emacs shows one of
-            # the two.
+            # The editor shows the output while it asks the user the second question. Emacs shows
+            # one of the two.
             screen.until_text(f"{name} says word for {name}")
     screen.until_text("exit code 0 after")
     questions = ("Word of left:", "Word of right:")

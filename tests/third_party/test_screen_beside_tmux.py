@@ -120,7 +120,7 @@ def tmux(tmp_path: Path) -> Iterator[Tmux]:
 
 
 class Tmux:
-    """A server of its own, which shows programs without a status line."""
+    """A tmux server of the test, which shows programs without a status line."""
 
     def __init__(self, folder: Path) -> None:
         settings = folder / "tmux.conf"

@@ -1,4 +1,4 @@
-// Talks to a daemon as a VS Code extension would, with the same library. Reports on stdout, as
+// Talks to a daemon as a VS Code extension would, with the same library. It reports on stdout, as
 // JSON. Usage: node vscode_jsonrpc.mjs COMMAND [ARGUMENT ...]
 
 import { spawn } from "node:child_process";

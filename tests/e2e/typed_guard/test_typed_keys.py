@@ -84,7 +84,7 @@ def test_forbidden_line_is_not_typed_into_a_shell(typing: Session, lines: list[s
         [*text("forbx"), keys("C-v", *["BSpace"] * 3), *text("idden"), keys("Enter")],
         # Readline takes the end of a key that it does not know as text.
         text("forb\x1b[15idden\n"),
-        # The cursor moves.
+        # These keys move the cursor.
         [*text("idden"), keys("C-a"), *text("forb"), keys("Enter")],
         [*text("forbiddxen"), keys("Left", "Left", "BSpace", "Enter")],
         [*text("xforbidden"), keys("Home", "Delete", "Enter")],
