@@ -71,7 +71,7 @@ def spawn() -> None:
 
 
 def one_command(rounds: int, mechanism: str, ballast: int) -> None:
-    # Memory of this process, which plays the daemon's part here.
+    # This is memory of this process, which acts as the daemon here.
     held = bytearray(os.urandom(4096)) * (ballast // 4096)
     runs = Runs(mechanism)
     runs.run()
@@ -118,7 +118,7 @@ def memory() -> None:
     private = sum(int(line.split()[1]) for line in rollup if line.startswith("Private")) / 1024
     runs.close()
     daemon = RawDaemon()
-    # Run as many commands at once as the keeper keeps runners.
+    # Run as many commands at once as the keeper keeps idle runners.
     for _ in range(8):
         daemon.send("bash", {"command": "sleep 0.2"})
     for _ in range(8):

@@ -67,7 +67,7 @@ def _last_line(daemon: RawDaemon, shell: str) -> str:
 def _guesses(
     daemon: RawDaemon, shells: Sequence[str], patterns: Patterns
 ) -> list[dict[str, float | None]]:
-    """Return which running shells silence and patterns take for waiting."""
+    """Return the running shells that count as waiting, by their silence and by the patterns."""
     wait = {"wait": 2 * _IDLE_MS, "until": "quiet", "quiet_ms": _IDLE_MS}
     results = each_result(daemon, "bash_output", [{"bash_id": each, **wait} for each in shells])
     found = list[dict[str, float | None]]()

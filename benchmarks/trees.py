@@ -3,8 +3,8 @@
 One daemon of each tree runs at the same time. The benchmark asks both in turns, so that both run
 under the same conditions. Even two daemons of one tree differ by a few percent, depending on where
 the system placed their memory. So the benchmark runs several pairs of daemons, one pair after the
-other. The output is medians, their ratio (this tree / the other), and the lowest and highest ratio
-of any pair. All daemons run with the Python of this environment.
+other. The benchmark prints the medians, their ratio (this tree / the other), and the lowest and
+highest ratio of any pair. All daemons run with the Python of this environment.
 
 Usage: python benchmarks/trees.py OTHER [--rounds N] [--pairs N] [--only TEXT]
 """

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from fuzz import guard, messages, store, text_pipeline
 from terminal import outputs
 
-# Significant pieces, which would be rare among random bytes.
+# These pieces have a meaning in JSON-RPC, and would be rare among random bytes.
 JSON_PIECES = st.sampled_from(
     [
         *(b"{", b"}", b"[", b"]", b":", b",", b'"', b"\\", b"\n", b"\r\n", b" ", b"\xff", b"1"),

@@ -33,7 +33,7 @@ class Answer(NamedTuple):
 class Participant(ABC):
     """Methods raise `NotOffered` and `NoAnswer`. After `NoAnswer`, call `close` and `open` again.
 
-    `name` is for tables.
+    `name` is the name of the contestant in tables.
     """
 
     name: str

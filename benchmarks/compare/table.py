@@ -7,7 +7,7 @@ from compare.results import Cell, Results
 
 
 def shown(value: float) -> str:
-    """Return a value with three significant digits, or fewer if it has fewer."""
+    """Return a value with at most three significant digits."""
     if value == round(value) or value >= 100:
         return f"{value:.0f}"
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}"

@@ -136,7 +136,8 @@ async def test_call_with_a_key_is_repeated_and_starts_nothing_twice(
                 await anyio.sleep(0.01)
             for generation in (2, 3):
                 lose_connection(shell)
-                # The daemon may answer a call on the old connection before it sees the end.
+                # The daemon may answer a call on the old connection before it sees the end of that
+                # connection.
                 while await generation_of(shell) < generation:
                     await anyio.sleep(0.01)
             gate.open()

@@ -32,7 +32,7 @@ async def test_on_output_gets_the_output_as_it_comes(spawn: Spawn, tmp_path: Pat
 
     def on_output(event: OutputEvent) -> None:
         if not heard:
-            # The command goes on only now.
+            # Only now can the command continue.
             gate.open()
         heard.append(event)
 

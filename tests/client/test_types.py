@@ -1,4 +1,4 @@
-"""`make types` fails if type checkers see other types for results than these."""
+"""These are the types that type checkers see for results. `make types` fails if they see others."""
 
 from __future__ import annotations
 

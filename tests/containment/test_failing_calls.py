@@ -101,7 +101,9 @@ def started(daemon: RawDaemon, command: str) -> dict[str, Any] | None:
 
 
 class Failing:
-    """A daemon in which each function of the table can fail, and the directory that arms them."""
+    """A daemon in which each function of the table can fail, and the directory whose files arm the
+    failures.
+    """
 
     def __init__(self, process: str, directory: Path) -> None:
         functions = ",".join(row[1] for row in TABLE if row[0] == process)

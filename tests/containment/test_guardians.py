@@ -1,4 +1,4 @@
-"""The commands attack the keeper and the runners that guard them, or these fail by themselves."""
+"""Commands attack the keeper and the runners, or the keeper and the runners fail by themselves."""
 
 from __future__ import annotations
 

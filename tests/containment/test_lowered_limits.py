@@ -20,7 +20,7 @@ MECHANISMS = pytest.mark.parametrize("mechanism", ["cgroup", "subreaper", "proce
 
 @contextlib.contextmanager
 def no_more_descriptors(*pids: int) -> Generator[None]:
-    """Keep processes from opening anything during the block."""
+    """During the block, keep processes from opening further files and sockets."""
     before = {pid: resource.prlimit(pid, resource.RLIMIT_NOFILE) for pid in pids}
     for pid in pids:
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (3, before[pid][1]))

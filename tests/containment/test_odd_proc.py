@@ -33,7 +33,7 @@ def is_running(pid: int) -> bool:
 
 
 class Foreign(NamedTuple):
-    """A command that runs a program as another user, and whether the command's user may kill that
+    """A command that runs a program as another user. The command's user may or may not kill that
     program.
     """
 

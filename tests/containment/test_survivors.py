@@ -57,7 +57,7 @@ def test_survivor_of_killed_runner_is_named(new_daemon: RawDaemon, freezer: Free
         # `kill_shell` can only report the same survivor.
         killed = new_daemon.call("kill_shell", {"shell_id": bash_id, "grace": 0})
         assert (killed["survivors"], killed["alreadyStopped"]) == ([stuck], False)
-        # The leftover processes are not attributed to another lost command.
+        # The daemon does not report the leftover processes for another lost command.
         assert new_daemon.bash("kill -9 $PPID; sleep 300")["leftover"] == []
     wait_for(lambda: new_daemon.call("list_shells")["shells"][0]["leftover"] == [], "an empty list")
 

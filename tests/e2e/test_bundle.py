@@ -130,7 +130,7 @@ def test_bundle_goes_to_stdout_alone(bundle: Path, tmp_path: Path, is_pipe: bool
 
 
 def bootstrapped(hub: RawDaemon, argv: list[str]) -> Json:
-    """Return the answer of a target to which shelld was sent."""
+    """Return the answer of a target to which the daemon has sent shelld."""
     hub.call("add_target", {"name": "bare", "argv": argv, "bootstrap": True})
     try:
         return hub.answer(hub.request("bash", {"command": "echo $HOME", "target": "bare"}))

@@ -1,4 +1,4 @@
-"""Bytes that are no text go in and come out unchanged, and merged streams keep their order."""
+"""Input and output keep bytes that are no text, and merged streams keep their order."""
 
 from __future__ import annotations
 

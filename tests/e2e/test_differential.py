@@ -40,8 +40,8 @@ def home(environment: dict[str, str]) -> Path:
 def running_daemon(
     spare_shells: int, environment: dict[str, str], home: Path
 ) -> Generator[RawDaemon]:
-    """Start a daemon. At the end, check that the daemon used spare shells, or none if it has
-    none.
+    """Run a daemon for the block. At the end, check that the daemon used spare shells, or none if
+    it has none.
     """
     with raw_daemon("--spare-shells", str(spare_shells), env=environment, cwd=home) as daemon:
         daemon.bash("true", session=None)

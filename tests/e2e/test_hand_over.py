@@ -143,7 +143,7 @@ def both(daemon: RawDaemon, first: Json, second: Json) -> dict[str, Json]:
 
 
 def test_failed_start_is_the_answer_to_both(daemon: RawDaemon) -> None:
-    # No program can be started with so large a variable.
+    # The system cannot start a program with such a large variable.
     params = {"command": "true", "env": {"LARGE": "x" * 2_000_000}}
     answers = both(
         daemon,

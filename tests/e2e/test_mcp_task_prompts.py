@@ -63,7 +63,8 @@ def respond(host: TaskHost, task: str, key: str, response: object) -> None:
 
 @pytest.mark.slow
 def test_a_call_that_prompts_becomes_a_task_with_a_question(host: TaskHost) -> None:
-    # The task begins long before its ten seconds have passed. Otherwise, the test would time out.
+    # The task begins long before its ten seconds have passed, because the test would time out
+    # otherwise.
     task = host.task(f"for i in 1 2; do {NAME}; done", tty=True)
     (asked,) = host.get(task)["inputRequests"].items()
     key, request = asked

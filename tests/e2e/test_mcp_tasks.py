@@ -282,7 +282,7 @@ def test_a_task_has_its_times_and_is_kept_for_an_hour(eager: TaskHost, gate: Gat
     over = eager.end_of(created["taskId"])
     assert over["createdAt"] == created["createdAt"] == created["lastUpdatedAt"]
     assert over["lastUpdatedAt"] >= over["createdAt"]
-    # The task is kept for an hour after its end.
+    # The daemon keeps the task for an hour after its end.
     assert over["ttlMs"] >= 3_600_000
     assert eager.get(created["taskId"])["ttlMs"] == over["ttlMs"]
 

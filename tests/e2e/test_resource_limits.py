@@ -212,7 +212,7 @@ def test_limit_holds_in_the_grace_of_a_kill(
     "command",
     [
         "while :; do :; done",
-        # Processes that have ended count, whoever has reaped them.
+        # The limit counts the processor time of ended processes, whoever has reaped them.
         "while :; do (for ((i = 0; i < 9999; i++)); do :; done); done",
         "for ((i = 0; i < 99; i++)); do (setsid $BASH -c 'for ((j = 99999; j; j--)); do :; done' &)"
         "; done; sleep 60",

@@ -313,7 +313,7 @@ def test_tty_gives_the_command_a_terminal_of_our_size() -> None:
             size = shown.removesuffix("> ").rpartition("\n")[2]
             terminal.write("one\r" if size == "33 99" else "")
         assert size == "20 50"
-        # Keys reach the command, and no signal reaches us.
+        # The key reaches the command, and `shelld run` itself gets no signal.
         terminal.write("\x04")
         code, shown = terminal.rest()
     assert code == 5

@@ -257,8 +257,8 @@ def test_the_directory_for_a_missing_path_goes_with_the_sandbox(places: Path) ->
 
 
 def test_the_attempts_to_escape_succeed_without_a_sandbox(places: Path, tmp_path: Path) -> None:
-    # If the attempts also failed here, `test_nothing_escapes` would prove nothing. The attempts
-    # named here do no harm outside.
+    # If the attempts also failed here, `test_nothing_escapes` would prove nothing. The attempts in
+    # this list do no harm outside a sandbox.
     path = places / "control"
     prepare(path)
     names = ["read a denied file", "change outside", "signal a process outside", "AF_PACKET"]
@@ -583,7 +583,7 @@ def test_a_private_tmp_counts_as_memory(shared: Workspace, session: str) -> None
         )
     )
     if "error" in answer:
-        # This machine has no cgroup, so nothing could count that memory.
+        # This machine has no cgroup, so nothing could count the memory of files in /tmp.
         assert (answer["error"]["code"], answer["error"]["data"]["missing"]) == (1010, "a cgroup")
         return
     result = answer["result"]

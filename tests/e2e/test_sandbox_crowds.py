@@ -59,7 +59,7 @@ def leftover_of(daemon: RawDaemon, bash_id: str) -> list[int]:
 
 
 def neighbours_of(daemon: RawDaemon) -> list[str]:
-    """Start a shell in the same sandbox, and one outside of it."""
+    """Start one shell in the same sandbox, and another shell outside the sandbox."""
     daemon.call("configure_session", {"session": "neighbour", "sandbox": {}})
     return [
         daemon.background("exec sleep 300", session=session) for session in ("neighbour", "outside")

@@ -1,4 +1,4 @@
-"""Commands in a sandbox reach the listed hosts through its proxy, and in no other way."""
+"""Commands in a sandbox can reach the listed hosts only through the proxy of the sandbox."""
 
 from __future__ import annotations
 

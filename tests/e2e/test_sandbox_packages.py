@@ -109,7 +109,7 @@ def test_npm_installs_from_a_listed_registry(
     run(daemon, f"{npm} --registry {registry.url}/ install shown")
     assert (workspace / "node_modules/shown/run.js").read_text() == script
     assert run(daemon, "npx --offline shown")["stdout"] == "installed\n"
-    # A registry that is not listed is refused, and the result names it.
+    # The proxy refuses a registry that is not listed, and the result names the registry.
     command = f"export HOME=$PWD/home; {npm} --registry http://registry.invalid/ install other"
     result = daemon.bash(command, timeout=120_000)
     assert result["exitCode"] != 0

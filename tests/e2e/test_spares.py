@@ -256,7 +256,9 @@ def test_killed_spare_shell_is_replaced(daemon: RawDaemon) -> None:
 
 
 def open_waiting(daemon: RawDaemon) -> int:
-    """Return a pidfd of a spare shell. Skip one that is gone because its session was closed."""
+    """Return a pidfd of a spare shell. Skip a spare shell that is gone because its session was
+    closed.
+    """
     while True:
         with contextlib.suppress(ProcessLookupError):
             return os.pidfd_open(daemon.wait_for_spare())
@@ -465,7 +467,7 @@ def test_background_child_does_not_delay_spare_shell() -> None:
 
 @pytest.mark.slow
 def test_state_shows_no_trace_of_spare_shells(daemon: RawDaemon) -> None:
-    # Skip the variables that the README lists, and those that differ between any two bashes.
+    # Skip the variables that the README lists, and variables that differ between any two bashes.
     listing = (
         "declare -p | grep -vE"
         " ' (SECONDS|BASH_ARGC|PIPESTATUS|_|PPID|BASHPID|S?RANDOM|EPOCH.*|PYTEST.*)(=|$)'"

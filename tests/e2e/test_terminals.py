@@ -122,7 +122,7 @@ def test_stopped_program_can_go_on(daemon: RawDaemon) -> None:
     # While bash edits a line, it does not let the terminal echo.
     wait_for(lambda: _echoes(daemon, typing.bash_id), "the end of bash's editing")
     typing.write("one\n")
-    # Cat has read the line, so the key reaches cat and not bash.
+    # Since cat has read the line, the key reaches cat and not bash.
     typing.until("one\r\none\r\n")
     typing.write(keys=["C-z"])
     typing.until("Stopped")

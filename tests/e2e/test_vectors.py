@@ -58,7 +58,7 @@ VECTORS: list[tuple[str, list[Any]]] = [
     ('{"jsonrpc": "2.0", "method": "bash", "params": {}, "id": 1}', [error(1, -32602)]),
     ('{"jsonrpc": "2.0", "method": "bash", "params": [1], "id": 1}', [error(1, -32602)]),
     ('{"jsonrpc": "2.0", "method": "bash", "params": {"x": 1}, "id": 1}', [error(1, -32602)]),
-    # Answers to requests that the daemon never sent.
+    # These messages are answers to requests that the daemon never sent.
     ('{"jsonrpc": "2.0", "id": 1, "result": 19}', []),
     ('{"jsonrpc": "2.0", "id": 1, "error": {"code": 1, "message": "no"}}', []),
     # Batches.

@@ -326,7 +326,7 @@ def test_watchers_are_limited_and_leave_room_when_they_go(user: Lasting) -> None
     with attached(user) as client, ExitStack() as stack:
 
         def joined() -> bool:
-            """Join once more, and stay if there is room."""
+            """Connect another watcher, and keep the connection if there is room for the watcher."""
             connection = user.connect("work")
             send(connection, hello)
             is_watching = b'"watching"' in receive(connection)[0]

@@ -1,4 +1,4 @@
-"""Freed memory returns to the system, even from below memory that is still in use."""
+"""Freed memory returns to the system, even if it lies below memory that is still in use."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ def daemon() -> Iterator[RawDaemon]:
 
 @pytest.fixture
 def gates(tmp_path: Path) -> list[Gate]:
-    """Gates that the programs wait for, one after the other."""
+    """The gates for which the programs wait, one after the other."""
     return [Gate(tmp_path / f"gate{number}") for number in range(3)]
 
 
@@ -251,7 +251,8 @@ def test_watch_needs_no_free_descriptor() -> None:
             assert ready
             assert stdout.readline() == b"read\n"
         finally:
-            # Also kill the process that holds the pipe. Otherwise the program could not end.
+            # Also kill the process that holds the pipe. While the other process holds the pipe, the
+            # program could not end.
             os.killpg(program.pid, signal.SIGKILL)
             program.wait()
 

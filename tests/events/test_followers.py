@@ -73,7 +73,7 @@ async def test_new_socket_ends_a_long_pause(monkeypatch: pytest.MonkeyPatch) -> 
         return [Listener(each.port, each.address, 1, "server") for each in listening]
 
     def next_pause(_pauses: Pauses, _shell: Shell) -> float:
-        # The follower pauses here. The new socket must end its pause.
+        # The follower pauses here. The new socket must end the follower's pause.
         listening[:] = [FIRST]
         return 3_600.0
 

@@ -100,9 +100,7 @@ class Faulty:
         self.baseline = descriptors_of(self.daemon.pid)
 
     def run(self, step: str = "") -> list[str]:
-        """Take one step of the scene, or all of them. Return the failures that the fault
-        excuses.
-        """
+        """Take one step of the scene, or all steps. Return the failures that the fault excuses."""
         asker = self.scene.asker(self.daemon, self._folder)
         asker.run(*filter(None, [step]))
         return asker.excused
@@ -238,7 +236,9 @@ def try_points(points: Iterable[Point], folder: Path, per_daemon: int = 40) -> I
 
 
 def try_in_threads(points: Sequence[Point], folder: Path, jobs: int) -> Iterator[Outcome]:
-    """Try all points in `jobs` threads, each with a daemon of its own; in no particular order."""
+    """Try all points in `jobs` threads, each with a daemon of its own. The order of the outcomes is
+    arbitrary.
+    """
     outcomes: queue.SimpleQueue[Outcome | None] = queue.SimpleQueue()
 
     def work(number: int) -> None:

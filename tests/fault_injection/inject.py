@@ -97,7 +97,7 @@ def _caller() -> FrameType:
 
 
 class Control:
-    """The mapped file. `path` must exist and be `SIZE` bytes long."""
+    """The control file, mapped into memory. `path` must exist and be `SIZE` bytes long."""
 
     def __init__(self, path: str) -> None:
         with open(path, "r+b") as file:

@@ -1,4 +1,4 @@
-"""Command lines that the guard judges. None of them is run."""
+"""Command lines that the guard judges. Nothing runs any of them."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ ours, theirs = socket.socketpair()
 os.write(1, b"begin\\n")
 os.splice(ours.fileno(), 1, 65536)'"""
 
-# The daemon gives the guard these rules. The program does not exist.
+# The daemon gives the guard these rules. The program in the rule does not exist.
 RULES = """
 [[block]]
 name = "no-stand-in"

@@ -1,4 +1,6 @@
-"""The parts of a text end where bash ends them. The tests compare with bash, which runs nothing."""
+"""The parts of a text end where bash ends them. The tests compare these ends with bash, which runs
+nothing.
+"""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def test_table_lines_are_parsed(table: str) -> None:
             spec = specification(line)
             assert spec.options.keys() <= KINDS | {"key"}, program
             assert spec.marks <= MARKS, program
-            # A line must begin with its letters, not with a word such as `cd:D`.
+            # A line must begin with the letters of options, not with a word such as `cd:D`.
             assert ":" not in line.split(maxsplit=1)[0], program
 
 

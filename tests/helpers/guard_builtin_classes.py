@@ -1,6 +1,6 @@
 """Command lines in which bash itself hides a command, in the format of `guard_classes`.
 
-None of them is run.
+No test runs any of them.
 """
 
 from __future__ import annotations

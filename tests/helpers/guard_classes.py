@@ -1,4 +1,4 @@
-"""Dangerous and harmless command lines, grouped into classes. None of them is run.
+"""Dangerous and harmless command lines, grouped into classes. No test runs any of them.
 
 A line is dangerous because of its effect, not because of its form. Each class lists the dangerous
 lines first, then the harmless ones. ``␤`` is a line end, ``␉`` a tab.

@@ -1,4 +1,4 @@
-"""Command lines of further classes, in the format of `guard_classes`. None of them is run."""
+"""Command lines of further classes, in the format of `guard_classes`. No test runs any of them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Command lines that the guard blocks, by rule, and lines that only resemble them.
 
-None of them is run.
+No test runs any of them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""More command lines for the classes of `guard_classes`, worded differently. None is run."""
+"""More command lines for the classes of `guard_classes`, worded differently. No test runs any of
+them.
+"""
 
 from __future__ import annotations
 

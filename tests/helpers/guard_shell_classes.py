@@ -1,6 +1,6 @@
 """Command lines that use less known syntax of bash, in the format of `guard_classes`.
 
-None of them is run.
+No test runs any of them.
 """
 
 from __future__ import annotations

@@ -72,7 +72,8 @@ def assert_nothing_new_since(before: Resources) -> None:
     if not now.since(before):
         return
     if now._replace(children=before.children).since(before):
-        # Garbage may hold everything but processes. Collecting it takes longer than most tests.
+        # Garbage may keep all kinds of resources except processes. Collecting it takes longer than
+        # most tests.
         gc.collect()
     left: list[str] = []
 

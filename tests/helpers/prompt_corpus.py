@@ -17,7 +17,7 @@ class Entry(NamedTuple):
     is None for a decoy. `program` is the name of the waiting program in ps(1), if that name is
     always the same. `ready` is the text that a decoy writes when it begins to look like a waiting
     program. `needs` lists the programs that some Debian systems lack. A quick entry needs none of
-    these and starts fast, so every run of the tests has it. An entry that needs root becomes
+    these and starts fast, so every run of the tests has it. A command that needs root changes to
     another user. If `is_missed`, no sign distinguishes the waiting program from a program that
     works.
     """
@@ -48,8 +48,8 @@ SILENT = (
     " print(s.getsockname()[1]); c = []\nwhile True: c += [s.accept()]';"
     " read -u ${COPROC[0]} port; echo ready; "
 )
-# This prefix becomes an ordinary user. A daemon of another ordinary user cannot see what such a
-# program does.
+# This prefix runs a command as an ordinary user. A daemon of another ordinary user cannot see what
+# such a program does.
 NOBODY = "setpriv --reuid=nobody --regid=nogroup --clear-groups"
 
 _SHELLS = (

@@ -167,7 +167,8 @@ _READ_SOMETHING_ELSE = (
 _STOPPED = (
     _quick("stopped", "echo ready; kill -STOP $$; cat"),
     _quick("stopped-reader", "cat <&0 & echo ready; kill -STOP $!; wait"),
-    # Each of these reads the terminal from the background, which stops it.
+    # Each of these commands reads the terminal from the background, and the terminal therefore
+    # stops it.
     _quick("timeout-cat", "echo ready; timeout 300 cat; echo"),
     _quick("background-job", "bash --norc -ic 'cat & sleep 0.2; echo ready; sleep 300'"),
 )

@@ -54,7 +54,7 @@ def read(path: Path) -> list[tuple[str, str]]:
 
 
 def play(daemon: RawDaemon, recording: list[tuple[str, str]]) -> tuple[list[str], list[str]]:
-    """Send the host's part of a recording, each message after the answers to the earlier ones.
+    """Send the host's part of a recording, each message after the answers to the earlier messages.
 
     Return the recorded answers of the daemon, and all answers that it gives now.
     """

@@ -42,7 +42,9 @@ T = TypeVar("T")
 
 
 def altered_daemon(constants: Mapping[str, float | str]) -> list[str]:
-    """Return the command line of a daemon with changed constants, given by module and name."""
+    """Return the command line of a daemon with changed constants. Each constant is a module and a
+    name.
+    """
     return [sys.executable, "-W", "error", "-c", _ALTERED_DAEMON, json.dumps(constants)]
 
 
@@ -226,7 +228,7 @@ class RawDaemon:
         return json.loads(event)
 
     def answers_to_the_end(self) -> Iterator[Json]:
-        """Yield all answers that are still to come, with batches split."""
+        """Yield all answers that are still to come. Yield the members of a batch one by one."""
         unclaimed, self._unclaimed = self._unclaimed, []
         for message in unclaimed:
             yield from _members(message)
@@ -281,11 +283,11 @@ class RawDaemon:
 
     @property
     def unclaimed(self) -> list[Any]:
-        """The messages that were received but never claimed."""
+        """The messages that the test has received but never asked for."""
         return list(self._unclaimed)
 
     def forget_answers(self) -> None:
-        """Drop the answers that were received but never claimed."""
+        """Drop the answers that the test has received but never asked for."""
         self._unclaimed.clear()
 
     def bash(self, command: str, **params: Any) -> Json:

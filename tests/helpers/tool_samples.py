@@ -24,7 +24,7 @@ async def echo(_context: ExecutionContext, message: str = "") -> ToolResult:
 
 
 async def everything(_context: ExecutionContext, **params: Any) -> ToolResult:
-    """Return the parameters as output."""
+    """Return a result whose output is the parameters."""
     return ToolResult.ok(params)
 
 

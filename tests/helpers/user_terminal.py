@@ -67,8 +67,8 @@ class UserTerminal:
         return before + text
 
     def until_it_selects(self) -> None:
-        """Wait until the program itself, a Python, sleeps in select(2) for a key. Python notices a
-        signal between the prompt and this call only at the next key.
+        """Wait until the program itself, which is in Python, sleeps in select(2) for a key. Python
+        notices a signal between the prompt and this call only at the next key.
         """
         calls = {"x86_64": {"23", "270"}, "aarch64": {"72"}}[platform.machine()]
         path = Path(f"/proc/{self.process.pid}/syscall")

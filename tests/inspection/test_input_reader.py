@@ -1,4 +1,6 @@
-"""The search for a process that waits for its terminal, which is proved, likely or not found."""
+"""The search for a process that waits for its terminal. The result is proved, likely, or
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -539,7 +541,8 @@ def test_relay_whose_other_half_is_at_work_is_not_proved() -> None:
     with on_terminal(sys.executable, "-c", RELAY_IN_TWO_PROCESSES, *busy) as (pid, source):
         wait_for(lambda: "bash" in names_below(pid), "the program behind the relay")
         wait_for(partial(waits_for_something, pid), "the relay to wait")
-        # The other half fills our terminal, which nobody reads, and then waits for room there.
+        # The other half fills our terminal, which nobody reads, and then waits for room in the
+        # terminal.
         for _ in range(100):
             found = find(pid, source, KEYS, SHORT_S)
             assert found is None or not found.is_proved

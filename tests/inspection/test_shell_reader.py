@@ -72,7 +72,7 @@ def test_shell_that_starts_another_during_the_search_is_found(
     [
         # The kernel has no CONFIG_PROC_CHILDREN.
         (["timeout", "300", "bash"], ("/children",)),
-        # No process can be listed.
+        # The kernel lists no process.
         (["bash"], ("/children", "/task", "/proc")),
     ],
 )

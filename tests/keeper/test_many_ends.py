@@ -136,7 +136,7 @@ tree.Descendants.kill = weak(tree.Descendants.kill)
     ("altered_pool", "is_told"),
     [
         # The second round kills. The runner then has 18 more rounds, of a second each, to notice
-        # this.
+        # the end of the processes.
         (_LATE_AND_WEAK.format(rounds=1, interval=1_000), False),
         (_LATE_AND_WEAK.format(rounds=ROUNDS_BEFORE_GIVING_UP, interval=1), True),
     ],

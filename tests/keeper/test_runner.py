@@ -263,7 +263,8 @@ def _take_over_from_a_keeper() -> None:
     runner, (_, bash, *_) = run.runner, run.until(STARTED)
     keeper = parent_of(runner)
     os.kill(keeper, signal.SIGKILL)
-    # On a busy machine, any process may stall like this after closing its sockets, before it ends.
+    # On a busy machine, any process may stop for a while between the closing of its sockets and its
+    # end.
     os.kill(runner, signal.SIGSTOP)
     assert pool.is_dying(runner)
     wait_for(lambda: parent_of(runner) == os.getpid(), "the end of the keeper")

@@ -1,4 +1,4 @@
-"""The scan finds the processes below this process, and signals reach only those."""
+"""The scan finds the processes below this process. Signals reach only these processes."""
 
 from __future__ import annotations
 

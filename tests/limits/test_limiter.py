@@ -347,7 +347,9 @@ async def test_limit_that_nothing_enforces_is_refused(
 
 
 class FakeCgroups(CommandCgroups):
-    """Cgroups that have met the limits in `met`. `looks` counts how often the limiter has asked."""
+    """Cgroups that have met the limits in `met`. `looks` counts the calls in which the limiter asks
+    for the limits.
+    """
 
     def __init__(self, kinds: set[Kind], met: set[Kind]) -> None:
         self._before = dict.fromkeys(kinds, 0)
@@ -458,7 +460,7 @@ async def test_spare_shell_gets_room_once_it_runs(
     async with running(machine) as limiter:
         limits = ResourceLimits(processes=2)
         spare = limiter.admit("main", limits, is_waiting=True)
-        # A command could take the room before the spare shell enters.
+        # No room is made yet, because a command could take it before the spare shell enters.
         assert room == []
         limiter.spare_runs(spare)
         other = limiter.admit("main", limits, is_waiting=True)

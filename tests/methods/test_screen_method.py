@@ -1,4 +1,4 @@
-"""`read_screen` follows a program only until its deadline, if the program is too fast for it."""
+"""If a program writes too fast for the screen, `read_screen` follows it only until the deadline."""
 
 from __future__ import annotations
 

@@ -325,7 +325,8 @@ LONG_LINES = {
 @pytest.mark.parametrize("unit", LONG_LINES.values(), ids=LONG_LINES)
 @pytest.mark.parametrize("pattern", [None, "zz"])
 async def test_a_long_line_is_read_in_short_turns(unit: bytes, pattern: str | None) -> None:
-    # A string that does not end takes the longest to read, so a third of the bytes is enough.
+    # A control string that does not end takes the longest to read, so use only a third of the
+    # bytes.
     size = 4_000_000 if b"\x1b]" in unit else 12_000_000
     stream = stream_of(unit * (size // len(unit)))
     async with Filters(RunnerPool()).open(pattern) as line_filter:

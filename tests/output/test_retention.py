@@ -274,7 +274,7 @@ def test_a_broken_disk_takes_nothing_from_others(
     fill(running, 100)
     assert (ended.error, ended.stdout.store.dropped) == (None, 0)
     assert running.error == "EIO"
-    # The beginning and the end are read from memory.
+    # The store reads the beginning and the end from memory.
     store = running.stdout.store
     assert store.kept == 4 * BLOCK_BYTES
     assert store.read(0, 1 << 30).data == bytes(BLOCK_BYTES)

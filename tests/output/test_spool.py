@@ -1,4 +1,4 @@
-"""The unnamed file: its contents and its size. Nobody can find it."""
+"""The contents and the size of the unnamed file, which nobody can find."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 Arguments: "keeper" or "runner", the names of functions such as "os.open" with commas between them,
 a directory, and the arguments of the daemon. A function fails when the directory contains a file
-"armed" with its name and that of an exception or an errno. The process in which it fails renames
-the file to "fired".
+"armed" with the function's name and the name of an exception or an errno. The process in which it
+fails renames the file to "fired".
 """
 
 from __future__ import annotations

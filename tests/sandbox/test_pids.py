@@ -30,7 +30,7 @@ def test_failed_look_at_a_runner_keeps_the_pid_of_its_command(
     command = subprocess.Popen(["sleep", "300"])
     handles = [os.pidfd_open(os.getpid()), os.pidfd_open(command.pid)]
     try:
-        # The failed call must not leave one of these handles to the next message.
+        # The failed call must not keep one of these handles for the next message.
         runner.send((READY, 2, True, False), (handles[0], handles[0]))
         with monkeypatch.context() as patch:
             patch.setattr(pids, "pid_of", fail)

@@ -1,4 +1,4 @@
-"""Screens and their helper processes. A screen shows the same after the loss of a process."""
+"""Screens and their helper processes. A screen shows the same text after the loss of a process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files that bashes write their state to."""
+"""The files to which bashes write their state."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from shelld.sessions.dumps import DumpFiles
 def test_file_given_back_twice_is_used_once() -> None:
     files = DumpFiles()
     first = files.take()
-    # A file is given back twice if a step after the first call fails.
+    # The daemon gives a file back twice if a step after the first call fails.
     files.give_back(first)
     files.give_back(first)
     taken = [files.take(), files.take()]

@@ -13,7 +13,7 @@ from shelld.shells.course import DEADLINES, TABLE, Action, Event, State, next_st
 
 ALL_DEADLINES = {name for names in DEADLINES.values() for name in names}
 
-# Pairs of a state and an event that cannot happen in it, grouped by the reason.
+# Pairs of a state and an event that cannot happen in this state, grouped by the reason.
 IMPOSSIBLE: dict[str, set[tuple[State, Event]]] = {
     "nothing happens any more": {(State.OVER, event) for event in Event},
     "the deadline does not count in this state": {

@@ -345,7 +345,7 @@ async def test_command_killed_before_start_never_runs(
             shell = await manager.start(StartRequest(f"touch {tmp_path}/ran"))
             assert shell.owner is not None
             shell.owner.begin_kill(signal.SIGTERM, 60_000, event)
-        # The command's runner is gone. Another one is available, but must not start the command.
+        # The command's runner is gone. Another runner is available, but must not start the command.
         with anyio.fail_after(20):
             await shell.wait_until(lambda: shell.is_empty)
         assert (shell.status, shell.pid, shell.failure) == (status, None, None)

@@ -160,7 +160,7 @@ def test_pending_signals_of_process_are_detected(number: int) -> None:
             file.seek(0)
             return has_signals(file.read())
 
-    # The signal may have ended the process before the test looks.
+    # The signal may have ended the process before the test checks the process.
     assert any(were_seen() for _ in range(500))
 
 
@@ -264,7 +264,7 @@ async def test_slow_spare_shell_delays_one_command_only(monkeypatch: pytest.Monk
             await anyio.wait_all_tasks_blocked()
             assert (await run(manager, "exit 3", "b")).exit_code == 3
             tasks.cancel_scope.cancel()
-        # Nobody else takes the spare shell of the cancelled command.
+        # No other command takes the spare shell of the cancelled command.
         assert manager.spares_used == 0
 
 

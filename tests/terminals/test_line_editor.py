@@ -31,13 +31,13 @@ RAW = NEW_MODES._replace(line_mode=False, icrnl=False)
         (b"rm\x1als\n", [b"ls"], b""),
         (b"l\x13s\x11\n", [b"ls"], b""),
         (b"l\x12s\n", [b"ls"], b""),
-        # A quoting key makes the next key text.
+        # A quoting key turns the next key into text.
         (b"a\x16\x15b\n", [b"a\x15b"], b""),
         (b"a\x16\nb\n", [b"a\nb"], b""),
         (b"a\x16\x16\x15b\n", [b"b"], b""),
         (b"a\x16\x13b\n", [b"a\x13b"], b""),
-        # The key for the end of input passes on the line. If nothing is left to pass on, it ends
-        # the line.
+        # The key for the end of input passes on the line. If there is no text to pass on, the key
+        # ends the line.
         (b"ls\x04", [], b""),
         (b"l\x04s\n", [b"ls"], b""),
         (b"ls\x04\x04", [b"ls"], b""),

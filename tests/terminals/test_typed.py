@@ -44,7 +44,7 @@ def test_line_ends_and_interrupts_are_followed(
     st.booleans(),
 )
 def test_last_line_is_the_rest_of_all_lines(keys: list[bytes], at: int, is_long: bool) -> None:
-    # An unfinished line stays in front of the next write.
+    # An unfinished line comes before the text of the next write.
     before = typed(b"", b"".join(keys[:at])).rest
     data = b"".join(keys[at:]) + b"\n" + b"".join(keys[:at]) + b"b" * (MAX_KEPT * is_long)
     last = last_line(before, data)

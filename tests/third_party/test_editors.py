@@ -144,7 +144,8 @@ def use(daemon: RawDaemon, folder: Path, editor: Editor, how: How, *scripts: str
     place: Json = {"cwd": str(folder), "env": env, "session": None}
     screen = ScreenUser(daemon, command, rows=24, cols=80, **place)
     if start:
-        # Before the editor runs, the terminal would edit its line by control characters.
+        # Wait for the editor, because until then the terminal would take control characters as
+        # editing keys.
         wait_for(lambda: screen.read(wait=100)["altScreen"], "the editor")
         screen.type(start)
     return screen

@@ -1,8 +1,8 @@
 """All checks of MCP's conformance suite that apply to a server that offers only tools.
 
-The suite speaks HTTP, so a bridge sits in between; HTTP checks of the suite test the bridge. This
-server declares no prompts, resources, sampling, elicitation, completion or logging, so their
-scenarios do not apply.
+The suite speaks HTTP, so a bridge connects the suite to the daemon. HTTP checks of the suite test
+the bridge. This server declares no prompts, resources, sampling, elicitation, completion or
+logging, so their scenarios do not apply.
 """
 
 from __future__ import annotations

@@ -43,7 +43,8 @@ def schemas(format_name: Any) -> list[dict[str, Any]]:
 
 @pytest.mark.slow
 def test_the_openai_sdk_takes_the_schemas() -> None:
-    # Import the SDKs here. At the top of the file, every worker would spend a second on them.
+    # Import the SDKs here. If this import were at the top of the file, every worker of pytest would
+    # spend a second on the SDKs.
     import openai.types.chat  # noqa: PLC0415
 
     adapter = pydantic.TypeAdapter(list[openai.types.chat.ChatCompletionFunctionToolParam])

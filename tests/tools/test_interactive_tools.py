@@ -26,7 +26,7 @@ async def start(call: Tools, command: str) -> str:
 
 
 async def read_until(call: Tools, bash_id: str, output: str, text: str) -> str:
-    """Read on until the output contains a text. Return `output` with the new output after it."""
+    """Read more output until it contains a text. Return `output` with the new output after it."""
     while text not in output:
         result = await call("BashOutput", bash_id=bash_id, wait=20_000)
         output += ok(result)

@@ -61,7 +61,7 @@ async def hold_turn(looks: Turns, *, task_status: anyio.abc.TaskStatus[None]) ->
 
 @asynccontextmanager
 async def looks_of_others() -> AsyncGenerator[Turns]:
-    """Turns that another task holds all the time."""
+    """Another task holds these turns all the time."""
     looks = Turns()
     async with anyio.create_task_group() as tasks:
         await tasks.start(hold_turn, looks)

@@ -178,7 +178,7 @@ async def test_line_that_never_ends_is_found() -> None:
     write(shell, b"ready> ")
 
     async def write_on(done: Callable[[], bool]) -> None:
-        # A line that grows all the time is searched although it never ends.
+        # The search covers a line that grows all the time, although the line never ends.
         while not done():
             write(shell, b".", "stderr")
             await anyio.sleep(0.01)

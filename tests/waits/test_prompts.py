@@ -1,4 +1,4 @@
-"""The reads that count as a prompt, and the number of the daemon's scans of a shell."""
+"""The prompts that count, and the number of scans of a shell."""
 
 from __future__ import annotations
 
