@@ -73,7 +73,7 @@ class Pinger:
 def foreground(megabytes: int, rounds: int) -> None:
     source = Path(os.environ.get("TMPDIR", "/tmp")) / f"text-{os.getpid()}"
     source.write_bytes(b"some line of a log\n" * (10 * MEGABYTE // 19))
-    # The page cache delivers this faster than either side can take it.
+    # The page cache delivers this data faster than the daemon or the baseline can read it.
     command = f"for i in {{1..{megabytes // 10}}}; do cat {source}; done"
     daemon = RawDaemon()
     call(daemon, "bash", command=f"cat {source}")

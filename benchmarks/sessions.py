@@ -87,7 +87,8 @@ def cpu_seconds(pids: list[int]) -> float:
     """Return the user and system time of processes and their reaped children."""
     ticks = 0
     for pid in pids:
-        # A process may have ended. Its time then counts as that of the parent that has reaped it.
+        # A process may have ended. Its time then counts as time of the parent that has reaped the
+        # process.
         with suppress(FileNotFoundError, ProcessLookupError):
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
             ticks += sum(map(int, fields[11:15]))

@@ -49,9 +49,7 @@ class Participant(ABC):
 
 
 class Contestant(Participant):
-    """`no_timeout` is the reason why the contestant cannot end a command after a timeout, if it
-    cannot.
-    """
+    """`no_timeout` is the reason why the contestant has no timeout for commands, or None."""
 
     no_timeout: str | None = None
 

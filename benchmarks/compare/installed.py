@@ -98,7 +98,7 @@ def _network_can_be_taken() -> bool:
 
 
 def without_network(command: Sequence[str]) -> list[str]:
-    """Return the command that runs `command`, without a network if the system permits. Otherwise,
-    some programs would call home.
+    """Return the command that runs `command`, without a network if the system permits. With a
+    network, some programs would call home.
     """
     return ["unshare", "-rn", *command] if _network_can_be_taken() else list(command)

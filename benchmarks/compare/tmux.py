@@ -57,7 +57,7 @@ class Tmux(HasTerminals):
         self._client.write(shlex.join(words).encode())
 
     def ask(self, *words: str) -> list[str]:
-        """Return the lines that answer a command. Output before the answer is dropped."""
+        """Return the lines that answer a command. Drop the output that comes before the answer."""
         self.send(*words)
         return self.take_answer()
 

@@ -63,8 +63,8 @@ def respond(host: TaskHost, task: str, key: str, response: object) -> None:
 
 @pytest.mark.slow
 def test_a_call_that_prompts_becomes_a_task_with_a_question(host: TaskHost) -> None:
-    # The task begins long before its ten seconds have passed, because the test would time out
-    # otherwise.
+    # The task begins long before its ten seconds have passed. If it began later, the test would
+    # time out.
     task = host.task(f"for i in 1 2; do {NAME}; done", tty=True)
     (asked,) = host.get(task)["inputRequests"].items()
     key, request = asked
@@ -96,7 +96,7 @@ def test_a_listener_hears_of_each_question(host: TaskHost) -> None:
 
 @pytest.mark.slow
 def test_a_listener_hears_that_a_question_is_withdrawn(host: TaskHost) -> None:
-    # Nothing is written when bash gives up.
+    # When bash gives up, the daemon writes nothing.
     task = host.task("read -t 3 -p 'Name? ' name; sleep 300", tty=True, run_in_background=True)
     states = host.states(task)
     assert next(states)["status"] == "input_required"
@@ -228,7 +228,7 @@ def test_the_guard_judges_an_answer_to_a_shell(host: TaskHost) -> None:
     response = {"action": "accept", "content": {"answer": dangerous}}
     error = host.fail("tasks/update", taskId=task, inputResponses={key: response})
     assert (error["code"], error["data"]["rule"]) == (1002, "dd-disk")
-    # Nothing was written, and the question is still open.
+    # The daemon has written nothing, and the question is still open.
     assert question_of(host, task)[0] == key
     host.answer(task, key, "exit 4")
     metadata = host.result_of(task)["structuredContent"]["metadata"]
@@ -251,7 +251,7 @@ def test_a_question_is_withdrawn_once_the_terminal_hides_what_is_typed(host: Tas
     task = host.task("read -p 'Password: ' p; echo; echo ${#p}", tty=True)
     key, _ = question_of(host, task)
     (shell,) = [each for each in host.daemon.call("list_shells")["shells"] if each["isRunning"]]
-    # The same process waits, and nothing is written.
+    # The same process waits, and the daemon writes nothing.
     hide_typing(shell["prompt"]["pid"])
     assert "a person must type it" in message_of(host, task, "secret")["statusMessage"]
     host.answer(task, key, "guessed")

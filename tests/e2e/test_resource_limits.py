@@ -225,7 +225,7 @@ def test_command_that_takes_too_much_processor_time_is_ended(
     result = daemon.bash(command, session=session)
     assert result["limits"]["cpu"] == "watch"
     assert outcome(result) == ("killed", "cpu")
-    # Each command has its own time.
+    # The limit on processor time applies to each command separately.
     assert outcome(daemon.bash("true", session=session)) == ("completed", None)
 
 

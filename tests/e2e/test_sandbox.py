@@ -107,7 +107,7 @@ def test_terminals_and_background_shells_work(shared: Workspace, session: str) -
     assert "got word" in daemon.bash("read x; echo got $x; test -t 0", **typed)["stdout"]
     started = daemon.bash("echo $$; exec sleep 300", session=session, run_in_background=True)
     assert started["sandbox"] == ENFORCED
-    # The pid is the one that the client sees, not the one in the sandbox.
+    # This pid is the pid that the client sees, and not the pid in the sandbox.
     assert is_alive(started["pid"])
     assert Path(f"/proc/{started['pid']}/cwd").resolve() == shared.path
     daemon.call("kill_shell", {"shell_id": started["bash_id"]})
@@ -522,7 +522,7 @@ def test_a_policy_that_cannot_be_enforced_is_refused(
 def test_a_missing_mechanism_is_named_and_nothing_runs(
     places: Path, tmp_path: Path, missing: str
 ) -> None:
-    # No bubblewrap on PATH, or one that fails as on a system without user namespaces.
+    # PATH has no bubblewrap, or a bubblewrap that fails as on a system without user namespaces.
     programs = tmp_path / "bin"
     programs.mkdir()
     for name in ("env", "sh", "touch", "bash"):

@@ -91,7 +91,7 @@ def test_a_hog_ends_by_its_limit(workspace: Path, where: str) -> None:
 
 
 def test_a_storm_of_processes_ends_by_its_limit(workspace: Path) -> None:
-    # A spare shell would come on top of the limit.
+    # The daemon would raise the limit to make room for a spare shell.
     with raw_daemon("--spare-shells", "0", cwd=workspace) as daemon:
         neighbours = neighbours_of(daemon)
         limited: Json = {"session": "storm", "sandbox": {}, "limits": {"processes": 40}}

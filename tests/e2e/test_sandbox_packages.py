@@ -135,7 +135,7 @@ def test_cargo_builds_with_a_listed_registry(
     }.items():
         (workspace / name).parent.mkdir(exist_ok=True)
         (workspace / name).write_text(text)
-    # The toolchain of the user can be read where it is.
+    # The sandbox can read the toolchain of the user in its usual place.
     own = "export CARGO_HOME=$HOME/.cargo CARGO_NET_RETRY=0"
     rustup = "export RUSTUP_HOME=${RUSTUP_HOME:-" + str(Path.home() / ".rustup") + "}"
     assert run(daemon, f"{own}; {rustup}; cargo run -q")["stdout"] == "built\n"

@@ -57,8 +57,8 @@ def test_stop_stages_fit_promised_time() -> None:
         assert app.DRAIN_S + kill_s + app.FLUSH_S < promised_s
 
 
-# In this daemon, asyncio can never describe a callback or a task, as if memory were short only
-# then. One callback fails.
+# In this daemon, asyncio can never describe a callback or a task, as if memory were short at these
+# moments. One callback fails.
 _SHORT_OF_MEMORY = """
 import asyncio, sys
 from asyncio import format_helpers
@@ -628,7 +628,7 @@ def test_daemon_that_cannot_read_says_so() -> None:
         request_id = daemon.request("bash", {"command": "sleep 300"})
         daemon.call("ping")
         daemon.request("unreadable")
-        # As at any other end, the requests in flight are answered.
+        # As at any other end, the daemon answers the requests in flight.
         answer = daemon.receive()
         assert answer["id"] == request_id
         assert answer["error"]["data"]["kind"] == "shutting_down"

@@ -85,7 +85,7 @@ def test_flags_of_inherited_streams_are_left_alone() -> None:
 
 def test_only_the_protocol_reaches_stdout(tmp_path: Path) -> None:
     # The daemon loads this module. At exit, the module prints one line with Python's `print`, and
-    # writes another directly to the descriptor.
+    # writes another line directly to the descriptor.
     (tmp_path / "sitecustomize.py").write_text(
         "import atexit, os\n"
         "atexit.register(lambda: (print('printed'), os.write(1, b'written\\n')))\n"

@@ -264,7 +264,7 @@ async def test_old_shells_are_cleaned_up_and_others_kept(manager: ShellManager) 
         await shell.wait(10)
         wait_for(lambda shell=shell: shell.is_empty)  # type: ignore[misc]
     old.completed_at = time.time() - 3_601
-    # An expired shell is hidden even before the clean-up removes it.
+    # The manager hides an expired shell even before the clean-up removes it.
     assert manager.list_shells() == [running, recent]
     assert manager.get_shell(old.id) is None
     assert manager.cleanup_completed(max_age_seconds=3_600) == 1

@@ -37,7 +37,7 @@ def test_shortage_while_a_failure_is_reported_ends_no_loop(
             loop.call_soon(fail)
             loop.call_soon(seen.append, number)
 
-    # Asyncio describes a callback that has failed before it calls the exception handler.
+    # Before asyncio calls the exception handler, it describes the callback that has failed.
     monkeypatch.setattr("asyncio.format_helpers._format_callback_source", fail)
     run(add_callbacks, loop=loop)
     assert seen == [0, 1, 2]

@@ -192,7 +192,8 @@ def test_stdin_spliced_into_a_full_socket_stops_no_daemon(
 
 @pytest.mark.slow
 def test_held_stdin_can_be_closed(daemon: RawDaemon, tmp_path: Path, gates: list[Gate]) -> None:
-    # While the program holds the pipe, the daemon's first call on its write end is this close.
+    # While the program holds the pipe, the close of the write end is the daemon's first call on
+    # this end.
     bash_id = start(daemon, TO_SOCKET, tmp_path, open_stdin=True, stdin="first;")
     assert daemon.call("write_stdin", {"bash_id": bash_id, "eof": True})["isRunning"]
     assert daemon.bash("echo meanwhile")["stdout"] == "meanwhile\n"
@@ -251,8 +252,8 @@ def test_watch_needs_no_free_descriptor() -> None:
             assert ready
             assert stdout.readline() == b"read\n"
         finally:
-            # Also kill the process that holds the pipe. While the other process holds the pipe, the
-            # program could not end.
+            # Also kill the process that holds the pipe. The program could not end as long as that
+            # process holds the pipe.
             os.killpg(program.pid, signal.SIGKILL)
             program.wait()
 

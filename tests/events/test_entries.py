@@ -86,7 +86,7 @@ def test_output_before_a_loss_is_sent_without_overwritten_text() -> None:
     piece = read_text(store, 0, 7, 8, strip=True, final=False)
     assert (piece.text, piece.end) == ("\ufffd", 5)
     entry = OutputEntry("x", None, "stdout", store, 0, piece.end, 0, True, 7, 8, False)
-    # After this loss, a read from 0 on ends elsewhere.
+    # After this loss, a read that begins at 0 ends at another offset.
     store.drop(1)
     event = entry.event(HEADER)
     assert isinstance(event, OutputEvent)

@@ -78,7 +78,7 @@ COLLECT: Final = signal.SIGURG
 # work, but not an exception that is injected at the line of `try`.
 _CALLED_BY_THE_PARSER: Final = frozenset(("Reading.read", "Reading.is_over"))
 
-# The originals, before any replacement.
+# The original functions, before any replacement.
 _open, _write = os.open, os.write
 _start_new_thread = _thread.start_new_thread
 
@@ -222,7 +222,7 @@ class Injector:
         return self._trace_lines
 
     def _restart_tracing(self) -> None:
-        # Tracing cannot be restarted here, as Python is about to forget the trace function.
+        # Tracing cannot restart here, because Python is about to forget the trace function.
         if threading.current_thread() is threading.main_thread():
             timer = threading.Timer(0.02, os.kill, (os.getpid(), COLLECT))
             timer.daemon = True

@@ -53,7 +53,7 @@ def boot(keeper: str, runner: str, module: str, arguments: str, *, is_inside: bo
 
 def main() -> int:
     install("daemon")
-    # Import only now, so that every module finds the wrapped system calls.
+    # Import the modules only now, so that every module finds the wrapped system calls.
     pool: Any = importlib.import_module("shelld.keeper.pool")
     pool._BOOT = boot("keeper", "runner", "keeper", "3, ", is_inside=False)
     # The environment of a sandbox does not have the path of the control file.

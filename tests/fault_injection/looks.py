@@ -174,7 +174,7 @@ class Looks(Asker):
         shell = self._start(HOLDER)
         if shell is not None:
             self._reach(shell, "match", pattern="^begin")
-            # This call reads the pipe whose lock the command holds by now, or will hold soon.
+            # This call reads a pipe. By now, or soon, the command holds the lock of this pipe.
             self._reach(shell, "quiet", quiet_ms=20)
             self.ask("list_shells", None, lambda result: len(result["shells"]) > 0)
             self.ask("bash_output", {"bash_id": shell}, lambda result: result["isRunning"])

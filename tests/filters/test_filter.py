@@ -107,7 +107,7 @@ async def test_only_matching_lines_are_returned(
 
 @pytest.mark.slow
 async def test_the_backtracking_engine_returns_the_same_lines(filters: Filters) -> None:
-    # One test for all cases, so that they share a keeper. Each case still has its own helper
+    # One test runs all cases, so that they share a keeper. Each case still has its own helper
     # process.
     for pattern, text, expected in [*CASES, *RE_CASES]:
         flags = re.match(r"\(\?[a-z]+\)", pattern)

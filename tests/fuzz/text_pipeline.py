@@ -50,7 +50,7 @@ def _same(text: str, whole: str, strip: bool) -> None:
     if strip:
         assert "\x1b" not in text
         text = last_states(text)
-    # A read drops carriage returns at its very end only if it knows that nothing follows.
+    # A read drops carriage returns at its end only if it knows that no output follows.
     assert text.rstrip("\r") == whole.rstrip("\r")
 
 

@@ -1,4 +1,6 @@
-"""Arithmetic yields and assigns the same values as in bash. The tests compare it with bash."""
+"""Arithmetic yields and assigns the same values as in bash. The tests compare the values with
+bash.
+"""
 
 from __future__ import annotations
 

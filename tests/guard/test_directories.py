@@ -1,4 +1,4 @@
-"""How the guard follows the directory, PWD, OLDPWD and the stack. No dangerous command runs."""
+"""The guard follows the directory, PWD, OLDPWD and the stack. No dangerous command runs."""
 
 from __future__ import annotations
 

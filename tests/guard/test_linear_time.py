@@ -1,7 +1,7 @@
 """Every regular expression of the guard takes linear time, because a command can control the text.
 
-This module finds the expressions in the source of the guard, and in its tables.
-A search holds the interpreter's lock, so a slow one would stop the whole daemon.
+This module finds the expressions in the source of the guard, and in its tables. A search holds the
+interpreter's lock, so a slow search would stop the whole daemon.
 """
 
 from __future__ import annotations

@@ -261,7 +261,8 @@ async def test_death_concerns_only_the_sessions_there(pool: Pool, victim: str) -
     for name in spared:
         assert (await waiting[name]).stdout == f"{name}\n"
         assert (await pool.bash("echo $x", session=name)).stdout == f"{name}\n"
-    # The name can be used again, once the loss is acknowledged. The daemon is replaced.
+    # The pool replaces the daemon. Once the program acknowledges the loss, it can use the name
+    # again.
     await until(lambda: len(pool.loads) == 2)
     for name in names:
         assert (await pool.session(name).close_session()).session == name

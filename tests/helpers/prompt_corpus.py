@@ -1,4 +1,4 @@
-"""Programs that wait for input. The benchmark measures the search for prompts with them.
+"""Programs that wait for input. The benchmark measures the search for prompts with these programs.
 
 prompt_decoys.py has programs that do not wait. Both files hold data only. Each command runs in an
 empty directory of its own, which is also its home, and makes the files that it needs in this
@@ -16,8 +16,8 @@ class Entry(NamedTuple):
     `waits` is the certainty with which an ordinary user can see that a program waits for input. It
     is None for a decoy. `program` is the name of the waiting program in ps(1), if that name is
     always the same. `ready` is the text that a decoy writes when it begins to look like a waiting
-    program. `needs` lists the programs that some Debian systems lack. A quick entry needs none of
-    these and starts fast, so every run of the tests has it. A command that needs root changes to
+    program. `needs` lists the programs that some Debian systems lack. A quick entry needs no such
+    program and starts fast, so every run of the tests has it. A command that needs root changes to
     another user. If `is_missed`, no sign distinguishes the waiting program from a program that
     works.
     """

@@ -64,7 +64,9 @@ class SupportsFileno(Protocol):
 
 
 def is_readable(source: int | SupportsFileno) -> bool:
-    """Wait until a descriptor can be read. Unlike select(2), this takes any number."""
+    """Wait until a descriptor can be read. Unlike select(2), this function takes any descriptor
+    number.
+    """
     poll = select.poll()
     poll.register(source, select.POLLIN)
     return bool(poll.poll(DEADLINE_S * 1_000))
@@ -337,7 +339,7 @@ class RawDaemon:
 
 @contextlib.contextmanager
 def raw_daemon(*args: str, stderr_is_silent: bool = True, **options: Any) -> Generator[RawDaemon]:
-    """Run a daemon for the block. If `stderr_is_silent`, it must not write to stderr."""
+    """Run a daemon for the block. If `stderr_is_silent`, the daemon must not write to stderr."""
     daemon = RawDaemon(*args, **options)
     try:
         yield daemon

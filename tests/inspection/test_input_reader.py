@@ -625,7 +625,7 @@ def requests_to(server: int, log: Path) -> list[int]:
 def test_look_asks_no_server_that_may_not_answer(tmp_path: Path, code: str, is_found: bool) -> None:
     folder, log = tmp_path / "mounted", tmp_path / "log"
     folder.mkdir()
-    # Another thread waits for the server, also in the program that reads the terminal.
+    # Another thread waits for the server, even in the program that reads the terminal.
     code = f"import os, threading; threading.Thread(target=os.read, args=(file, 1)).start(); {code}"
     command = [sys.executable, silent_server.__file__, str(folder), str(log), code]
     with on_terminal(*command) as (pid, source):

@@ -59,7 +59,7 @@ def test_a_message_sent_in_part_ends_the_channel() -> None:
     ours, theirs = small_pair(blocking=False)
     with pytest.raises(BlockingIOError):
         ours.send((RUN, b"x" * (INLINE_BYTES - 100)))
-    # The rest of this message can never follow, so no other message may.
+    # The rest of this message can never follow, so no other message may follow.
     with pytest.raises(BrokenPipeError):
         ours.send((KILL, 9))
     assert ours.receive() is None

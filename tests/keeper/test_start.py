@@ -128,7 +128,7 @@ def test_no_handler_of_this_process_runs_in_the_new_one(monkeypatch: pytest.Monk
     monkeypatch.setattr(os, "fork", fork_and_signal)
     before = signal.signal(signal.SIGUSR1, handle)
     try:
-        # The signal waits until it has its default action.
+        # The signal stays pending until its action is the default action.
         assert seen(b"echo here", Restrictions())[:2] == ("", -signal.SIGUSR1)
     finally:
         signal.signal(signal.SIGUSR1, before)

@@ -79,7 +79,7 @@ async def test_prompt_that_ended_a_wait_counts_until_something_is_written(
         assert result_of(shell, {}, reached).prompt is None
 
 
-# The age is negative, so the prompt is not too old on a slow machine either.
+# The age is negative, so the prompt is not too old even on a slow machine.
 @pytest.mark.parametrize(("age_s", "counts"), [(-60.0, True), (60.0, False)])
 async def test_prompt_of_polling_program_counts_for_a_moment_after_the_wait(
     monkeypatch: pytest.MonkeyPatch, age_s: float, counts: bool

@@ -46,7 +46,7 @@ def test_both_streams_of_a_shell_share_its_room(
         output.append(output.stdout if to_stdout else output.stderr, b"x" * size)
         kept = [store.kept for store in stores]
         total = sum(store.written for store in stores)
-        # The streams together keep as much as there is room for, and not a byte more.
+        # Together, the streams use all the room, and not a byte more.
         assert sum(kept) == min(total, limit)
         for store in stores:
             # Neither stream loses its fair share.
@@ -230,7 +230,7 @@ def test_forgotten_output_frees_disk_space(
     assert [reference() for reference in forgotten] == [None, None]
     other = retention.open()
     fill(other, 11)
-    # No forgotten shell is asked for room, so the new shell can fill the whole spool.
+    # Forgotten shells take no room, so the new shell can fill the whole spool.
     assert (other.stored_blocks, other.stdout.store.kept) == (10, 10 * BLOCK_BYTES)
     retention.close()
 

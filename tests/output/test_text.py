@@ -202,8 +202,8 @@ def test_reads_of_any_size_give_the_same_text(data: bytes, size: int, strip: boo
     texts = read_to_end(stored(data), size, strip=strip)
     whole = text_of(data, strip=strip)
     text = joined(texts, strip=strip)
-    # The end of the output also ends its last line. A return there is dropped if it is read
-    # together with the end of the output.
+    # The end of the output also ends its last line. A read drops a carriage return there if it also
+    # reads the end of the output.
     assert text.rstrip("\r") == whole.rstrip("\r")
 
 

@@ -1,4 +1,6 @@
-"""Stop the process with the given pid as a debugger does, report it, and never continue it."""
+"""Stop the process with the given pid as a debugger does, report the stop, and never continue
+it.
+"""
 
 import ctypes
 import os

@@ -129,7 +129,7 @@ async def test_screen_shows_output_that_overtakes_it(
 
     async def ask_while_more_comes(helper: Helper, data: bytes) -> bytes:
         if data == b"F[]\n12345":
-            # The output that this step had to show is dropped before the next step.
+            # The output that this step had to show is gone before the next step.
             terminal.output.append(b"\r\nnew")
             terminal.output.drop(5)
         return await ask(helper, data)

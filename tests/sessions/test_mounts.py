@@ -1,4 +1,4 @@
-"""Directories that may never answer are recognised by their paths."""
+"""The daemon recognises directories that may never answer by their paths."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ DUMPED = subprocess.run(
 ).stdout
 
 MOUNTS = Mounts()
-# Open the mount list outside the tests, since it stays open.
+# Open the mount list outside the tests, because it stays open.
 MOUNTS.may_hang(b"/")
 
 

@@ -1,4 +1,4 @@
-"""Messages of a target are found between other lines, and invalid ones end the search."""
+"""The search finds messages of a target between other lines, and ends at an invalid message."""
 
 from __future__ import annotations
 

@@ -283,7 +283,7 @@ def test_two_tasks_ask_one_after_the_other(
         assert said.read_text() == f"{name} says word for {name}\n"
         if editor is neovim:
             # The editor shows the output while it asks the user the second question. Emacs shows
-            # one of the two.
+            # only the output or the question.
             screen.until_text(f"{name} says word for {name}")
     screen.until_text("exit code 0 after")
     questions = ("Word of left:", "Word of right:")

@@ -38,7 +38,7 @@ from shelld_client import AsyncClient
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "swe_rex.py"
-# Load the example only once, because each time makes another class.
+# Load the example only once, because each load makes another class.
 SHELLD_RUNTIME: Any = runpy.run_path(str(EXAMPLE))["ShelldRuntime"]
 
 

@@ -20,7 +20,7 @@ from typing_session import Session
         (DASH, "forbidd\x16\x7f\x7fen\n"),
         (DASH, "forbiddenx\x7f\x04\x04"),
         (DASH, CONTINUED + "idden\n"),
-        # The terminal obeys the first editing key, and bash obeys the second one.
+        # The terminal erases the key C-f, and bash obeys the key C-a.
         (BASH, "idden\x06\x7f\x01forb\n"),
         ("export x=forbidden; bash --norc --noediting", "$y\x7fx\n"),
         ('read -r line; eval "$line"', "forbiddenx\x7f\n"),

@@ -65,7 +65,7 @@ def test_line_is_refused_while_the_readers_cannot_be_seen(rules: str, params: Js
         error = typing.refused("forbidden\n")
         resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE, limits)
         assert (error["code"], error["data"]["limit"]) == (1005, "files")
-        # Nothing of the refused line was written.
+        # The daemon has written nothing of the refused line.
         typing.write("echo this\n")
         typing.until("this")
         assert "forbidden" not in typing.output

@@ -168,7 +168,7 @@ def leaving() -> NoReturn:
 
 
 class Bash(Reverse):
-    """A tool whose name is taken."""
+    """A tool that has the name of another tool."""
 
     @property
     def name(self) -> str:
