@@ -1,10 +1,10 @@
 """The time from the start of `shelld attach` to its first answer, and the cost of its calls.
 
-The lasting daemon runs already. Calls to the lasting daemon need no relay, so they should take as
-long as calls to a plain daemon. The two daemons take turns, and figures are medians. The kernel
-shares processors between sessions (autogroup), and a lasting daemon has a session of its own. So
-the benchmark also gives the plain daemon a session of its own, as clients do. In the session of the
-benchmark, a ping of the plain daemon took only a tenth of the time on a busy machine.
+The lasting daemon runs already. Its calls need no relay, so they should take as long as the calls
+of a plain daemon. The two daemons take turns, and figures are medians. The kernel shares processors
+between sessions (autogroup), and a lasting daemon has a session of its own. So the plain daemon
+gets a session of its own, too, as clients give it one. In the session of the benchmark, its ping
+took a tenth of the time on a busy machine.
 
 Usage: python benchmarks/attach.py [--rounds N]
 """

@@ -1,8 +1,8 @@
-"""How well and how soon the daemon sees that a command waits for input, and what this costs.
+"""How well and how soon the daemon sees that a command waits, and what that costs.
 
-The benchmark runs the corpus of prompts: programs that wait for input, and decoys. It counts the
-programs that the daemon reports as waiting. For comparison, it counts two usual guesses: silence
-for two seconds, and patterns that match the last line of the output. Then it measures the daemon's
+The benchmark runs the corpus of prompts: programs that wait for input, and decoys. It counts which
+of them the daemon takes for waiting. For comparison, it counts two usual guesses: silence for two
+seconds, and patterns that match the last line of the output. Then it measures the daemon's
 processor time while the daemon watches many silent commands.
 
 A file of patterns has one of Python's regular expressions in each line. The repository has no such

@@ -8,7 +8,7 @@ The last rows are a model of a large cluster, from the figures of this run. The 
 nodes share nothing, and that commands wait more than they compute. Then the throughput of the
 daemons adds up, and the limit is the driver, which is one process.
 
-The benchmark needs Ray and SWE-ReX, which `make clients` installs.
+Needs Ray and SWE-ReX: make clients
 
 Usage: python benchmarks/ray_pool.py [--rounds N] [--calls N] [--commands N] [--daemons N ...]
 """

@@ -1,10 +1,10 @@
-"""Compare this tree with another checkout, to find out whether a change makes it slower.
+"""Compare this tree with another checkout of it: is a change slower?
 
-One daemon of each tree runs at the same time. The benchmark asks both in turns, so that both run
-under the same conditions. Even two daemons of one tree differ by a few percent, depending on where
-the system placed their memory. So the benchmark runs several pairs of daemons, one pair after the
-other. The benchmark prints the medians, their ratio (this tree / the other), and the lowest and
-highest ratio of any pair. All daemons run with the Python of this environment.
+One daemon of each tree runs at the same time. The two are asked in turns, so that both run under
+the same conditions. Even two daemons of one tree differ by a few percent, depending on where the
+system placed their memory. So there are several pairs, one after the other. The output is medians,
+their ratio (this tree / the other), and the lowest and highest ratio of any pair. All daemons run
+with the Python of this environment.
 
 Usage: python benchmarks/trees.py OTHER [--rounds N] [--pairs N] [--only TEXT]
 """

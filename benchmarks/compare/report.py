@@ -1,4 +1,4 @@
-"""Write the page and the README's table of the measurements, from `results.json` alone.
+"""Writes the page and the README's table of the measurements, from `results.json` alone.
 
 Making the plot needs matplotlib, so this program only checks that the plot shows these figures.
 
