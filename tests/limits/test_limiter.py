@@ -182,11 +182,10 @@ async def test_limit_holds_if_the_count_at_the_start_fails(
             patched.setattr(limiter_module, "reaped_cpu_s", unable)
             with pytest.raises(MemoryError):
                 begin(limiter, machine, ResourceLimits(cpu_seconds=1))
-        command = machine.commands[1]
-        command.usage.cpu_s = 99
-        while not command.is_killed_at_once:
+        machine.commands[1].usage.cpu_s = 99
+        while not machine.commands[1].is_killed_at_once:
             await anyio.lowlevel.checkpoint()
-    assert command.ended == ["cpu"]
+    assert machine.commands[1].ended == ["cpu"]
 
 
 async def test_watch_that_could_not_start_is_started_later(machine: Machine) -> None:
@@ -203,12 +202,11 @@ async def test_watch_that_could_not_start_is_started_later(machine: Machine) -> 
         with pytest.raises(MemoryError):
             begin(limiter, machine, ResourceLimits(processes=1), threads=2)
         limiter.trim()
-        command = machine.commands[1]
         with anyio.fail_after(20):
-            while not command.is_killed_at_once:
+            while not machine.commands[1].is_killed_at_once:
                 await anyio.lowlevel.checkpoint()
         tasks.cancel_scope.cancel()
-    assert command.ended == ["processes"]
+    assert machine.commands[1].ended == ["processes"]
 
 
 async def test_command_with_most_threads_is_ended(machine: Machine) -> None:
