@@ -314,7 +314,7 @@ def test_keeper_traced_by_a_command_is_replaced(mechanism: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("whole_family", [False, True], ids=["daemon alone", "whole family"])
-def test_daemon_stopped_for_long_runs_each_command_once(tmp_path: Path, whole_family: bool) -> None:
+def test_each_command_runs_once_after_a_long_suspension(tmp_path: Path, whole_family: bool) -> None:
     hasty = altered_daemon(
         {"shelld.shells.life.START_TIMEOUT_S": 5, "shelld.shells.supervisor.PAUSE_S": 0.2}
     )

@@ -438,7 +438,7 @@ def waits_for_something(pid: int) -> bool:
     return any(each.descriptors for each in waits(pid))
 
 
-def test_write_end_of_the_input_is_not_read() -> None:
+def test_process_that_waits_for_the_write_end_is_no_reader() -> None:
     read, write = os.pipe()
     code = "import os, select; p = select.poll(); p.register(int(os.sys.argv[1]), 1); p.poll()"
     source = Source(None, file_of(read))

@@ -118,7 +118,7 @@ def _acts(root: str, body: str, names: set[str]) -> Iterator[list[str]]:
 
 
 def globs_removed(code: str) -> Iterator[str]:
-    """Yield the patterns whose files code removes without a loop."""
+    """Yield each glob pattern in `code` whose files one call removes, without a loop."""
     for values in given(code, _UNLINKED):
         yield values[0]
     for match in islice(compiled(_ANGLES).finditer(code), _MAX_WALKS):

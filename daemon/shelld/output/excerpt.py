@@ -27,7 +27,8 @@ _LINE_SHARE: Final = 5
 # At most this many bytes at the beginning and at the end are searched for text.
 _WINDOW_BYTES: Final = 1024 * 1024
 
-# The maximum number of attempts to fill the room with text that has fewer characters than bytes.
+# Text may have fewer characters than bytes. So if the excerpt is too short, more bytes are read, at
+# most this many times.
 _ATTEMPTS: Final = 5
 
 # At most this many bytes at the end are searched for the line that shows the progress.

@@ -230,7 +230,7 @@ def shown_sockets(
 ) -> Iterator[str]:
     """Yield the sockets of the machine that a sandbox would show, and that are not allowed.
 
-    `shown`: the directories of the machine that the sandbox shows inside of private directories.
+    `shown`: the directories of the machine that stay visible below private ones such as /tmp.
     `paths`: the paths that the kernel lists. If such a path is gone, its socket may have another
     name in the same directory. Lasting daemons bind their sockets by a descriptor, so the kernel
     does not list their real paths.

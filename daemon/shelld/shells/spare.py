@@ -109,7 +109,7 @@ class SpareLaunch(Launch):
         self.has_started = False
         self.is_ready = False
         self._pid = 0
-        # The descriptors of files of bash in /proc, and the address of the argument of bash.
+        # The open files `status` and `mem` of bash in /proc, and the address of bash's argument.
         self._status: int | None = None
         self._memory: int | None = None
         self._address = 0
