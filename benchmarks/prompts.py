@@ -31,7 +31,7 @@ from prompt_decoys import DECOYS
 from prompt_shells import batches, corpus_daemon, each_result, end, start, why_not
 from support import Json, RawDaemon, raw_daemon
 
-# The idle timer, as other tools use it, takes this much silence (ms) for a prompt.
+# Other tools use an idle timer: after this much silence (ms), they assume a prompt.
 _IDLE_MS = 2_000
 # How many programs start at once. More programs would slow each other down.
 _AT_ONCE = 3

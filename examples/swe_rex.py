@@ -1,6 +1,6 @@
 """A runtime for SWE-ReX over shelld: its programs can use it in place of `LocalRuntime`.
 
-The client may lead to another machine or into a container: files go through commands, too.
+The daemon may be on another machine or in a container, so commands also read and write files.
 """
 
 from __future__ import annotations

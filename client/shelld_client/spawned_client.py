@@ -108,9 +108,9 @@ class SpawnedClient:
         """Return a client that joins the lasting daemon `name` when entered, or starts it.
 
         When the client is left, the daemon and its shells go on. The daemon ends after `linger`
-        seconds without a client. With None, a running daemon keeps its own time, and a new daemon
-        gets 3,600 seconds. `steal` takes the daemon from another client. `args` (options of the
-        daemon), `env` and `cwd` have an effect only if the daemon is started.
+        seconds without a client. With None, a running daemon keeps its present limit, and a new
+        daemon gets 3,600 seconds. `steal` takes the daemon from another client. `args` (options of
+        the daemon), `env` and `cwd` have an effect only if the daemon is started.
 
         Entering raises the errors that `spawn` describes. If another client is attached, the error
         is `DaemonExited` with `exit_code` 4.

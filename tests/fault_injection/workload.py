@@ -127,7 +127,7 @@ class Workload(Asker):
             if (
                 self.ask("write_stdin", write, lambda result: result["written"] == len(LINES))
                 and self.ask("write_stdin", end, lambda result: result["written"] < 2)
-                # Without input, the command waits for more.
+                # If one of these writes has failed, the command still waits for input.
             ):
                 read = {**shell, "wait": 10_000, "until": "exit", "stdout_offset": 0}
                 self.ask("bash_output", read, lambda result: "got" in result["stdout"])

@@ -1,4 +1,4 @@
-"""A client that listens to a task in the test's own process."""
+"""A client that listens to a task, and runs in the process of the test."""
 
 from __future__ import annotations
 

@@ -160,7 +160,7 @@ def test_spooled_output_is_read_back(spool_directory: str) -> None:
     retention.close()
 
 
-def test_last_shell_keeps_its_end_in_memory(
+def test_last_shell_keeps_the_end_of_its_output_in_memory(
     spool_directory: str,
 ) -> None:
     retention = retention_of(spool_directory, total=BLOCK_BYTES)

@@ -182,7 +182,7 @@ def test_new_functions_cannot_be_told() -> None:
     assert lines_between(with_functions, after("unset -f f", with_functions)) is None
 
 
-def test_functions_outside_the_environment_are_told_to_new_sessions() -> None:
+def test_only_a_new_session_gets_functions_outside_the_environment() -> None:
     # An extended pattern keeps the function from the environment.
     now = after("shopt -s extglob; f() { [[ $1 == @(a|b) ]]; }; shopt -u extglob")
     assert now.definitions

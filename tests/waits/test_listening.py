@@ -39,7 +39,7 @@ def shell() -> Shell:
 
 @pytest.fixture
 def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The steps that scans have taken. Each scan has `STEPS` slices, then it finds a port."""
+    """The steps that scans have taken. Each scan takes `STEPS` steps and then finds a port."""
     taken = list[int]()
 
     def find(*_: object) -> Iterator[Listening | None]:

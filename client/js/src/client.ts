@@ -147,7 +147,7 @@ export class Client implements AsyncDisposable {
     return this.#ready();
   }
 
-  /** Return the connection to a running daemon or, without restart, to one that has ended. */
+  /** Return the connection. With `restart`, start another daemon if this one has ended. */
   #ready(): Connection | Promise<Connection> {
     const { failure } = this.#connection;
     if (failure !== null && this.#options.restart && !this.#isClosed) {

@@ -1,9 +1,9 @@
 /**
  * Records which queue of events reads each subscription.
  *
- * A reader that leaves ends its subscription. If a request continues a subscription, its queue
- * becomes the reader when the answer comes, and the reader before it gets an error. While such a
- * request has no answer, a reader that leaves does not end the subscription.
+ * A reader that leaves ends its subscription. When a request that continues a subscription is
+ * answered, the queue of this request becomes the reader, and the previous reader gets an error.
+ * While such a request has no answer, a reader that leaves does not end the subscription.
  */
 
 import { ShelldError } from "./errors.js";

@@ -57,7 +57,7 @@ def overwritten_by(arguments: Sequence[str]) -> list[str]:
     outputs = [value for name, value in given if name in _OUTPUTS]
     images = [at for at, each in enumerate(arguments) if _IMAGE.search(each)]
     if images:
-        # A program that gets an image and then a disk copies the image to the disk.
+        # If an argument names an image and a disk comes after it, the program copies the image.
         outputs += arguments[-1:] if images[0] < len(arguments) - 1 else []
         outputs += [value for name, value in given if name in _DEVICES]
     return outputs

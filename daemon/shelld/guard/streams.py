@@ -108,7 +108,7 @@ class Streams(abc.ABC):
         """
         path = resolved(path, self.links, is_followed=True)
         if text == UNKNOWN and path in self.pipes:
-            # Ignore unknown text, because another program may write known text to the pipe.
+            # Ignore unknown text: it would hide known text that another program writes to the pipe.
             return ""
         self.files[path] = self.files.get(path, "") + text
         self.written_late(path, text)

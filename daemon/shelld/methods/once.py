@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class Request(Protocol):
-    """The part of a request that a key uses."""
+    """A request that starts the command of a key."""
 
     command: Shell | None
 

@@ -61,7 +61,7 @@ class Readers(Protocol):
 
 
 class RunningReaders:
-    """The shells that may read the input of a command that runs, or is about to run."""
+    """The shells that may read a command's input while the command runs, or soon."""
 
     def __init__(self, shell: Shell, target: PipeInput | TerminalInput) -> None:
         self.session = shell.session

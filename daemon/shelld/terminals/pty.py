@@ -31,8 +31,8 @@ _ECHOKE: Final = 0o4000
 _TIOCGPTPEER: Final = 0x5441
 # The kernel's error if all pseudo-terminals are in use (/proc/sys/kernel/pty/max).
 _NO_MORE: Final = errno.ENOSPC
-# The errors if the system has no pseudo-terminals. EIO: the slave side belongs to another terminal
-# (see `_resize_both`), and that terminal is locked.
+# The errors if the system has no pseudo-terminals. EIO: the opened slave side is that of an
+# unrelated terminal with the same number (see `_resize_both`), and that terminal is locked.
 _NOT_HERE: Final = frozenset(
     {errno.ENOENT, errno.EACCES, errno.EPERM, errno.ENODEV, errno.ENXIO, errno.EIO}
 )
