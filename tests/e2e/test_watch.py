@@ -273,7 +273,7 @@ def test_watcher_sees_new_output_beside_an_odd_target(user: Lasting, answer: str
         client.call("kill_shell", {"shell_id": job})
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_watcher_keeps_no_daemon_alive(user: Lasting) -> None:
     with ExitStack() as stack:
         with attached(user, "--linger", "1") as client:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 from typing import Any
@@ -19,6 +20,8 @@ from shelld.lasting.handshake import (
     Version,
     decode,
     encode,
+    receive,
+    send,
 )
 from shelld.lasting.views import Look, decoded, info_of
 from shelld_protocol.about import PROTOCOL
@@ -92,6 +95,17 @@ def test_invalid_look_is_refused(data: bytes) -> None:
 def test_invalid_description_of_a_daemon_is_refused() -> None:
     with pytest.raises(HandshakeError):
         info_of({"name": "work", "pid": "1"})
+
+
+def test_last_message_arrives_although_its_sender_has_not_read_all() -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours:
+        with theirs:
+            send(ours, Hello(wants="watch"))
+            send(theirs, End("stopped", 3))
+        data, descriptors = receive(ours)
+        assert (decode(data, End), descriptors) == (End("stopped", 3), [])
+        assert receive(ours) == (b"", [])
 
 
 def test_protocol_is_that_of_the_server() -> None:

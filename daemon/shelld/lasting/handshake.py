@@ -169,7 +169,13 @@ def receive(connection: socket.socket) -> tuple[bytes, list[int]]:
     Raises OSError.
     """
     size = socket.CMSG_SPACE(_DESCRIPTORS * array.array("i").itemsize)
-    data, ancillary, _, _ = connection.recvmsg(MAX_BYTES, size, socket.MSG_CMSG_CLOEXEC)
+    try:
+        received = connection.recvmsg(MAX_BYTES, size, socket.MSG_CMSG_CLOEXEC)
+    except ConnectionResetError:
+        # The other side has closed the connection before it has read all messages. The kernel
+        # reports this once, ahead of the last messages of the other side.
+        received = connection.recvmsg(MAX_BYTES, size, socket.MSG_CMSG_CLOEXEC)
+    data, ancillary, _, _ = received
     descriptors = array.array("i")
     for level, kind, content in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
