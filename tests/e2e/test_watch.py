@@ -368,9 +368,11 @@ def test_large_views_are_cut(user: Lasting) -> None:
 
 
 def on_terminal(user: Lasting, *args: str, **env: str) -> UserTerminal:
-    without_colour = {key: value for key, value in user.env.items() if key != "NO_COLOR"}
+    # Variables that would change how the program writes.
+    left_out = {"NO_COLOR", "PYTHONUNBUFFERED"}
+    usual = {key: value for key, value in user.env.items() if key not in left_out}
     return UserTerminal(
-        [*DAEMON_COMMAND, "watch", *args], env={**without_colour, "TERM": "xterm-256color", **env}
+        [*DAEMON_COMMAND, "watch", *args], env={**usual, "TERM": "xterm-256color", **env}
     )
 
 
@@ -447,6 +449,19 @@ def test_picture_makes_room_for_the_shell_while_it_is_stopped(user: Lasting) -> 
         exit_code, shown = terminal.rest()
         assert (exit_code, OFF in shown) == (128 + signal.SIGHUP, True)
         assert not is_alive(pid)
+
+
+@pytest.mark.slow
+def test_ctrl_z_in_the_middle_of_a_picture_takes_effect_after_it(user: Lasting) -> None:
+    with attached(user), on_terminal(user, "work") as terminal:
+        terminal.until("running")
+        # So large a picture does not fit into the terminal's buffer.
+        terminal.resize(900, 900)
+        terminal.until_it_writes()
+        terminal.process.send_signal(signal.SIGTSTP)
+        terminal.until(OFF)
+        pid = terminal.process.pid
+        wait_for(lambda: state_of(pid) == "T")
 
 
 def state_of(pid: int) -> str:

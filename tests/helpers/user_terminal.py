@@ -70,9 +70,16 @@ class UserTerminal:
         """Wait until the program itself, which is in Python, sleeps in select(2) for a key. Python
         notices a signal between the prompt and this call only at the next key.
         """
-        calls = {"x86_64": {"23", "270"}, "aarch64": {"72"}}[platform.machine()]
+        self._wait_for_call({"x86_64": {"23", "270"}, "aarch64": {"72"}}, "that waits for a key")
+
+    def until_it_writes(self) -> None:
+        """Wait until the program itself sleeps in write(2), because nobody reads its output."""
+        self._wait_for_call({"x86_64": {"1"}, "aarch64": {"64"}}, "whose output is not read")
+
+    def _wait_for_call(self, calls: dict[str, set[str]], what: str) -> None:
         path = Path(f"/proc/{self.process.pid}/syscall")
-        wait_for(lambda: path.read_text().split()[0] in calls, "a program that waits for a key")
+        numbers = calls[platform.machine()]
+        wait_for(lambda: path.read_text().split()[0] in numbers, f"a program {what}")
 
     def rest(self) -> tuple[int, str]:
         """Wait for the end; return the exit code and all output after the last `until`."""

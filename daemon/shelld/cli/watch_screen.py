@@ -31,16 +31,32 @@ def on_screen(name: str, lines: int) -> Generator[ScreenSight]:
 
     def stop(_number: int, _frame: FrameType | None) -> None:
         # After Ctrl-Z, the shell gets its screen back.
-        live.stop()
-        os.kill(os.getpid(), signal.SIGSTOP)
-        live.start(refresh=True)
+        with _ctrl_z_held_back():
+            live.stop()
+            os.kill(os.getpid(), signal.SIGSTOP)
+            live.start(refresh=True)
 
     before = signal.signal(signal.SIGTSTP, stop)
     try:
-        with live:
-            yield ScreenSight(name, lines, live)
+        with _ctrl_z_held_back():
+            live.start()
+        yield ScreenSight(name, lines, live)
     finally:
         signal.signal(signal.SIGTSTP, before)
+        live.stop()
+
+
+@contextmanager
+def _ctrl_z_held_back() -> Generator[None]:
+    """Let Ctrl-Z take effect only after the block, which writes to the terminal.
+
+    The signal handler also writes to the terminal, and Python refuses a write within another one.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTSTP})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class ScreenSight:
@@ -57,7 +73,9 @@ class ScreenSight:
         try:
             size = os.get_terminal_size(1)
             self._live.console.size = ConsoleDimensions(size.columns, size.lines)
-            self._live.update(Group(*picture(self._name, view, silent_s, size.lines)), refresh=True)
+            shown = Group(*picture(self._name, view, silent_s, size.lines))
+            with _ctrl_z_held_back():
+                self._live.update(shown, refresh=True)
         except OSError:
             return False
         return True
