@@ -21,6 +21,8 @@ from shelld.lasting.views import Look, View, WatchedShell
 
 # The picture says that the daemon is silent only after this time.
 _SILENT_S = 5.0
+# The signals that end the program, by an exception.
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager
@@ -29,30 +31,42 @@ def on_screen(name: str, lines: int) -> Generator[ScreenSight]:
     console = Console(force_terminal=True, force_jupyter=False, highlight=False, markup=False)
     live = Live(console=console, screen=True, auto_refresh=False, redirect_stderr=False)
 
-    def stop(_number: int, _frame: FrameType | None) -> None:
-        # After Ctrl-Z, the shell gets its screen back.
-        with _ctrl_z_held_back():
-            live.stop()
-            os.kill(os.getpid(), signal.SIGSTOP)
-            live.start(refresh=True)
-
-    before = signal.signal(signal.SIGTSTP, stop)
-    try:
-        with _ctrl_z_held_back():
+    def start() -> None:
+        with _held_back(*_ENDING):
             live.start()
+
+    def stop() -> None:
+        with _held_back(*_ENDING):
+            live.stop()
+
+    def pause(_number: int, _frame: FrameType | None) -> None:
+        # After Ctrl-Z, the shell gets its screen back.
+        with _held_back(signal.SIGTSTP):
+            stop()
+            os.kill(os.getpid(), signal.SIGSTOP)
+            start()
+            live.refresh()
+
+    before = signal.signal(signal.SIGTSTP, pause)
+    try:
+        with _held_back(signal.SIGTSTP):
+            start()
         yield ScreenSight(name, lines, live)
     finally:
-        signal.signal(signal.SIGTSTP, before)
-        live.stop()
+        with _held_back(signal.SIGTSTP):
+            stop()
+            signal.signal(signal.SIGTSTP, before)
 
 
 @contextmanager
-def _ctrl_z_held_back() -> Generator[None]:
-    """Let Ctrl-Z take effect only after the block, which writes to the terminal.
+def _held_back(*signals: signal.Signals) -> Generator[None]:
+    """Let signals take effect only after the block, which writes to the terminal.
 
-    The signal handler also writes to the terminal, and Python refuses a write within another one.
+    The handler of SIGTSTP also writes to the terminal, and Python refuses a write within another
+    one. The handlers in `_ENDING` raise exceptions, which would leave a change of the screen half
+    done.
     """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTSTP})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     try:
         yield
     finally:
@@ -74,7 +88,7 @@ class ScreenSight:
             size = os.get_terminal_size(1)
             self._live.console.size = ConsoleDimensions(size.columns, size.lines)
             shown = Group(*picture(self._name, view, silent_s, size.lines))
-            with _ctrl_z_held_back():
+            with _held_back(signal.SIGTSTP):
                 self._live.update(shown, refresh=True)
         except OSError:
             return False
