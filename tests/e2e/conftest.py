@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
+from sandboxes import directory_for_workspaces
 from support import RawDaemon
 
 
@@ -9,3 +13,10 @@ from support import RawDaemon
 def events(new_daemon: RawDaemon) -> RawDaemon:
     """A new daemon for each test, because a test takes all messages."""
     return new_daemon
+
+
+@pytest.fixture
+def workspace() -> Iterator[Path]:
+    """A directory that a sandbox neither hides nor replaces."""
+    with directory_for_workspaces() as path:
+        yield path

@@ -5,12 +5,11 @@ Each program also limits itself, in case the limit of the session does not hold.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from sandboxes import directory_for_workspaces, why_impossible
+from sandboxes import why_impossible
 from support import Json, RawDaemon, raw_daemon, wait_for
 
 pytestmark = pytest.mark.slow
@@ -36,12 +35,6 @@ print("has everything")
 
 if reason := why_impossible():
     pytest.skip(reason, allow_module_level=True)
-
-
-@pytest.fixture
-def workspace() -> Iterator[Path]:
-    with directory_for_workspaces() as path:
-        yield path
 
 
 def assert_others_live(daemon: RawDaemon, neighbours: list[str]) -> None:

@@ -7,7 +7,6 @@ import platform
 import shutil
 import socket
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +23,6 @@ BWRAP = shutil.which("bwrap")
 
 if reason := why_impossible():
     pytest.skip(reason, allow_module_level=True)
-
-
-@pytest.fixture
-def workspace() -> Iterator[Path]:
-    with directory_for_workspaces() as path:
-        yield path
 
 
 def assert_refused(workspace: Path, missing: str, policy: Json, **popen: Any) -> None:

@@ -51,12 +51,6 @@ def registry() -> Iterator[Registry]:
 
 
 @pytest.fixture
-def workspace() -> Iterator[Path]:
-    with directory_for_workspaces() as path:
-        yield path
-
-
-@pytest.fixture
 def daemon(workspace: Path, registry: Registry) -> Iterator[RawDaemon]:
     """A daemon whose session main reaches the registry, and nothing else."""
     with raw_daemon(cwd=workspace) as daemon:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rebinding_names import PORT
-from sandboxes import configure, directory_for_workspaces, served, why_impossible
+from sandboxes import configure, served, why_impossible
 from support import Json, raw_daemon
 
 pytestmark = pytest.mark.slow
@@ -28,12 +27,6 @@ if reason := why_impossible():
     pytest.skip(reason, allow_module_level=True)
 if shutil.which("curl") is None:
     pytest.skip("needs curl", allow_module_level=True)
-
-
-@pytest.fixture
-def workspace() -> Iterator[Path]:
-    with directory_for_workspaces() as path:
-        yield path
 
 
 def denied(host: str, port: int, reason: str, count: int = 1) -> Json:
