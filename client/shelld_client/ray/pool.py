@@ -272,7 +272,7 @@ class Pool:
     def _drain(self, count: int) -> list[Member]:
         """Choose `count` daemons that take no more sessions.
 
-        Return those that have started, which must end.
+        Return the daemons among them that have started. Each of these ends once it is idle.
         """
         for task in list(self._replacements)[: max(0, count)]:
             task.cancel()
