@@ -198,7 +198,7 @@ class AsyncEventStream(_Iteration[Event]):
         call = calls.subscribe(params)
         ongoing = await self._begin(call, nothing_to_undo)
         try:
-            call.decode(await ongoing.answer())
+            result = call.decode(await ongoing.answer())
         except BaseException as error:
             # The next call continues the subscription again.
             ongoing.leave_to_next()
@@ -209,6 +209,10 @@ class AsyncEventStream(_Iteration[Event]):
         if self._is_over:
             # Another task or thread has ended the iteration meanwhile.
             ongoing.end()
+        elif result.is_over:
+            # The last event may have come while the connection was lost.
+            self._subscribed = result
+            self._is_over = self.seq >= result.seq
 
     def _is_last(self, event: Event) -> bool:
         subscribed = self._subscribed

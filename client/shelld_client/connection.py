@@ -40,10 +40,16 @@ from shelld_client.errors import (
 from shelld_client.json_values import name_of_surrogate, plain, require_json
 from shelld_client.ownership import Ownership
 from shelld_client.reentrant import may_wait
-from shelld_client.results import decode_event, decode_lost, decode_output
+from shelld_client.results import decode_event, decode_output, decode_params
 from shelld_protocol import errors
 from shelld_protocol.encoding import decode
-from shelld_protocol.event_methods import LOST_NOTIFICATION, Event
+from shelld_protocol.event_methods import (
+    LOST_NOTIFICATION,
+    OVER_NOTIFICATION,
+    Event,
+    LostSubscription,
+    SubscriptionOver,
+)
 from shelld_protocol.framing import (
     DEFAULT_MAX_MESSAGE_BYTES,
     NEED_DATA,
@@ -97,6 +103,8 @@ class EventListener(Protocol):
     def take_event(self, event: Event) -> None: ...
 
     def fail(self, error: ShellError) -> None: ...
+
+    def end(self) -> None: ...
 
 
 # The params of write_stdin that hold input.
@@ -263,12 +271,14 @@ class Connection(Generic[T]):
             return
         if method == LOST_NOTIFICATION:
             self._tell_lost(bytes(params))
+        elif method == OVER_NOTIFICATION:
+            self._tell_over(bytes(params))
         else:
             self._tell(decode_event(method, bytes(params)))
 
     def _tell_lost(self, params: bytes) -> None:
         """End the listener of a subscription whose target is lost."""
-        lost = decode_lost(params)
+        lost = decode_params(LostSubscription, params)
         if lost is None or not isinstance(lost.request_id, int):
             return
         self.ownership.lost(lost.subscription)
@@ -276,6 +286,14 @@ class Connection(Generic[T]):
         if listener is not None:
             error = errors.target_lost(lost.target, lost.message, maybe_started=True, text="")
             listener.fail(error_from_wire(error.code, error.message, error.data))
+
+    def _tell_over(self, params: bytes) -> None:
+        """End the listener of a subscription that sends nothing more."""
+        over = decode_params(SubscriptionOver, params)
+        if over is not None and isinstance(over.request_id, int):
+            listener = self._listeners.pop(over.request_id, None)
+            if listener is not None:
+                listener.end()
 
     def _tell(self, event: Event | None) -> None:
         """Pass an event to the listener of its request, if there is one."""

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import inspect
 
 from shelld_protocol.encoding import PLAIN, decode
-from shelld_protocol.event_methods import NOTIFICATIONS, Event, LostSubscription, OutputEvent
+from shelld_protocol.event_methods import NOTIFICATIONS, Event, OutputEvent
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -50,16 +50,13 @@ def decode_result(shape: type[S], data: bytes) -> S:
 def decode_event(method: str, params: bytes) -> Event | None:
     """Return an event, or None for a notification that is unknown or has another form."""
     shape = NOTIFICATIONS.get(method)
-    try:
-        return None if shape is None else decode_result(shape, params)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
+    return None if shape is None else decode_params(shape, params)
 
 
-def decode_lost(params: bytes) -> LostSubscription | None:
-    """Return the params of ``shell/lost``, or None if they have another form."""
+def decode_params(shape: type[S], params: bytes) -> S | None:
+    """Return the params of a notification, or None if they have another form."""
     try:
-        return decode_result(LostSubscription, params)
+        return decode_result(shape, params)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 

@@ -26,6 +26,7 @@ from shelld_protocol.event_methods import (
     ScreenEvent,
     SubscribeParams,
     SubscribeResult,
+    SubscriptionOver,
     UnsubscribeParams,
 )
 from shelld_protocol.input_methods import (
@@ -188,6 +189,7 @@ __all__ = [
     "Status",
     "SubscribeParams",
     "SubscribeResult",
+    "SubscriptionOver",
     "TargetInfo",
     "ToolCategory",
     "ToolError",

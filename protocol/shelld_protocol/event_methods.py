@@ -234,6 +234,21 @@ class LostSubscription(Result, kw_only=True):
 
 LOST_NOTIFICATION: Final = "shell/lost"
 
+
+class SubscriptionOver(Result, kw_only=True):
+    """The params of ``shell/over``: a continued subscription of one shell sends nothing more.
+
+    It is sent only if the events of the subscription do not include `exit`, which also tells this.
+    It has no number, because it is not sent again.
+    """
+
+    subscription: SubscriptionId
+    request_id: int | float | str | None = None
+    target: str | None = None
+
+
+OVER_NOTIFICATION: Final = "shell/over"
+
 # The method and the params of each event.
 NOTIFICATIONS: Final[dict[str, type[Event]]] = {
     "shell/output": OutputEvent,

@@ -105,6 +105,18 @@ async def test_continued_events_of_one_shell_end_with_the_shell(
         assert found[0].text == first.text
 
 
+async def test_continued_events_without_exit_end_with_the_shell(
+    spawn: Spawn, tmp_path: Path
+) -> None:
+    gate = Gate(tmp_path / "gate")
+    async with spawn() as shell:
+        options = {"run_in_background": True, "notify": ["output"]}
+        job = await shell.bash(f"{gate.wait}; echo out", **options)
+        async with shell.events(subscription=job.subscription) as events:
+            gate.open()
+            assert [each.text async for each in events] == ["out\n"]
+
+
 async def test_continued_subscription_can_name_its_events_again(spawn: Spawn) -> None:
     async with spawn() as shell:
         job = await shell.bash("echo out", run_in_background=True)

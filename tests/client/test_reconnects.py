@@ -188,6 +188,23 @@ async def test_events_go_on_without_a_gap_or_a_double(attached: Attached) -> Non
         assert text == "".join(f"{number}\n" for number in range(1, 61))
 
 
+async def test_continued_events_end_although_the_shell_ended_without_a_client(
+    attached: Attached, tmp_path: Path
+) -> None:
+    gate = Gate(tmp_path / "gate")
+    options = {"run_in_background": True, "notify": ["prompt"]}
+    async with attached() as shell:
+        job = await shell.bash(gate.wait, **options)
+        async with shell.events(subscription=job.subscription) as events:
+            lose_connection(shell)
+            await has_lost_connection(shell)
+            gate.open()
+            pid = job.pid
+            while pid is not None and is_alive(pid):
+                await anyio.sleep(0.01)
+            assert [each async for each in events] == []
+
+
 async def test_job_goes_on_and_ends_with_its_block(attached: Attached) -> None:
     async with attached() as shell:
         text = ""

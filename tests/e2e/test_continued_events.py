@@ -8,11 +8,12 @@ import pytest
 
 from event_reader import (
     events_to,
+    events_to_answer,
     next_event,
     subscribe,
     text_of,
 )
-from support import Json, RawDaemon, altered_daemon, raw_daemon, wait_for
+from support import Gate, Json, RawDaemon, altered_daemon, raw_daemon, wait_for
 
 
 def test_journal_is_sent_again_from_a_number(events: RawDaemon) -> None:
@@ -62,6 +63,29 @@ def test_subscription_of_an_ended_shell_can_be_continued(events: RawDaemon) -> N
     again = events_to(events, "exited")
     assert [each["seq"] for each in again] == [each["seq"] for each in found] == [1, 2]
     assert text_of(again) == "out\n"
+
+
+@pytest.mark.parametrize("names", [["output"], ["leftover"], ["output", "leftover"]])
+def test_continued_subscription_without_exit_tells_its_end(
+    events: RawDaemon, names: list[str], tmp_path: Path
+) -> None:
+    gate = Gate(tmp_path / "gate")
+    command = {"command": f"{gate.wait}; echo out", "run_in_background": True}
+    name = events.call("bash", {**command, "notify": names})["subscription"]
+    events.call("subscribe", {"subscription": name})
+    request = events.request("subscribe", {"subscription": name})
+    events.answer(request)
+    gate.open()
+    *found, over = events_to(events, "over")
+    assert [each["method"] for each in found] == ["output"] * ("output" in names)
+    assert over == {"method": "over", "subscription": name, "requestId": request}
+    # A later answer tells the end by itself.
+    again = events.call("subscribe", {"subscription": name, "from_seq": 0})
+    assert (again["isOver"], again["seq"]) == (True, len(found))
+    repeated = [next_event(events) for _ in found]
+    assert [each["seq"] for each in repeated] == [each["seq"] for each in found]
+    ping = events.request("ping")
+    assert events_to_answer(events, ping) == []
 
 
 @pytest.mark.slow

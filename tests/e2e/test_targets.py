@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from event_reader import next_event
 from support import (
     DAEMON_COMMAND,
     Gate,
@@ -411,6 +412,19 @@ def test_subscribers_learn_that_the_link_is_cut(hub: RawDaemon) -> None:
         # Nobody else gets a notification, and no notification comes twice.
         ping = hub.request("ping")
         assert hub.receive()["id"] == ping
+
+
+def test_continued_subscription_at_a_target_tells_its_end(hub: RawDaemon, tmp_path: Path) -> None:
+    gate = Gate(tmp_path / "gate")
+    with target(hub, "far", *FAR):
+        command = {"command": gate.wait, "run_in_background": True, "target": "far"}
+        name = hub.call("bash", {**command, "notify": ["output"]})["subscription"]
+        request = hub.request("subscribe", {"subscription": name})
+        hub.answer(request)
+        gate.open()
+        over = next_event(hub, "over")
+        assert (over["subscription"], over["requestId"]) == (name, request)
+        assert (name.partition(":")[0], over["target"]) == ("far", "far")
 
 
 @pytest.mark.parametrize(

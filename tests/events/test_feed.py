@@ -25,6 +25,7 @@ from shelld_protocol.event_methods import (
     LeftoverEvent,
     OutputEvent,
     ScreenEvent,
+    SubscriptionOver,
 )
 
 OPTIONS = SubscriptionOptions(None, None, frozenset({"output", "exit"}), 0, 65_536, True)
@@ -44,9 +45,9 @@ class FakeManager:
 class Client:
     def __init__(self) -> None:
         self.backlog = 0
-        self.received: list[Event] = []
+        self.received: list[Any] = []
 
-    def send(self, method: str, params: Event) -> None:
+    def send(self, method: str, params: Event | SubscriptionOver) -> None:
         self.received.append(params)
 
     async def wait_until_read(self) -> None:

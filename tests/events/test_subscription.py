@@ -8,12 +8,19 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
+from msgspec.structs import replace
 
 from shelld.events import subscription as module
 from shelld.events.entries import FactEntry, Rows
 from shelld.events.subscription import MAX_QUEUED_BYTES, Subscription, SubscriptionOptions
 from shelld.shells.shell import Shell
-from shelld_protocol.event_methods import Event, PromptEvent, ScreenEvent
+from shelld_protocol.event_methods import (
+    Event,
+    EventName,
+    PromptEvent,
+    ScreenEvent,
+    SubscriptionOver,
+)
 from shelld_protocol.screen_methods import ScreenCursor
 
 OPTIONS = SubscriptionOptions(None, None, frozenset({"prompt"}), 0, 65_536, True)
@@ -32,7 +39,7 @@ class Client:
         self.has_read = anyio.Event()
         self.is_waited_for = anyio.Event()
 
-    def send(self, method: str, params: Event) -> None:
+    def send(self, method: str, params: Event | SubscriptionOver) -> None:
         if self.failures:
             self.failures -= 1
             raise MemoryError
@@ -82,6 +89,22 @@ def tasks() -> Tasks:
 @pytest.fixture
 def subscription(client: Client, tasks: Tasks) -> Subscription:
     return Subscription("sub_1", OPTIONS, client, 1, tasks.start)
+
+
+@pytest.mark.parametrize(
+    ("events", "is_continued", "is_told"),
+    [(["output"], True, True), (["output"], False, False), (["output", "exit"], True, False)],
+)
+def test_only_a_continued_subscription_without_exit_tells_its_end(
+    client: Client, tasks: Tasks, events: list[EventName], *, is_continued: bool, is_told: bool
+) -> None:
+    options = replace(OPTIONS, events=frozenset(events))
+    subscription = Subscription("sub_1", options, client, 1, tasks.start)
+    if is_continued:
+        subscription.continue_after(0, client, 2)
+    subscription.send_over()
+    told = SubscriptionOver(subscription="sub_1", request_id=2)
+    assert client.received == [told] * is_told
 
 
 def publish(subscription: Subscription, count: int) -> None:

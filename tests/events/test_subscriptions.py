@@ -14,7 +14,7 @@ from shelld.events.subscription import MAX_QUEUED_BYTES, SubscriptionOptions
 from shelld.events.subscriptions import Subscriptions
 from shelld.shells.manager import Manager
 from shelld.shells.shell import Shell
-from shelld_protocol.event_methods import Event
+from shelld_protocol.event_methods import Event, SubscriptionOver
 
 OPTIONS = SubscriptionOptions(None, None, frozenset({"exit"}), 0, 65_536, True)
 
@@ -36,11 +36,11 @@ class FakeManager:
 class Client:
     def __init__(self) -> None:
         self.backlog = 0
-        self.received: list[Event] = []
+        self.received: list[Any] = []
         self.has_read = anyio.Event()
         self.is_waited_for = anyio.Event()
 
-    def send(self, method: str, params: Event) -> None:
+    def send(self, method: str, params: Event | SubscriptionOver) -> None:
         self.received.append(params)
 
     async def wait_until_read(self) -> None:

@@ -14,7 +14,7 @@ from shelld.process.options import Options
 from shelld.shells.manager import Manager
 from shelld.shells.shell import Shell
 from shelld.tools.bash_result import DeferredBashResult
-from shelld_protocol.event_methods import Event
+from shelld_protocol.event_methods import Event, SubscriptionOver
 from support import Json
 
 
@@ -38,7 +38,7 @@ class Client:
         self._news.set()
         return True
 
-    def send(self, method: str, params: Event) -> None:
+    def send(self, method: str, params: Event | SubscriptionOver) -> None:
         raise NotImplementedError
 
     async def wait_until_read(self) -> None:

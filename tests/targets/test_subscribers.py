@@ -39,6 +39,7 @@ def test_lost_subscription_has_the_id_of_its_last_request() -> None:
         ("shell/exited", {"leftover": [5]}, False),
         ("shell/leftover", {"leftover": []}, True),
         ("shell/lost", {}, True),
+        ("shell/over", {}, True),
         ("shell/output", {}, False),
         ("shell/exited", {"leftover": [], "subscription": "sub_2"}, False),
     ],

@@ -39,6 +39,13 @@ const { subscription: late } = await shell.call("subscribe", { bash_id: short.id
 while (!(await shell.call("subscribe", { subscription: late })).isOver);
 found.over = await all(await shell.subscribe({ subscription: late }), ({ seq }) => seq);
 
+const asking = await shell.start("echo out; read line", { open_stdin: true });
+const { subscription: endless } = await shell.call("subscribe", { bash_id: asking.id, events: ["output"] });
+const untold = await shell.subscribe({ subscription: endless, from_seq: 0 });
+found.untold = [(await untold.next()).value.text];
+await asking.write("\n");
+found.untold.push((await untold.next()).done);
+
 // Another reader continues the subscription.
 const begun = async () => {
   const job = await shell.start("echo out; read line; echo $line; read line", { open_stdin: true });

@@ -154,6 +154,7 @@ def test_subscriptions_have_an_end_and_one_reader(package: Path) -> None:
         "leftover": ["shell/exited", "shell/leftover"],
         "over": [],
         "overAgain": [1, 2],
+        "untold": ["out\n", True],
         "first": ["out\n", "sub was continued by another reader"],
         "second": ["out\n", "more\n"],
         "unlistened": "sub was continued by another reader",

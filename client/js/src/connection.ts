@@ -275,6 +275,7 @@ export class Connection {
       return;
     }
     if (method === "shell/lost") this.#takeLost(params);
+    if (method === "shell/over") this.#listeners.get(Number(params["requestId"]))?.finish();
     const event = eventIn(method, params);
     if (event !== null && typeof event.requestId === "number") {
       this.#listeners.get(event.requestId)?.put(event);

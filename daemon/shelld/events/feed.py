@@ -109,6 +109,8 @@ class Feed:
             await self._follow_leftover()
             self._note_last_event()
             await self.subscription.flush()
+            if self._options.bash_id is not None:
+                self.subscription.send_over()
         self.close()
 
     def hurry(self) -> None:

@@ -29,7 +29,13 @@ from shelld.events.entries import Entry, Header, Rows, ScreenEntry
 from shelld.events.journal import Journal
 from shelld.process import faults
 from shelld.shells.shell import Shell
-from shelld_protocol.event_methods import JOURNAL_EVENTS, Event, EventName
+from shelld_protocol.event_methods import (
+    JOURNAL_EVENTS,
+    OVER_NOTIFICATION,
+    Event,
+    EventName,
+    SubscriptionOver,
+)
 
 # If this number of bytes waits for the client, no output is sent.
 MAX_QUEUED_BYTES: Final = 1024 * 1024
@@ -50,7 +56,7 @@ class Recipient(Protocol):
         """The number of bytes that wait for the client to read them."""
         ...
 
-    def send(self, method: str, params: Event) -> None:
+    def send(self, method: str, params: Event | SubscriptionOver) -> None:
         """Send a notification, now or later when the client reads. Raises MemoryError."""
         ...
 
@@ -64,7 +70,7 @@ class _Nobody:
 
     backlog = 0
 
-    def send(self, method: str, params: Event) -> None:
+    def send(self, method: str, params: Event | SubscriptionOver) -> None:
         pass
 
     async def wait_until_read(self) -> None:
@@ -113,6 +119,7 @@ class Subscription:
         self.options = options
         self._recipient = recipient
         self._request_id = request_id
+        self._is_continued = False
         self._start_task = start_task
         # The last published rows of each screen. They are kept until the shell is forgotten.
         self._screens: WeakKeyDictionary[Shell, Rows] = WeakKeyDictionary()
@@ -235,12 +242,22 @@ class Subscription:
     def continue_after(self, seq: int, recipient: Recipient, request_id: Any) -> None:
         """Send all events after `seq` again. `seq` must be in the `available` range."""
         self._recipient, self._request_id = recipient, request_id
+        self._is_continued = True
         # The new recipient may not know the screens, so the next change of each screen has all
         # rows.
         self._shown.clear()
         self._sent = seq
         if seq < self._journal.newest:
             self._replay_later()
+
+    def send_over(self) -> None:
+        """Tell a client that no more events follow, if no event has told this. Raises MemoryError.
+
+        A client that begins a subscription can ask for `exit`. A client that continues it cannot.
+        """
+        if self._is_continued and "exit" not in self.options.events and not self._is_closed:
+            over = SubscriptionOver(subscription=self.name, request_id=self._request_id)
+            self._recipient.send(OVER_NOTIFICATION, over)
 
     def lose_client(self) -> None:
         """Keep the events for a client that continues the subscription."""

@@ -46,7 +46,7 @@ from shelld_protocol.errors import (
     resource_exhausted,
     shutting_down,
 )
-from shelld_protocol.event_methods import Event
+from shelld_protocol.event_methods import Event, SubscriptionOver
 from shelld_protocol.framing import NEED_DATA, FrameError, FrameReader, Framing, encode_frame
 from shelld_protocol.jsonrpc import (
     NULL_ID,
@@ -402,7 +402,7 @@ class Server:
         """The number of bytes that wait for the client to read them; 0 if the client is gone."""
         return 0 if self._output.is_broken else self._output.backlog
 
-    def send(self, method: str, params: Event) -> None:
+    def send(self, method: str, params: Event | SubscriptionOver) -> None:
         """Send an event now, or later when the client reads. Raises MemoryError."""
         self._write(encode_request(method, params))
 

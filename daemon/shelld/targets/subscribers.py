@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Raw
 
 from shelld_protocol.encoding import decode
-from shelld_protocol.event_methods import LOST_NOTIFICATION
+from shelld_protocol.event_methods import LOST_NOTIFICATION, OVER_NOTIFICATION
 
 # The maximum number of recorded subscriptions. A daemon has at most 256 at a time, but this module
 # does not always learn that a subscription has ended.
@@ -33,7 +33,8 @@ class _Event(msgspec.Struct):
 _begun: Final = msgspec.json.Decoder(_Begun)
 _event: Final = msgspec.json.Decoder(_Event)
 
-_LAST_EVENTS: Final = frozenset({"shell/exited", "shell/leftover", LOST_NOTIFICATION})
+_ENDS: Final = frozenset({LOST_NOTIFICATION, OVER_NOTIFICATION})
+_LAST_EVENTS: Final = frozenset({"shell/exited", "shell/leftover", *_ENDS})
 
 
 class _Subscriber(NamedTuple):
@@ -75,7 +76,7 @@ class Subscribers:
         if found is None:
             return
         is_last = found.is_of_one_shell and bytes(event.leftover) == b"[]"
-        if method == LOST_NOTIFICATION or is_last:
+        if method in _ENDS or is_last:
             self.forget(event.subscription)
 
     def take_lost(self, target: str, message: str) -> Mapping[str, Any] | None:
