@@ -31,15 +31,16 @@ from support import descendants, is_alive, running_below, spares_of, wait_for
 
 FOLDER = Path(__file__).parents[2] / "daemon" / "shelld"
 
-# These lines cannot raise. They pass control, move a value, add it to a list or a set, or close a
-# descriptor of a kind whose close(2) never fails.
+# These lines cannot raise. They pass control, move a value, add it to a list or a set, take it
+# out of a dictionary, or close a descriptor of a kind whose close(2) never fails.
 _VALUE = r"(?:not )?(?:[\w.]+|b?f?\"[^\"{]*\")"
 _TEST = rf"{_VALUE}(?: is (?:not )?\w+)?"
 _SAFE_LINE = re.compile(
     rf"(?:try|else|finally|while True):|pass|break|continue|return(?: {_VALUE})?|raise\b.*"
     rf"|[\w.]+(?:: [^=]+| = [\w.]+)? = {_VALUE}|{_VALUE},?|[\w]+={_VALUE},?"
     rf"|(?:if|while|elif) {_TEST}(?: (?:and|or) {_TEST})*:|for \w+ in \({_VALUE}, {_VALUE}\):"
-    rf"|[\w.]+\.(?:append|add)\({_VALUE}\)|os\.close\((?:{_VALUE}|[\w.]+\.pop\(\))\)"
+    rf"|[\w.]+\.(?:append|add)\({_VALUE}\)|[\w.]+\.pop\({_VALUE}, None\)"
+    rf"|os\.close\((?:{_VALUE}|[\w.]+\.pop\(\))\)"
     # Python reaches this line again when it leaves the block, but runs none of our code at that
     # moment.
     r"|(?:async )?with .*"
@@ -97,6 +98,8 @@ class Faulty:
         self.run(step)
         self.run_shortly()
         wait_for(lambda: not spares_of(self.daemon), "the end of the spare shells")
+        # The thread that watches for held pipes opens its files soon after the first command.
+        wait_for(lambda: "syscall" in descriptors_of(self.daemon.pid))
         self.baseline = descriptors_of(self.daemon.pid)
 
     def run(self, step: str = "") -> list[str]:

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from shelld.terminals.input import TerminalInput
+from shelld.terminals import input as input_module
+from shelld.terminals.input import PipeInput, TerminalInput
 from shelld.terminals.line_editor import MAX_KEPT
 from shelld.terminals.pty import NEW_MODES, Pty, Size, open_pty
 from shelld.terminals.typed import TypedLine
@@ -23,6 +24,10 @@ def pty() -> Iterator[Pty]:
     yield pty
     for descriptor in pty:
         os.close(descriptor)
+
+
+def raise_memory_error(_descriptor: int) -> None:
+    raise MemoryError
 
 
 def ask(target: TerminalInput, count: int) -> None:
@@ -110,3 +115,22 @@ def test_sizes_without_output_between_them_count_as_one(pty: Pty) -> None:
     ]
     # Replaced sizes also have numbers, so a screen with an earlier number takes the last size.
     assert [each.number for each in target.sizes] == [1, 2, 1_002]
+
+
+def test_pipe_is_closed_by_a_second_call_if_the_first_call_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reader, writer = os.pipe()
+    target = PipeInput(writer)
+    with monkeypatch.context() as patch:
+        patch.setattr(input_module, "close_pipe", raise_memory_error)
+        with pytest.raises(MemoryError):
+            target.close("closed")
+    target.close("ended")
+    # Without a writer, the pipe ends.
+    assert os.read(reader, 1) == b""
+    # A further call does not close a file that has got the number of the pipe.
+    os.dup2(reader, writer)
+    target.close("ended")
+    os.close(writer)
+    os.close(reader)

@@ -97,8 +97,9 @@ class LargeAnswers:
     def end(self, context: RequestContext) -> None:
         """End this request's turn, if it has one."""
         if self._owner is context:
-            self._owner = None
+            # In this order, another call ends the turn if this call fails.
             self._turn.release()
+            self._owner = None
 
 
 def _tell_nobody(_method: str, _params: Mapping[str, Any]) -> bool:

@@ -161,6 +161,7 @@ class PipeInput(Input):
     def __init__(self, descriptor: int) -> None:
         super().__init__(descriptor)
         self._is_ending = False
+        self._is_held = True
 
     def end(self) -> None:
         """Close the pipe once the queue is written. Nothing more can be written from now on."""
@@ -190,11 +191,13 @@ class PipeInput(Input):
             self.close("closed")
 
     def close(self, reason: ClosedReason) -> None:
-        if self.closed is None:
-            try:
-                super().close(reason)
-            finally:
+        try:
+            super().close(reason)
+        finally:
+            if self._is_held:
+                # In this order, another call closes the pipe if this call fails.
                 close_pipe(self.descriptor)
+                self._is_held = False
 
 
 class Resize(NamedTuple):
