@@ -20,6 +20,10 @@ BYTES = 348_894
 HOG = "head -c 100M /dev/zero | tail"
 
 
+def is_match(result: Json) -> bool:
+    return bool(result["reached"] == "match")
+
+
 class Endings(Asker):
     """One run of these commands. They may write to `folder`."""
 
@@ -47,7 +51,9 @@ class Endings(Asker):
             return
         shell = {"bash_id": started["bash_id"]}
         until = {"until": "match", "pattern": "^red", "wait": 10_000}
-        self.ask("bash_output", {**shell, **until}, lambda result: result["reached"] == "match")
+        while self.ask("bash_output", {**shell, **until}, is_match) is None:
+            # The fault has ended the wait, so the command may not have written everything yet.
+            pass
         at = {**shell, "stdout_offset": BYTES - 6, "stderr_offset": 0, "max_bytes": 1_000}
         self.ask("bash_output", at, lambda result: result["stdout"] == "60000\nred\r\n")
         raw = {**at, "encoding": "base64"}
