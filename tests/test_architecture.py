@@ -183,6 +183,15 @@ def test_exceptions_stop_only_at_documented_boundaries() -> None:
                 assert places & documented, f"{path.name}: {'.'.join(names)}"
 
 
+def test_table_of_words_names_files_that_exist() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    section = text.partition("## The words")[2].partition("\n## ")[0]
+    owners = re.findall(r"\| `([\w./]+)` \|$", section, re.MULTILINE)
+    assert len(owners) == section.count("\n|") - 2
+    for owner in owners:
+        assert (ROOT / "daemon" / "shelld" / owner).exists(), owner
+
+
 def test_imports_have_no_cycle() -> None:
     modules = {
         ".".join(path.relative_to(ROOT).with_suffix("").parts[1:]).removesuffix(".__init__"): path

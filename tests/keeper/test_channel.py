@@ -216,3 +216,20 @@ def test_shortage_of_memory_loses_no_message(
     ours.close()
     assert other.receive() is None
     other.close()
+
+
+@pytest.mark.parametrize("operation", ["add", "get"])
+def test_descriptors_of_a_failed_read_are_closed(operation: str) -> None:
+    ours, theirs = Channel.pair()
+    other = Channel(theirs)
+    other._buffer = _ShortBuffer(operation)  # pyright: ignore[reportPrivateUsage]
+    reader, writer = os.pipe()
+    ours.send((RUN, 3), (writer,))
+    os.close(writer)
+    with pytest.raises(MemoryError):
+        other.receive()
+    other.close()
+    # Without a writer, the pipe ends.
+    assert os.read(reader, 1) == b""
+    os.close(reader)
+    ours.close()

@@ -176,10 +176,11 @@ def test_kill_is_not_given_up_after_few_rounds(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(reaper_module, "kill_descendants", survivors)
     orphan_reaper = OrphanReaper()
-    orphan_reaper.start_round()
+    orphan_reaper.must_start = True
+    orphan_reaper.kill_round(lambda _pid: False)
     # The system gave this process no processor time meanwhile.
     now = 1_000.0
-    for _ in range(ROUNDS_BEFORE_GIVING_UP - 1):
+    for _ in range(ROUNDS_BEFORE_GIVING_UP - 2):
         orphan_reaper.kill_round(lambda _pid: False)
         assert not orphan_reaper.is_done
     orphan_reaper.kill_round(lambda _pid: False)

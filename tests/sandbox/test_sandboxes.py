@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import anyio
 import pytest
 
+from leaks import descriptors_of
+from shelld.keeper.channel import Channel, anonymous_file
 from shelld.keeper.pool import RunnerPool
+from shelld.sandbox.placeholders import Placeholders
 from shelld.sandbox.policy import ResolvedPolicy, resolved
 from shelld.sandbox.sandbox import Sandbox
 from shelld.sandbox.sandboxes import IDLE_S, Sandboxes, SandboxKey
@@ -99,3 +105,65 @@ async def test_spare_shells_of_sandbox_end_although_closing_its_files_fails(
     with pytest.raises(MemoryError):
         await places.enter(key)
     assert len(retired) == 1
+
+
+async def test_files_of_sandbox_are_closed_although_its_first_retirement_fails(
+    pool: RunnerPool, policy: ResolvedPolicy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures = [MemoryError()]
+
+    def fail_once(_sandbox: Sandbox) -> None:
+        while failures:
+            raise failures.pop()
+
+    def open_file(_sandbox: Sandbox) -> tuple[int, str]:
+        return anonymous_file(b""), "/file"
+
+    monkeypatch.setattr(Sandbox, "start", start_nothing)
+    monkeypatch.setattr(Sandbox, "wait", be_ready)
+    monkeypatch.setattr(Sandbox, "open_file", open_file)
+    places = Places(pool, lambda _task: None, "/bin/bash", fail_once)
+    place = await places.enter(SandboxKey(policy, ""))
+    assert place.files is not None
+    assert place.sandbox is not None
+    place.sandbox.idle_since -= IDLE_S
+    with pytest.raises(MemoryError):
+        places.trim()
+    descriptor = place.files.take()
+    places.trim()
+    # Files are closed at once when they come back after the end.
+    place.files.give_back(descriptor)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(descriptor)
+
+
+def test_sandbox_is_killed_although_the_message_cannot_be_sent(
+    pool: RunnerPool, policy: ResolvedPolicy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_memory(*_: object) -> None:
+        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+
+    sandbox = Sandbox(pool, policy, "/bin/bash")
+    ours, runner = Channel.pair()
+    sandbox._outside = ours  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(Channel, "send", no_memory)
+    sandbox.end()
+    # A runner kills its command at the end of its channel.
+    assert runner.recv(1) == b""
+    sandbox.close()
+    runner.close()
+
+
+def test_placeholder_is_closed_although_its_lock_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_memory(*_: object) -> None:
+        raise MemoryError
+
+    before = descriptors_of(os.getpid())
+    placeholders = Placeholders()
+    monkeypatch.setattr(fcntl, "flock", no_memory)
+    with pytest.raises(MemoryError):
+        placeholders.hold([str(tmp_path)])
+    placeholders.close(removes=False)
+    assert descriptors_of(os.getpid()) == before

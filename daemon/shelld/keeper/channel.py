@@ -270,6 +270,10 @@ class Channel:
 
     def close(self) -> None:
         self._socket.close()
+        if self._read is not None:
+            # The last call of `receive` has failed before these descriptors had a message.
+            self._descriptors = self._with_received(self._read[1])
+            self._read = None
         while self._descriptors:
             os.close(self._descriptors.pop())
 

@@ -242,7 +242,7 @@ class Keeper:
         elif not given_up.is_given_up:
             given_up.is_given_up = True
             given_up.others = self._orphan_reaper.survivors
-            self._orphan_reaper.start_round()
+            self._orphan_reaper.must_start = True
 
     def _is_spared(self, pid: int) -> bool:
         return pid in self._runners and not self._runners[pid].is_given_up
@@ -327,7 +327,7 @@ class Keeper:
             # Record the lost runner first, so that the daemon gets a report even if a later step
             # fails.
             self._lost.append(ended)
-            self._orphan_reaper.start_round()
+            self._orphan_reaper.must_start = True
             if not ended.is_given_up:
                 ended.others = self._orphan_reaper.survivors
             ended.announced = ended.tell((LOST,))

@@ -33,12 +33,16 @@ _CLEAN_ROUNDS: Final = 2
 class OrphanReaper:
     """Kills all processes below this one in rounds, except spared processes and their descendants.
 
+    The caller sets `must_start` when there may be new orphans. The next round then begins again,
+    with a new deadline. This is an attribute, because an assignment cannot fail.
+
     `survivors` are the processes that are alive after the deadline. Rounds still try to kill them,
     but `is_done` ignores them. `is_blind` says that the deadline has passed, but the processes
     cannot be listed.
     """
 
     def __init__(self) -> None:
+        self.must_start = False
         self.survivors: list[int] = []
         self.is_blind = False
         self._clean_rounds = _CLEAN_ROUNDS
@@ -48,7 +52,7 @@ class OrphanReaper:
     @property
     def is_done(self) -> bool:
         """Whether no orphan is left except `survivors`."""
-        return self._clean_rounds >= _CLEAN_ROUNDS
+        return self._clean_rounds >= _CLEAN_ROUNDS and not self.must_start
 
     @property
     def interval_ms(self) -> int | None:
@@ -57,16 +61,15 @@ class OrphanReaper:
             return SURVIVOR_INTERVAL_MS if self.is_blind else KILL_INTERVAL_MS
         return SURVIVOR_INTERVAL_MS if self.survivors else None
 
-    def start_round(self) -> None:
-        """Start again with a new deadline, because there may be new orphans."""
-        self._clean_rounds = self._rounds = 0
-        self._give_up_at = time.monotonic() + KILL_DEADLINE_MS / 1000
-
     def kill_round(self, is_spared: Spared) -> None:
         """Kill the orphans that exist now.
 
         The caller reaps them, and calls again after `interval_ms`.
         """
+        if self.must_start:
+            self._clean_rounds = self._rounds = 0
+            self._give_up_at = time.monotonic() + KILL_DEADLINE_MS / 1000
+            self.must_start = False
         found = kill_descendants(is_spared)
         self._rounds += 1
         self.is_blind = False
@@ -81,7 +84,7 @@ class OrphanReaper:
         if len(found) == len(self.survivors):
             self._clean_rounds += 1
         elif self.is_done:
-            self.start_round()
+            self.must_start = True
         elif self._is_late:
             self.survivors = sorted(found)
             self._clean_rounds = _CLEAN_ROUNDS

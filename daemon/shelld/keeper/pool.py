@@ -173,7 +173,7 @@ class RunnerPool:
                 # Also kill all processes below the runner, because one of them may trace the runner
                 # and so keep it from being reaped.
                 self._adopted.discard(pid)
-                self._orphan_reaper.start_round()
+                self._orphan_reaper.must_start = True
                 self.clean_up()
             elif self._has_lost_its_keeper(pid):
                 os.kill(pid, signal.SIGKILL)
@@ -253,7 +253,7 @@ class RunnerPool:
     def expect_orphans(self) -> None:
         """Make `clean_up` kill the processes that a runner and its keeper have left."""
         if self.adopts:
-            self._orphan_reaper.start_round()
+            self._orphan_reaper.must_start = True
 
     def orphans(self) -> list[int] | None:
         """Return the orphans that survived SIGKILL; None while the killing is under way."""
@@ -307,7 +307,7 @@ class RunnerPool:
                 # are orphans.
                 self._adopted.discard(pid)
                 self._ended.add(pid)
-                self._orphan_reaper.start_round()
+                self._orphan_reaper.must_start = True
                 self._adopt_runners()
                 if pid == self._keeper_pid:
                     is_short = time.monotonic() - self._keeper_started_at < MIN_KEEPER_LIFE_S

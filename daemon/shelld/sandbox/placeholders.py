@@ -26,7 +26,7 @@ class Placeholders:
         # Descriptors of the directories. Each descriptor has a shared lock.
         self._held: dict[str, int] = {}
         self._made: list[str] = []
-        # Descriptors of the other paths.
+        # All descriptors that `close` closes.
         self._kept: list[int] = []
 
     def make(self, paths: Iterable[str]) -> None:
@@ -56,13 +56,14 @@ class Placeholders:
             if may_make:
                 with suppress(FileExistsError):
                     os.mkdir(path, 0o755)
-            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+            self._kept.append(descriptor := os.open(path, flags))
             with suppress(OSError):
                 fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
                 if os.path.samestat(os.stat(path), os.fstat(descriptor)):
                     self._held[path] = descriptor
                     return
-            os.close(descriptor)
+            os.close(self._kept.pop())
         raise BlockingIOError
 
     def close(self, *, removes: bool) -> None:
@@ -74,7 +75,6 @@ class Placeholders:
             with suppress(OSError, KeyError):
                 fcntl.flock(self._held[path], fcntl.LOCK_EX | fcntl.LOCK_NB)
                 os.rmdir(path)
-        while self._held:
-            os.close(self._held.popitem()[1])
+        self._held.clear()
         while self._kept:
             os.close(self._kept.pop())

@@ -99,8 +99,8 @@ class Sandbox:
         self._errors: int | None = None
         self._directory: int | None = None
         self._nothing: int | None = None
-        # All descriptors that `close` closes, including the descriptors above.
-        self._owned: list[int] = []
+        # The messages of the keeper, with the descriptors that `close` closes.
+        self._entered: list[tuple[Message, list[int]]] = []
         # Whether the runner may have started bubblewrap.
         self._is_begun = False
         # The outer pid of the first process, and the inner pids of the runners by their outer pids.
@@ -155,7 +155,6 @@ class Sandbox:
             self._keeper, theirs = Channel.pair()
             with theirs:
                 self._errors, errors = os.pipe()
-                self._owned.append(self._errors)
                 descriptors.append(errors)
                 os.set_blocking(self._errors, False)
                 # A command of root could change the mode of /dev/null, so the sandbox gets an empty
@@ -166,8 +165,8 @@ class Sandbox:
                 given = [nothing, errors, errors, theirs.fileno(), arguments, filter_]
                 # A machine without this directory has no terminals.
                 with suppress(FileNotFoundError):
-                    terminals = os.open(_TERMINALS, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-                    descriptors.append(terminals)
+                    flags = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+                    descriptors.append(terminals := os.open(_TERMINALS, flags))
                     given.append(terminals)
                 command = engine.command_of(self.policy, self._pool.mechanism)
                 self._is_begun = True
@@ -222,18 +221,17 @@ class Sandbox:
                     self._first = message[1]
                 elif message[0] in (FAILED, EXITED):
                     return
-        messages = await _receive(self._keeper)
-        if not messages or messages[0][0][0] != ENTERED:
+        self._entered = await _receive(self._keeper) or []
+        if not self._entered or self._entered[0][0][0] != ENTERED:
             return
-        descriptors = messages[0][1]
-        self._owned.extend(descriptors)
+        descriptors = self._entered[0][1]
         if len(descriptors) != _ENTERED_WITH + (self._proxy is not None):
             return
         self._directory, self._nothing = descriptors[:_ENTERED_WITH]
         os.mkdir(_NO_FILE, dir_fd=self._directory)
         if self._proxy is not None:
             self.missing = engine.NO_PROXY
-            if not await self._proxy.serve(self._owned.pop(), self._first):
+            if not await self._proxy.serve(descriptors.pop(), self._first):
                 return
             self.missing = None
         self.is_ready = True
@@ -259,8 +257,11 @@ class Sandbox:
             self._idle.close()
         finally:
             if self._outside is not None:
-                with suppress(OSError):
+                try:
                     self._outside.send((KILL, int(signal.SIGKILL), 0))
+                except OSError:
+                    # A runner also kills its command at the end of its channel.
+                    self._outside.shut_down()
             self.is_ending = True
 
     async def _end(self) -> None:
@@ -309,9 +310,13 @@ class Sandbox:
         for channel in (self._keeper, self._outside):
             if channel is not None:
                 channel.close()
-        self._errors = self._directory = self._nothing = None
-        while self._owned:
-            os.close(self._owned.pop())
+        errors, self._errors = self._errors, None
+        if errors is not None:
+            os.close(errors)
+        self._directory = self._nothing = None
+        for _, descriptors in self._entered:
+            while descriptors:
+                os.close(descriptors.pop())
         self._placeholders.close(removes=self.is_gone or not self._is_begun)
         self.is_gone = True
 
@@ -461,6 +466,5 @@ async def _receive(channel: Channel) -> list[tuple[Message, list[int]]] | None:
     """Wait for messages; return None at the end of the channel."""
     while True:
         await anyio.wait_readable(channel)
-        messages = channel.receive()
-        if messages != []:
+        if (messages := channel.receive()) != []:
             return messages

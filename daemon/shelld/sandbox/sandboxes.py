@@ -131,8 +131,9 @@ class Sandboxes:
             self._ending.add(sandbox)
         try:
             if self._sandboxes.get(key) is sandbox:
-                del self._sandboxes[key]
+                # In this order, the next call tries again if this call fails.
                 self._on_retire(sandbox)
+                del self._sandboxes[key]
         finally:
             self._end_unused()
 

@@ -101,7 +101,11 @@ class PrivateDumpFiles(DumpFiles):
 
     def _make(self) -> int:
         descriptor, path = self._make_file()
-        self._paths[descriptor] = path
+        try:
+            self._paths[descriptor] = path
+        except BaseException:
+            os.close(descriptor)
+            raise
         return descriptor
 
     def path(self, descriptor: int) -> str:

@@ -79,13 +79,14 @@ class Places:
         self._sandboxes.left(sandbox, guest)
 
     def _retire(self, sandbox: Sandbox) -> None:
-        place = self._inside.pop(sandbox, None)
+        place = self._inside.get(sandbox)
         try:
             self._on_retire(sandbox)
         finally:
             if place is not None and place.files is not None:
                 # Files in use are closed when their commands end.
                 place.files.close()
+        self._inside.pop(sandbox, None)
 
     def trim(self) -> None:
         """End the sandboxes that have run no command for some time."""
