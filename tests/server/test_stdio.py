@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import gc
 import os
 import socket
 import sys
@@ -13,6 +14,8 @@ import anyio
 import anyio.to_thread
 import pytest
 
+from shelld.eventloop.threads import Thread
+from shelld.server.startup import StartupError
 from shelld.server.stdio import LITTLE_BYTES, Input, Output
 
 
@@ -251,4 +254,19 @@ def test_a_nonblocking_source_without_data_has_not_ended() -> None:
     assert source.read() == b"request"
     os.close(write)
     assert source.read() == b""
+    os.close(read)
+
+
+async def test_output_that_cannot_start_leaves_its_descriptor_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(_thread: Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(Thread, "start", refuse)
+    read, write = socket_pair(Path())
+    with pytest.raises(StartupError):
+        Output(write)
+    gc.collect()
+    os.close(write)
     os.close(read)

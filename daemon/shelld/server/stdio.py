@@ -143,8 +143,6 @@ class Output:
         self._descriptor = descriptor
         self._mode = os.fstat(descriptor).st_mode
         self._socket: socket.socket | None = None
-        if stat.S_ISSOCK(self._mode):
-            self._socket = socket.socket(fileno=descriptor)
         self._poll = select.poll()
         self._poll.register(descriptor, select.POLLOUT)
         self._lock = threading.Lock()
@@ -202,7 +200,11 @@ class Output:
         If all bytes fit, the thread need not wake up.
         """
         try:
-            if self._socket is not None:
+            if stat.S_ISSOCK(self._mode):
+                if self._socket is None:
+                    # `__init__` does not do this. If it failed then, the end of the socket object
+                    # would close a descriptor that the caller still owns.
+                    self._socket = socket.socket(fileno=self._descriptor)
                 return self._socket.send(data, socket.MSG_DONTWAIT)
             if stat.S_ISFIFO(self._mode) and self._takes_some():
                 # If poll(2) reports a pipe as writable, it takes PIPE_BUF bytes at once (pipe(7)).
