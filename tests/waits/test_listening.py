@@ -8,6 +8,7 @@ from functools import partial
 
 import anyio
 import anyio.abc
+import anyio.lowlevel
 import pytest
 
 from shelld.eventloop.turns import Turns
@@ -80,6 +81,33 @@ async def test_wait_for_a_port_ends_although_another_has_the_turn(
         found = await wait_for_port(shell, None, give_up_at, looks, SocketNews())
         assert found == [Listener(80, "::1", 1, "server")]
         assert len(steps) == STEPS
+
+
+async def test_waits_that_end_together_share_the_last_look(shell: Shell, steps: list[int]) -> None:
+    found: dict[int | None, list[Listener]] = {}
+
+    async def wait(port: int | None) -> None:
+        found[port] = await wait_for_port(shell, port, give_up_at, looks, SocketNews())
+
+    async with looks_of_others() as looks, anyio.create_task_group() as tasks:
+        give_up_at = anyio.current_time() + 0.05
+        for port in (None, *range(71, 91)):
+            tasks.start_soon(wait, port)
+    # A wait whose time is over during a look shares the next one.
+    assert len(steps) <= 2 * STEPS
+    server = Listener(80, "::1", 1, "server")
+    assert {port for port in found if found[port] == [server]} == {None, 80}
+
+
+async def test_last_look_is_finished_by_another_wait(shell: Shell, steps: list[int]) -> None:
+    looks = Turns()
+    with anyio.CancelScope() as first:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(wait_for_port, shell, None, 0.0, looks, SocketNews())
+            while len(steps) < 2:
+                await anyio.lowlevel.checkpoint()
+            first.cancel()
+    assert await wait_for_port(shell, None, 0.0, looks, SocketNews())
 
 
 async def test_wait_for_a_prompt_ends_although_another_has_the_turn(

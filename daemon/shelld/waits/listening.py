@@ -9,10 +9,12 @@ intervals. A look at many processes is done in slices, so that other requests ne
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Iterable, Iterator
 from typing import Final
+from weakref import WeakKeyDictionary, ref
 
 import anyio
 
@@ -79,10 +81,8 @@ async def wait_for_port(
                 least_s = min(2 * least_s, _BUSY_PAUSE_S) if watch.count != seen else 0.0
     if shell.has_ended:
         return []
-    look = _Look(shell, port, sockets.listening("/proc/self"))
-    while not await looks.do_now(look.go_on):
-        pass
-    return look.found
+    last = _last_looks.setdefault(shell, _LastLook(shell))
+    return [each for each in await last.found(looks) if port in {None, each.port}]
 
 
 async def _wait_for_sockets(
@@ -133,6 +133,34 @@ def basis_of_ports(shell: Shell) -> object | None:
     except OSError:
         # A process has just ended, for example, or belongs to another user.
         return None
+
+
+class _LastLook:
+    """The look with which the waits for the ports of a shell end. Waits that end at the same time
+    share a look, because it takes almost a second if the command has thousands of processes.
+    """
+
+    def __init__(self, shell: Shell) -> None:
+        # The dictionary that keeps this object must not keep the shell alive.
+        self._shell = ref(shell)
+        self._lock = anyio.Lock()
+        self._found: list[Listener] = []
+        self._began_at = -math.inf
+
+    async def found(self, looks: Turns) -> list[Listener]:
+        """Return all ports of the shell, from a look that has begun after this call."""
+        called_at = time.monotonic()
+        async with self._lock:
+            if self._began_at < called_at and (shell := self._shell()) is not None:
+                began_at = time.monotonic()
+                look = _Look(shell, None, sockets.listening("/proc/self"))
+                while not await looks.do_now(look.go_on):
+                    pass
+                self._found, self._began_at = look.found, began_at
+            return self._found
+
+
+_last_looks: Final[WeakKeyDictionary[Shell, _LastLook]] = WeakKeyDictionary()
 
 
 class _Look:
