@@ -179,6 +179,35 @@ def test_each_thread_is_looked_at() -> None:
         assert {wait.descriptors for wait in waits(pid)} == {frozenset({read})}
 
 
+# Holds the thread in its argument, as a debugger does, while the other threads of its process run.
+TRACER = """
+import ctypes, sys, time
+libc = ctypes.CDLL(None)
+for seize_or_interrupt in (0x4206, 0x4207):
+    libc.ptrace(seize_or_interrupt, int(sys.argv[1]), None, None)
+time.sleep(300)
+"""
+
+
+def test_thread_that_a_tracer_holds_does_not_wait() -> None:
+    # The first call permits every process to trace this one.
+    code = (
+        "import ctypes, threading; ctypes.CDLL(None).prctl(0x59616D61, ctypes.c_long(-1), 0, 0, 0);"
+        "threading.Thread(target=os.read, args=(r, 1)).start(); time.sleep(300)"
+    )
+    with running(code) as (pid, _, _):
+        wait_for(lambda: list(waits(pid)) != [], "the thread to read")
+        [wait] = waits(pid)
+        with subprocess.Popen([sys.executable, "-c", TRACER, wait.place.rpartition("/")[2]]) as by:
+            try:
+                # The kernel still shows the call in which the thread was held.
+                wait_for(lambda: list(waits(pid)) == [], "the tracer to hold the thread")
+                assert process(pid).state == "S"
+            finally:
+                by.kill()
+        wait_for(lambda: list(waits(pid)) != [], "the thread to read again")
+
+
 def test_stopped_process_is_recognised() -> None:
     with running("os.read(r, 1)") as (pid, _, _):
         assert not process(pid).is_stopped

@@ -140,12 +140,23 @@ def waits(pid: int, is_spent: Callable[[], bool] = lambda: False) -> Iterator[Wa
         if arguments[6] < _32_BITS and _is_32_bit(place):
             # A 32-bit program has other numbers for its calls.
             continue
+        if thread != str(pid) and _is_held(place):
+            # A tracer such as a debugger may hold a thread at the beginning of a call.
+            continue
         # Meanwhile, another thread may unmap memory or close a descriptor. An address may be
         # invalid.
         with contextlib.suppress(OSError, ValueError, OverflowError, struct.error):
             yield look(place, arguments)
     if failure is not None and not has_seen:
         raise failure
+
+
+def _is_held(place: str) -> bool:
+    """Return whether a signal or a tracer keeps a thread from running, or the thread is gone."""
+    try:
+        return fields_of(read_short_file(f"{place}/stat"))[0] in b"Tt"
+    except (OSError, IndexError):
+        return True
 
 
 def waits_for_child(pid: int) -> bool:
