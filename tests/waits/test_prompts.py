@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import os
 import time
 from types import SimpleNamespace
 from typing import Any
 
+import anyio
 import pytest
 
 from shelld.eventloop.turns import Turns
+from shelld.inspection import input_reader
+from shelld.inspection.input_reader import Found, Seen
 from shelld.shells.shell import Shell
+from shelld.terminals.input import PipeInput
 from shelld.waits import prompts
 from shelld.waits.pauses import Pauses
-from shelld.waits.prompts import PromptIdentity, State, prompt_of, settled_prompt_of, state_of
+from shelld.waits.prompts import (
+    PromptIdentity,
+    State,
+    prompt_of,
+    settled_prompt_of,
+    state_of,
+    wait_for_prompt,
+)
 from shelld_protocol.structs import Prompt
 
 PROMPT = Prompt("proved", True, True, True, 1, "program", 500, "text")
@@ -51,6 +63,31 @@ def test_prompt_before_output_under_way_does_not_count(shell: Shell) -> None:
     assert settled_prompt_of(shell) is None
     assert settled_prompt_of(shell) is PROMPT
     assert shell.stdout.store.written == 7
+
+
+@pytest.mark.parametrize("is_wait", [False, True])
+async def test_question_under_way_is_part_of_its_prompt(
+    monkeypatch: pytest.MonkeyPatch, is_wait: bool
+) -> None:
+    def look(*_: object) -> Seen:
+        return Seen(Found(1, "program", is_blocking=True, is_proved=True), is_stopped=False)
+
+    monkeypatch.setattr(input_reader, "look", look)
+    shell = owned(Shell("shell_a"), b"Really? ")
+    shell.started()
+    shell.pid = 1
+    shell.output.append(shell.stdout, b"Name? ")
+    read, write = os.pipe()
+    shell.input = PipeInput(write)
+    if is_wait:
+        found = await wait_for_prompt(shell, anyio.current_time(), Pauses(Turns()))
+    else:
+        found = state_of(shell).prompt
+    os.close(read)
+    os.close(write)
+    assert found is not None
+    assert found.text == "Name? Really?"
+    assert shell.stdout.store.written == 14
 
 
 def started_ago(seconds: float, shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -158,6 +158,8 @@ def _state_of(shell: Shell) -> State:
     found, is_stopped = input_reader.look(shell.pid, target, silent_s)
     if found is None:
         return State(None, is_stopped)
+    # The kernel may still be passing on the question that the program has just written.
+    shell.catch_up()
     modes = target and target.modes
     asked = Prompt(
         certainty="proved" if found.is_proved else "likely",
@@ -166,7 +168,7 @@ def _state_of(shell: Shell) -> State:
         echo=modes and modes.echo,
         pid=found.pid,
         program=found.program,
-        since_ms=round(silent_s * 1000),
+        since_ms=round(shell.silent_s * 1000),
         text=last_line(shell.latest_stream.store, _MAX_TEXT),
     )
     return State(asked, is_stopped)
@@ -186,8 +188,8 @@ def settled_prompt_of(shell: Shell) -> Prompt | None:
 
     A result that reports the prompt must include this output.
     """
-    found = prompt_of(shell)
     before = shell.output.written
+    found = prompt_of(shell)
     shell.catch_up()
     return found if shell.output.written == before else None
 
