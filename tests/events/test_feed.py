@@ -291,6 +291,45 @@ async def test_shell_is_retained_until_its_last_event_was_sent() -> None:
     assert not manager.is_reading
 
 
+async def test_shell_without_leftover_processes_is_over_with_its_exit_event() -> None:
+    shell, client = running_shell(), Client()
+    options = structs.replace(OPTIONS, bash_id="x", events=frozenset({"exit", "leftover"}))
+    subscription = Subscription("sub_1", options, client, 1, lambda _task: None)
+    feed = Feed(shell, subscription, cast("Manager", FakeManager()))
+    # The owner of the shell has not released it yet.
+    shell.end(0, None)
+    async with anyio.create_task_group() as group:
+        group.start_soon(feed.run)
+        while not subscription.seq:
+            await anyio.lowlevel.checkpoint()
+        assert subscription.is_over
+        shell.become_empty()
+    assert [type(each) for each in client.received] == [ExitEvent]
+
+
+async def test_last_leftover_event_waits_until_the_shell_is_empty() -> None:
+    shell, client = running_shell(), Client()
+    options = structs.replace(OPTIONS, bash_id="x", events=frozenset({"exit", "leftover"}))
+    subscription = Subscription("sub_1", options, client, 1, lambda _task: None)
+    feed = Feed(shell, subscription, cast("Manager", FakeManager()))
+    shell.leftover = [7]
+    shell.end(0, None)
+    async with anyio.create_task_group() as group:
+        group.start_soon(feed.run)
+        while subscription.seq < 2:
+            await anyio.lowlevel.checkpoint()
+        # The last process has ended, but the owner of the shell has not released it yet.
+        shell.leftover = []
+        shell.notify()
+        await anyio.wait_all_tasks_blocked()
+        assert (subscription.seq, subscription.is_over) == (2, False)
+        shell.become_empty()
+        while subscription.seq < 3:
+            await anyio.lowlevel.checkpoint()
+        assert subscription.is_over
+    assert client.received[-1].leftover == []
+
+
 class FakeScreens:
     """A screen of two rows. Only the first row changes. Each call of `look` calls `on_look`."""
 

@@ -285,6 +285,9 @@ class Feed:
                 reason=shell.reason,
                 spool_error=shell.output.error,
             )
+            if not leftover:
+                # To a client, this is the last event, even if the shell is not empty yet.
+                self._note_last_event()
         if leftover:
             # A later event must report the leftover processes, even if all are gone by that time.
             self._told_leftover = None
@@ -302,13 +305,16 @@ class Feed:
     @property
     def _may_tell_leftover(self) -> bool:
         wants = "leftover" in self._options.events and self.shell.has_ended
-        return wants and (self._told_leftover != [] or not self.shell.is_empty)
+        may_change = self._told_leftover != [] or not self.shell.is_empty
+        return wants and may_change and not self.subscription.is_over
 
     async def _follow_leftover(self) -> None:
         shell = self.shell
         while self._may_tell_leftover:
             pids = [] if shell.is_empty else list(shell.leftover)
-            if pids != self._told_leftover:
+            # To a client, an event without leftover processes is the last one. So it must not come
+            # before the shell is empty.
+            if pids != self._told_leftover and (pids or shell.is_empty):
                 self._publish("shell/leftover", LeftoverEvent, leftover=pids)
                 self._told_leftover = pids
 
