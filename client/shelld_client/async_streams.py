@@ -129,6 +129,9 @@ class AsyncEventStream(_Iteration[Event]):
         super().__init__()
         self.subscription = ""
         self.seq = 0
+        # The number after which another connection continues. Unlike `seq`, this is no event that
+        # the daemon has yet to send again.
+        self._reached = 0
         self._begin = begin
         # Which events to yield. None means all events that come.
         self._wanted: Sequence[EventName] | None = options.get("events")
@@ -154,8 +157,10 @@ class AsyncEventStream(_Iteration[Event]):
             self.end()
             raise
         self.subscription, self.seq = result.subscription, result.seq
+        from_seq = self._params.get("from_seq")
+        self._reached = result.seq if from_seq is None else from_seq
         # If the subscription is over, no event comes, unless the daemon sends events again.
-        self._is_over = result.is_over and self._params.get("from_seq") in (None, result.seq)
+        self._is_over = result.is_over and self._reached == result.seq
         return self
 
     def end(self) -> None:
@@ -182,7 +187,7 @@ class AsyncEventStream(_Iteration[Event]):
                 continue
             if event is None:
                 break
-            self.seq = event.seq
+            self.seq = self._reached = event.seq
             if self._is_last(event):
                 self._is_over = True
                 self._ongoing.stop_listening()
@@ -194,7 +199,7 @@ class AsyncEventStream(_Iteration[Event]):
         """Continue the subscription on another connection."""
         assert self._ongoing is not None
         self._ongoing.leave_to_next()
-        params = {"subscription": self.subscription, "from_seq": self.seq}
+        params = {"subscription": self.subscription, "from_seq": self._reached}
         call = calls.subscribe(params)
         ongoing = await self._begin(call, nothing_to_undo)
         try:
@@ -212,7 +217,7 @@ class AsyncEventStream(_Iteration[Event]):
         elif result.is_over:
             # The last event may have come while the connection was lost.
             self._subscribed = result
-            self._is_over = self.seq >= result.seq
+            self._is_over = self._reached >= result.seq
 
     def _is_last(self, event: Event) -> bool:
         subscribed = self._subscribed

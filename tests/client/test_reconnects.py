@@ -27,6 +27,7 @@ from shelld_client import (
     TargetLost,
 )
 from shelld_client.async_ongoing import AsyncOngoing
+from shelld_client.mailbox import End
 from shelld_client.ongoing import Ongoing
 from support import Gate, is_alive, wait_for
 
@@ -471,6 +472,41 @@ async def test_interrupted_iteration_goes_on(
             found = [each async for each in events]
         assert "".join(each.text for each in found if isinstance(each, OutputEvent)) == "one\ntwo\n"
         assert [each.seq for each in found] == list(range(1, len(found) + 1))
+
+
+@pytest.mark.parametrize("ends_before", [True, False])
+async def test_events_that_were_lost_while_they_were_sent_again_come_once_more(
+    attached: Attached, monkeypatch: pytest.MonkeyPatch, *, ends_before: bool
+) -> None:
+    def lose_in_thread(ongoing: Ongoing) -> None:
+        while not isinstance(item := ongoing.next(), End):
+            pass
+        monkeypatch.undo()
+        raise item.why
+
+    async def lose_in_task(ongoing: AsyncOngoing) -> None:
+        while not isinstance(item := await ongoing.next(), End):
+            pass
+        monkeypatch.undo()
+        raise item.why
+
+    async with attached() as shell:
+        job = await shell.bash("echo one; read -r", **OPEN_INPUT)
+        async with shell.events(bash_id=job.bash_id) as first:
+            await anext(first)
+            if ends_before:
+                await shell.write_stdin(job.bash_id, "\n")
+                await anext(first)
+            async with shell.events(subscription=first.subscription, from_seq=0) as again:
+                lose_connection(shell)
+                monkeypatch.setattr(Ongoing, "next_event", lose_in_thread)
+                monkeypatch.setattr(AsyncOngoing, "next_event", lose_in_task)
+                output = await anext(again)
+                if not ends_before:
+                    await shell.write_stdin(job.bash_id, "\n")
+                rest = [each async for each in again]
+    assert [each.seq for each in (output, *rest)] == [1, 2]
+    assert isinstance(rest[-1], ExitEvent)
 
 
 def test_signal_handler_does_not_wait_for_the_thread_that_attaches(user: Lasting) -> None:
