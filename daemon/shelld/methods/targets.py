@@ -181,7 +181,8 @@ async def _pass_on(context: RequestContext, method: str, target: Target, members
         daemon.targets.forget_place(session)
     try:
         if method == "subscribe" or "notify" in members:
-            link.subscribers.note(result, context.request_id)
+            notify = members.get("notify") if method == "bash" else None
+            link.subscribers.note(result, context.request_id, notify and bytes(notify))
             await link.tell_subscribers()
         elif method == "unsubscribe":
             link.subscribers.forget(text_of(members.get("subscription")) or "")

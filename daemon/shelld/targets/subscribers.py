@@ -1,7 +1,8 @@
 """Records the subscriptions at one target whose events a link passes on. Pure.
 
 Owns their names, each with the id of the client's request. Forgets a subscription that the client
-ends, and a subscription of a single shell once that shell has sent its last event.
+ends, and a subscription of a single shell once that shell has sent its last event. This event may
+come before the answer that names the subscription.
 """
 
 from __future__ import annotations
@@ -16,13 +17,16 @@ from shelld_protocol.encoding import decode
 from shelld_protocol.event_methods import LOST_NOTIFICATION, OVER_NOTIFICATION
 
 # The maximum number of recorded subscriptions. A daemon has at most 256 at a time, but this module
-# does not always learn that a subscription has ended.
+# does not learn the end of a subscription that tells no end. Beyond the limit, it forgets one of
+# these.
 MAX_KEPT: Final = 1_024
 
 
-class _Begun(msgspec.Struct):
+class _Begun(msgspec.Struct, rename={"is_over": "isOver"}):
     subscription: str | None = None
     bash_id: str | None = None
+    events: list[str] = []
+    is_over: bool = False
 
 
 class _Event(msgspec.Struct):
@@ -32,6 +36,7 @@ class _Event(msgspec.Struct):
 
 _begun: Final = msgspec.json.Decoder(_Begun)
 _event: Final = msgspec.json.Decoder(_Event)
+_names: Final = msgspec.json.Decoder(list[str])
 
 _ENDS: Final = frozenset({LOST_NOTIFICATION, OVER_NOTIFICATION})
 _LAST_EVENTS: Final = frozenset({"shell/exited", "shell/leftover", *_ENDS})
@@ -40,23 +45,45 @@ _LAST_EVENTS: Final = frozenset({"shell/exited", "shell/leftover", *_ENDS})
 class _Subscriber(NamedTuple):
     request_id: bytes | None
     is_of_one_shell: bool
+    events: frozenset[str]
+    # Whether an event will tell the end, unless the client ends the subscription.
+    tells_end: bool
+
+    def ends_with(self, *, has_leftover: bool) -> bool:
+        """Return whether an event about an end or about leftover processes is the last one."""
+        return self.is_of_one_shell and not (has_leftover and "leftover" in self.events)
 
 
 class Subscribers:
     def __init__(self) -> None:
         self._kept: dict[str, _Subscriber] = {}
+        # Whether the last event of each subscription that no answer has named yet says that there
+        # are leftover processes.
+        self._early: dict[str, bool] = {}
 
-    def note(self, result: bytes, request_id: bytes | None) -> None:
+    def note(self, result: bytes, request_id: bytes | None, notify: bytes | None = None) -> None:
         """Record the subscription that a request has begun or continued, if its result names one.
+
+        `notify`: the names of the events (JSON), if the request has started a command.
 
         Raises msgspec.DecodeError for a result of another form.
         """
         begun = decode(result, _begun)
-        if begun.subscription:
-            self._kept.pop(begun.subscription, None)
-            self._kept[begun.subscription] = _Subscriber(request_id, begun.bash_id is not None)
-            if len(self._kept) > MAX_KEPT:
-                del self._kept[next(iter(self._kept))]
+        name = begun.subscription
+        if not name:
+            return
+        names = begun.events if notify is None else decode(notify, _names)
+        is_of_one_shell = begun.bash_id is not None
+        tells_end = not is_of_one_shell or ("exit" in names and not begun.is_over)
+        noted = _Subscriber(request_id, is_of_one_shell, frozenset(names), tells_end)
+        early = self._early.pop(name, None)
+        self._kept.pop(name, None)
+        if notify is not None and early is not None and noted.ends_with(has_leftover=early):
+            return
+        self._kept[name] = noted
+        if len(self._kept) > MAX_KEPT:
+            unsure = (each for each, kept in self._kept.items() if not kept.tells_end)
+            del self._kept[next(unsure, next(iter(self._kept)))]
 
     def forget(self, subscription: str) -> None:
         """Forget a subscription that the client has ended, or whose last event has come."""
@@ -69,15 +96,20 @@ class Subscribers:
 
         Raises msgspec.DecodeError for params of another form.
         """
-        if method not in _LAST_EVENTS or not self._kept:
+        if method not in _LAST_EVENTS:
             return
         event = decode(params, _event)
-        found = self._kept.get(event.subscription)
-        if found is None:
-            return
-        is_last = found.is_of_one_shell and bytes(event.leftover) == b"[]"
-        if method in _ENDS or is_last:
-            self.forget(event.subscription)
+        name, has_leftover = event.subscription, bytes(event.leftover) != b"[]"
+        found = self._kept.get(name)
+        if method in _ENDS:
+            self.forget(name)
+        elif found is None:
+            self._early[name] = has_leftover
+            if len(self._early) > MAX_KEPT:
+                # A command whose answer is an error has no answer that names its subscription.
+                del self._early[next(iter(self._early))]
+        elif found.ends_with(has_leftover=has_leftover):
+            self.forget(name)
 
     def take_lost(self, target: str, message: str) -> Mapping[str, Any] | None:
         """Forget the oldest subscription. Return the params of ``shell/lost`` for it.
