@@ -107,6 +107,19 @@ def test_only_a_continued_subscription_without_exit_tells_its_end(
     assert client.received == [told] * is_told
 
 
+def test_subscription_that_is_continued_when_it_is_over_does_not_tell_its_end(
+    client: Client, tasks: Tasks
+) -> None:
+    options = replace(OPTIONS, events=frozenset({"output"}))
+    subscription = Subscription("sub_1", options, client, 1, tasks.start)
+    subscription.continue_after(0, client, 2)
+    subscription.is_over = True
+    # The answer to this request says that the subscription is over.
+    subscription.continue_after(0, client, 3)
+    subscription.send_over()
+    assert client.received == []
+
+
 def publish(subscription: Subscription, count: int) -> None:
     for _ in range(count):
         subscription.publish(ENTRY)

@@ -119,7 +119,8 @@ class Subscription:
         self.options = options
         self._recipient = recipient
         self._request_id = request_id
-        self._is_continued = False
+        # Whether a client has continued the subscription before it was over.
+        self._must_tell_over = False
         self._start_task = start_task
         # The last published rows of each screen. They are kept until the shell is forgotten.
         self._screens: WeakKeyDictionary[Shell, Rows] = WeakKeyDictionary()
@@ -242,7 +243,8 @@ class Subscription:
     def continue_after(self, seq: int, recipient: Recipient, request_id: Any) -> None:
         """Send all events after `seq` again. `seq` must be in the `available` range."""
         self._recipient, self._request_id = recipient, request_id
-        self._is_continued = True
+        # If the subscription is over, the answer to the client says so.
+        self._must_tell_over = not self.is_over
         # The new recipient may not know the screens, so the next change of each screen has all
         # rows.
         self._shown.clear()
@@ -255,7 +257,7 @@ class Subscription:
 
         A client that begins a subscription can ask for `exit`. A client that continues it cannot.
         """
-        if self._is_continued and "exit" not in self.options.events and not self._is_closed:
+        if self._must_tell_over and "exit" not in self.options.events and not self._is_closed:
             over = SubscriptionOver(subscription=self.name, request_id=self._request_id)
             self._recipient.send(OVER_NOTIFICATION, over)
 
