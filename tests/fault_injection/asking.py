@@ -92,14 +92,16 @@ class Asker:
             elif "method" not in message:
                 raise ViolationError(f"an answer that nobody waits for: {str(message)[:600]}")
 
-    def kill(self, shell: str) -> None:
-        """Kill a shell, which may have ended already."""
+    def kill(self, shell: str) -> bool:
+        """Kill a shell, which may have ended already. Return False if the fault hit the request."""
         params = {"shell_id": shell}
         answer = self.answer(self.daemon.request("kill_shell", params), "kill_shell")
         if "error" in answer:
             self.note(answer, "kill_shell")
-        elif answer["result"]["survivors"]:
+            return False
+        if answer["result"]["survivors"]:
             raise ViolationError(f"wrong answer to kill_shell: {str(answer)[:600]}")
+        return True
 
     def close_session(self, session: str) -> None:
         """Close a session. The fault may hit the first request, before or after it has worked."""

@@ -152,7 +152,8 @@ class Clients(Asker):
         listed = self.ask("list_shells", None, lambda result: "shells" in result)
         shells: list[Json] = [] if listed is None else listed["shells"]
         for shell in shells:
-            if shell["isRunning"]:
+            # The fault hits at most one attempt.
+            if shell["isRunning"] and not self.kill(shell["bash_id"]):
                 self.kill(shell["bash_id"])
         if started is not None:
             read = {"bash_id": started["bash_id"], "stdout_offset": 0}

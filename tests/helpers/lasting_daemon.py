@@ -11,7 +11,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from shelld.lasting.handshake import HANDSHAKE, Hello, Reply, decode, receive, send
+from shelld.lasting.handshake import (
+    HANDSHAKE,
+    HandshakeError,
+    Hello,
+    Reply,
+    decode,
+    receive,
+    send,
+)
 from shelld.lasting.views import Look, View, decoded, encoded
 from shelld_protocol.about import PROTOCOL
 from shelld_protocol.framing import FrameReader
@@ -108,7 +116,7 @@ class LastingDaemon(RawDaemon):
             with contextlib.suppress(ConnectionError):
                 send(connection, hello, descriptors)
                 data, _ = receive(connection)
-                return connection, decode(data, Reply).state if data else "gone"
+                return connection, _reply_in(data).state if data else "gone"
         except BaseException:
             connection.close()
             raise
@@ -166,3 +174,10 @@ def _pair() -> tuple[int, int]:
     """Return two ends of a stream: ours, and the daemon's."""
     ours, theirs = socket.socketpair()
     return ours.detach(), theirs.detach()
+
+
+def _reply_in(data: bytes) -> Reply:
+    try:
+        return decode(data, Reply)
+    except HandshakeError:
+        raise AssertionError(f"a reply of another form: {data[:200]!r}") from None

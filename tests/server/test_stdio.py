@@ -260,7 +260,7 @@ def test_a_nonblocking_source_without_data_has_not_ended() -> None:
 async def test_output_that_cannot_start_leaves_its_descriptor_open(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def refuse(_thread: Thread) -> None:
+    def refuse(_thread: Thread[None]) -> None:
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(Thread, "start", refuse)

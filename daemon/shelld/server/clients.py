@@ -293,10 +293,11 @@ class Clients:
             self._name, self._generation, round(detached_s * 1000), self._linger_s
         )
         self._tell_of_change()
-        # If the other side does not take the reply, `_read` also notices this, and the client is
-        # lost.
-        with contextlib.suppress(OSError):
+        try:
             self._reply(client.connection, "attached")
+        except OSError:
+            # The other side is gone, or waits for a reply that does not come.
+            client.reading.cancel()
         client.is_welcome = True
         logger.info("client %d has attached", self._generation)
 

@@ -113,7 +113,7 @@ class Links:
                 if events & ~WRITABLE and not pipe.pump():
                     self._end_input_of(descriptor)
                     self._poller.unregister(descriptor)
-                    self._pipes.pop(descriptor).close()
+                    self._close_pipe(descriptor, pipe)
             elif descriptor == self.channel.fileno():
                 try:
                     messages = self.channel.receive()
@@ -285,5 +285,10 @@ class Links:
         self.channel.close()
 
     def close_pipes(self) -> None:
-        while self._pipes:
-            self._pipes.popitem()[1].close()
+        for descriptor, pipe in list(self._pipes.items()):
+            self._close_pipe(descriptor, pipe)
+
+    def _close_pipe(self, descriptor: int, pipe: Pipe) -> None:
+        # In this order, another call closes the pipe if this call fails.
+        pipe.close()
+        self._pipes.pop(descriptor, None)

@@ -122,8 +122,9 @@ class Pipe:
             attempts = MAX_ATTEMPTS if store.written > before else attempts - 1
 
     def close(self) -> None:
-        close_pipe(self.descriptor)
         Pipe._large_pipes -= self._is_large
+        self._is_large = False
+        close_pipe(self.descriptor)
 
 
 class Terminal(Pipe):

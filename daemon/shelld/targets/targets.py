@@ -118,12 +118,18 @@ class Targets:
 
         Return whether the daemon ended by itself.
         """
+        places = {session: place for session, place in self._places.items() if place != target.name}
         self._targets.pop(target.name, None)
-        self._places = {
-            session: place for session, place in self._places.items() if place != target.name
-        }
+        self._places = places
         link = target.link
-        return link is not None and not link.is_over and await link.end()
+        if link is None or link.is_over:
+            return False
+        try:
+            return await link.end()
+        except BaseException:
+            # Nobody else knows this link.
+            link.cut()
+            raise
 
     def hang_up(self) -> None:
         """Close the input of each target, because this daemon stops."""
