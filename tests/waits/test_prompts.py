@@ -105,7 +105,7 @@ def test_new_input_ends_the_quiet_of_a_silent_shell(
     assert shell.quiet_s < 50 < shell.silent_s
 
 
-@pytest.mark.parametrize(("quiet_s", "pause"), [(0, 0.01), (0.8, 0.1), (8, 1), (1_000, 8)])
+@pytest.mark.parametrize(("quiet_s", "pause"), [(0, 0.01), (0.8, 0.2), (8, 2), (1_000, 8)])
 def test_pause_grows_with_the_quiet(
     shell: Shell, monkeypatch: pytest.MonkeyPatch, quiet_s: float, pause: float
 ) -> None:
