@@ -121,7 +121,9 @@ def test_several_words_are_a_program_with_arguments(tmp_path: Path) -> None:
 
 
 def test_leftover_processes_are_ended_and_named() -> None:
-    ended = run("--", "setsid sleep 300 & echo $!")
+    # A shell is named by the program that it has become.
+    becomes_sleep = 'until [ "$(< /proc/$!/comm)" = sleep ]; do sleep 0.01; done'
+    ended = run("--", f"setsid sleep 300 & {becomes_sleep}; echo $!")
     pid = int(ended.stdout)
     assert not is_alive(pid)
     summary, left = ended.stderr.decode().splitlines()
