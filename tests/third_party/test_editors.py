@@ -31,9 +31,9 @@ printf '\e[c\e[5n'
 read -rsd c type
 read -rsd n state
 stty echo
+columns=$(tput cols)
 read -rp 'Your name: ' name
 echo "Hello ${name@Q}: ${type@Q} ${state@Q}"
-columns=$(tput cols)
 until (( $(tput cols) > columns )); do sleep 0.1; done
 echo resized
 """
