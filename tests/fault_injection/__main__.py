@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import sys
 import tempfile
@@ -19,7 +20,9 @@ def main() -> int:
     parser.add_argument("--scene", action="append", choices=SCENES, help="only this scene")
     parser.add_argument("--sample", type=int, help="number of points, chosen at random")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--jobs", type=int, default=2, help="number of daemons at a time")
+    # A daemon often waits, so each processor gets two.
+    jobs = 2 * (os.cpu_count() or 1)
+    parser.add_argument("--jobs", type=int, default=jobs, help="number of daemons at a time")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         only = options.only or [""]
