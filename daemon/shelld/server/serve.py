@@ -315,8 +315,10 @@ class Server:
 
     def _fail(self, entry: InFlight, error: BaseException) -> None:
         """Settle a request whose task has failed."""
-        entry.context.end_large_answer()
-        self._settle(entry, encode_error(entry.raw_id, answer_for(error, "a request")))
+        try:
+            entry.context.end_large_answer()
+        finally:
+            self._settle(entry, encode_error(entry.raw_id, answer_for(error, "a request")))
 
     def _settle(self, entry: InFlight, reply: bytes) -> None:
         """Deliver the answer to a request, unless the request is settled already."""
