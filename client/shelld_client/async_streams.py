@@ -129,8 +129,8 @@ class AsyncEventStream(_Iteration[Event]):
         super().__init__()
         self.subscription = ""
         self.seq = 0
-        # The number after which another connection continues. Unlike `seq`, this is no event that
-        # the daemon has yet to send again.
+        # The number of the last event that has come. `seq` may already be the number of a later
+        # event, which the daemon sends again.
         self._reached = 0
         self._begin = begin
         # Which events to yield. None means all events that come.

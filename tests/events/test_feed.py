@@ -291,11 +291,16 @@ async def test_shell_is_retained_until_its_last_event_was_sent() -> None:
     assert not manager.is_reading
 
 
-async def test_shell_without_leftover_processes_is_over_with_its_exit_event() -> None:
-    shell, client = running_shell(), Client()
+def following_leftovers(shell: Shell, client: Client) -> tuple[Subscription, Feed]:
+    """Return a subscription to the end and the leftover processes of a shell, with its feed."""
     options = structs.replace(OPTIONS, bash_id="x", events=frozenset({"exit", "leftover"}))
     subscription = Subscription("sub_1", options, client, 1, lambda _task: None)
-    feed = Feed(shell, subscription, cast("Manager", FakeManager()))
+    return subscription, Feed(shell, subscription, cast("Manager", FakeManager()))
+
+
+async def test_shell_without_leftover_processes_is_over_with_its_exit_event() -> None:
+    shell, client = running_shell(), Client()
+    subscription, feed = following_leftovers(shell, client)
     # The owner of the shell has not released it yet.
     shell.end(0, None)
     async with anyio.create_task_group() as group:
@@ -309,9 +314,7 @@ async def test_shell_without_leftover_processes_is_over_with_its_exit_event() ->
 
 async def test_last_leftover_event_waits_until_the_shell_is_empty() -> None:
     shell, client = running_shell(), Client()
-    options = structs.replace(OPTIONS, bash_id="x", events=frozenset({"exit", "leftover"}))
-    subscription = Subscription("sub_1", options, client, 1, lambda _task: None)
-    feed = Feed(shell, subscription, cast("Manager", FakeManager()))
+    subscription, feed = following_leftovers(shell, client)
     shell.leftover = [7]
     shell.end(0, None)
     async with anyio.create_task_group() as group:

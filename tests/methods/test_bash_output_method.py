@@ -391,3 +391,22 @@ async def test_output_is_pinned_while_it_is_filtered(
         await tool.execute(ExecutionContext("/"), bash_id=first.bash_id)
         assert set(pinned) == {True}
         assert len(pinned) == 4
+
+
+async def test_turn_is_ended_by_a_second_call_if_the_first_call_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(_turn: anyio.Semaphore) -> None:
+        raise MemoryError
+
+    answers = LargeAnswers(no_wait)
+    first, second = context_of(answers), context_of(answers)
+    await first.begin_large_answer()
+    with monkeypatch.context() as patch:
+        patch.setattr(type(anyio.Semaphore(1)), "release", fail)
+        with pytest.raises(MemoryError):
+            first.end_large_answer()
+    first.end_large_answer()
+    with anyio.fail_after(20):
+        await second.begin_large_answer()
+    assert answers.is_turn_of(second)
