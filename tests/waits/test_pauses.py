@@ -9,7 +9,7 @@ from shelld.shells.shell import Shell
 from shelld.waits.pauses import Pauses
 
 
-@pytest.mark.parametrize(("quiet_s", "expected"), [(0.0, 0.01), (0.8, 0.2), (800.0, 8.0)])
+@pytest.mark.parametrize(("quiet_s", "expected"), [(0.0, 0.01), (0.9, 0.3), (800.0, 8.0)])
 def test_pause_grows_with_the_silence_up_to_a_limit(
     monkeypatch: pytest.MonkeyPatch, quiet_s: float, expected: float
 ) -> None:

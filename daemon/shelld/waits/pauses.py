@@ -19,7 +19,7 @@ _LAST_PAUSE_S: Final = 8.0
 # A pause is at least `_COST_SHARE` times the cost of the last look, and 1/`_QUIET_DIVISOR` of the
 # quiet time.
 _COST_SHARE: Final = 20
-_QUIET_DIVISOR: Final = 4
+_QUIET_DIVISOR: Final = 3
 
 
 def _never() -> bool:
