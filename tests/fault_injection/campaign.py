@@ -267,6 +267,9 @@ def _try(faulty: Faulty, point: Point) -> Outcome:
         faulty.run(point.step)
         fired = bool(faulty.control.fired)
         if fired:
+            if point.role == "runner":
+                # A command cannot start if it gets a runner that is about to end by the fault.
+                wait_for(lambda: not spares_of(faulty.daemon), "the end of the spare shells")
             faulty.check()
     except (AssertionError, OSError) as error:
         if point.file == "server/stdio.py" and _has_stopped_in_order(faulty):
