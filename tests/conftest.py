@@ -79,7 +79,7 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that a sample leaves out, before the marks select the tests."""
+    """Mark as `long` the tests that `sampled` leaves out, before pytest selects tests by marks."""
     counts: Counter[object] = Counter()
     for item in items:
         if (sampled := item.get_closest_marker("sampled")) is not None:

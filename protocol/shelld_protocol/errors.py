@@ -100,7 +100,7 @@ def invalid_request(reason: str) -> RpcError:
 def message_too_large(limit_bytes: int) -> RpcError:
     """Return the error of a request that is too large.
 
-    The error has no id. `limit_bytes` tells the client which of its requests the peer has refused.
+    The error has no id. From `limit_bytes`, the client knows which requests were too large.
     """
     message = "Invalid request: Message exceeds the size limit"
     return RpcError(ErrorKind.INVALID_REQUEST, message, {"max_message_bytes": limit_bytes})

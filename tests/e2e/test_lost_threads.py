@@ -26,7 +26,7 @@ from shelld.__main__ import main
 
 try:
     from shelld.eventloop import threads
-    threads.LOOK_INTERVAL_S = 0.01
+    threads.CHECK_INTERVAL_S = 0.01
 except ImportError:
     pass
 sys.exit(main())

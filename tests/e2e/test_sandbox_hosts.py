@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from sandboxes import Workspace, configure, directory_for_workspaces, served, why_impossible
-from shelld.keeper.proc import look
+from shelld.keeper.proc import info_of
 from support import Json, altered_daemon, is_alive, raw_daemon, running_below, wait_for
 
 pytestmark = pytest.mark.slow
@@ -325,9 +325,9 @@ def test_a_call_tightens_the_hosts(
     result = daemon.bash(fetch, session=session, sandbox={"network": "none"})
     assert (result["exitCode"] != 0, result["sandbox"]["network"]) == (True, "none")
     # Without a proxy, the environment has no variable for a proxy.
-    look = "env | grep -ci _proxy"
+    lookup = "env | grep -ci _proxy"
     for network, count in (("none", "0\n"), ("hosts", "8\n")):
-        result = daemon.bash(look, session=session, sandbox={"network": network})
+        result = daemon.bash(lookup, session=session, sandbox={"network": network})
         assert result["stdout"] == count
     for looser in ({"hosts": ["example.org"]}, {"hosts": ["10.0.0.1"]}, {"network": "full"}):
         params = {"command": "true", "session": session, "sandbox": looser}
@@ -366,7 +366,7 @@ def test_a_killed_proxy_is_replaced_and_lets_nothing_through(
             for pid in running_below(daemon.pid, PROXY):
                 with suppress(ProcessLookupError):
                     # The parent of the proxy is a runner, and the proxy ends with the runner.
-                    os.kill(look(pid).parent if has_parent_killed else pid, signal.SIGKILL)
+                    os.kill(info_of(pid).parent if has_parent_killed else pid, signal.SIGKILL)
             # The connection waits until the next proxy runs.
             result = daemon.bash(fetch)
             assert result["stdout"].startswith("content\n"), result

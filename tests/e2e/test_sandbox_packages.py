@@ -1,4 +1,4 @@
-"""Package managers work in a sandbox, in the workspace and with a listed registry only."""
+"""Package managers work in a sandbox that writes only to its workspace and reaches one registry."""
 
 from __future__ import annotations
 

@@ -67,7 +67,8 @@ async def test_late_cancelled_tool_leaves_no_command(command: str, in_background
                     time.sleep(0.001)  # noqa: ASYNC251 - on purpose
                     if not manager.list_shells():
                         await anyio.lowlevel.checkpoint()
-                # The manager's own thread then has the result, but this thread has not received it.
+                # After this sleep, the manager's own thread has the result, but this thread has not
+                # received it.
                 time.sleep(0.2)  # noqa: ASYNC251 - on purpose
                 scope.cancel()
         (shell,) = manager.list_shells()

@@ -16,7 +16,7 @@ import anyio.lowlevel
 import pytest
 
 from shelld.eventloop import threads
-from shelld.eventloop.threads import MAX_LOOKS, Thread, run_in_thread, wait_for_work
+from shelld.eventloop.threads import MAX_CHECKS, Thread, run_in_thread, wait_for_work
 from shelld.process import faults
 
 DEADLINE_S = 20
@@ -62,7 +62,7 @@ def lost_threads(monkeypatch: pytest.MonkeyPatch) -> LostThreads:
     lost = LostThreads()
     monkeypatch.setattr(_thread, "start_new_thread", lost.start)
     monkeypatch.setattr(threading, "_start_new_thread", lost.start)
-    monkeypatch.setattr(threads, "LOOK_INTERVAL_S", 0.001)
+    monkeypatch.setattr(threads, "CHECK_INTERVAL_S", 0.001)
     return lost
 
 
@@ -116,7 +116,7 @@ async def test_a_thread_that_never_begins_blocks_nothing(lost_threads: LostThrea
         tasks.cancel_scope.cancel()
     assert shortage is not None
     assert shortage.data["limit"] == "threads"
-    assert turns > MAX_LOOKS
+    assert turns > MAX_CHECKS
     # A thread that was only slow must not call the function after the error.
     lost_threads.begin()
     assert called == []
@@ -158,9 +158,9 @@ async def test_result_is_found_without_memory_to_report_it(
     def no_memory(*_: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(threads, "LOOK_INTERVAL_S", 0.001)
+    monkeypatch.setattr(threads, "CHECK_INTERVAL_S", 0.001)
     # The thread may be slow to begin.
-    monkeypatch.setattr(threads, "MAX_LOOKS", math.inf)
+    monkeypatch.setattr(threads, "MAX_CHECKS", math.inf)
     monkeypatch.setattr(threads, "call_threadsafe", no_memory)
     with anyio.fail_after(DEADLINE_S):
         assert await run_in_thread(divmod, 7, 2) == (3, 1)

@@ -72,7 +72,7 @@ async def _check_reads(data: bytes, arriving: int, reading: int, strip: bool) ->
 async def _read(output: ShellOutput, max_bytes: int, strip: bool, *, final: bool) -> str:
     stream = output.stdout
     made = StreamReader(stream, offset=None, max_bytes=max_bytes, strip=strip, line_filter=None)
-    read = await made.look(final=final)
+    read = await made.peek(final=final)
     assert read.start == stream.read_position
     made.take(read)
     return read.text
@@ -104,7 +104,7 @@ async def _check_bounded(data: bytes, arriving: int, reading: int, strip: bool) 
     dropped = 0
     while stream.read_position < len(data):
         made = StreamReader(stream, offset=None, max_bytes=reading, strip=strip, line_filter=None)
-        read = await made.look(final=True)
+        read = await made.peek(final=True)
         assert read.end > read.start
         dropped += read.dropped
         made.take(read)

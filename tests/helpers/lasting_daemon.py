@@ -20,7 +20,7 @@ from shelld.lasting.handshake import (
     receive,
     send,
 )
-from shelld.lasting.views import Look, View, decoded, encoded
+from shelld.lasting.views import View, ViewRequest, decoded, encoded
 from shelld_protocol.about import PROTOCOL
 from shelld_protocol.framing import FrameReader
 from support import RawDaemon
@@ -95,7 +95,7 @@ class LastingDaemon(RawDaemon):
         connection, reply = self._say("watch")
         with connection, contextlib.suppress(ConnectionError):
             if reply == "watching":
-                connection.send(encoded(Look(shells=9, lines=9)))
+                connection.send(encoded(ViewRequest(shells=9, lines=9)))
                 data, _ = receive(connection)
                 return reply if data and decoded(data, View).shells else "gone"
         return reply

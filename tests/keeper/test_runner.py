@@ -30,7 +30,7 @@ from shelld.keeper.channel import (
 )
 from shelld.keeper.pool import RunnerPool
 from shelld.keeper.prctl import become_subreaper
-from shelld.keeper.proc import look
+from shelld.keeper.proc import info_of
 from shelld.shells.orphans import kill_orphans
 from support import DEADLINE_S, descendants, is_alive, is_readable, parent_of, wait_for
 
@@ -98,7 +98,7 @@ def test_late_kill_spares_the_next_command(pool: RunnerPool) -> None:
 
 
 def is_stopped(pid: int) -> bool:
-    return look(pid).state == "T"
+    return info_of(pid).state == "T"
 
 
 @pytest.mark.parametrize("restrictions", [None, ((), ())])

@@ -155,7 +155,7 @@ def test_unreadable_process_counts_as_alive(
             failing(patch, function, error, f"/proc/{process.pid}/")
             assert below() == {process.pid: os.getpid()}
             assert tree.living_descendants() == [process.pid]
-            assert (proc.look(process.pid).state == "?") is (function == "os.open")
+            assert (proc.info_of(process.pid).state == "?") is (function == "os.open")
             tree.Descendants().signal(signal.SIGCONT, None)
             assert tree.kill_descendants() == [process.pid]
         wait_for(lambda: not is_alive(process.pid), "its end")
@@ -228,7 +228,7 @@ def test_a_state_that_cannot_be_understood_is_alive(
         return real(tmp_path / "stat", flags)
 
     monkeypatch.setattr("os.open", open_stat)
-    assert not proc.look(os.getpid()).is_dead
+    assert not proc.info_of(os.getpid()).is_dead
 
 
 @pytest.mark.parametrize(

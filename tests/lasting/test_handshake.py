@@ -23,7 +23,7 @@ from shelld.lasting.handshake import (
     receive,
     send,
 )
-from shelld.lasting.views import Look, decoded, info_of
+from shelld.lasting.views import ViewRequest, decoded, info_of
 from shelld_protocol.about import PROTOCOL
 
 MESSAGES: list[tuple[Any, Any]] = [
@@ -89,7 +89,7 @@ def test_invalid_message_is_refused(data: bytes) -> None:
 @pytest.mark.parametrize("data", [b"", b"\xff", b"{}", b'{"shells": 1, "lines": "x"}'])
 def test_invalid_look_is_refused(data: bytes) -> None:
     with pytest.raises(HandshakeError):
-        decoded(data, Look)
+        decoded(data, ViewRequest)
 
 
 def test_invalid_description_of_a_daemon_is_refused() -> None:

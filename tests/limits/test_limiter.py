@@ -44,11 +44,11 @@ class Machine:
 
     def __init__(self) -> None:
         self.commands: dict[int, FakeCommand] = {}
-        self.looks = 0
-        self.pss_looks = 0
+        self.scans = 0
+        self.pss_scans = 0
 
-    def look(self, runner: int, reaped_before_s: float) -> Iterator[Usage]:
-        self.looks += 1
+    def scan(self, runner: int, reaped_before_s: float) -> Iterator[Usage]:
+        self.scans += 1
         usage = self.commands[runner].usage
         usage.cpu_s -= reaped_before_s
         yield usage
@@ -57,7 +57,7 @@ class Machine:
         return 0.0
 
     def pss(self, pids: list[int]) -> int:
-        self.pss_looks += 1
+        self.pss_scans += 1
         return sum(self.commands[pid].pss for pid in pids)
 
 
@@ -65,10 +65,10 @@ class Machine:
 def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     """A machine without cgroups, on which the limiter measures commands all the time."""
     machine = Machine()
-    monkeypatch.setattr(limiter_module, "look", machine.look)
+    monkeypatch.setattr(limiter_module, "scan", machine.scan)
     monkeypatch.setattr(limiter_module, "pss_bytes", machine.pss)
     monkeypatch.setattr(limiter_module, "reaped_cpu_s", machine.reaped)
-    monkeypatch.setattr(limiter_module, "LOOK_INTERVAL_S", 0.0)
+    monkeypatch.setattr(limiter_module, "CHECK_INTERVAL_S", 0.0)
     monkeypatch.setattr(Cgroups, "places", {})
     return machine
 
@@ -105,10 +105,10 @@ def begin(
     return command, member
 
 
-async def looks(machine: Machine, count: int = 4) -> None:
+async def scans(machine: Machine, count: int = 4) -> None:
     """Wait until the limiter has measured every command again."""
-    enough = machine.looks + count * len(machine.commands)
-    while machine.looks < enough:
+    enough = machine.scans + count * len(machine.commands)
+    while machine.scans < enough:
         await anyio.lowlevel.checkpoint()
 
 
@@ -117,13 +117,13 @@ async def test_largest_command_of_a_session_is_ended(machine: Machine) -> None:
     async with running(machine) as limiter:
         small, _ = begin(limiter, machine, limits, rss=40 * MIB, pss=40 * MIB)
         other, _ = begin(limiter, machine, limits, session="other", rss=90 * MIB, pss=90 * MIB)
-        await looks(machine)
-        assert machine.pss_looks == 0
+        await scans(machine)
+        assert machine.pss_scans == 0
         large, _ = begin(limiter, machine, limits, rss=70 * MIB, pss=70 * MIB)
         while not large.is_killed_at_once:
             await anyio.lowlevel.checkpoint()
         # The memory of the ended command no longer counts.
-        await looks(machine, 2)
+        await scans(machine, 2)
     assert (small.ended, large.ended, other.ended) == ([], ["memory"], [])
 
 
@@ -131,7 +131,7 @@ async def test_shared_memory_counts_once_and_ends_no_command(machine: Machine) -
     async with running(machine) as limiter:
         limits = ResourceLimits(memory_bytes=100 * MIB)
         command, _ = begin(limiter, machine, limits, rss=400 * MIB, pss=90 * MIB)
-        while machine.pss_looks < 3:
+        while machine.pss_scans < 3:
             await anyio.lowlevel.checkpoint()
     assert command.ended == []
 
@@ -214,7 +214,7 @@ async def test_command_with_most_threads_is_ended(machine: Machine) -> None:
         limits = ResourceLimits(processes=10)
         few, _ = begin(limiter, machine, limits, threads=4)
         many, _ = begin(limiter, machine, limits, threads=6)
-        await looks(machine)
+        await scans(machine)
         many.usage.threads = 7
         while not many.is_killed_at_once:
             await anyio.lowlevel.checkpoint()
@@ -229,7 +229,7 @@ async def test_each_command_has_its_own_processor_time(machine: Machine) -> None
         idle.usage.cpu_s, busy.usage.cpu_s = 9.9, 10.1
         while not busy.is_killed_at_once:
             await anyio.lowlevel.checkpoint()
-        await looks(machine)
+        await scans(machine)
     assert (idle.ended, busy.ended) == ([], ["cpu"])
 
 
@@ -237,7 +237,7 @@ async def test_commands_without_a_session_are_judged_alone(machine: Machine) -> 
     async with running(machine) as limiter:
         limits = ResourceLimits(processes=10)
         commands = [begin(limiter, machine, limits, None, threads=9)[0] for _ in range(3)]
-        await looks(machine)
+        await scans(machine)
         assert [command.ended for command in commands] == [[], [], []]
 
 
@@ -256,7 +256,7 @@ async def test_limiter_looks_only_while_a_limited_command_runs(machine: Machine)
         assert started == []
         for _ in range(2):
             members = [begin(limiter, machine, limits)[1] for _ in range(2)]
-            await looks(machine)
+            await scans(machine)
             for member in members:
                 limiter.end(member)
             # The task ends by itself.
@@ -279,8 +279,8 @@ async def test_limiter_does_not_look_at_a_lost_runner(machine: Machine) -> None:
         lost, _ = begin(limiter, machine, limits, threads=99)
         lost.runner = None
         command, _ = begin(limiter, machine, limits)
-        before = machine.looks
-        while machine.looks < before + 3:
+        before = machine.scans
+        while machine.scans < before + 3:
             await anyio.lowlevel.checkpoint()
     assert (lost.ended, command.ended) == ([], [])
 
@@ -293,13 +293,13 @@ async def test_limiter_does_not_look_at_the_runner_of_an_ended_command(
     async with running(machine) as limiter:
         command, member = begin(limiter, machine, ResourceLimits(processes=10), threads=1)
 
-        def look(_runner: int, _before: float) -> Iterator[Usage]:
+        def scan(_runner: int, _before: float) -> Iterator[Usage]:
             # The command ends during the measurement, and the next command of the runner uses more.
             limiter.end(member)
             yield command.usage
             raise AssertionError
 
-        monkeypatch.setattr(limiter_module, "look", look)
+        monkeypatch.setattr(limiter_module, "scan", scan)
         while vars(limiter)["_is_watching"]:
             await anyio.lowlevel.checkpoint()
     assert command.ended == []
@@ -311,12 +311,12 @@ async def test_command_that_ends_during_the_look_has_no_reason(
     async with running(machine) as limiter:
         command, member = begin(limiter, machine, ResourceLimits(cpu_seconds=1))
 
-        def look(_runner: int, _before: float) -> Iterator[Usage]:
+        def scan(_runner: int, _before: float) -> Iterator[Usage]:
             command.usage.cpu_s = 99
             yield command.usage
             command.is_killed_at_once = True
 
-        monkeypatch.setattr(limiter_module, "look", look)
+        monkeypatch.setattr(limiter_module, "scan", scan)
         while not command.is_killed_at_once:
             await anyio.lowlevel.checkpoint()
         limiter.end(member)
@@ -345,7 +345,7 @@ async def test_limit_that_nothing_enforces_is_refused(
 
 
 class FakeCgroups(CommandCgroups):
-    """Cgroups that have met the limits in `met`. `looks` counts the calls in which the limiter asks
+    """Cgroups that have met the limits in `met`. `scans` counts the calls in which the limiter asks
     for the limits.
     """
 
@@ -353,10 +353,10 @@ class FakeCgroups(CommandCgroups):
         self._before = dict.fromkeys(kinds, 0)
         self._paths = {}
         self.met = met
-        self.looks = 0
+        self.scans = 0
 
     def has_met(self, kind: Kind) -> bool:
-        self.looks += 1
+        self.scans += 1
         return kind in self.met
 
 
@@ -392,7 +392,7 @@ async def test_kill_in_a_cgroup_ends_the_whole_command(machine: Machine) -> None
         other, _ = begin(limiter, machine, ResourceLimits(memory_bytes=64 * MIB))
         met: set[Kind] = set()
         member.cgroups = cgroups = FakeCgroups({"memory"}, met)
-        while cgroups.looks < 3:
+        while cgroups.scans < 3:
             await anyio.lowlevel.checkpoint()
         assert command.ended == []
         met.add("memory")
@@ -406,9 +406,9 @@ async def test_watch_judges_all_if_one_is_in_no_cgroup(machine: Machine) -> None
         limits = ResourceLimits(processes=10)
         inside, member = begin(limiter, machine, limits, threads=8)
         member.cgroups = cgroups = FakeCgroups({"pids"}, set())
-        while cgroups.looks < 3:
+        while cgroups.scans < 3:
             await anyio.lowlevel.checkpoint()
-        assert (machine.looks, member.enforced.processes) == (0, "cgroup")
+        assert (machine.scans, member.enforced.processes) == (0, "cgroup")
         outside, member = begin(limiter, machine, limits, threads=3)
         assert member.enforced.processes == "watch"
         while not inside.is_killed_at_once:
@@ -437,7 +437,7 @@ async def test_youngest_command_of_a_crowded_cgroup_is_ended(
         # The killed command counts until it has ended, so no other command is killed in its place.
         others = FakeCgroups({"pids"}, set())
         members[0].cgroups = others
-        while others.looks < 3:
+        while others.scans < 3:
             await anyio.lowlevel.checkpoint()
         assert [command.ended for command in started] == [[], [], ["processes"]]
         limiter.end(members[2])
@@ -477,7 +477,7 @@ async def test_gone_command_does_not_count_although_nobody_has_ended_it(
         gone, member = begin(limiter, machine, limits, threads=6)
         gone.is_gone = True
         other, _ = begin(limiter, machine, limits, threads=6)
-        await looks(machine)
+        await scans(machine)
         assert gone.ended + other.ended == []
         limiter.trim()
         assert member not in member.group.members

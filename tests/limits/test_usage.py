@@ -11,7 +11,7 @@ import pytest
 
 from shelld.keeper.proc import children_by_thread
 from shelld.limits import usage as usage_module
-from shelld.limits.usage import Usage, look, pss_bytes, reaped_cpu_s
+from shelld.limits.usage import Usage, pss_bytes, reaped_cpu_s, scan
 from support import wait_for
 
 MIB = 1024 * 1024
@@ -19,7 +19,7 @@ WORK = "import os\nwhile os.times().user < 0.3: pass\n"
 
 
 def used(reaped_before_s: float) -> Usage:
-    return list(look(os.getpid(), reaped_before_s))[-1]
+    return list(scan(os.getpid(), reaped_before_s))[-1]
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_usage_counts_all_processes_below_the_runner(family: subprocess.Popen[by
 
 
 def test_a_look_can_pause_after_each_thread(family: subprocess.Popen[bytes]) -> None:
-    steps = list(look(os.getpid(), 0))
+    steps = list(scan(os.getpid(), 0))
     assert len(steps) > steps[-1].threads + len(steps[-1].pids)
 
 
@@ -93,7 +93,7 @@ def test_children_listed_twice_count_once(
 def test_ended_process_uses_nothing() -> None:
     assert pss_bytes([999_999_999]) == 0
     with pytest.raises(OSError, match="No such"):
-        list(look(999_999_999, 0))
+        list(scan(999_999_999, 0))
 
 
 def test_memory_that_cannot_be_divided_counts_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:

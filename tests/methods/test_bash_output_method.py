@@ -83,7 +83,7 @@ class Text(str):
 
 
 class NotingReader(StreamReader):
-    """A reader that records the text that each call of `look` returns."""
+    """A reader that records the text that each call of `peek` returns."""
 
     def __init__(self, data: bytes) -> None:
         super().__init__(
@@ -95,8 +95,8 @@ class NotingReader(StreamReader):
         )
         self.texts: list[weakref.ref[Text]] = []
 
-    async def look(self, *, final: bool) -> Read:
-        read = await super().look(final=final)
+    async def peek(self, *, final: bool) -> Read:
+        read = await super().peek(final=final)
         text = Text(read.text)
         self.texts.append(weakref.ref(text))
         return read._replace(text=text)
@@ -151,13 +151,13 @@ async def test_every_filtered_look_has_the_full_budget() -> None:
         strip=False,
         line_filter=line_filter,
     )
-    for looks in (1, 2, 3):
-        reader.skip(await reader.look(final=True))
-        assert line_filter.renewed == looks
+    for peeks in (1, 2, 3):
+        reader.skip(await reader.peek(final=True))
+        assert line_filter.renewed == peeks
 
 
 def small_reader(data: bytes, line_filter: LineFilter | None = None) -> StreamReader:
-    """Return a reader that takes five bytes in one call of `look`."""
+    """Return a reader that takes five bytes in one call of `peek`."""
     return StreamReader(
         OutputStream(stored(data, 1 << 24)),
         offset=None,
@@ -222,19 +222,19 @@ async def test_other_requests_run_while_a_wait_goes_on(monkeypatch: pytest.Monke
 def do_in_first_look(
     monkeypatch: pytest.MonkeyPatch, action: Callable[[], Awaitable[None]]
 ) -> None:
-    """Make the first call of `look` last until `action` is done. The call does not notice the
+    """Make the first call of `peek` last until `action` is done. The call does not notice the
     action.
     """
     actions = [action]
-    original = StreamReader.look
+    original = StreamReader.peek
 
-    async def look(reader: StreamReader, *, final: bool) -> Read:
+    async def peek(reader: StreamReader, *, final: bool) -> Read:
         read = await original(reader, final=final)
         if actions:
             await actions.pop()()
         return read
 
-    monkeypatch.setattr(StreamReader, "look", look)
+    monkeypatch.setattr(StreamReader, "peek", peek)
 
 
 async def read_plainly(context: RequestContext, bash_id: str) -> tuple[str, bool, bool]:
@@ -380,12 +380,12 @@ async def test_output_is_pinned_while_it_is_filtered(
         shell = manager.get(first.bash_id)
         pinned: list[bool] = []
 
-        async def look(reader: StreamReader, *, final: bool) -> Read:
+        async def peek(reader: StreamReader, *, final: bool) -> Read:
             pinned.append(shell.output.is_pinned)
             return await original(reader, final=final)
 
-        original = StreamReader.look
-        monkeypatch.setattr(StreamReader, "look", look)
+        original = StreamReader.peek
+        monkeypatch.setattr(StreamReader, "peek", peek)
         await bash_output(context, BashOutputParams(first.bash_id, filter="f.*"))
         tool = BashOutputTool(context.daemon)
         await tool.execute(ExecutionContext("/"), bash_id=first.bash_id)

@@ -34,16 +34,16 @@ async def test_prompt_that_ended_the_wait_does_not_outlive_its_program(
         started = await bash(context, params)
         assert isinstance(started, BackgroundResult)
         shell = manager.get(started.bash_id)
-        look, looks = Screen.look, 0
+        capture, captures = Screen.capture, 0
 
-        async def look_and_end(screen: Screen, *args: Any, **more: Any) -> View:
-            nonlocal looks
-            looks += 1
-            if looks == 2:
+        async def capture_and_end(screen: Screen, *args: Any, **more: Any) -> View:
+            nonlocal captures
+            captures += 1
+            if captures == 2:
                 await shell.end_tree(signal.SIGKILL, 0)
-            return await look(screen, *args, **more)
+            return await capture(screen, *args, **more)
 
-        monkeypatch.setattr(Screen, "look", look_and_end)
+        monkeypatch.setattr(Screen, "capture", capture_and_end)
         reading = ReadScreenParams(started.bash_id, wait=60_000, until="prompt")
         seen = await read_screen(context, reading)
         assert (seen.lines[0], seen.is_running, seen.prompt) == ("Name?", False, None)
@@ -54,7 +54,7 @@ async def test_looks_end_with_the_wait(
     until: Literal["stable", "change", "prompt"], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(screen_module, "_STEP_BYTES", 10)
-    monkeypatch.setattr(method, "_LAST_LOOK_S", 0.0)
+    monkeypatch.setattr(method, "_LAST_CAPTURE_S", 0.0)
     async with Manager() as manager:
         context = RequestContext(Daemon(Options(), manager))
         command = "stty -echo; printf ready; read -r; printf %02000d; sleep 300"

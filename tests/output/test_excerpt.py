@@ -31,7 +31,7 @@ async def excerpt(
     output = ShellOutput(retain)
     output.append(output.stdout, data)
     reader = excerpt_reader(output, limit)
-    read = await reader.look(final=final)
+    read = await reader.peek(final=final)
     reader.take(read)
     assert reader.is_cut == bool(NOTICE.search(read.text))
     return read.text, output
@@ -48,11 +48,11 @@ async def test_output_dropped_after_reading_stays_in_excerpt() -> None:
     reader = excerpt_reader(output, 200_000)
     reads: list[Read] = []
 
-    async def look() -> None:
-        reads.append(await reader.look(final=True))
+    async def peek() -> None:
+        reads.append(await reader.peek(final=True))
 
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(look)
+        tasks.start_soon(peek)
         # Meanwhile, the reader reads the text. It lets other tasks run before it returns.
         await anyio.lowlevel.checkpoint()
         output.forget()
@@ -144,7 +144,7 @@ async def test_every_gap_is_reported() -> None:
     output = ShellOutput(4_096)
     output.append(output.stdout, b"a" * 100_000)
     reader = excerpt_reader(output, 1 << 20)
-    read = await reader.look(final=True)
+    read = await reader.peek(final=True)
     assert read.dropped == output.stdout.store.dropped > 0
     assert read.end == 100_000
     assert NOTICE.search(read.text)
@@ -157,7 +157,7 @@ async def test_head_that_does_not_fit_is_left_out() -> None:
     output.append(output.stdout, data)
     output.stdout.read_position = 15_000
     reader = excerpt_reader(output, 100)
-    read = await reader.look(final=False)
+    read = await reader.peek(final=False)
     assert (read.start, read.end) == (15_000, len(data))
     assert len(NOTICE.sub("", read.text)) <= 100
     assert read.text.endswith("tail\n")
@@ -167,10 +167,10 @@ async def test_excerpt_beginning_in_gap_begins_after_it() -> None:
     output = ShellOutput(4_096)
     output.append(output.stdout, b"first\n" * 400)
     reader = excerpt_reader(output, 10_000)
-    reader.take(await reader.look(final=False))
+    reader.take(await reader.peek(final=False))
     output.append(output.stdout, b"".join(b"%07d\n" % number for number in range(10_000)))
     reader = excerpt_reader(output, 1_000)
-    read = await reader.look(final=False)
+    read = await reader.peek(final=False)
     head, _, _, tail = NOTICE.split(read.text)
     assert read.dropped == 400 * 6 + 80_000 - 2_400 - output.stdout.store.tail_bytes
     assert 900 <= len(head) + len(tail) <= 1_000
@@ -182,7 +182,7 @@ async def test_an_unfinished_character_is_left_for_later() -> None:
     output = ShellOutput()
     output.append(output.stdout, b"x" * 100 + "ä".encode()[:1])
     reader = excerpt_reader(output, 20)
-    read = await reader.look(final=False)
+    read = await reader.peek(final=False)
     reader.take(read)
     assert (read.end, read.text[-1]) == (100, "x")
 
@@ -193,7 +193,7 @@ async def test_next_excerpt_has_only_new_output() -> None:
     for data, text in ((b"", "aa\n<2 98>\naa"), (b"bbb", "bbb"), (b"", "")):
         output.append(output.stdout, data)
         reader = excerpt_reader(output, 4)
-        read = await reader.look(final=False)
+        read = await reader.peek(final=False)
         reader.take(read)
         assert read.text == text
 

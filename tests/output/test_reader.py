@@ -60,10 +60,10 @@ def reader_of(
 
 
 def take(made: StreamReader, *, final: bool = True) -> Read:
-    async def look() -> Read:
-        return await made.look(final=final)
+    async def peek() -> Read:
+        return await made.peek(final=final)
 
-    read = anyio.run(look)
+    read = anyio.run(peek)
     made.take(read)
     return read
 
@@ -206,19 +206,19 @@ def test_output_dropped_during_read_ends_it() -> None:
     stream = stream_of(data, head_limit=0)
     made = reader_of(stream, strip=False)
 
-    async def look() -> Read:
+    async def peek() -> Read:
         found: list[Read] = []
         async with anyio.create_task_group() as tasks:
 
             async def read() -> None:
-                found.append(await made.look(final=True))
+                found.append(await made.peek(final=True))
 
             tasks.start_soon(read)
             await anyio.lowlevel.checkpoint()
             stream.store.drop(50)
         return found[0]
 
-    first = anyio.run(look)
+    first = anyio.run(peek)
     made.take(first)
     assert 0 < first.end < 50
     assert first.text == data[: first.end].decode()
@@ -232,17 +232,17 @@ def test_overtaken_read_restarts_after_the_other() -> None:
     stream = stream_of(b"0123456789" * 3)
     slow, quick = reader_of(stream), reader_of(stream, max_bytes=20)
 
-    async def look() -> Read:
+    async def peek() -> Read:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(lambda: slow.look(final=True))
+            tasks.start_soon(lambda: slow.peek(final=True))
             await anyio.lowlevel.checkpoint()
-            quick.take(await quick.look(final=True))
+            quick.take(await quick.peek(final=True))
         assert slow.was_overtaken
         # The text that the other read has left is available without waiting.
         assert slow.has_news
-        return await slow.look(final=True)
+        return await slow.peek(final=True)
 
-    assert anyio.run(look)[:5] == ("0123456789", 20, 30, 0, False)
+    assert anyio.run(peek)[:5] == ("0123456789", 20, 30, 0, False)
 
 
 @pytest.mark.usefixtures("small_steps")
@@ -277,10 +277,10 @@ async def test_large_read_yields_between_steps() -> None:
     head = await turns_during(lambda: read_head(stream.store, everything, strip=True, final=True))
     assert head >= steps - 1
     plain = reader_of(stream)
-    assert await turns_during(lambda: plain.look(final=True)) >= steps - 1
+    assert await turns_during(lambda: plain.peek(final=True)) >= steps - 1
     async with Filters(RunnerPool()).open("line") as line_filter:
         lines = reader_of(stream, line_filter=line_filter)
-        assert await turns_during(lambda: lines.look(final=True)) >= steps
+        assert await turns_during(lambda: lines.peek(final=True)) >= steps
 
 
 @pytest.mark.parametrize("unit", [b"\x1b", b"\x1b\0", b"\xc2\x9b", b"\x1b]\n"], ids=repr)
@@ -292,7 +292,7 @@ async def test_reading_dense_escapes_yields_more_often(unit: bytes) -> None:
     head = await turns_during(lambda: read_head(stream.store, 1 << 24, strip=True, final=True))
     assert head >= turns - 1
     plain = reader_of(stream)
-    assert await turns_during(lambda: plain.look(final=True)) >= turns - 1
+    assert await turns_during(lambda: plain.peek(final=True)) >= turns - 1
 
 
 async def longest_turn(action: Callable[[], Awaitable[object]]) -> float:
@@ -331,7 +331,7 @@ async def test_a_long_line_is_read_in_short_turns(unit: bytes, pattern: str | No
     stream = stream_of(unit * (size // len(unit)))
     async with Filters(RunnerPool()).open(pattern) as line_filter:
         made = reader_of(stream, line_filter=line_filter)
-        assert await longest_turn(lambda: made.look(final=True)) < 0.15
+        assert await longest_turn(lambda: made.peek(final=True)) < 0.15
 
 
 async def test_a_growing_line_is_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -350,12 +350,12 @@ async def test_a_growing_line_is_searched_once(monkeypatch: pytest.MonkeyPatch) 
         made = reader_of(stream, line_filter=line_filter)
         for _ in range(200):
             stream.store.append(b"\x1b[1;1Htext" * 2000)
-            read_in_vain = await made.look(final=False)
+            read_in_vain = await made.peek(final=False)
             assert read_in_vain.text == ""
             made.skip(read_in_vain)
         assert bytes_read < 2 * stream.store.written
         stream.store.append(b"end\nmore")
-        found = await made.look(final=False)
+        found = await made.peek(final=False)
     assert found.text == "text" * 400_000 + "end\n"
     assert found.end == stream.store.written - len(b"more")
 
@@ -368,7 +368,7 @@ async def test_unit_that_no_look_can_take_is_not_news(pattern: str | None) -> No
         made = reader_of(stream, max_bytes=10, line_filter=line_filter)
         ends: list[int] = []
         while made.has_news and len(ends) < 10:
-            read = await made.look(final=False)
+            read = await made.peek(final=False)
             ends.append(read.end)
             made.skip(read)
     assert set(ends) == {10}
@@ -392,7 +392,7 @@ async def take_lines(
     stream: OutputStream, line_filter: LineFilter, *, max_bytes: int = 1 << 20, final: bool = False
 ) -> Read:
     made = reader_of(stream, max_bytes=max_bytes, line_filter=line_filter)
-    read = await made.look(final=final)
+    read = await made.peek(final=final)
     made.take(read)
     return read
 
@@ -419,9 +419,9 @@ async def test_unfinished_line_is_held_until_its_end(
 @pytest.mark.usefixtures("small_steps")
 async def test_unused_look_does_not_move_the_position(everything: LineFilter) -> None:
     made = reader_of(stream_of(b"one line\n" * 10_000 + b"prompt> "), line_filter=everything)
-    first = await made.look(final=False)
+    first = await made.peek(final=False)
     assert first.text == "one line\n" * 10_000
-    assert await made.look(final=False) == first
+    assert await made.peek(final=False) == first
 
 
 async def test_only_max_bytes_cuts_a_line(everything: LineFilter) -> None:
@@ -487,7 +487,7 @@ async def test_short_read_lets_no_other_task_run() -> None:
     # Each turn of the event loop would delay the answer.
     stream = stream_of(b"one line\n")
     reading = StreamReader(stream, offset=None, max_bytes=1_000, strip=True, line_filter=None)
-    look = reading.look(final=False)
+    peek = reading.peek(final=False)
     with pytest.raises(StopIteration) as ended:
-        look.send(None)
+        peek.send(None)
     assert ended.value.value.text == "one line\n"

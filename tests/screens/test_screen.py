@@ -48,7 +48,7 @@ class Terminal:
         self.input.see(memoryview(output))
 
     async def lines(self) -> list[str]:
-        return (await self.screen.look()).lines
+        return (await self.screen.capture()).lines
 
     def resize(self, rows: int, cols: int) -> None:
         number = self.input.sizes[-1].number + 1
@@ -96,9 +96,9 @@ async def test_lost_process_loses_nothing(screens: Screens) -> None:
     terminal.output.append(b"one")
     terminal.resize(4, 30)
     terminal.output.append(b"\r\ntwo")
-    before = await terminal.screen.look()
+    before = await terminal.screen.capture()
     kill_helper()
-    after = await terminal.screen.look(before.version)
+    after = await terminal.screen.capture(before.version)
     assert after.lines == before.lines == ["one", "two", "", ""]
     assert after.version > before.version
     assert (after.rows, after.cols) == (4, 30)
@@ -109,7 +109,7 @@ async def test_resize_applies_from_its_offset(screens: Screens) -> None:
     terminal.output.append(b"1234567890")
     terminal.resize(3, 5)
     terminal.output.append(b"\r\nabcdefg")
-    assert (await terminal.screen.look()).cols == 5
+    assert (await terminal.screen.capture()).cols == 5
     assert (await terminal.lines())[-2:] == ["abcde", "fg"]
 
 
@@ -200,7 +200,7 @@ async def test_wide_characters_survive_one_column(screens: Screens) -> None:
     terminal.output.append("earlier\r\n\u6f22".encode())
     assert await terminal.lines() == ["earlier", "\u6f22", ""]
     terminal.resize(3, 1)
-    seen = await terminal.screen.look()
+    seen = await terminal.screen.capture()
     assert (seen.cols, "\u6f22" in seen.lines) == (1, True)
     terminal.resize(3, 20)
     assert "\u6f22" in await terminal.lines()
@@ -265,7 +265,7 @@ async def test_many_looks_at_once_share_the_processes(screens: Screens) -> None:
     terminals = [Terminal(screens) for _ in range(screens_module.MAX_PROCESSES + 8)]
     most = 0
 
-    async def look(terminal: Terminal) -> None:
+    async def capture(terminal: Terminal) -> None:
         nonlocal most
         assert await terminal.lines() == ["", "", ""]
         most = max(most, sum(each.screen.has_process for each in terminals))
@@ -274,7 +274,7 @@ async def test_many_looks_at_once_share_the_processes(screens: Screens) -> None:
     for _ in range(2):
         async with anyio.create_task_group() as tasks:
             for terminal in terminals:
-                tasks.start_soon(look, terminal)
+                tasks.start_soon(capture, terminal)
     assert 0 < most <= screens_module.MAX_PROCESSES
 
 
@@ -305,10 +305,10 @@ async def test_resize_leaves_earlier_output_unchanged(screens: Screens) -> None:
     assert await terminal.lines() == ["599998", "599999", "", ""]
 
 
-async def test_slow_output_is_shown_in_several_looks(
+async def test_slow_output_is_shown_in_several_captures(
     screens: Screens, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(screen_module, "LOOK_TIMEOUT_S", 0)
+    monkeypatch.setattr(screen_module, "CAPTURE_TIMEOUT_S", 0)
     terminal = Terminal(screens)
     terminal.output.append(b"one")
     with pytest.raises(RpcError) as error:
@@ -374,16 +374,16 @@ async def test_cut_look_shows_at_least_the_wanted_output(
     monkeypatch.setattr(screen_module, "_STEP_BYTES", 5)
     terminal = Terminal(screens)
     terminal.output.append(b"0123456789abcdefghij")
-    cut = await terminal.screen.look(least=7, cut_at=-math.inf)
+    cut = await terminal.screen.capture(least=7, cut_at=-math.inf)
     assert cut.lines == ["0123456789", "", ""]
-    # Each further call of `look` shows one step more.
-    cut = await terminal.screen.look(cut.version, least=7, cut_at=-math.inf)
+    # Each further call of `capture` shows one step more.
+    cut = await terminal.screen.capture(cut.version, least=7, cut_at=-math.inf)
     assert cut.lines == ["0123456789abcde"]
     assert (await terminal.lines())[0] == "0123456789abcdefghij"
     assert len(frames) == 4
 
 
-async def test_answers_to_questions_take_turns_with_looks(
+async def test_answers_to_questions_take_turns_with_captures(
     screens: Screens, frames: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(screen_module, "_STEP_BYTES", 5)
@@ -424,13 +424,13 @@ async def test_look_at_a_forgotten_screen_ends(screens: Screens) -> None:
     os.kill(helper, signal.SIGSTOP)
     refused = list[ErrorKind]()
 
-    async def look() -> None:
+    async def capture() -> None:
         with pytest.raises(RpcError) as error:
             await terminal.lines()
         refused.append(error.value.kind)
 
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(look)
+        tasks.start_soon(capture)
         while not terminal.screen.is_in_use:
             await anyio.lowlevel.checkpoint()
         await anyio.lowlevel.checkpoint()
@@ -453,7 +453,7 @@ async def test_forgotten_screen_process_ends_after_answer(
 
     monkeypatch.setattr(Helper, "ask", then_forget)
     screen = terminal.screen
-    assert (await screen.look()).lines == ["", "", ""]
+    assert (await screen.capture()).lines == ["", "", ""]
     assert not screen.has_process
 
 

@@ -275,7 +275,7 @@ async def test_failed_loading_of_tools_is_tried_again(
         with monkeypatch.context() as patch:
             patch.setattr(_thread, "start_new_thread", start)
             if start is _lose_thread:
-                patch.setattr("shelld.eventloop.threads.LOOK_INTERVAL_S", 0.001)
+                patch.setattr("shelld.eventloop.threads.CHECK_INTERVAL_S", 0.001)
             errors: list[ErrorKind] = []
             asked = 0
 

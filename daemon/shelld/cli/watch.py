@@ -43,7 +43,7 @@ from shelld.lasting.handshake import (
     send,
 )
 from shelld.lasting.place import PlaceError
-from shelld.lasting.views import MAX_LINES, MAX_SHELLS, Look, View, decoded, encoded
+from shelld.lasting.views import MAX_LINES, MAX_SHELLS, View, ViewRequest, decoded, encoded
 
 # How long to wait for the first answer, how long to pause between two views, and after what time
 # without an answer the daemon counts as silent.
@@ -60,7 +60,7 @@ Outcome: TypeAlias = Literal["ended", "died", "unwritable"]
 class Sight(Protocol):
     """Shows the views of a daemon."""
 
-    def wanted(self) -> Look:
+    def wanted(self) -> ViewRequest:
         """Return the next request to the daemon."""
         ...
 
@@ -126,7 +126,7 @@ def _leave(number: int, _frame: FrameType | None) -> None:
 
 
 def _joined(name: str) -> socket.socket:
-    """Return a connection that takes a `Look`. Raises RefusedError and PlaceError."""
+    """Return a connection that takes a `ViewRequest`. Raises RefusedError and PlaceError."""
     connection = connect(name, ANSWER_S)
     if connection is None:
         raise RefusedError(DIED, f"the daemon {name} does not run")
@@ -171,8 +171,8 @@ class LineSight:
         self._changes = Changes(name)
         self._lines = lines
 
-    def wanted(self) -> Look:
-        return Look(shells=MAX_SHELLS, lines=self._lines)
+    def wanted(self) -> ViewRequest:
+        return ViewRequest(shells=MAX_SHELLS, lines=self._lines)
 
     def show(self, view: View, silent_s: float) -> bool:
         lines = self._changes.since(view, is_silent=silent_s > SILENT_S)

@@ -17,7 +17,7 @@ from rich.live import Live
 from rich.text import Text
 
 from shelld.cli.watch_lines import client_of, duration, how_it_ended, one_line, printable
-from shelld.lasting.views import Look, View, WatchedShell
+from shelld.lasting.views import View, ViewRequest, WatchedShell
 
 # The picture says that the daemon is silent only after this time.
 _SILENT_S = 5.0
@@ -79,9 +79,9 @@ class ScreenSight:
         self._lines = lines
         self._live = live
 
-    def wanted(self) -> Look:
+    def wanted(self) -> ViewRequest:
         # Each shell takes at least one line, so further shells would not fit.
-        return Look(shells=self._live.console.size.height, lines=self._lines)
+        return ViewRequest(shells=self._live.console.size.height, lines=self._lines)
 
     def show(self, view: View, silent_s: float) -> bool:
         try:

@@ -33,20 +33,20 @@ async def wait_patiently(
     left, seen = math.ceil(seconds / TURN_S), progress()
     timer: asyncio.TimerHandle
 
-    def look() -> None:
+    def check() -> None:
         nonlocal left, seen, timer
         if (now := progress()) == seen:
             left -= 1
         seen = now
         if left > 0:
-            timer = loop.call_later(TURN_S, look)
+            timer = loop.call_later(TURN_S, check)
         else:
             scope.cancel()
 
     # Work that ends in time must end without a cancellation, because there may be no memory for a
     # cancellation.
     with anyio.CancelScope(deadline=until) as scope:
-        timer = loop.call_later(TURN_S, look)
+        timer = loop.call_later(TURN_S, check)
         try:
             await work()
         finally:

@@ -34,11 +34,11 @@ from shelld.process.stack import with_room_for_frames
 
 T = TypeVar("T")
 
-# A waiting task checks its thread at this interval. After `MAX_LOOKS` checks, it gives up a thread
+# A waiting task checks its thread at this interval. After `MAX_CHECKS` checks, it gives up a thread
 # that has not begun. The limit is a number of checks, not of seconds, so time during which the
 # daemon was stopped does not count.
-LOOK_INTERVAL_S: Final = 1.0
-MAX_LOOKS: Final = 5
+CHECK_INTERVAL_S: Final = 1.0
+MAX_CHECKS: Final = 5
 
 # The threads that `run_in_thread` has started and that have not ended.
 _at_work: set[Thread[Any]] = set()
@@ -121,13 +121,13 @@ class Thread(Generic[T]):
 
         Raises RuntimeError ("can't start new thread") if the function does not begin in time.
         """
-        looks = 0
+        checks = 0
         while not (event.is_set() or self.has_ended):
-            if self._is_given_up or (looks >= MAX_LOOKS and self.give_up()):
+            if self._is_given_up or (checks >= MAX_CHECKS and self.give_up()):
                 raise RuntimeError(faults.NO_THREAD)
-            with anyio.move_on_after(LOOK_INTERVAL_S):
+            with anyio.move_on_after(CHECK_INTERVAL_S):
                 await event.wait()
-            looks += 1
+            checks += 1
 
     def result(self) -> T:
         """Return the function's result, or raise its exception. Call this once."""

@@ -39,7 +39,7 @@ from shelld_protocol.structs import Listener, Prompt
 # After this time, a look at the ports is due even if `basis_of_ports` has not changed, because a
 # process may have passed a socket on to another process.
 _PORTS_ANYWAY_S: Final = 30.0
-# The maximum time for a look, if a program writes faster than its screen can be shown.
+# The maximum time for a capture, if a program writes faster than its screen can be shown.
 _SCREEN_LOOK_S: Final = 0.5
 # The pauses before another attempt: if the client is slow, and if no helper process can show the
 # screen.
@@ -141,7 +141,7 @@ class ScreenFollower:
     def __init__(self, screens: Screens, feed: Feed) -> None:
         self._screens = screens
         self._feed = feed
-        # The result of `_drawn` before the last look that succeeded.
+        # The result of `_drawn` before the last capture that succeeded.
         self._told = (-1, -1)
 
     async def run(self) -> None:
@@ -164,7 +164,7 @@ class ScreenFollower:
             pause_s = feed.interval_s
             if has_news():
                 if not await feed.subscription.wait_for_room():
-                    # The next look also shows these changes.
+                    # The next capture also shows these changes.
                     pause_s = max(pause_s, _SLOW_PAUSE_S)
                 elif await _look(screen, feed, store.written):
                     self._told = drawn
@@ -186,7 +186,7 @@ async def _look(screen: Screen, feed: Feed, least: int) -> bool:
         shown = feed.subscription.shown_rows(feed.shell)
         version = None if shown is None else shown.version
         try:
-            view = await screen.look(version, least=least, cut_at=cut_at)
+            view = await screen.capture(version, least=least, cut_at=cut_at)
         except RpcError:
             return False
         if view.version == version:

@@ -21,7 +21,7 @@ import re
 from typing import Final
 
 from shelld.keeper.own_cgroups import own_cgroups
-from shelld.keeper.proc import look
+from shelld.keeper.proc import info_of
 
 # The name of each cgroup that shelld makes begins with this prefix and the pid of the process that
 # has made the cgroup.
@@ -77,7 +77,7 @@ def remove_stale(parent: str) -> None:
     with contextlib.suppress(OSError):
         for name in os.listdir(parent):
             owner = _OWNER.match(name)
-            if owner is not None and look(int(owner[1])).is_dead:
+            if owner is not None and info_of(int(owner[1])).is_dead:
                 remove(f"{parent}/{name}")
 
 

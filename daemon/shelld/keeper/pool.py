@@ -22,7 +22,7 @@ from shelld.keeper.channel import SPAWN_RUNNER, STOP_RUNNER, Channel
 from shelld.keeper.idle_runners import IdleRunners
 from shelld.keeper.inherited import environment
 from shelld.keeper.orphan_reaper import KILL_INTERVAL_MS, REAPED_AT_ONCE, OrphanReaper
-from shelld.keeper.proc import look, own_children, processes, session_of
+from shelld.keeper.proc import info_of, own_children, processes, session_of
 
 # The keeper and the runners end in a few milliseconds if they need not kill any process.
 CLOSE_TIMEOUT_MS: Final = 200
@@ -245,7 +245,7 @@ class RunnerPool:
             return True
         if runner is None:
             return False
-        process = look(runner)
+        process = info_of(runner)
         # A dead runner has no children any more. But if its parent is a keeper, the keeper may have
         # adopted those children.
         return process.state != "X" and (not process.is_dead or process.parent != os.getpid())

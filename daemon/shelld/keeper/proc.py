@@ -45,7 +45,7 @@ def processes() -> dict[int, ProcessInfo] | None:
     """Return every visible process by pid; None if they cannot be listed."""
     try:
         if proc_is_usable():
-            return {int(name): look(int(name)) for name in os.listdir("/proc") if name.isdigit()}
+            return {int(name): info_of(int(name)) for name in os.listdir("/proc") if name.isdigit()}
         return _processes_by_ps()
     except (OSError, ValueError):
         return None
@@ -101,7 +101,7 @@ def fields_of(stat: bytes) -> list[bytes]:
     return stat.rpartition(b")")[2].split()
 
 
-def look(pid: int) -> ProcessInfo:
+def info_of(pid: int) -> ProcessInfo:
     """Return what /proc says about a process; the state is "X" if it is gone."""
     try:
         fields = stat_fields(pid)

@@ -26,7 +26,7 @@ import signal
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from shelld.keeper.proc import by_parent, exists, lister, look, processes, session_of
+from shelld.keeper.proc import by_parent, exists, info_of, lister, processes, session_of
 
 # One round walks and kills at most this many direct children.
 _KILLED_AT_ONCE: Final = 500
@@ -104,7 +104,7 @@ def _has_ended(child: int) -> bool:
 def living_descendants() -> list[int] | None:
     """Return the pids below this process that still run, sorted; None if they cannot be listed."""
     found = walk()
-    return None if found is None else sorted(pid for pid, _ in found if not look(pid).is_dead)
+    return None if found is None else sorted(pid for pid, _ in found if not info_of(pid).is_dead)
 
 
 # -- signalling -------------------------------------------------------------------------------
@@ -126,7 +126,7 @@ def signal_process(pid: int, number: int, parent: int) -> None:
         try:
             # If the pid was reused before pidfd_open, the new process has another parent. A process
             # that cannot be inspected gets no signal until it is a child of this process.
-            if look(pid).parent in (parent, us):
+            if info_of(pid).parent in (parent, us):
                 signal.pidfd_send_signal(handle, number)
         finally:
             os.close(handle)

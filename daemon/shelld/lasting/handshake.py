@@ -5,9 +5,8 @@ command first sends a `Hello`. To attach, it also sends two descriptors: the cli
 stdout. The daemon answers with a `Reply`. The daemon sends an `End` to a process that has attached
 when it no longer serves the client. If the connection ends without an `End`, the daemon has died.
 
-To watch, the command sends a `Look`, which is a request for a view of the shells. The daemon
-answers with a `View` (see `views`). Then the command may send the next `Look`. When the daemon
-ends, it sends an `End`.
+To watch, the command sends a `ViewRequest`, and the daemon answers with a `View` of the shells (see
+`views`). Then the command may send the next `ViewRequest`. When the daemon ends, it sends an `End`.
 
 Requests and answers never pass this socket: the daemon itself reads and writes the client's
 streams.

@@ -9,8 +9,8 @@ import msgspec
 
 from shelld.lasting.handshake import HandshakeError
 
-# The maximum number of shells in a `View`, and of lines of each shell. A `Look` may ask for more,
-# but gets no more.
+# The maximum number of shells in a `View`, and of lines of each shell. A `ViewRequest` may ask for
+# more, but gets no more.
 MAX_SHELLS: Final = 200
 MAX_LINES: Final = 50
 
@@ -32,7 +32,7 @@ class Info(Told):
     shells_retained: int
 
 
-class Look(Told):
+class ViewRequest(Told):
     """Requests a view of at most `shells` shells, with at most `lines` lines of each."""
 
     shells: int
@@ -55,7 +55,7 @@ class WatchedShell(Told):
 
 
 class View(Told):
-    """Answers a `Look`.
+    """Answers a `ViewRequest`.
 
     `shells` has the running shells, oldest first, and then the ended shells, latest first.
 

@@ -125,7 +125,8 @@ class CommandCgroups:
         self._paths: dict[Kind, str] = {
             kind: f"{path}/{name}" for kind, path in session.paths.items()
         }
-        # Maps each limit that the kernel enforces to the count of the kernel before the command.
+        # Maps each limit that the kernel enforces to the number of times that processes had reached
+        # the limit before the command started.
         self._before: dict[Kind, int] = {}
         self._shortages_before = 0
         for path in set(self._paths.values()):

@@ -23,14 +23,14 @@ from shelld.limits.members import (
     Member,
     cgroup_limits_of,
 )
-from shelld.limits.usage import Usage, look, pss_bytes, reaped_cpu_s
+from shelld.limits.usage import Usage, pss_bytes, reaped_cpu_s, scan
 from shelld.process import faults
 from shelld_protocol.errors import unavailable
 from shelld_protocol.structs import ResourceLimits
 
 # The pause between two scans. After a long scan, the pause is `_REST_SHARE` times as long as the
 # scan, but at most `_MAX_INTERVAL_S`.
-LOOK_INTERVAL_S: Final = 0.2
+CHECK_INTERVAL_S: Final = 0.2
 _MAX_INTERVAL_S: Final = 2.0
 _REST_SHARE: Final = 20
 # A scan works for this long without a pause. Then it pauses for `_SLICE_PAUSE_S`, so that other
@@ -108,7 +108,7 @@ class Limiter:
         if member.needs_watch:
             self._watched.add(member)
             self._keep_watching()
-        # This comes last: if it fails, the watch counts from its first look on.
+        # This comes last: if it fails, the watch counts from its first scan on.
         _note_reaped(member)
 
     def end(self, member: Member) -> None:
@@ -159,14 +159,14 @@ class Limiter:
 
     async def _watch(self) -> None:
         # If this task fails, it is started again. So `_is_watching` stays true.
-        pause = LOOK_INTERVAL_S
+        pause = CHECK_INTERVAL_S
         while self._watched:
             await anyio.sleep(pause)
             before = self._cost_s
             for group in {member.group for member in self._watched}:
                 await self._look_at(group)
             cost = self._cost_s - before
-            pause = max(LOOK_INTERVAL_S, min(cost * _REST_SHARE, _MAX_INTERVAL_S))
+            pause = max(CHECK_INTERVAL_S, min(cost * _REST_SHARE, _MAX_INTERVAL_S))
         self._is_watching = False
 
     async def _look_at(self, group: Group) -> None:
@@ -263,7 +263,7 @@ class Limiter:
             return usage
         with suppress(OSError, ValueError, IndexError):
             began = time.thread_time()
-            for usage in look(runner, member.reaped_before_s or 0.0):  # noqa: B007 - the last one
+            for usage in scan(runner, member.reaped_before_s or 0.0):  # noqa: B007 - the last one
                 await self._count(time.thread_time() - began)
                 began = time.thread_time()
                 if member not in self._watched:

@@ -30,7 +30,7 @@ _PSS: Final = re.compile(rb"^Pss:\s*(\d+) kB$", re.MULTILINE)
 
 
 class Usage:
-    """The resource usage of a command's processes. The numbers grow while `look` runs.
+    """The resource usage of a command's processes. The numbers grow while `scan` runs.
 
     `rss_bytes` counts shared memory once for each process that shares it.
     """
@@ -58,7 +58,7 @@ def reaped_cpu_s(runner: int) -> float:
     return _process(runner).reaped_cpu_s
 
 
-def look(runner: int, reaped_before_s: float) -> Iterator[Usage]:
+def scan(runner: int, reaped_before_s: float) -> Iterator[Usage]:
     """Scan the processes of a command, one thread at a time, and yield the usage so far.
 
     `reaped_before_s` is the result of `reaped_cpu_s` when the command started. Raises OSError if

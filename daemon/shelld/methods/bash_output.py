@@ -187,7 +187,7 @@ async def _look_in_turn(
 
 async def _look(shell: Shell, readers: Mapping[StreamName, StreamReader]) -> dict[StreamName, Read]:
     final = shell.output_is_complete
-    return {name: await reader.look(final=final) for name, reader in readers.items()}
+    return {name: await reader.peek(final=final) for name, reader in readers.items()}
 
 
 def _take(shell: Shell, reader: StreamReader, read: Read) -> Read:

@@ -22,8 +22,8 @@ from shelld.waits.prompts import state_of, wait_for_prompt
 from shelld_protocol.errors import invalid_params, not_possible
 from shelld_protocol.screen_methods import ReadScreenParams, ReadScreenResult, ScreenCursor
 
-# The maximum time for the last look, if a program writes faster than its screen can be shown.
-_LAST_LOOK_S: Final = 1.0
+# The maximum time for the last capture, if a program writes faster than its screen can be shown.
+_LAST_CAPTURE_S: Final = 1.0
 
 
 async def read_screen(context: RequestContext, params: ReadScreenParams) -> ReadScreenResult:
@@ -39,8 +39,8 @@ async def read_screen(context: RequestContext, params: ReadScreenParams) -> Read
         # Show all output that has been written by now, even if that takes longer than the wait.
         least = shell.stdout.store.written
         if params.wait or params.since is not None:
-            look = partial(screen.look, least=least, cut_at=give_up_at)
-            seen = await look(params.since)
+            capture = partial(screen.capture, least=least, cut_at=give_up_at)
+            seen = await capture(params.since)
             if params.since is not None and params.since > seen.version:
                 raise invalid_params("Invalid value for since: no such version", "since")
             if params.until == "prompt":
@@ -49,16 +49,18 @@ async def read_screen(context: RequestContext, params: ReadScreenParams) -> Read
                     seen_prompt = SeenPrompt.now(prompt, shell)
             elif params.wait:
                 version = seen.version
-                await _wait(shell, terminal, look, params, version=version, give_up_at=give_up_at)
+                await _wait(
+                    shell, terminal, capture, params, version=version, give_up_at=give_up_at
+                )
         size = terminal.sizes[-1].size
         if params.scrollback or size.rows * size.cols > STEP_BYTES:
             await context.begin_large_answer()
-        view = await screen.look(
+        view = await screen.capture(
             params.since,
             params.scrollback,
-            # After the end of the command, this look is the last look, so it must show all output.
+            # After the end of the command, this is the last capture, so it must show all output.
             least=None if shell.has_ended else least,
-            cut_at=max(give_up_at, anyio.current_time() + _LAST_LOOK_S),
+            cut_at=max(give_up_at, anyio.current_time() + _LAST_CAPTURE_S),
         )
     state = state_of(shell, seen_prompt)
     return ReadScreenResult(
@@ -82,7 +84,7 @@ async def read_screen(context: RequestContext, params: ReadScreenParams) -> Read
 async def _wait(
     shell: Shell,
     terminal: TerminalInput,
-    look: Callable[[int], Awaitable[View]],
+    capture: Callable[[int], Awaitable[View]],
     params: ReadScreenParams,
     *,
     version: int,
@@ -90,7 +92,7 @@ async def _wait(
 ) -> None:
     """Wait for the condition in `params`. `version` is the current version of the screen.
 
-    `look` returns the screen and its changes after a version. `give_up_at` is in
+    `capture` returns the screen and its changes after a version. `give_up_at` is in
     the time of anyio.current_time().
     """
     known = version if params.since is None else params.since
@@ -113,9 +115,9 @@ async def _wait(
             await shell.wait_until(has_news)
         if anyio.current_time() >= until:
             return
-        # Record these before the look, because output that arrives during the look may be missing
-        # from the screen.
+        # Record these before the capture, because the capture may lack output that arrives during
+        # it.
         shown = (store.written, terminal.sizes[-1].number)
-        seen = await look(version)
+        seen = await capture(version)
         if seen.version != version:
             version, quiet_from = seen.version, anyio.current_time()

@@ -48,7 +48,7 @@ class _Part(NamedTuple):
 
 
 class ExcerptReader(StreamReader):
-    """Reads an excerpt. Each `look` calls `limit`, which returns the room in characters without the
+    """Reads an excerpt. Each `peek` calls `limit`, which returns the room in characters without the
     notice.
 
     The reader removes escape sequences from the text. With `end`, it reads all output up to this

@@ -1,10 +1,10 @@
 """Reads the part of a stream that one call returns: new output, or a range of offsets.
 
-Plain readers have no offset of their own, and share one position in a stream. `look` reads without
-moving this position, and may be interrupted. `take` moves the position, and does not await. A plain
-reader takes a read only if the read starts at the shared position. If another reader has moved the
-position meanwhile, the plain reader first calls `look` again. So two readers never get the same
-bytes, and together they miss no bytes.
+Plain readers have no offset of their own, and share one position in a stream. `peek` reads without
+moving this position, and may be interrupted. `take` moves the position, and does not await. A read
+of a plain reader goes to `take` only if the read starts at the shared position. If another reader
+has moved the position meanwhile, the plain reader first calls `peek` again. So two readers never
+get the same bytes, and together they miss no bytes.
 
 Large reads happen in steps. Other requests run between the steps.
 """
@@ -128,7 +128,7 @@ class Read(NamedTuple):
 
 class StreamReader:
     """Reads one stream for one call. Without `offset`, it reads from the shared position and moves
-    this position. With `stops_at_match`, a look ends soon after the first line that the filter
+    this position. With `stops_at_match`, a peek ends soon after the first line that the filter
     matches. With `in_base64`, the text of its reads is base64, and there is no filter.
     """
 
@@ -151,18 +151,18 @@ class StreamReader:
         self._max_bytes = max_bytes
         self._strip = strip
         self._filter = line_filter
-        # The offset at which the read of this call begins, and the offset at which the next look
+        # The offset at which the read of this call begins, and the offset at which the next peek
         # begins.
         self._start = self._position = stream.read_position if offset is None else offset
         self._dropped = self._invalid = 0
-        # The number of bytes that had been written at the time of the last look.
+        # The number of bytes that had been written at the time of the last peek.
         self._seen = self._position
-        # Whether the last look left bytes with which the next look can continue at once.
+        # Whether the last peek left bytes with which the next peek can continue at once.
         self._goes_on = False
-        # Earlier looks have searched the current line up to this offset and have not found its end.
+        # Earlier peeks have searched the current line up to this offset and have not found its end.
         self._searched = 0
-        # `_searched` as of the last `skip`. Every look begins its search at this offset, because it
-        # may repeat an earlier look whose read was not skipped or taken.
+        # `_searched` as of the last `skip`. Every peek begins its search at this offset, because it
+        # may repeat an earlier peek whose read was not skipped or taken.
         self._searched_for_good = 0
 
     @property
@@ -172,16 +172,16 @@ class StreamReader:
 
     @property
     def has_news(self) -> bool:
-        """Whether there are bytes that no look has read, or with which a look can continue."""
+        """Whether there are bytes that no peek has read, or with which a peek can continue."""
         if self.was_overtaken:
             return self._store.written > self._stream.read_position
         return self._goes_on or self._store.written > self._seen
 
     @property
     def is_large(self) -> bool:
-        """Whether the next look takes more than one step.
+        """Whether the next peek takes more than one step.
 
-        With a filter, this is always False, because only the look itself finds out how much
+        With a filter, this is always False, because only the peek itself finds out how much
         matches.
         """
         return (
@@ -194,7 +194,7 @@ class StreamReader:
         """Whether another reader has moved the shared position past the start of this read."""
         return self._offset is None and self._stream.read_position > self._start
 
-    async def look(self, *, final: bool) -> Read:
+    async def peek(self, *, final: bool) -> Read:
         """Read the output after the bytes that were skipped. Does not move the shared position.
 
         With `final`, the command will write no more output.
@@ -212,23 +212,23 @@ class StreamReader:
         return await self._look_at_lines(self._filter, stop, final=final)
 
     def goes_on_after(self, read: Read) -> bool:
-        """Whether `read` has left bytes with which the next look can continue at once.
+        """Whether `read` has left bytes with which the next peek can continue at once.
 
-        If the last look could not use any bytes, the next look must wait for more output.
+        If the last peek could not use any bytes, the next peek must wait for more output.
         """
         return read.more and read.end > self._position
 
     def has_more_after(self, read: Read, *, final: bool) -> bool:
-        """Whether there is unread output after `read`, which the last look has returned.
+        """Whether there is unread output after `read`, which the last peek has returned.
 
-        Without `final`, output that arrived during the look also counts, even if it is not a whole
+        Without `final`, output that arrived during the peek also counts, even if it is not a whole
         unit.
         """
         written = self._store.written
         return written > read.end if final else read.more or written > self._seen
 
     def skip(self, read: Read) -> None:
-        """Skip `read`, because it has no text for the caller. The next look begins after `read`."""
+        """Skip `read`, because it has no text for the caller. The next peek begins after `read`."""
         self._goes_on = self.goes_on_after(read)
         self._position, self._dropped, self._invalid = read.end, read.dropped, read.invalid
         self._searched_for_good = self._searched
@@ -257,7 +257,7 @@ class StreamReader:
         found: list[str] = []
         position, dropped, room = self._position, self._dropped, self._max_bytes
         invalid = self._invalid
-        # The time limit of a filter applies to one look, because a call may wait for many minutes.
+        # The time limit of a filter applies to one peek, because a call may wait for many minutes.
         line_filter.renew()
         while room > 0:
             if found:
@@ -304,7 +304,7 @@ class StreamReader:
         If output was dropped there, the lines begin after the gap. Returns 0 if the first line has
         not ended, or does not fit. With `may_cut`, a line that does not fit counts up to `room`.
         With `final`, the last line needs no line end. The search omits the bytes in which earlier
-        looks found no line end, so a long line costs little while it grows.
+        peeks found no line end, so a long line costs little while it grows.
         """
         store = self._store
         position = max(start, self._searched)

@@ -36,7 +36,7 @@ _IPV4: Final = tuple(
         ),
     )
 )
-# All addresses outside of this network are not global unicast.
+# No address outside this network is global unicast.
 _IPV6_GLOBAL: Final = ipaddress.IPv6Network("2000::/3")
 _IPV6: Final = tuple(
     map(

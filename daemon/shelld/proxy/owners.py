@@ -19,7 +19,8 @@ from shelld.keeper.proc import children_of, read_file
 # It takes some 50 µs to examine a process.
 _MAX_PROCESSES: Final = 2_000
 
-# Address and port of a client in hexadecimal digits, state, and then the inode.
+# Matches a line of /proc/PID/net/tcp. The groups are the client's address and port in hexadecimal
+# digits, and the inode of its socket.
 _LINE: Final = re.compile(
     r"^ *\d+: ([0-9A-F]{8}:[0-9A-F]{4}) \S+ \S+ \S+ \S+ \S+ +\d+ +\d+ (\d+) ", re.MULTILINE
 )

@@ -1,7 +1,7 @@
 """Computes the screen of a terminal from the output of its program. Only this file uses pyavt.
 
 Runs in the helper process. Lines are numbered from the top of the screen, and columns from the
-left. The first number is 0. Each look that finds a change increases the version by one. Each row
+left. The first number is 0. Each capture that finds a change increases the version by one. Each row
 has the version in which the row last changed.
 """
 
@@ -164,7 +164,7 @@ class Emulator:
         return (rows, self._cols, lines, *about)
 
     def _look(self) -> None:
-        """Find the changes since the last look. On a large screen, this takes a while."""
+        """Find the changes since the last capture. On a large screen, this takes a while."""
         now: list[str] = [self._shown(line.text) for line in self._now.view()]
         before = self._rows + [""] * (len(now) - len(self._rows))
         rest = (self.cursor, self.title, self.alternate, self._cols)

@@ -1,8 +1,8 @@
 """The screen of one command with a terminal.
 
-Owns the helper process that shows the screen, and brings the screen up to date for each look. If a
-process is lost, the next process shows the screen again from the kept output. So the screen is not
-lost.
+Owns the helper process that shows the screen, and brings the screen up to date for each capture. If
+a process is lost, the next process shows the screen again from the kept output. So the screen is
+not lost.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ MEMORY_BYTES: Final = 1024 * 1024 * 1024
 # The maximum processor time for one step. A step usually takes a few milliseconds.
 CPU_SECONDS: Final = 2
 
-# The maximum time of one look. If output is left after this time, the next look continues with this
-# output.
-LOOK_TIMEOUT_S: Final = 20.0
-# The time for which answers to questions about the cursor may delay a look.
+# The maximum time of one capture. If output is left after this time, the next capture continues
+# with this output.
+CAPTURE_TIMEOUT_S: Final = 20.0
+# The time for which answers to questions about the cursor may delay a capture.
 _TURN_S: Final = 0.2
 
 _STEP_BYTES: Final = 64 * 1024
@@ -69,9 +69,9 @@ class View(NamedTuple):
 
 
 class _Wanted(NamedTuple):
-    """The output that a look must show.
+    """The output that a capture must show.
 
-    A look shows the output up to `end`. After the time `cut_at`, the output up to `least` is
+    A capture shows the output up to `end`. After the time `cut_at`, the output up to `least` is
     enough.
     """
 
@@ -93,16 +93,17 @@ class Screen:
         output: StreamStore,
         terminal: TerminalInput,
         *,
-        looks: anyio.Semaphore,
+        captures: anyio.Semaphore,
         make_room: Callable[[], None],
     ) -> None:
         self.used_at = time.monotonic()
-        # True while a look uses the process. A look that still waits for its turn does not count.
+        # True while a capture uses the process. A capture that still waits for its turn does not
+        # count.
         self.is_in_use = False
         # The number of followers that report the changes of the screen to a client.
         self.followers = 0
-        # This semaphore limits the number of looks at once to the maximum number of processes.
-        self._looks = looks
+        # This semaphore limits the number of captures at once to the maximum number of processes.
+        self._captures = captures
         self._make_room = make_room
         self._pool = pool
         self._output = output
@@ -115,7 +116,7 @@ class Screen:
         # The number of the last resize that was sent to the process.
         self._resizes = 0
         self._scrollback = 0
-        # The version of the screen at the last look.
+        # The version of the screen at the last capture.
         self._version = 0
         # Output before this offset is not shown, because it has ended two processes.
         self._start = 0
@@ -127,7 +128,7 @@ class Screen:
         return self._helper is not None
 
     def forget(self) -> None:
-        """End the helper process for good. A look that is under way ends with an error."""
+        """End the helper process for good. A capture that is under way ends with an error."""
         self._is_forgotten = True
         if self.is_in_use and self._helper is not None:
             self._helper.hang_up()
@@ -140,7 +141,7 @@ class Screen:
         if helper is not None:
             helper.close()
 
-    async def look(
+    async def capture(
         self,
         since: int | None = None,
         scrollback: int = 0,
@@ -150,8 +151,8 @@ class Screen:
     ) -> View:
         """Return the screen after all output so far.
 
-        After `cut_at`, as of anyio.current_time(), the look stops when the output up to the offset
-        `least` is shown. The result is then an earlier state of the screen.
+        After `cut_at`, as of anyio.current_time(), the capture stops when the output up to the
+        offset `least` is shown. The result is then an earlier state of the screen.
 
         Raises `RpcError` (unavailable, resource_exhausted).
         """
@@ -178,9 +179,9 @@ class Screen:
     @contextlib.asynccontextmanager
     async def _use(self) -> AsyncGenerator[None]:
         """Reserve the process for this block."""
-        # Acquire the lock first, so that looks that wait for this screen take no places from other
-        # screens.
-        async with self._lock, self._looks:
+        # Acquire the lock first, so that captures that wait for this screen take no places from
+        # other screens.
+        async with self._lock, self._captures:
             self.is_in_use = True
             self.used_at = time.monotonic()
             try:
@@ -204,7 +205,7 @@ class Screen:
 
         Then, if `kind` is given, send the process a request.
         """
-        give_up_at = self.used_at + LOOK_TIMEOUT_S
+        give_up_at = self.used_at + CAPTURE_TIMEOUT_S
         attempts = _ATTEMPTS
         failure: RpcError | None = None
         while attempts:

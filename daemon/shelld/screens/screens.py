@@ -31,7 +31,7 @@ class Screens:
     def __init__(self, pool: RunnerPool, start: Callable[[Callable[[], Awaitable[None]]], None]):
         self._pool = pool
         self._start = start
-        self._looks = anyio.Semaphore(MAX_PROCESSES)
+        self._captures = anyio.Semaphore(MAX_PROCESSES)
         self._screens: dict[TerminalInput, Screen] = {}
 
     def watch(self, terminal: TerminalInput, output: StreamStore) -> None:
@@ -46,7 +46,7 @@ class Screens:
         screen = self._screens.get(terminal)
         if screen is None:
             screen = self._screens[terminal] = Screen(
-                self._pool, output, terminal, looks=self._looks, make_room=self._make_room
+                self._pool, output, terminal, captures=self._captures, make_room=self._make_room
             )
         return screen
 
@@ -66,7 +66,7 @@ class Screens:
     def release(self, terminal: TerminalInput) -> None:
         """After the end of a command, end the helper process of its screen if it is not in use.
 
-        A later look starts another process.
+        A later capture starts another process.
         """
         screen = self._screens.get(terminal)
         if screen is not None and not (screen.is_in_use or screen.followers):
@@ -84,7 +84,7 @@ class Screens:
             self.release(terminal)
 
     def trim(self) -> None:
-        """End the helper processes that no look has used for a while."""
+        """End the helper processes that no capture has used for a while."""
         for screen in self._unused():
             if time.monotonic() - screen.used_at > IDLE_S:
                 screen.close()

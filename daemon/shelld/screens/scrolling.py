@@ -28,7 +28,10 @@ class Unseen(NamedTuple):
 
 
 def unseen(data: bytes, rows: int, scrollback: int) -> Unseen | None:
-    """Return the output that scrolls off a screen and its `scrollback` lines, or None.
+    """Return the range of the output that nobody can see, or None.
+
+    This output scrolls off the screen and then off its `scrollback` lines. None means that there is
+    no such output, or that finding it is not worth it.
 
     The result is right only if all lines of the screen scroll, and if the output before `data` does
     not end within an escape sequence.

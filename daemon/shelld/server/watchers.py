@@ -29,8 +29,8 @@ from shelld.lasting.views import (
     MAX_LINES,
     MAX_SHELLS,
     Info,
-    Look,
     View,
+    ViewRequest,
     WatchedShell,
     decoded,
     encoded,
@@ -67,7 +67,7 @@ class Watchers:
         return connection in self._connections
 
     async def serve(self, connection: socket.socket, manager: Manager, targets: Targets) -> None:
-        """Answer a watcher until it leaves, or sends a message that is not a `Look`.
+        """Answer a watcher until it leaves, or sends a message that is not a `ViewRequest`.
 
         Then close the connection.
         """
@@ -97,8 +97,8 @@ class Watchers:
             close_all(descriptors)
             if not data:
                 return
-            look = decoded(data, Look)
-            send(connection, encoded(await self._view(look, manager, await far.rows())))
+            request = decoded(data, ViewRequest)
+            send(connection, encoded(await self._view(request, manager, await far.rows())))
 
     def end(self, exit_code: int) -> None:
         """Tell all watchers that the daemon has ended."""
@@ -111,7 +111,9 @@ class Watchers:
         self._connections.discard(connection)
         connection.close()
 
-    async def _view(self, look: Look, manager: Manager, far: Sequence[WatchedShell]) -> View:
+    async def _view(
+        self, request: ViewRequest, manager: Manager, far: Sequence[WatchedShell]
+    ) -> View:
         """Return a view of the shells of this daemon and of the shells at targets.
 
         Ended shells come last.
@@ -124,11 +126,11 @@ class Watchers:
         found: list[Shell | WatchedShell] = [*running, *far_running, *ended, *far_ended]
         shown = list[WatchedShell]()
         room = MAX_BYTES - _RESERVED_BYTES
-        for shell in found[: max(0, min(look.shells, MAX_SHELLS))]:
+        for shell in found[: max(0, min(request.shells, MAX_SHELLS))]:
             if isinstance(shell, WatchedShell):
                 row = shell
             else:
-                row = _row(shell, max(0, min(look.lines, MAX_LINES)))
+                row = _row(shell, max(0, min(request.lines, MAX_LINES)))
             room -= len(encoded(row)) + 1
             if room < 0:
                 break

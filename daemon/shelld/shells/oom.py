@@ -62,7 +62,7 @@ class OomKills:
             self._descriptor = None
 
     def close(self) -> None:
-        """Close the file. The next call opens it again."""
+        """Close the file. The next call of `count` opens it again."""
         self._close()
         self._is_open = False
 

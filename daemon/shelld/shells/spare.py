@@ -148,9 +148,9 @@ class SpareLaunch(Launch):
         self._pid = pid
         self.has_started = True
         self.start_took = time.monotonic() - self.since
-        self.look()
+        self.check()
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Check whether bash can take a command now. Raises OSError if bash can never take one."""
         if self.is_ready or not self.has_started:
             return

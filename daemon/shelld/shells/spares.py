@@ -154,9 +154,9 @@ class Spares:
         launch, shell = spare.launch, spare.life.shell
         with anyio.move_on_after(MAX_START_WAIT_S):
             await shell.wait_until(lambda: launch.has_started or shell.is_empty)
-        # The start may have been reported while bash was still in execve(2), so look once more.
+        # The start may have been reported while bash was still in execve(2), so check once more.
         with contextlib.suppress(OSError):
-            launch.look()
+            launch.check()
         if shell.is_empty and shell.failure is None:
             self.note_use(succeeded=False)
         # Other tasks have run meanwhile, so the spare shell may no longer suit.

@@ -78,7 +78,7 @@ class ExecutionTool(BaseTool):
 
     @property
     def param_aliases(self) -> Mapping[str, str]:
-        """Maps other names of parameters to their names."""
+        """Maps each alias of a parameter to the name of the parameter."""
         return self.params_type.aliases
 
     def _with_range(self, problem: str, params: Mapping[str, Any]) -> str:

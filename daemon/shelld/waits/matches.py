@@ -65,7 +65,7 @@ class _StreamSearch:
         """
         written = self._store.written
         while self._position < written:
-            read = await self._reader.look(final=False)
+            read = await self._reader.peek(final=False)
             if read.text and (matched := await self._matched(read)) is not None:
                 return matched
             goes_on = self._reader.goes_on_after(read)
@@ -78,7 +78,7 @@ class _StreamSearch:
                 return None
         if not with_rest:
             return None
-        read = await self._reader.look(final=True)
+        read = await self._reader.peek(final=True)
         return await self._matched(read) if read.text else None
 
     async def _matched(self, read: Read) -> Matched | None:

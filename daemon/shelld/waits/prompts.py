@@ -50,7 +50,10 @@ class PromptIdentity(NamedTuple):
     text: str
 
     def has_same_reader(self, other: PromptIdentity | None) -> bool:
-        """Return whether the same process still waits in the same modes, without an answer."""
+        """Return whether the same process still waits, with the same modes and the same certainty.
+
+        If somebody has written input meanwhile, return False.
+        """
         return other is not None and self[:_CERTAIN] == other[:_CERTAIN]
 
     def is_same(self, other: PromptIdentity | None) -> bool:

@@ -1,4 +1,4 @@
-"""Editing keys, pastes and pieces do not hide a forbidden line from the guard."""
+"""The guard refuses a forbidden line that is edited with keys, pasted, or written in pieces."""
 
 from __future__ import annotations
 
