@@ -38,6 +38,7 @@ from shelld.process.logs import Log, write_without_waiting
 from shelld.process.options import Options
 from shelld.process.stack import with_room_for_frames
 from shelld.routes import routes
+from shelld.server.attached_client import DRAIN_S, FLUSH_S
 from shelld.server.serve import Server
 from shelld.server.service import Service
 from shelld.server.startup import StartupError
@@ -50,10 +51,8 @@ logger = Log("shelld.app")
 # The signals that stop the daemon. A second signal shortens the stop.
 STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
-# Time for requests in flight to end by themselves after the last read.
-DRAIN_S: Final = 0.5
-# When that time is over, shells that still run get SIGTERM. After this grace period, they get
-# SIGKILL.
+# After the last read, requests in flight get `DRAIN_S` to end by themselves. Then shells that still
+# run get SIGTERM. After this grace period, they get SIGKILL.
 STOP_GRACE_MS: Final = 500
 # Time until all of these shells must be dead, including the grace period. Each shell extends this
 # time. If the drain ends early, the rest of its time is added. The time is counted in turns (see
@@ -65,7 +64,6 @@ STOP_KILL_PER_SHELL_S: Final = 0.003
 # stop must take less than 2 s, because MCP hosts send SIGKILL after that time. A turn in which the
 # client reads does not count, for up to FLUSH_S more. When only FLUSH_S is left, the daemon skips
 # long output, so that it can still send the ends of all shells.
-FLUSH_S: Final = 0.3
 STOP_S: Final = 1.6
 # The delay with which a busy machine may end the stages of the stop.
 LATENESS_S: Final = 1.0

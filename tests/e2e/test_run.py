@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from shelld.cli.display import duration, size
+from shelld.cli.formats import duration, size
 from shelld.cli.run import run as run_here
 from support import DEADLINE_S, altered_daemon, children, is_alive, wait_for
 from user_terminal import UserTerminal

@@ -20,6 +20,7 @@ import pytest
 
 from shelld import __version__, app
 from shelld.app import STDIN_FAILED, STDOUT_FAILED
+from shelld.server.attached_client import DRAIN_S, FLUSH_S
 from support import (
     DAEMON_COMMAND,
     PATIENT_DAEMON,
@@ -54,7 +55,7 @@ def test_stop_stages_fit_promised_time() -> None:
     assert app.STOP_S < 2
     for shells, promised_s in ((1, 2), (1_000, 5)):
         kill_s = app.STOP_KILL_S + shells * app.STOP_KILL_PER_SHELL_S
-        assert app.DRAIN_S + kill_s + app.FLUSH_S < promised_s
+        assert DRAIN_S + kill_s + FLUSH_S < promised_s
 
 
 # In this daemon, asyncio can never describe a callback or a task, as if memory were short at these

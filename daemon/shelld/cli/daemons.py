@@ -17,6 +17,7 @@ import msgspec
 from shelld import __version__
 from shelld.cli.arguments import ArgumentParser
 from shelld.cli.attach import add_name
+from shelld.cli.formats import duration
 from shelld.cli.join import RefusedError, read_reply
 from shelld.cli.show import note, refuse, show
 from shelld.lasting.handshake import (
@@ -140,8 +141,8 @@ def _table(found: Sequence[Info]) -> str:
                 "-" if info.client is None else str(info.client),
                 str(info.shells_running),
                 str(info.shells_retained),
-                _duration(info.uptime_ms // 1000),
-                "-" if left_s is None else _duration(left_s),
+                duration(info.uptime_ms // 1000),
+                "-" if left_s is None else duration(left_s),
             )
         )
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -149,10 +150,3 @@ def _table(found: Sequence[Info]) -> str:
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in rows
     )
-
-
-def _duration(seconds: int) -> str:
-    """Return a duration in its largest unit: ``90 s``, ``5 min``, ``3 h``."""
-    if seconds < 120:
-        return f"{seconds} s"
-    return f"{seconds // 60} min" if seconds < 7_200 else f"{seconds // 3_600} h"

@@ -15,6 +15,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final, Literal
 
+from shelld.cli.formats import duration
+
 StreamName = Literal["stdout", "stderr"]
 
 # How long a command must be silent before its progress is shown, and how often the progress is
@@ -128,30 +130,6 @@ class Display:
         except OSError:
             # There is no other stream for the message.
             return
-
-
-def duration(seconds: float) -> str:
-    """Format a duration for people: ``0.25 s``, ``12.3 s``, ``2 min 5 s``, ``1 h 2 min``."""
-    if isinstance(seconds, int) and seconds < 60:
-        return f"{seconds} s"
-    if seconds < 59.95:
-        return f"{seconds:.{2 if seconds < 9.995 else 1}f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes} min {rest} s"
-    return f"{minutes // 60} h {minutes % 60} min"
-
-
-def size(count: int) -> str:
-    """Format a number of bytes for people: ``12 B``, ``3.4 MiB``."""
-    if count < 1024:
-        return f"{count} B"
-    value = float(count)
-    for unit in ("KiB", "MiB", "GiB"):
-        value /= 1024
-        if value < 1023.95 or unit == "GiB":
-            return f"{value:.1f} {unit}"
-    raise AssertionError("the last unit takes any size")
 
 
 def _is_open(fd: int) -> bool:

@@ -22,8 +22,9 @@ from contextlib import ExitStack, nullcontext
 from typing import Final
 
 from shelld.cli.arguments import ArgumentParser
-from shelld.cli.display import Display, OutputLost, Tone, duration, size
+from shelld.cli.display import Display, OutputLost, Tone
 from shelld.cli.exits import FAILED, REFUSED, TIMED_OUT, exit_code_of, name_of
+from shelld.cli.formats import duration, size
 from shelld.cli.parser import parse_options
 from shelld.cli.raw_terminal import RawTerminal
 from shelld.cli.show import USAGE_ERROR

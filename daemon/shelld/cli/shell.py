@@ -22,8 +22,9 @@ from contextlib import suppress
 from typing import Final
 
 from shelld.cli.arguments import ArgumentParser
-from shelld.cli.display import Display, OutputLost, duration
+from shelld.cli.display import Display, OutputLost
 from shelld.cli.exits import FAILED, REFUSED, TIMED_OUT, exit_code_of, name_of
+from shelld.cli.formats import duration
 from shelld.cli.lines import Lines
 from shelld.cli.parser import parse_options
 from shelld_client import (

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from shelld.cli.formats import duration
 from shelld.lasting.views import Info, View, WatchedShell
 
 _UNPRINTABLE = "\N{REPLACEMENT CHARACTER}"
@@ -25,18 +26,6 @@ def printable(text: str) -> str:
 def one_line(command: str) -> str:
     """Return a command as one line."""
     return printable(" ".join(command.split()))
-
-
-def duration(ms: int) -> str:
-    """Format a duration in one or two units: ``0.4 s``, ``12 s``, ``3 min 20 s``, ``2 h 5 min``."""
-    if ms < 9_950:
-        return f"{ms / 1000:.1f} s"
-    seconds = round(ms / 1000)
-    if seconds < 60:
-        return f"{seconds} s"
-    if seconds < 3_600:
-        return f"{seconds // 60} min {seconds % 60} s"
-    return f"{seconds // 3_600} h {seconds % 3_600 // 60} min"
 
 
 def how_it_ended(shell: WatchedShell) -> str:
@@ -92,4 +81,4 @@ class Changes:
                 yield f"{shell.id} | {printable(line)}"
         was_running = self._info is not None if before is None else before.is_running
         if was_running and not shell.is_running:
-            yield f"{shell.id}: {how_it_ended(shell)} after {duration(shell.elapsed_ms)}"
+            yield f"{shell.id}: {how_it_ended(shell)} after {duration(shell.elapsed_ms / 1000)}"

@@ -16,7 +16,8 @@ from rich.console import Console, ConsoleDimensions, Group
 from rich.live import Live
 from rich.text import Text
 
-from shelld.cli.watch_lines import client_of, duration, how_it_ended, one_line, printable
+from shelld.cli.formats import duration
+from shelld.cli.watch_lines import client_of, how_it_ended, one_line, printable
 from shelld.lasting.views import View, ViewRequest, WatchedShell
 
 # The picture says that the daemon is silent only after this time.
@@ -101,7 +102,7 @@ def picture(name: str, view: View, silent_s: float, height: int) -> list[Text]:
     title = _line((name, "bold"), (f"  pid {info.pid}, {client_of(info)}", ""))
     title.append(f", {info.shells_running} running, {info.shells_retained} ended", "dim")
     if silent_s > _SILENT_S:
-        title.append(f"  has not answered for {duration(round(silent_s * 1000))}", "bold red")
+        title.append(f"  has not answered for {duration(int(silent_s))}", "bold red")
     lines = [title]
     shown = 0
     for shell in view.shells:
@@ -125,7 +126,7 @@ def _rows(shell: WatchedShell) -> Iterator[Text]:
         (shell.id, "bold"),
         (session, "cyan"),
         (f"  {state}", "green" if is_good else "red"),
-        (f"  {duration(shell.elapsed_ms)}", "dim"),
+        (f"  {duration(shell.elapsed_ms // 1000)}", "dim"),
         (f"  {one_line(shell.command)}", ""),
     )
     for line in shell.lines:
