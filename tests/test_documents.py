@@ -230,7 +230,7 @@ def test_star_in_allow_matches_separators_too() -> None:
     assert judge("make x; rm -rf /", StartState("/", {}), policy).verdict == "allow"
 
 
-# Options in a list, without variables, and options on a command line.
+# These expressions find options in a list, without variables, and options on a command line.
 LISTED_OPTIONS = re.compile(r'args=(\["--[^\](]*\])')
 WRITTEN_OPTIONS = re.compile(r"`shelld (--(?!help)[^`]*)`")
 

@@ -130,7 +130,7 @@ async def test_new_keeper_starts_in_the_managers_directory(
         running = await manager.manager()
         monkeypatch.chdir("/")
         for _ in range(2):
-            # There are more shells than idle runners.
+            # Start more shells than there are idle runners, so that the keeper must fork some.
             shells = [await manager.run(running.start, StartRequest("pwd -P")) for _ in range(20)]
             for shell in shells:
                 process = manager.get_shell(shell.id)

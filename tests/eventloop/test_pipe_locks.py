@@ -121,7 +121,7 @@ def gates(tmp_path: Path) -> list[Gate]:
 
 
 def start(daemon: RawDaemon, program: str, folder: Path, **params: Any) -> str:
-    """Start a program. It holds the lock of a pipe from which the daemon has something to read."""
+    """Start a program that holds the lock of a pipe from which the daemon has something to read."""
     script, gate = folder / "program.py", Gate(folder / "gate")
     script.write_text(program)
     # Bash would give a background process another stdin.

@@ -56,7 +56,7 @@ CASES = [
     ("b|(x)", "b\n\n\nx\nb\n", "b\nx\nb\n"),
     ("a\x00b", "a\x00b\n", "a\x00b\n"),
 ]
-# Patterns that only one engine supports.
+# Only one of the two engines supports the patterns of each of these two lists.
 RE2_CASES = [
     (r"\p{Greek}", "α\nb\n", "α\n"),
     (r"\Aa", "a\nba\n", "a\n"),
@@ -327,7 +327,7 @@ async def test_a_line_of_megabytes_delays_nobody(
     async with filters.open(pattern) as line_filter:
         assert line_filter is not None
         with anyio.fail_after(DEADLINE_S):
-            # On a busy machine, a search may have ended before others had their turn.
+            # On a busy machine, a search may end before any other task runs.
             while not await runs_beside(line_filter.lines(MEGABYTES)):
                 pass
 

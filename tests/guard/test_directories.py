@@ -15,7 +15,7 @@ from shelld.guard.judgement import judge
 # Bash ignores a PWD that is not its directory.
 WRONG = {**ENV, "PWD": "/work/wrong", "OLDPWD": "/work/before"}
 
-# Scripts that only change the directory, in a directory with the directories a, a/b and c.
+# These scripts only change the directory. They start in a directory that contains a, a/b and c.
 MOVES = r"""
 :
 cd a

@@ -1,4 +1,6 @@
-"""The guard replaces extended globs by other globs. Bash confirms that these match no less."""
+"""The guard replaces extended globs by other globs. Bash confirms that the other globs match at
+least the same names.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +20,12 @@ NAMES = ("", "etc", "usr", "ee", "etcetc", "boot", "bobo", "tc", "x", "xtc", "|t
 
 @pytest.mark.parametrize("content", CONTENTS)
 def test_simplified_globs_match_at_least_as_much(content: str) -> None:
-    # `set -f` leaves the words of `for` as they are.
+    # With `set -f`, bash does not expand the globs in the list of `for`.
     script = ['set -f; m() { [[ $2 == $1 ]] && echo "$3 $2"; }']
     for kind in "!@?+*":
         globs = simplified(kind, content, "", is_assigned=False)
         for name in map("'/{}'".format, NAMES):
-            # In `[[`, a pattern needs no option.
+            # In `[[`, bash accepts an extended glob even without `extglob`.
             test = f"[[ {name} == /{kind}({content}) ]]"
             script.append(f"{test} && echo 'extended {kind}' {name}")
             script.append(f"for each in /{globs}; do m \"$each\" {name} 'other {kind}'; done")

@@ -42,7 +42,7 @@ def as_pattern(value: object) -> re.Pattern[str] | None:
 
 
 def table(module: ModuleType, name: str) -> Any:
-    """Return a table of expressions, which a module keeps for itself."""
+    """Return a private table of expressions of a module."""
     names: dict[str, Any] = vars(module)
     return names[name]
 
@@ -96,7 +96,7 @@ TABLES: list[tuple[str, int, str]] = [
         for name in ("_CALLS", "_REMOVES", "_EVALUATES", "_OPENS")
     ),
 ]
-# Patterns that helpers match at a position.
+# Helpers call `match` on these patterns.
 MATCHED = [
     (compiled.pattern, compiled.flags, "match")
     for module in MODULES

@@ -20,7 +20,7 @@ from shelld.guard.specification import specification
 from shelld.guard.units import joined_lines
 from shelld.guard.wrappers import Inner, unwrapped
 
-# The kinds that a line of a table can name.
+# The kinds of options that a line of a table can name.
 KINDS = {
     "cd",
     "script",

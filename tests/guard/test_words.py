@@ -17,7 +17,7 @@ from shelld.guard.words import expand_word
 
 
 class Names:
-    """The variables that words may refer to, here and in the bash used for comparison."""
+    """The variables to which words may refer, in the guard and in the bash used for comparison."""
 
     home: str | None = None
     VALUES: ClassVar[dict[str, str]] = {

@@ -1,4 +1,4 @@
-"""Relays have passed input on, but it has not yet reached the program."""
+"""The check for input that relays have passed on, but that has not yet reached the program."""
 
 from __future__ import annotations
 

@@ -369,7 +369,7 @@ def test_client_whose_server_has_a_terminal_is_likely_at_best() -> None:
         assert find(pid, source, KEYS, SHORT_S) is None
 
 
-# The terminal behind the relay has programs that do not read.
+# No program reads from the terminal behind the relay.
 @pytest.mark.parametrize(
     ("command", "is_proved"),
     [
@@ -600,7 +600,8 @@ ctypes.CDLL(None).syscall(60 if os.uname().machine == "x86_64" else 93, 0)
 
 
 def test_command_is_stopped_if_a_child_in_another_group_is() -> None:
-    # timeout(1) makes a group of its own, and the terminal stops a background read.
+    # timeout(1) makes a process group of its own. This group is in the background, so the terminal
+    # stops `cat` when it reads.
     with on_terminal("bash", "-c", "timeout 300 cat; :") as (pid, source):
         wait_for(lambda: is_stopped(pid, source), "the stop")
         for each in children(pid):

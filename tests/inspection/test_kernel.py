@@ -179,7 +179,8 @@ def test_each_thread_is_looked_at() -> None:
         assert {wait.descriptors for wait in waits(pid)} == {frozenset({read})}
 
 
-# Holds the thread in its argument, as a debugger does, while the other threads of its process run.
+# This program holds the thread that its argument names, as a debugger does, while the other threads
+# of the process run.
 TRACER = """
 import ctypes, sys, time
 libc = ctypes.CDLL(None)

@@ -229,7 +229,7 @@ def test_descriptors_of_a_failed_read_are_closed(operation: str) -> None:
     with pytest.raises(MemoryError):
         other.receive()
     other.close()
-    # Without a writer, the pipe ends.
+    # No writer is left, so the read finds the end of the pipe.
     assert os.read(reader, 1) == b""
     os.close(reader)
     ours.close()

@@ -40,8 +40,8 @@ os.wait4, os.waitpid = endless(os.wait4), endless(os.waitpid)
 _ONE_AT_A_TIME = "import shelld.keeper.orphan_reaper as s; s.REAPED_AT_ONCE = 1"
 
 
-# After the first end, the reaper waits until all children have ended, and then checks again. As a
-# result, one signal reports all ends.
+# When the reaper finds the first end, it waits until all other children have ended, too. So one
+# signal reports all ends.
 _ALL_TOGETHER = f"""
 {_ONE_AT_A_TIME}
 import os
@@ -115,7 +115,7 @@ def test_deaf_keeper_ends_no_working_runner(altered_pool: RunnerPool) -> None:
     run.channel.close()
 
 
-# The kill deadline is 0, and the first rounds have no effect.
+# The kill deadline is 0, and the first rounds of kills have no effect.
 _LATE_AND_WEAK = """
 import shelld.keeper.channel as channel, shelld.keeper.cgroup as cgroup, shelld.keeper.tree as tree
 import shelld.keeper.orphan_reaper as orphan_reaper

@@ -144,7 +144,7 @@ def test_unreadable_report_is_no_failed_start(monkeypatch: pytest.MonkeyPatch) -
     stdout = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     started = program(b"exit 4", stdout=stdout)
     monkeypatch.setattr(os, "read", fail)
-    # The error tells the caller that the program may run.
+    # The error tells the caller that the program may have started.
     with pytest.raises(StartUnknownError):
         start(started, Restrictions())
     assert os.waitstatus_to_exitcode(os.waitpid(-1, 0)[1]) == 4

@@ -28,7 +28,8 @@ def below() -> dict[int, int]:
 def test_descendants_are_found_without_children_file(
     monkeypatch: pytest.MonkeyPatch, missing: str
 ) -> None:
-    # A kernel without CONFIG_PROC_CHILDREN, and a system without /proc, which needs ps(1).
+    # Simulate a kernel without CONFIG_PROC_CHILDREN, and a system without /proc, on which only
+    # ps(1) lists processes.
     exists = os.path.exists
     script = "sleep 300 & sleep 300 & wait"
     with subprocess.Popen(["/bin/bash", "-c", script]) as process:

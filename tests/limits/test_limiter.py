@@ -40,7 +40,7 @@ class FakeCommand:
 
 
 class Machine:
-    """The commands by their runners, and the number of measurements of commands."""
+    """Holds the command of each runner, and counts the measurements of commands."""
 
     def __init__(self) -> None:
         self.commands: dict[int, FakeCommand] = {}
@@ -259,7 +259,7 @@ async def test_limiter_looks_only_while_a_limited_command_runs(machine: Machine)
             await scans(machine)
             for member in members:
                 limiter.end(member)
-            # The task ends by itself.
+            # The watching task ends by itself when no limited command is left.
             before = len(started)
             with anyio.fail_after(20):
                 while vars(limiter)["_is_watching"]:

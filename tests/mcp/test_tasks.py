@@ -14,7 +14,9 @@ POLL_S = 0.02
 
 
 async def last_updated_at(listening: Listening, *, forms_allowed: bool = True) -> str:
-    """Return the `lastUpdatedAt` that a client gets some time from now."""
+    """Wait until the clock shows another timestamp, and return the `lastUpdatedAt` that a client
+    then gets.
+    """
     now = timestamp(time.time())
     while timestamp(time.time()) == now:
         await anyio.sleep(POLL_S)

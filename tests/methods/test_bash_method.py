@@ -132,7 +132,7 @@ async def test_large_result_waits_for_memory() -> None:
         assert refused.value.data["limit"] == "memory"
         shell = manager.get(refused.value.data["bash_id"])
         assert shell.stdout.unread_bytes == 300_000
-        # The turn of the large answer has ended.
+        # The refused request no longer has the turn for large answers.
         context = RequestContext(daemon, large_answers=answers)
         large = await bash(context, BashParams("head -c 300000 /dev/zero"))
         assert isinstance(large, BashResult)

@@ -222,9 +222,7 @@ async def test_other_requests_run_while_a_wait_goes_on(monkeypatch: pytest.Monke
 def do_in_first_look(
     monkeypatch: pytest.MonkeyPatch, action: Callable[[], Awaitable[None]]
 ) -> None:
-    """Make the first call of `peek` last until `action` is done. The call does not notice the
-    action.
-    """
+    """Run `action` at the end of the first call of `peek`, when the call has already read."""
     actions = [action]
     original = StreamReader.peek
 

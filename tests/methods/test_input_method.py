@@ -45,7 +45,7 @@ async def started(
 
 
 async def on_terminal(context: RequestContext, modes: str) -> tuple[Shell, TerminalInput]:
-    """Start `cat` on a terminal, and return once it has these modes."""
+    """Start `cat` on a terminal, and return once the terminal has the modes `modes`."""
     shell, target = await started(context, f"stty {modes}; echo go; cat", tty=True)
     await shell.wait_until(lambda: b"go" in output_of(shell))
     assert isinstance(target, TerminalInput)
@@ -58,7 +58,7 @@ def output_of(shell: Shell) -> bytes:
 
 
 def once(change: Callable[[], None]) -> Callable[[], Any]:
-    """Return a checkpoint that makes a change the first time."""
+    """Return a checkpoint that calls `change` the first time only."""
     changes = [change]
 
     async def checkpoint() -> None:

@@ -189,7 +189,7 @@ def test_ended_shell_gives_up_both_streams(spool_directory: str) -> None:
     fill(ended, 2)
     ended.append(ended.stderr, bytes(BLOCK_BYTES + 10_000))
     retention.finish(ended)
-    # A remainder that is not small also goes to the disk.
+    # The incomplete last block of stderr also goes to the disk, because it is not small.
     assert (ended.stdout.store.stored_blocks, ended.stderr.store.stored_blocks) == (2, 2)
     fill(running, 3)
     assert ended.stored_blocks == 0

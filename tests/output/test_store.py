@@ -303,7 +303,7 @@ def test_block_with_both_sides_of_the_gap_is_lost_last() -> None:
     store = StreamStore(3 * BLOCK_BYTES + 100, blocks)
     store.append(_PATTERN[: 4 * BLOCK_BYTES + 7])
     store.drop(1)
-    # The whole head, and then the block in which the tail begins.
+    # Lose the whole head first, and then the block in which the tail begins.
     for lost, begin in ((1, 3 * BLOCK_BYTES + 101), (4, 4 * BLOCK_BYTES)):
         blocks.lost.add(lost)
         read_all_quietly(store)

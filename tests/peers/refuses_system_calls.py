@@ -21,7 +21,7 @@ _PRCTL = 157
 _EPERM = 1
 _ALLOW = 0x7FFF0000
 _ERRNO = 0x00050000
-# Instructions of classic BPF, and the offsets in struct seccomp_data.
+# These are instructions of classic BPF, and offsets in struct seccomp_data.
 _LOAD = 0x20
 _JUMP_EQUAL = 0x15
 _RETURN = 0x06

@@ -9,8 +9,8 @@ import pytest
 
 from shelld.process.stack import with_room_for_frames
 
-# Deep calls, with and without room, while the process may map no more memory. Without room, Python
-# may crash.
+# This program makes deep calls, with and without room for frames, while the process may map no more
+# memory. Without room, Python may crash.
 PROGRAM = """
 import resource, sys
 from shelld.process.stack import with_room_for_frames

@@ -136,7 +136,7 @@ def test_smuggled_and_unclear_headers_are_refused(headers: list[str]) -> None:
 
 
 def test_http_1_0_request_with_chunks_is_refused() -> None:
-    # The server does not answer an HTTP/1.0 client with chunks or with 100 Continue either.
+    # The server also sees HTTP/1.0, so it sends neither chunks nor 100 Continue.
     request = request_of(head("GET http://a.org/ HTTP/1.0", "Expect: 100-continue"))
     assert (lines_of(request)[0], request.awaits) == (b"GET / HTTP/1.0", False)
     with pytest.raises(RefusedError):

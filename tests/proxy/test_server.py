@@ -420,7 +420,7 @@ def test_silent_client_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
         async with origin() as server, proxy([f"127.0.0.1:{server.port}"]) as made:
             for silent in (b"", b"GET http", b"\x05", b"\x05\x01\x00\x05"):
                 await made.ask(silent)
-            # There is room for one client only, and it is free again.
+            # There is room for one client only, and the silent clients no longer take it.
             got = await made.ask(get(f"http://127.0.0.1:{server.port}/"))
             assert got.endswith(b"ok")
 

@@ -131,7 +131,7 @@ async def test_files_of_sandbox_are_closed_although_its_first_retirement_fails(
         places.trim()
     descriptor = place.files.take()
     places.trim()
-    # Files are closed at once when they come back after the end.
+    # Once the sandbox has ended, a file that comes back is closed at once.
     place.files.give_back(descriptor)
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(descriptor)

@@ -45,8 +45,8 @@ def fail_first(clients, connection):
 Clients._is_kept = fail_first
 """
 
-# This greeting begins after the time without a client is over, when the daemon has checked several
-# times whether it must end.
+# This greeting begins when the linger is over and the daemon has checked several times whether it
+# must end.
 _LATE = """
 looks = 0
 in_time = Clients._greet

@@ -183,7 +183,7 @@ def test_new_functions_cannot_be_told() -> None:
 
 
 def test_only_a_new_session_gets_functions_outside_the_environment() -> None:
-    # An extended pattern keeps the function from the environment.
+    # A function with an extended pattern is not passed in the environment.
     now = after("shopt -s extglob; f() { [[ $1 == @(a|b) ]]; }; shopt -u extglob")
     assert now.definitions
     assert state_if_told(BASE, now) == after(":", now)

@@ -281,7 +281,8 @@ async def test_command_runs_only_in_its_directory(
         return result
 
     async with Manager() as manager:
-        # A session that was not used before shares a spare shell, which waits elsewhere.
+        # A session that was not used before uses a shared spare shell, which waits in another
+        # directory.
         await run(manager, f"cd {directory}", "b")
         await wait_for_waiting(1)
         monkeypatch.setattr(SpareLaunch, "is_in_place", remove)

@@ -127,7 +127,7 @@ def test_pipe_is_closed_by_a_second_call_if_the_first_call_fails(
         with pytest.raises(MemoryError):
             target.close("closed")
     target.close("ended")
-    # Without a writer, the pipe ends.
+    # No writer is left, so the read finds the end of the pipe.
     assert os.read(reader, 1) == b""
     # A further call does not close a file that has got the number of the pipe.
     os.dup2(reader, writer)

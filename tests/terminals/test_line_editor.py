@@ -111,7 +111,7 @@ LONG = b"a" * 4_093
 CHARACTERS = ["\u00e9".encode(), "\u05e9".encode()]
 
 
-# A terminal takes all these keys without a reader.
+# A terminal can hold all these keys, although nobody reads them.
 typing = st.lists(
     st.lists(st.sampled_from(KEYS + SIGNALS + FLOW + CHARACTERS), max_size=10).map(b"".join),
     max_size=3,

@@ -65,7 +65,7 @@ def test_line_that_grows_without_limit_is_not_followed() -> None:
 @pytest.fixture(scope="module")
 def bash(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pty]:
     inputrc = tmp_path_factory.mktemp("readline") / "inputrc"
-    # Terminals with this key describe it to readline.
+    # Real terminals describe this key to readline, but TERM is dumb here.
     inputrc.write_text(r'"\e[3~": delete-char')
     pty = open_pty(Size(24, 200))
     os.set_blocking(pty.master, True)

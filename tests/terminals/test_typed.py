@@ -132,12 +132,12 @@ def test_unfinished_line_is_readable_once_it_is_passed_on(
         (b"", [""]),
         (b"lx\x7fs", ["ls", "lxs", "lx", "s"]),
         (b"\x08\x08c", ["c"]),
-        # The last reading is the line as the kernel edits it, because words of the kernel consist
-        # of letters and digits.
+        # The last reading is the line as the kernel edits it: C-w of the kernel erases only letters
+        # and digits.
         (b"ls  -l \x17-a", ["ls  -a", "ls  -l -a", "ls  -l ", "-a", "ls  --a"]),
         (b"ls /tmp\x17", ["ls ", "ls /tmp", "ls /"]),
         (b"\x1b[0nls /tmp\x17", ["ls ", "nls ", "ls /tmp", "\x1b[0nls /", "ls /"]),
-        # Readline takes the end of a key that it does not know as text.
+        # If readline does not know a key, it takes the end of the key as text.
         (b"ls \x1b[15~", ["ls ", "ls ~"]),
         (b"ls\x1b[24;5~x", ["lsx", "ls~x", "ls", "x"]),
         (b"ls\x1b[15 /", ["ls15 /", "ls /", "ls", "15 /"]),

@@ -223,7 +223,7 @@ async def test_waiting_takes_no_longer_than_the_context_allows(call: Tools) -> N
 
 async def test_result_gives_the_reason_of_the_end(call: Tools, tmp_path: Path) -> None:
     gate = Gate(tmp_path / "gate")
-    # Without its runner, a command that has just begun counts as not started.
+    # Let the command kill its runner only after `Bash` has returned.
     bash_id = await background(call, f"{gate.wait}; kill -9 $PPID; sleep 300")
     gate.open()
     result = await ended(call, bash_id)

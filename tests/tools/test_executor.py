@@ -23,7 +23,7 @@ from shelld.tools import (
 from support import in_threads
 from tool_samples import CONTEXT, Sample, bash_tool, everything, read_tool, write_tool
 
-# The minimum duration of `reading`.
+# How long `reading` takes at least.
 SLEEP_MS = 20
 
 

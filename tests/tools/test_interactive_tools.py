@@ -56,7 +56,7 @@ async def test_model_answers_a_program_that_asks(call: Tools) -> None:
 
 
 async def waiting_line(call: Tools, bash_id: str) -> str:
-    """Return the last line of the first result about a command that waits."""
+    """Return the last line of the first result that has a prompt."""
     while True:
         result = await call("BashOutput", bash_id=bash_id, wait=100)
         if "prompt" in result.metadata:

@@ -13,7 +13,8 @@ from shelld_protocol.tool_methods import ToolFormat
 from tool_results import background, failed, ok
 from tool_samples import Tools
 
-# The tool, its arguments, and the words that the text must contain. "$id" is a running shell.
+# Each mistake has the tool, its arguments, and the words that the text of the result must contain.
+# "$id" stands for the id of a running shell.
 MISTAKES: Mapping[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
     "seconds instead of milliseconds": (
         "Bash",

@@ -62,7 +62,7 @@ async def hold_turn(looks: Turns, *, task_status: anyio.abc.TaskStatus[None]) ->
 
 @asynccontextmanager
 async def looks_of_others() -> AsyncGenerator[Turns]:
-    """Another task holds these turns all the time."""
+    """Yield turns that another task holds all the time."""
     looks = Turns()
     async with anyio.create_task_group() as tasks:
         await tasks.start(hold_turn, looks)
@@ -93,7 +93,7 @@ async def test_waits_that_end_together_share_the_last_look(shell: Shell, steps: 
         give_up_at = anyio.current_time() + 0.05
         for port in (None, *range(71, 91)):
             tasks.start_soon(wait, port)
-    # A wait whose time is over during a look shares the next one.
+    # If the time of a wait is over during a look, the wait shares the next look.
     assert len(steps) <= 2 * STEPS
     server = Listener(80, "::1", 1, "server")
     assert {port for port in found if found[port] == [server]} == {None, 80}
@@ -223,8 +223,8 @@ async def test_pauses_grow_while_others_begin_to_listen(
 async def test_news_of_another_namespace_ends_the_pause(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # A scan tells which namespaces the command has. The process of the namespace below has ended,
-    # and this is news.
+    # A scan tells in which namespaces the command has processes. The process of the namespace below
+    # has ended, and this is news.
     machine = _Machine(monkeypatch, shell)
     machine.elsewhere = {1: "/proc/0"}
     async with anyio.create_task_group() as tasks:

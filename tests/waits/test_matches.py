@@ -238,8 +238,8 @@ async def test_line_end_within_a_control_string_ends_no_line() -> None:
 
 
 class FeedingFilter:
-    """A filter that matches nothing. Whenever the search asks it, the command writes twice as
-    much.
+    """A filter that matches nothing. At each search, the command writes twice as much as was
+    searched.
     """
 
     engine: FilterEngine = "re2"
