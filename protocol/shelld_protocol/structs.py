@@ -307,8 +307,8 @@ LimitMechanism: TypeAlias = Literal["cgroup", "watch", "none"]
 class EnforcedLimits(Result):
     """How each limit on the resources of a command is enforced. none: there is no such limit.
 
-    cgroup: the kernel enforces it. watch: the daemon looks several times a second, and kills a
-    command that is above its limit. rlimit: the kernel enforces it for each process.
+    cgroup: the kernel enforces it. watch: the daemon measures the command several times a second,
+    and kills it if it is above its limit. rlimit: the kernel enforces it for each process.
     """
 
     memory: Annotated[LimitMechanism, Meta(description="The limit memory_bytes.")]
