@@ -25,14 +25,14 @@ from shelld_protocol.structs import FilterEngine
 
 MAX_PATTERN_CHARACTERS: Final = 10_000
 
-# The limits for the text of a pattern and for its program. The helper process compiles patterns
-# beyond these limits, because this can take a tenth of a second. In the daemon, no other thread
-# could run during this time.
+# The limits for the text of a pattern, and for the program that RE2 compiles from the pattern. The
+# helper process compiles patterns beyond these limits, because compiling them can take a tenth of a
+# second. No other thread of the daemon could run while the daemon compiles.
 _INLINE_PATTERN_CHARACTERS: Final = 1_000
 _INLINE_PROGRAM_BYTES: Final = 512 * 1024
 _CACHED_PATTERNS: Final = 8
 
-# The maximum number of RE2 searches in threads at the same time. Each search takes a core, so
+# The maximum number of RE2 searches in threads at the same time. Each search keeps a core busy, so
 # further searches wait. A text of at most `_INLINE_CHARACTERS` is searched on the event loop,
 # because a search in a thread takes longer.
 _THREADS: Final = 2
@@ -209,7 +209,7 @@ class _LinearFilter:
         search = self._pattern.matching_lines
         work = len(text) * self._pattern.instructions
         if work > _THREAD_WORK:
-            # This is a single line, which is too long for a thread.
+            # Only a single line can exceed this limit, because `portions` splits longer texts.
             if self._process is None:
                 self._process = await self._start_process()
             return await self._process.lines(text)

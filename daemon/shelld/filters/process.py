@@ -1,6 +1,6 @@
 """Matches patterns that could take long, in a helper process with limited time and memory.
 
-Owns the helper process for the duration of one read.
+A `FilterProcess` owns its helper process until `close`.
 """
 
 from __future__ import annotations
@@ -22,9 +22,11 @@ from shelld_protocol.structs import FilterEngine
 # The total time for matching until the next call of `renew`, for any number of texts. For the
 # largest read, a pattern without catastrophic backtracking needs a tenth of this time.
 TIME_BUDGET_S: Final = 2.0
-# Enough time to start an interpreter while many others start, and then to compile the pattern.
+# The time limit for the start of the helper process and for compiling the pattern. It is long,
+# because many interpreters may start at the same time.
 START_TIMEOUT_S: Final = 10.0
-# Enough memory for the decoded text of the largest read, and for the lines that are found in it.
+# The memory limit of the helper process. It has room for the decoded text of the largest read, and
+# for the lines that match in this text.
 MEMORY_BYTES: Final = 256 * 1024 * 1024
 
 _PROGRAM: Final = Path(__file__).with_name("main.py")
@@ -101,7 +103,7 @@ def _directory_of_re2() -> str:
 
 
 def refused_pattern(reason: str, parameter: str) -> RpcError:
-    """Return the error for a pattern in `parameter` that cannot be used."""
+    """Return the error for a pattern that cannot be used. `parameter` names the pattern."""
     return invalid_params(f"Invalid {parameter} regex: {reason}", parameter)
 
 

@@ -29,7 +29,7 @@ def _put(table: dict[str, Any], name: str, value: Any) -> None:
 
 class Arrays(Streams):
     variables: dict[str, str]
-    # The targets of namerefs (``declare -n``). The keys are the names.
+    # Maps the name of each nameref (``declare -n``) to its target.
     references: dict[str, str]
     # For each running function, the values, members and targets that ``local`` has hidden.
     hidden: list[dict[str, Hidden]]

@@ -21,8 +21,8 @@ from shelld.guard.rules import overwrites
 if TYPE_CHECKING:
     from shelld.guard.shell import Shell
 
-# The guard searches at most this many characters and statements of a program, and tries at most
-# this many lines of its input.
+# The guard searches at most this many characters and at most this many statements of a program. It
+# tries at most this many lines of the program's input.
 _MAX_PROGRAM: Final = 16 * 1024
 _MAX_STATEMENTS: Final = 64
 _MAX_LINES: Final = 4
@@ -33,7 +33,7 @@ _MAX_ARGUMENTS: Final = 16
 # Searching a program costs this many times as much as copying its text.
 _SEARCHING: Final = 60
 
-# An escaped quote does not begin a string. The same holds for the literals in `calls`.
+# An escaped quote does not begin a string, as in `calls.LITERAL`.
 _STRING: Final = r'(?<!\\)"(?>(?:[^"\\]|\\.)*)"'
 # A statement ends at a semicolon, a brace or a newline outside of a string.
 _STATEMENT: Final = re.compile(rf"(?>(?:{_STRING}|[^;{{}}\n\"]|(?<=\\)\")+)", re.S)
@@ -85,7 +85,7 @@ def awk(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
     return shell.written_by(["awk", *arguments], stdin)
 
 
-# A program that consists of one print statement, so that it prints something for every line.
+# Matches a program that consists of one print statement, and so prints something for every line.
 _ALL_PRINT: Final = re.compile(r"\s*+\{\s*+printf?\b[^{};|>]*+;?+\s*+\}\s*+")
 
 
@@ -137,7 +137,7 @@ _PART: Final = re.compile(rf"{_STRING}|[(),>|]", re.S)
 
 
 def _ends_of(text: str, start: int, ends: str) -> Iterator[int]:
-    """Yield the positions of characters outside of strings and of parentheses."""
+    """Yield the positions of the characters in `ends`, outside of strings and of parentheses."""
     depth = 0
     for match in _PART.finditer(text, start):
         character = match[0]
@@ -147,7 +147,7 @@ def _ends_of(text: str, start: int, ends: str) -> Iterator[int]:
 
 
 def _value(text: str, values: _Values, shell: Shell) -> str:
-    """Return the value of an expression, which consists of the joined values of its parts.
+    """Return the value of an expression: the values of its parts, joined.
 
     The guard does not follow a call of ``sprintf`` inside another call of ``sprintf``.
     """

@@ -33,8 +33,8 @@ _MAX_GLOB: Final = 24
 _MAX_BODY: Final = 1024
 _MAX_UNROLLED: Final = 8 * 1024
 
-# A search from a quote fails only if the quotation has no end. All later quotes of this kind are
-# then escaped. No search starts at an escaped quote, so the total time is linear.
+# A search from a quote fails only if the quotation has no end. In this case, all later quotes of
+# the same kind are escaped. No search starts at an escaped quote, so the total time is linear.
 LITERAL: Final = r"""(?<!\\)'(?>(?:[^'\\]|\\.)*)'|(?<!\\)"(?>(?:[^"\\]|\\.)*)"|`[^`]*+`"""
 
 
@@ -52,8 +52,8 @@ def given(code: str, calls: str) -> Iterator[list[str]]:
     # Match literals first, because text in quotes is not a call.
     pattern = compiled(rf"{LITERAL}|({calls})(?!\s*[:=])")
     found = (match for match in pattern.finditer(code) if match[1] is not None)
-    # The number is limited, because calls can be nested, and reading the arguments of each takes
-    # time.
+    # The number of calls is limited, because calls can be nested, and reading the arguments of each
+    # call takes time.
     for match in islice(found, _MAX_LOOKS):
         arguments = _arguments_at(code, match.end())
         if values := values_in(arguments):
@@ -116,11 +116,11 @@ _FOR: Final = re.compile(r"\bfor\b")
 
 
 def _nearest(places: list[_Place], code: str, position: int) -> _Place:
-    """Return the place that sets a variable for a position in the code.
+    """Return the place that gives a variable the value that it has at a position in the code.
 
-    The result is usually the last place before the position. The result is the next place if a
-    ``for`` stands between the position and that place in the same line, or if no place comes before
-    the position.
+    This is usually the last place before the position. If there is none, it is the next place. It
+    is also the next place if a ``for`` in the same line stands between the position and the next
+    place.
     """
     index = bisect_left(places, (position,))
     if index == len(places):

@@ -18,7 +18,7 @@ from shelld.guard.options import all_options
 # The limits of the input in characters and of the output in bytes.
 _MAX_INPUT: Final = 64 * 1024
 _MAX_OUTPUT: Final = 64 * 1024
-# The memory limit for decompression as with xz(1), in bytes.
+# The maximum memory, in bytes, for decompressing the format of xz(1).
 _MAX_MEMORY: Final = 32 * 1024 * 1024
 # Values of zlib's ``wbits``: `_GZIP` is for the header of gzip(1), `_ANY_HEADER` for any header.
 _GZIP, _ANY_HEADER = 31, 47
@@ -27,7 +27,7 @@ _MAGIC: Final = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ")
 
 
 def text_of_bytes(data: bytes) -> str:
-    """Return bytes as text. The text of compressed data can be turned back into the same bytes."""
+    """Return bytes as text. For compressed data, `bytes_of_text` turns the text back into bytes."""
     if data.startswith(_MAGIC):
         text = data.decode("utf-8", "surrogateescape")
         # Return no text if the data contains a marker, because the marker would change the meaning

@@ -73,7 +73,7 @@ def _change(shell: Shell, stack: Sequence[str], *, stays: bool) -> None:
 
 
 def _parsed(arguments: Sequence[str]) -> tuple[str | None, bool]:
-    """Return the operand of ``pushd`` or ``popd``, and whether the working directory stays."""
+    """Return the operand of ``pushd`` or ``popd``, and whether ``-n`` keeps the directory."""
     operands = [each for each in arguments if each not in ("-n", "--")]
     return (operands[0] if operands else None), "-n" in arguments
 

@@ -84,8 +84,8 @@ class _Lines:
     """Finds the line that ends a here-document."""
 
     def __init__(self, text: str) -> None:
-        # The positions of lines. The keys are the texts of the lines. The keys of `_stripped` are
-        # without leading tabs.
+        # These tables map the text of a line to the positions of all lines with this text. In
+        # `_stripped`, the texts are without leading tabs.
         self._whole: dict[str, list[int]] = {}
         self._stripped: dict[str, list[int]] = {}
         position = 0

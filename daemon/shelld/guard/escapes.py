@@ -36,7 +36,11 @@ _PROMPT_ESCAPE: Final = re.compile(r"\\(?:([0-7]{1,3})|(.))", re.DOTALL)
 
 
 def prompted(text: str) -> str:
-    """Return a prompt before its expansion, but without escapes. Reference: bash(1), PROMPTING."""
+    """Return a prompt in which text replaces the escapes. Bash does this before it expands the
+    prompt.
+
+    Reference: bash(1), PROMPTING.
+    """
 
     def replaced(match: re.Match[str]) -> str:
         octal, letter = match.groups()

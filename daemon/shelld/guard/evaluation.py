@@ -86,8 +86,8 @@ class Evaluation(Redirections):
                 self._run_fragments(text)
                 return UNKNOWN
             text = rewritten(text)
-            # Charge only for the text that is left. Dropped text must not use up the budget of the
-            # rest.
+            # Charge only for the text that is left. The dropped here-documents must not use up the
+            # budget.
             self.spend(len(text) * _PARSING)
             try:
                 root = parse.parse(text, self.budget.parse_seconds)

@@ -61,7 +61,7 @@ def simple_commands(text: str) -> list[SimpleCommand]:
     words: list[str] = []
     targets: list[str] = []
     position = 0
-    # The operator of a redirection, until its word has been read.
+    # The operator of a redirection whose word has not been read yet.
     operator = ""
 
     def finish() -> None:

@@ -104,7 +104,7 @@ class Files(Shell):
         try:
             calls = callees.calls_of(parse.parse(plain(text), self.budget.parse_seconds))
         except parse.TooSlow:
-            # When the guard follows the script, it also runs out of time, and reports this.
+            # The guard also follows the script, and then reports that the time runs out.
             return
         calls = [
             each._replace(name=normalized(each.name, self.cwd)) if "/" in each.name else each

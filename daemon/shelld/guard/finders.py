@@ -116,7 +116,7 @@ def find(shell: Shell, arguments: Sequence[str], _stdin: str) -> str:
 def _run_for_each(
     shell: Shell, command: Sequence[str], found: Sequence[str], *, is_wide: bool
 ) -> None:
-    """Follow a command for each file of `found` and, with `is_wide`, for all files below them."""
+    """Follow a command for each path in `found`; with `is_wide`, also for all files below it."""
     for item in found[:_MAX_ITEMS]:
         child = shell.copy()
         child.is_for_each = is_wide

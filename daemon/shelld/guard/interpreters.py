@@ -92,7 +92,7 @@ def code_of(
 
 
 def _with_lines(code: str, stdin: str) -> str:
-    """Return the code once for each line of the input, if the input is known."""
+    """If the input is known, return the code once for each line, with the line as a literal."""
     if stdin in ("", UNKNOWN):
         return code
     return "\n".join(with_line(code, line) for line in plain(stdin).splitlines()[:_MAX_LINES])

@@ -76,7 +76,7 @@ def _results(program: str, given: list[Any], values: dict[str, Any]) -> list[Any
 
 
 def _divided(program: str, operator: str) -> Iterator[str]:
-    """Yield the parts of a program between the operators outside of brackets and strings."""
+    """Split a program at each `operator` that is outside of brackets and strings."""
     depth = start = 0
     for match in _TOKEN.finditer(program):
         if match[0] in "([":

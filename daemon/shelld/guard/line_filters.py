@@ -1,8 +1,8 @@
 """Computes the output of programs that work on whole lines, such as sort and uniq.
 
-Pure. The module runs nothing. None means that an output is unknown. An unknown line stays unknown,
-wherever it is in the output. So a program that reads the output may still get everything below a
-known directory.
+Pure. The module runs nothing. None means that an output is unknown. An unknown line stays in
+the output as `UNKNOWN`. So the guard still sees that a program which reads the output may get
+everything below a known directory.
 """
 
 from __future__ import annotations

@@ -163,7 +163,7 @@ def with_names(code: str) -> str:
 
 
 def with_line(code: str, line: str) -> str:
-    """Return code of Perl or Ruby in which a literal replaces the line that it reads."""
+    """Return code of Perl or Ruby in which a literal replaces the variable for the current line."""
 
     def one(match: re.Match[str]) -> str:
         if match[1] is None:

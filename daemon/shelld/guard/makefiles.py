@@ -8,8 +8,8 @@ from typing import Final
 from shelld.guard.markers import UNKNOWN
 
 _SET: Final = re.compile(r"^(?:export[ \t]++)?([A-Za-z_]\w*+)[ \t]*+[:?]{0,3}=[ \t]*+(.*)$", re.M)
-# A dollar for the shell, a variable of the makefile, or a variable such as ``$@`` and ``$<``, which
-# stands for the target or its sources.
+# Matches a dollar for the shell (``$$``), a variable of the makefile, or a variable such as ``$@``
+# and ``$<``, which stands for the target or its sources.
 _USED: Final = re.compile(r"\$\$|\$[({]([A-Za-z_]\w*+)[)}]|\$(?:[@<^+*?%]|\([@<^+*?%][DF]?\))")
 # The maximum length of a chain of variables that refer to each other.
 _MAX_NESTED: Final = 4

@@ -81,7 +81,7 @@ class Names(Arrays):
         self.variables = environment
         self.exported = frozenset(environment)
         self.arrays: dict[str, list[str]] = {}
-        # The targets of namerefs (``declare -n``). The keys are the names.
+        # Maps the name of each nameref (``declare -n``) to its target.
         self.references: dict[str, str] = {}
         self.functions: dict[str, Any] = {}
         # The commands that each function always runs.
@@ -173,7 +173,7 @@ class Names(Arrays):
         return self.variables.get(name, _SPECIAL.get(name))
 
     def _member_of(self, reference: str) -> str | None:
-        """Return the member of an array that is the target of a nameref."""
+        """Return the value of an array member to which a nameref refers."""
         name, _, index = reference.removesuffix("]").partition("[")
         if reference in self.variables:
             return self.variables[reference]
@@ -224,7 +224,7 @@ class Names(Arrays):
                 expand_text(text, self.copy())
 
     def _enter_in_table(self, name: str, key: str, value: str) -> None:
-        """Change one of two tables of bash, which hold the paths of programs and the aliases."""
+        """Set a path in BASH_CMDS, or an alias in BASH_ALIASES. Ignore other arrays."""
         if name == "BASH_CMDS":
             self.hashed[key] = value
         elif name == "BASH_ALIASES":

@@ -72,7 +72,7 @@ def is_open_for_both(before: Node | None, node: Node | None) -> bool:
 
 
 def is_of_stdout(node: Node) -> bool:
-    """Return whether an output redirection redirects stdout, perhaps with another descriptor."""
+    """Return whether an output redirection redirects stdout, alone or together with stderr."""
     descriptor = node.children[0]
     return descriptor.type != "file_descriptor" or text_of(descriptor) == "1"
 
@@ -120,7 +120,10 @@ def words_of(node: Node) -> list[str]:
 
 
 def words_between(body: Node, redirect: Node) -> list[str]:
-    """Return the words without a node of their own, such as a ``-`` before a here-document."""
+    """Return the words between `body` and `redirect`, if `redirect` is a here-document.
+
+    The parser makes no nodes for these words, such as a ``-``.
+    """
     whole = body.parent
     start = whole.start_byte
     between = whole.text[body.end_byte - start : redirect.start_byte - start]
@@ -162,8 +165,7 @@ def heredoc_tails(redirects: Sequence[Node]) -> tuple[list[Node], list[Node], li
                 inner.append(child)
             elif child.type in WORDS:
                 if text_of(child).startswith("\n"):
-                    # These words are the body of the here-document, which the parser treats as
-                    # words.
+                    # From here on, the words are the body of the here-document.
                     break
                 words.append(text_of(child))
             else:

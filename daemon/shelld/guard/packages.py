@@ -19,7 +19,8 @@ _FILES: Final = {
     "deno": ("deno.json", "tasks"),
 }
 PACKAGERS: Final = frozenset(_FILES)
-# Subcommands that precede the name of a script. `_SHORT` has the short names of scripts.
+# After one of these subcommands comes the name of a script. `_SHORT` maps short subcommands to the
+# scripts that they run.
 _RUN: Final = frozenset({"run", "run-script", "rum", "urn", "task", "exec"})
 _SHORT: Final = {"t": "test", "tst": "test"}
 # The subcommands that install packages, and the scripts that an installation runs.

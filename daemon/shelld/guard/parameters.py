@@ -83,7 +83,9 @@ _HAS_DEFAULT: Final = re.compile(r":?[-=+?]")
 
 
 def _indirect(target: str, words: Words, *, quoted: bool) -> str | None:
-    """Return the value of a variable or array member whose name is the value of a variable."""
+    """Return the value of ``${!name}``. `target` is the value of ``name``, and names a variable or
+    an array member.
+    """
     name, bracket, index = target.partition("[")
     if not bracket:
         return _value(target, None, words, quoted=quoted)

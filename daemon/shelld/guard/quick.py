@@ -28,7 +28,8 @@ _MAX_CHARACTERS: Final = 4 * 1024
 # A command of only these characters has no quotes, expansions or redirections.
 _SIMPLE: Final = re.compile(r"[\w \n./:,=@%+&|;-]*")
 # An assignment of an arithmetic expansion. Evaluating the expansion may run code in the value of a
-# variable that an earlier command has set. docs/guard.md says that the guard does not look there.
+# variable that an earlier command has set. docs/guard.md says that the guard does not follow
+# such code.
 _CALCULATED: Final = re.compile(r"=\$\(\([\w +*/%-]*\)\)(?=[\s;&|]|$)")
 _SEPARATORS: Final = re.compile(r"[\s;&|=]+")
 # Unlike `_SEPARATORS`, this pattern does not split words at ``=``, because the name of a function

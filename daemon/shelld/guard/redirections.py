@@ -55,7 +55,7 @@ class Redirections(Compounds):
     def _execute_words(self, words: Sequence[str], stdin: str, segment: str) -> str: ...
 
     def _redirect(self, redirects: Sequence[Node], stdin: str) -> tuple[str, str | None]:
-        """Return the text of stdin, and the file for the output, which is None for stdout."""
+        """Return the text of stdin, and the path of the file for the output (None for stdout)."""
         target: str | None = None
         statement = redirects[0].parent if redirects else None
         # ``>&N`` may send stdout to the file of another descriptor.

@@ -47,7 +47,8 @@ _GDB: Final = (r"^[^\S\n]*+(?:shell|!)\s*+(.*)", r"^[^\S\n]*+(?:pipe\s|\|).*?\|\
 _MYSQL: Final = (r"^[^\S\n]*+(?:system|\\!)\s++(.*)",)
 _VIM: Final = (
     _VI,
-    # A command after another command, and a command that runs at an event.
+    # The next two patterns match a command after another command (``|``), and the command of an
+    # ``autocmd``.
     r"[^\S\n]\|[^\S\n]*+!++\s*+(.*)",
     r"^:*+[^\S\n]*+au\w*+!?\s++\S++\s++\S++\s++:*+!++(.*)",
     r"^:*+[^\S\n]*+ter(?:m(?:inal)?)?!?\s++(.*)",
@@ -101,7 +102,8 @@ _EDITORS: Final = frozenset({"ed", "ex"})
 # command with the same effect. The text that the pattern captures is the last argument of the shell
 # command.
 _WRITES_DISK: Final = (r"^:*+[\d.,$%]*+w(?:rite)?!?[^\S\n]++(/dev/\S++)", "true >")
-# A call that starts a program without a shell, and whose strings are the arguments.
+# Matches a call in Emacs Lisp that starts a program without a shell. The strings in the call are
+# the program and its arguments.
 _STARTED: Final = re.compile(
     r"\((?:call-process|start-process|make-process|process-lines|call-process-region)\b([^()]*+)"
 )
@@ -182,7 +184,7 @@ def _valued(spec: Specification) -> tuple[str, frozenset[str]]:
 
 
 def directories_of(program: str, arguments: Sequence[str]) -> list[str]:
-    """Return the directories that a program enters before it runs commands, in this order."""
+    """Return the directories that a program enters, one by one, before it runs commands."""
     spec = specification(SPEAKERS[program])
     options, _ = all_options(arguments, *_valued(spec))
     return [value for name, value in options if value and spec.has("cd", name)]

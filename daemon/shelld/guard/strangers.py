@@ -1,8 +1,8 @@
 """Finds the files that unknown programs overwrite, and the commands that they run.
 
-Pure. An unknown program is in no table of `vocabulary`. The module searches its arguments for words
-that many programs understand. Examples are orders such as ``wipe``, options such as ``--output``
-and ``--exec``, subcommands such as ``run``, and ``--`` before another command.
+Pure. An unknown program is in no table of `vocabulary`. The module searches the arguments of such
+a program for words that many programs understand. Examples are orders such as ``wipe``, options
+such as ``--output`` and ``--exec``, subcommands such as ``run``, and ``--`` before another command.
 """
 
 from __future__ import annotations

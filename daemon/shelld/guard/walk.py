@@ -216,7 +216,7 @@ class Walk:
             self._read_first_word(word, start)
 
     def _replace_glob(self, word: str) -> bool:
-        """Replace an extended glob by other globs. Its first character is the last of `word`.
+        """Replace the extended glob that begins with the last character of `word` by other globs.
 
         Return whether the glob was replaced. ``f+( )`` is not a glob, because it defines a
         function.

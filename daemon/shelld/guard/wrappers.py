@@ -46,7 +46,7 @@ def unwrapped(program: str, arguments: Sequence[str]) -> Inner | None:
     return None
 
 
-# One word with options of a shell that include -c. The script is the next word.
+# Matches a word with options of a shell, if -c is one of them. The script is the next word.
 _C_OPTION: Final = re.compile(r"-[A-Za-z]*c[A-Za-z]*")
 # These programs treat "-" as an option.
 _TAKE_DASH: Final = ("env", "su", "runuser", "newgrp", "sg")
