@@ -6,7 +6,7 @@ has met a limit. A later command of the session reuses the cgroup of a command. 
 because making or removing a cgroup waits for every process of the machine that is just entering a
 cgroup.
 
-This module makes the cgroups below the cgroup of this process, if it may write to that directory.
+If this process may write to the directory of its own cgroup, the module makes the cgroups below it.
 With cgroup v2, this works only if no process is in the directory. So with cgroup v2, the module can
 also make the cgroups beside the cgroup of this process, in a directory that was delegated to this
 user.
@@ -33,11 +33,12 @@ KINDS: Final[tuple[Kind, ...]] = ("memory", "pids")
 
 
 class _Files(NamedTuple):
-    """The names of the files of a cgroup that set a limit, and the file and the line that count
-    events.
+    """The names of a cgroup's files for one kind of limit.
 
-    `more` maps files with further limits, which not every system has, to their values. None stands
-    for the value of `limit`. `switch` is the file that makes a limit apply to the cgroups below.
+    The file `limit` sets the limit. The file `counter` counts events, and `line` matches the line
+    with the count. `more` maps files with further limits, which not every system has, to their
+    values. None stands for the value of `limit`. The file `switch` makes the limit apply to the
+    cgroups below.
     """
 
     limit: str
@@ -48,8 +49,8 @@ class _Files(NamedTuple):
 
 
 _OOM_KILLS: Final = re.compile(rb"^oom_kill (\d+)$", re.MULTILINE)
-# Matches the number of times that a cgroup has met its own limit. `_OOM_KILLS` also counts kills
-# because the machine or a cgroup above was short of memory.
+# Matches the number of times that a cgroup has met its own limit. The number in `_OOM_KILLS` also
+# includes kills for another reason: the machine or a cgroup above was short of memory.
 _OOMS: Final = re.compile(rb"^oom (\d+)$", re.MULTILINE)
 _REFUSED_FORKS: Final = re.compile(rb"^max (\d+)$", re.MULTILINE)
 _PIDS: Final = _Files("pids.max", {}, "pids.events", _REFUSED_FORKS)
@@ -138,7 +139,7 @@ class CommandCgroups:
         self.begin()
 
     def begin(self) -> None:
-        """Record the counts of the kernel before the next command."""
+        """Record the counts of the kernel, so that only later events count for the next command."""
         self._shortages_before = self._session.count_shortages()
         self._before = {}
         for kind in self._paths:
@@ -169,8 +170,8 @@ class CommandCgroups:
         }
 
     def has_met(self, kind: Kind) -> bool:
-        """Whether the kernel has killed a process of the command, or a fork has failed, at this
-        limit.
+        """Whether the kernel has killed a process of the command, or has refused a fork, because of
+        this limit.
         """
         if kind not in self.kinds or (self._counted(kind) or 0) <= self._before[kind]:
             return False
@@ -215,7 +216,7 @@ class SessionCgroups:
         self._limits = limits
         self._numbers = itertools.count(1)
         self.paths: dict[Kind, str] = {}
-        # The cgroups of commands that no command uses now.
+        # The cgroups of earlier commands, which the next commands can reuse.
         self.unused: list[CommandCgroups] = []
         for kind, limit in limits.items():
             if kind in places and self._make(kind, f"{places[kind].directory}/{name}", limit):
@@ -325,7 +326,7 @@ class Cgroups:
             self._left.add(command)
 
     def end_session(self, session: SessionCgroups) -> None:
-        """Remove the cgroups of a session, now or later."""
+        """Remove the cgroups of a session. While processes are in them, leave this to `trim`."""
         self._sessions.discard(session)
         if not session.remove():
             self._left.add(session)

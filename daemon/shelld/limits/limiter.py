@@ -66,7 +66,7 @@ class Limiter:
     def admit(
         self, session: object | None, limits: ResourceLimits, *, is_waiting: bool = False
     ) -> Member:
-        """Return the membership of a command or a spare shell (`is_waiting`) that will start.
+        """Return the membership of a command that will start; with `is_waiting`, of a spare shell.
 
         If `session` is None, the command shares its limits with no other command. Raises `RpcError`
         (unavailable) if a limit cannot be enforced.
@@ -108,7 +108,8 @@ class Limiter:
         if member.needs_watch:
             self._watched.add(member)
             self._keep_watching()
-        # This comes last: if it fails, the watch counts from its first scan on.
+        # This call comes last, because it may fail. After a failure, the processor time counts only
+        # from the first scan on.
         _note_reaped(member)
 
     def end(self, member: Member) -> None:
@@ -170,7 +171,7 @@ class Limiter:
         self._is_watching = False
 
     async def _look_at(self, group: Group) -> None:
-        """Kill the commands of a group that are above a limit."""
+        """Kill commands of a group, if a command or the whole group exceeds a limit."""
         await self._look_at_cgroups(group)
         is_watched = any(map(group.is_watched, KINDS))
         if not is_watched and group.limits.cpu_seconds is None:
@@ -179,7 +180,7 @@ class Limiter:
         limits = group.limits
         for member, usage in usages.items():
             if member.reaped_before_s is None:
-                # The processor time was unknown until now. From now on, it counts.
+                # `reaped_before_s` was unknown, so count the processor time from now on.
                 _note_reaped(member)
             elif limits.cpu_seconds is not None and usage.cpu_s > limits.cpu_seconds:
                 self._end_by(member, "cpu")
@@ -207,7 +208,7 @@ class Limiter:
         await self._count(time.thread_time() - began)
 
     async def _count(self, cost_s: float) -> None:
-        """Add to the cost of the scans. Pause if other tasks have waited too long."""
+        """Add to the processor time of all scans. Pause if other tasks have waited too long."""
         self._cost_s += cost_s
         self._slice_s += cost_s
         if self._slice_s > _SLICE_S:
@@ -233,7 +234,7 @@ class Limiter:
             if member in self._watched
             and member.command is not None
             and not member.command.is_killed_at_once
-            # The runner of a command that is gone may have another command.
+            # When a command is gone, its runner may already run another command.
             and not member.command.is_gone
         ]
 
@@ -282,7 +283,7 @@ def _note_reaped(member: Member) -> None:
 
 
 async def _measure(pids: dict[Member, list[int]]) -> tuple[dict[Member, int], float]:
-    """Return the result of `_pss_of_all`."""
+    """Measure the memory of commands in a thread, if possible. Return as `_pss_of_all` does."""
     try:
         return await run_in_thread(_pss_of_all, pids)
     except RuntimeError as error:
@@ -293,7 +294,7 @@ async def _measure(pids: dict[Member, list[int]]) -> tuple[dict[Member, int], fl
 
 
 def _pss_of_all(pids: dict[Member, list[int]]) -> tuple[dict[Member, int], float]:
-    """Return the sizes, and the processor time that the measurement has taken."""
+    """Return the memory of each command, and the processor time that the measurement has taken."""
     began = time.thread_time()
     sizes = {member: pss_bytes(each) for member, each in pids.items()}
     return sizes, time.thread_time() - began

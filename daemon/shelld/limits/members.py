@@ -22,8 +22,8 @@ from shelld_protocol.structs import EnforcedLimits, LimitMechanism, ResourceLimi
 LimitReason = Literal["memory", "processes", "cpu", "file_size"]
 LIMIT_REASONS: Final = frozenset(get_args(LimitReason))
 
-# This signal ends a process that has written too large a file. If bash has waited for this process
-# last, bash exits with the second code.
+# With SIGXFSZ, the kernel ends a process that writes too large a file. The first code means that
+# this process was bash itself, the second that it was the process for which bash waited last.
 _FILE_TOO_LARGE: Final = (-signal.SIGXFSZ, 128 + signal.SIGXFSZ)
 
 
@@ -89,7 +89,7 @@ class Group:
         """Raise the limit on processes, so that waiting spare shells do not use any of it.
 
         The kernel lets a spare shell enter a full cgroup. So raise the limit only after the spare
-        shell has entered. Otherwise a command could use the room before.
+        shell has entered. If the limit rose earlier, a command could use up the room.
         """
         self.cgroups.make_room(sum(member.has_entered for member in self.members))
 
@@ -100,7 +100,9 @@ class Group:
 
 
 class Member:
-    """One command with limits. With `is_waiting`, it is a spare shell, which must not count."""
+    """One command with limits. With `is_waiting`, it is a spare shell, which must not use up the
+    limit on processes.
+    """
 
     def __init__(self, group: Group, cgroups: CommandCgroups, *, is_waiting: bool) -> None:
         self.group = group

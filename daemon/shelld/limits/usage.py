@@ -59,7 +59,7 @@ def reaped_cpu_s(runner: int) -> float:
 
 
 def scan(runner: int, reaped_before_s: float) -> Iterator[Usage]:
-    """Scan the processes of a command, one thread at a time, and yield the usage so far.
+    """Scan the processes of a command. After each thread of a process, yield the usage so far.
 
     `reaped_before_s` is the result of `reaped_cpu_s` when the command started. Raises OSError if
     the system has no /proc, and OSError or ValueError if the runner has ended.
