@@ -1,8 +1,9 @@
-"""Decides which addresses are on the internet. All other addresses may be nearer. Pure.
+"""Decides which addresses are on the internet. Pure.
 
-Other people control the names that a policy allows. Such a name may resolve to an address of the
-machine or of its network. Such an address is allowed only if the policy lists it. This table is
-more careful than `ipaddress`, whose `is_global` differs between versions of Python.
+All other addresses may belong to this machine or its network. Other people control the names that a
+policy allows. Such a name may resolve to an address of the machine or of its network. Such an
+address is allowed only if the policy lists it. The table in this module is more careful than
+`ipaddress`, whose `is_global` differs between versions of Python.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _IPV4: Final = tuple(
             # Shared address space of providers (carrier-grade NAT).
             "100.64.0.0/10",
             "127.0.0.0/8",
-            # Link-local addresses, with the metadata service of clouds.
+            # Link-local addresses. One of them is the metadata service of clouds.
             "169.254.0.0/16",
             "172.16.0.0/12",
             "192.0.0.0/24",
@@ -29,7 +30,7 @@ _IPV4: Final = tuple(
             "198.18.0.0/15",
             "198.51.100.0/24",
             "203.0.113.0/24",
-            # A service of Azure for the machine itself.
+            # At this address, Azure provides services to its own machines.
             "168.63.129.16/32",
             # Multicast, reserved, broadcast.
             "224.0.0.0/3",

@@ -104,8 +104,8 @@ class Connector:
 
 
 def is_here(address: str) -> bool:
-    """Return whether an address belongs to this machine. The kernel then also uses it as the
-    sender.
+    """Return whether an address belongs to this machine. If it does, the kernel also uses it as the
+    source of a connection to it.
     """
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:

@@ -57,7 +57,7 @@ async def _run(channel: Channel) -> None:
     def receive() -> None:
         messages = channel.receive()
         if messages is None:
-            # A thread may still resolve a name, so nothing else would end this process.
+            # Exit at once, because a thread that still resolves a name would delay a normal exit.
             os._exit(0)
         for message, descriptors in messages:
             if message[0] == SERVE and descriptors:
@@ -85,6 +85,6 @@ def _start(channel: Channel, listener: socket.socket, message: Message) -> list[
     channel.send((SERVING,))
     tasks = [asyncio.create_task(each) for each in (reports.run(), server.serve(listener))]
     for task in tasks:
-        # Neither task ends without a failure. The daemon then starts another process.
+        # A task ends only because of a failure. After this exit, the daemon starts another process.
         task.add_done_callback(lambda _: os._exit(1))
     return tasks

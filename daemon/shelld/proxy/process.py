@@ -38,7 +38,7 @@ _OURS: Final = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(
 # libraries.
 _VARIABLES: Final = (b"LD_LIBRARY_PATH", b"LOCALDOMAIN", b"RES_OPTIONS")
 
-# The pid of a runner or 0, a host, a port, a reason, a count, a time.
+# An entry of DENIED has the pid of a runner or 0, a host, a port, a reason, a count, and a time.
 Entry = tuple[int, str, int, Reason, int, float]
 
 
@@ -72,7 +72,7 @@ class Proxy:
             self._runner.send((RUN, *what), descriptors)
 
     async def serve(self, listener: int, first: int) -> bool:
-        """Hand over the listening socket, which this object owns from now on.
+        """Give the listening socket to the process. This object owns the socket from now on.
 
         Returns False if the process has ended. `first`: see SERVE.
         """
@@ -93,8 +93,8 @@ class Proxy:
             if time.monotonic() - self._started_at < _PAUSE_S:
                 await anyio.sleep(_PAUSE_S)
             self._end()
-            # If the system has no free descriptors or processes, this fails until there are some
-            # again.
+            # If the system has no free descriptors or processes, the start fails. The loop then
+            # tries again.
             with suppress(OSError):
                 self.start()
                 self._hand_over()

@@ -20,7 +20,7 @@ from shelld.proxy.hosts import HostError, split, written
 # Web servers allow 8 to 16 KiB of headers; some cookies are long.
 MAX_HEAD_BYTES: Final = 32 * 1024
 _MAX_HEADERS: Final = 100
-# No file is so long that it needs more digits.
+# No real file has a length with more digits.
 _MAX_LENGTH_DIGITS: Final = 15
 
 _TOKEN: Final = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"

@@ -195,7 +195,7 @@ async def _upload(client: Stream, server: Stream, request: Request) -> None:
     try:
         await copy(client, server, request.length)
     except (OSError, EOFError, RefusedError):
-        # Otherwise, the server might take a part of the body for the whole body.
+        # With a normal end, the server might take a part of the body for the whole body.
         server.writer.transport.abort()
 
 

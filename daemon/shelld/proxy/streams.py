@@ -12,8 +12,8 @@ from shelld.proxy.requests import MAX_HEAD_BYTES, Length, RefusedError, chunk_si
 # event.
 IDLE_S: Final = 600.0
 _PIECE_BYTES: Final = 64 * 1024
-# The time for which to read from a client after its last answer. If input of the client stayed
-# unread, the kernel would throw the answer away.
+# After the last answer to a client, the proxy reads the client's input for this long. If some input
+# stayed unread, the kernel would throw the answer away.
 _LINGER_S: Final = 1.0
 _MAX_TRAILERS: Final = 100
 
