@@ -20,7 +20,7 @@ MOVED = "it moves the whole file system"
 SYSTEM_MOVED = "it moves a system directory or a home"
 DISK = "it overwrites a disk"
 MADE = "it makes a new file system, and what was there is lost"
-SYNCED = "it removes what is not in its source from the whole file system"
+SYNCED = "it removes everything that its source does not contain from the whole file system"
 
 
 @pytest.mark.parametrize(

@@ -115,7 +115,7 @@ class Filters:
     ) -> LineFilter:
         """Start a helper process. `resources` ends the process. Raises `RpcError`."""
         if self._processes >= MAX_PROCESSES:
-            sentence = f"Too many reads have a filter that needs a process: {MAX_PROCESSES}"
+            sentence = f"Too many filters need a helper process: the limit is {MAX_PROCESSES}"
             raise resource_exhausted("filters", sentence)
         self._processes += 1
         resources.callback(self._process_ended)

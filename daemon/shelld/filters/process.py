@@ -108,4 +108,4 @@ def refused_pattern(reason: str, parameter: str) -> RpcError:
 
 
 def _no_process() -> RpcError:
-    return resource_exhausted("processes", "No process can be had for this filter")
+    return resource_exhausted("processes", "No helper process can start for this filter")

@@ -230,7 +230,10 @@ def _rsync(arguments: Sequence[str], place: Place) -> Finding | None:
         return None
     deletes = any(flag.startswith("delete") or flag == "del" for flag in flags)
     if deletes and is_everything(place.path(operands[-1])):
-        return Finding("rm-root", "it removes what is not in its source from the whole file system")
+        return Finding(
+            "rm-root",
+            "it removes everything that its source does not contain from the whole file system",
+        )
     if "remove-source-files" in flags:
         sources = [place.path(each) for each in operands[:-1]]
         return REMOVES_ROOT if any(map(is_everything, sources)) else None

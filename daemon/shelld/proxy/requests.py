@@ -186,7 +186,7 @@ def _length(headers: list[Header]) -> int | Literal["chunked"] | None:
         return int(value)
     if len(found) == 1 and name == b"transfer-encoding" and value.lower() == b"chunked":
         return "chunked"
-    raise RefusedError(400, "The length of the body is not clear")
+    raise RefusedError(400, "The headers give no clear length of the body")
 
 
 def _passed_on(headers: list[Header], *, is_response: bool = False) -> list[Header]:

@@ -174,7 +174,7 @@ async def _read_request(client: Stream, first: bytes) -> Request:
     except asyncio.LimitOverrunError:
         raise RefusedError(431, "The head of the request is too long") from None
     except TimeoutError:
-        raise RefusedError(408, "The head of the request does not come") from None
+        raise RefusedError(408, "The head of the request did not arrive in time") from None
 
 
 async def _exchange(client: Stream, server: Stream, request: Request) -> None:
@@ -215,7 +215,7 @@ async def _pass_response(client: Stream, server: Stream, method: bytes) -> None:
             with suppress(RefusedError):
                 await copy(server, client, response.length)
             return
-    raise RefusedError(502, "The response does not come")
+    raise RefusedError(502, "The server sends only informational responses")
 
 
 async def _read_socks(client: Stream) -> tuple[str, int]:

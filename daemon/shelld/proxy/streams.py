@@ -92,7 +92,7 @@ async def _copy_chunks(source: Stream, target: Stream) -> None:
         await target.write(b"%x\r\n" % size)
         await _copy_bytes(source, target, size)
         if await source.read_line():
-            raise RefusedError(400, "A chunk has another size")
+            raise RefusedError(400, "A chunk does not end where its size says")
         await target.write(b"\r\n")
     for _ in range(_MAX_TRAILERS):
         if not await source.read_line():

@@ -218,7 +218,9 @@ class Screen:
                 # A step that has ended processes is skipped. A later step may also end processes,
                 # so all attempts are available again.
                 attempts = _ATTEMPTS if self._start > start else attempts - 1
-        raise failure or resource_exhausted("processes", "No process can be had for this screen")
+        raise failure or resource_exhausted(
+            "processes", "No helper process can start for this screen"
+        )
 
     async def _show(self, wanted: _Wanted, scrollback: int, give_up_at: float) -> None:
         """Send the wanted output to the process."""
