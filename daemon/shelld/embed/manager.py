@@ -199,8 +199,8 @@ class ShellManager:
                 self._enter_owner()
                 yield
         finally:
-            # Clear these members only now. A call that comes while the manager ends must be
-            # refused, and must not start the manager again.
+            # Clear these members only after the manager has ended. A call that comes while the
+            # manager ends must be refused, and must not start the manager again.
             self._owner = self._thread = None
 
     @asynccontextmanager
@@ -249,7 +249,7 @@ class ShellManager:
             try:
                 self._check_open()
             except RpcError:
-                # `reset` could not see the thread, and so did not stop it.
+                # If `reset` ran meanwhile, it could not see the new thread, and so did not stop it.
                 if self._thread is not None:
                     self._thread.stop()
                 raise

@@ -202,7 +202,8 @@ class _Call(Generic[T]):
 class LoopThread:
     """Keeps a scope open on an event loop in a new thread, until `stop` or the program's exit.
 
-    The constructor returns when the scope is open, or raises the error that prevented this.
+    The constructor returns when the scope is open. If opening the scope fails, the constructor
+    raises the error.
     """
 
     def __init__(self, scope: Callable[[], AbstractAsyncContextManager[None]]) -> None:

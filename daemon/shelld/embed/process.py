@@ -19,7 +19,7 @@ from shelld.shells.shell import Shell
 
 T = TypeVar("T")
 
-# After a write to a watched pipe, the event loop has read the bytes after this many iterations.
+# The event loop reads bytes at most this many iterations after they were written to a watched pipe.
 _TURNS_TO_READ: Final = 3
 
 
@@ -61,7 +61,7 @@ class ShellProcess:
     pid = _Member[int | None]()
     exit_code = _Member[int | None]()
     signal = _Member[str | None]()
-    # Pids of processes that were still alive when shelld last looked after the end of bash.
+    # Pids of processes that were alive after the end of bash, as last reported.
     leftover = _Member[list[int]]()
     # Pids of processes that were alive at the deadline of the last kill.
     survivors = _Member[list[int]]()
@@ -94,7 +94,9 @@ class ShellProcess:
 
     @status.setter
     def status(self, status: ShellStatus) -> None:
-        """Set the status. Raises ValueError for an invalid transition, or if there is a process."""
+        """Set the status. Raises ValueError for an invalid transition, or if the shell has a
+        process.
+        """
         shell = self.record
         if shell.owner is not None:
             raise ValueError("a shell that has a process gets its status from that process")

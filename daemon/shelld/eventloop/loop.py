@@ -18,7 +18,8 @@ class EventLoop(asyncio.SelectorEventLoop):
     _is_to_stop = False
 
     def stop(self) -> None:
-        # Record the call of `stop`, because the base class forgets it when it fails.
+        # Record the call of `stop`, because `run_forever` of the base class forgets the call when
+        # it fails.
         self._is_to_stop = True
         super().stop()
 
@@ -30,7 +31,8 @@ class EventLoop(asyncio.SelectorEventLoop):
             except MemoryError:
                 if self._is_to_stop:
                     return
-                # All other callbacks that were ready run now. Only the failed callback is lost.
+                # Only the failed callback is lost. All other callbacks that were ready run after
+                # the pause.
                 time.sleep(_PAUSE_S)
             else:
                 return

@@ -24,8 +24,8 @@ async def wait_patiently(
     *,
     until: float,
 ) -> None:
-    """Await `work`. Cancel the work after `seconds` of turns without progress, or at the time
-    `until`.
+    """Await `work`. Cancel the work when the turns without progress add up to `seconds`, or at the
+    time `until`.
 
     The work has progressed if `progress` returns another value than in the last turn.
     """

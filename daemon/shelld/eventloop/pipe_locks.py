@@ -43,8 +43,8 @@ from shelld.keeper.proc import fields_of, stat_fields
 from shelld.process import faults
 
 # The time between two checks by the thread. When a process holds the lock of a pipe for the first
-# time, the event loop sleeps for one to two intervals. The thread uses the shorter interval while
-# such a pipe is open, because other processes may also hold its lock.
+# time, the event loop sleeps for one to two intervals. From then on, the thread uses the shorter
+# interval until this pipe is closed, because other processes may also hold the lock of the pipe.
 INTERVAL_S: Final = 0.25
 NEXT_INTERVAL_S: Final = 0.02
 # The thread waits for the event loop for at most this time after it has stopped the processes.
@@ -77,8 +77,8 @@ class _Stat(NamedTuple):
 class _Process:
     """A process that may hold the lock of a pipe. Raises no OSError.
 
-    The event loop and the second thread may both stop it. The process continues once both have
-    taken back their stops.
+    The event loop and the second thread may both stop it. The process continues once each of them
+    has called `go_on` as often as `stop`.
     """
 
     def __init__(self, pid: int, started: bytes) -> None:
@@ -101,8 +101,8 @@ class _Process:
         with contextlib.suppress(OSError):
             with self._lock:
                 self._stops += 1
-                # Check the state, because another process may have continued it since the other
-                # thread stopped it.
+                # Check the state of the process, because some other process may have continued it
+                # since the other thread stopped it.
                 if self._state() not in b"Tt":
                     os.kill(self.pid, signal.SIGSTOP)
                     self._is_stopped_by_us = True
@@ -115,7 +115,7 @@ class _Process:
     def go_on(self) -> None:
         """Take back one `stop`.
 
-        The last call continues the process, if this module has stopped it.
+        When every `stop` was taken back, this continues the process, if this module has stopped it.
         """
         with self._lock:
             self._stops -= 1
@@ -144,7 +144,7 @@ _closing: Final[dict[int, str]] = {}
 
 @contextlib.contextmanager
 def unlocked(descriptor: int) -> Generator[None]:
-    """Stop the processes that may hold the lock of a pipe during a system call on this pipe."""
+    """During a system call on a pipe, stop the processes that may hold the lock of the pipe."""
     processes = _holders.get(descriptor)
     if processes is None:
         yield
@@ -202,8 +202,7 @@ class PipeWatch:
         self._files: list[int] = []
         # The system call in which the event loop slept at the last check.
         self._before: re.Match[bytes] | None = None
-        # Whether the event loop still slept after the last check had stopped the processes that it
-        # found.
+        # Whether the last check stopped processes, but the event loop still slept.
         self._was_in_vain = False
 
     def command_starts(self) -> None:
@@ -298,7 +297,7 @@ def _processes_with(pipe: str, *, every_thread: bool) -> list[_Process]:
     With `every_thread`, this checks every thread, because a thread may have other open files than
     its process.
     """
-    # The client is the parent of this process.
+    # Never stop this process, or the client, which is the parent of this process.
     ours = {os.getpid(), os.getppid()}
     found: dict[int, _Stat] = {}
     for pid in [int(name) for name in os.listdir("/proc") if name.isdigit()]:

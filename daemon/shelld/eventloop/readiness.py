@@ -94,7 +94,8 @@ class Watch:
             raise
 
     def close(self) -> None:
-        """Unregister the descriptor. Call this before closing it. If this fails, call it again.
+        """Unregister the descriptor. Call this method before you close the descriptor. If this
+        method fails, call it again.
 
         If the event loop kept a closed descriptor, it would not watch the next file that gets this
         number.

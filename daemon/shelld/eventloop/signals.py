@@ -20,7 +20,7 @@ import anyio
 
 
 class Arrivals:
-    """Counts signals. Python runs `note` between any two steps of the program."""
+    """Counts signals. Python may call `note` between any two steps of the program."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -79,4 +79,4 @@ def _let_signals_wake(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def _tell_nobody() -> None:
-    """Do nothing, because the signal has another handler before and after this one."""
+    """Do nothing. SIGURG has this handler only while `_let_signals_wake` runs."""

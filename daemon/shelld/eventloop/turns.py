@@ -51,14 +51,15 @@ class Turns:
             try:
                 yield turn
             finally:
-                # The pause begins after the turn, so the time of the turn is added to the pause.
+                # The pause begins at the end of the turn, so `_free_from` also includes the time of
+                # the turn.
                 taken_s = anyio.current_time() - began + _REST_SHARE * turn.cost_s
                 self._free_from = max(self._free_from, began) + taken_s
 
     async def do_now(self, work: Callable[[], T]) -> T:
         """Do some work that cannot wait for a turn.
 
-        Other requests run between two calls, even if many tasks call this.
+        The event loop does other work between two calls of this method, even if many tasks call it.
         """
         async with self._hurried:
             result = work()

@@ -97,7 +97,7 @@ class DescriptorHandler(logging.Handler):
 def write_without_waiting(descriptor: int, data: bytes) -> int:
     """Write the bytes that the descriptor accepts at once; return their number.
 
-    After the first written byte, it raises no error.
+    Once it has written a byte, this function raises no error.
     """
     view = memoryview(data)
     with suppress(OSError, MemoryError):
