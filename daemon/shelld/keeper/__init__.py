@@ -40,10 +40,11 @@ daemon -> runner
                                      start a command; extra descriptors become 3, 4, ... All strings
                                      are bytes; an empty `cwd` is the daemon's own; `count` is the
                                      number of descriptors sent. With `has_terminal`, the first
-                                     three are one terminal, which becomes the controlling terminal
-                                     of the command. `restrictions` is None, or the members of
-                                     `start.Restrictions`, with the number of `handles`, which are
-                                     the last descriptors.
+                                     three descriptors are one terminal, which becomes the
+                                     controlling terminal of the command. `restrictions` is None, or
+                                     the members of `start.Restrictions`, but with the number of
+                                     handles in place of `handles`. The handles are the last
+                                     descriptors of the message.
     ``(KILL, signal, grace_ms)``     signal the tree, and SIGKILL it after the grace. If `signal` is
                                      None, send SIGTERM, unless the command has already got SIGTERM.
 
@@ -73,11 +74,11 @@ keeper -> daemon, on the socket of a runner that has died
                                      the same messages as above. End of file follows.
 
 A runner reads end of file on its socket if the daemon is gone or has given up the command. Then the
-runner kills the tree and ends. If the runner has not started its command by then, it never starts
-it. After end of file on its own socket, the keeper ends once its last runner has ended. Until then,
-a keeper that is a subreaper kills each runner that cannot end, with all processes that this runner
-has started. If the daemon reads end of file without EMPTY, the keeper is also gone, could not
-fork, or cannot know which processes a runner left.
+runner kills the tree and ends. A command that the runner has not started before this end of file
+never starts. After end of file on its own socket, the keeper ends once its last runner has ended.
+Until then, a keeper that is a subreaper kills each runner that cannot end, with all processes that
+this runner has started. If the daemon reads end of file without EMPTY, the keeper is also gone,
+could not fork, or cannot know which processes a runner left.
 
 Failures
 --------

@@ -40,7 +40,9 @@ def usable_directory() -> str | None:
 
 
 def is_usable(directory: str, *, under_systemd: bool) -> bool:
-    """Return whether this process may make cgroups in a directory that no other program manages."""
+    """Return whether this process may make cgroups in `directory`: it can write there, no other
+    program manages the directory, and the directory has no limits.
+    """
     needed = (directory, f"{directory}/cgroup.procs")
     if not all(os.access(path, os.W_OK) for path in needed):
         return False
@@ -50,7 +52,7 @@ def is_usable(directory: str, *, under_systemd: bool) -> bool:
 
 
 def is_delegated(directory: str) -> bool:
-    """Return whether systemd has left a cgroup to this user."""
+    """Return whether systemd has delegated a cgroup to this user."""
     for attribute in ("user.delegate", "trusted.delegate"):
         with contextlib.suppress(OSError):
             if os.getxattr(directory, attribute) == b"1":
@@ -72,7 +74,7 @@ def _is_limited(path: str) -> bool:
 def remove_stale(parent: str) -> None:
     """Remove the cgroups in `parent` that belong to dead processes."""
     if not os.path.exists(f"{parent}/cgroup.procs"):
-        # The parent of the root is an ordinary directory.
+        # `parent` is no cgroup if it is above the root of the hierarchy.
         return
     with contextlib.suppress(OSError):
         for name in os.listdir(parent):

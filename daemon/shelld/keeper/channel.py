@@ -98,8 +98,8 @@ def write_all(descriptor: int, content: bytes) -> None:
 
 
 class Channel:
-    """One end of a connection. Owns its socket, and received data and descriptors until it returns
-    them.
+    """One end of a connection. Owns its socket, and also the data and descriptors that have
+    arrived, until `receive` returns them.
 
     `peer` is the READY report of the runner at the other end. `keeper` is the pid of the keeper
     that the daemon asked for this runner.

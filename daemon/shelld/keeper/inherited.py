@@ -4,9 +4,9 @@ Commands inherit limits and priority from their runner, and runners from the kee
 
 A command may change these for any process of its user, for example for its runner with ``prlimit
 --pid $PPID``. After such a change, the runner takes no other command, so no other command inherits
-the change. A lowered soft limit does not stop a runner or the keeper from doing its work. But a
-runner without a command is not checked. If a command changes it, the next command of this runner
-inherits the change. After that command, the runner takes no further command.
+the change. A lowered soft limit does not stop a runner or the keeper from doing its work. But
+nobody checks a runner that has no command. If a command changes the limits or the priority of such
+a runner, the runner's next command inherits the change. That command is the runner's last.
 """
 
 from __future__ import annotations

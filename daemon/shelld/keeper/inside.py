@@ -67,7 +67,8 @@ def main(
 def _listener(port: int) -> int:
     """Return a listening socket of the sandbox's own loopback. Raises OSError.
 
-    Only the proxy accepts connections. Until then, up to `_WAITING` connections wait in the kernel.
+    Only the proxy accepts connections. Until it accepts them, up to `_WAITING` connections wait in
+    the kernel.
     """
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as sock:
         sock.bind(("127.0.0.1", port))

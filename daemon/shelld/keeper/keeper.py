@@ -190,7 +190,7 @@ class Keeper:
         if self._give_up_at is not None and now >= self._give_up_at:
             self._give_up_at = now + _GIVE_UP_INTERVAL_S
             for pid, each in self._runners.items():
-                # A daemon that has started another keeper may still use the runners of this one.
+                # A daemon that has started another keeper may still use the runners of this keeper.
                 if each.is_abandoned:
                     self._give_up(pid)
 
@@ -206,8 +206,8 @@ class Keeper:
         try:
             messages = self._channel.receive()
         finally:
-            # Close the channel at its end, and also after an error, because it is unknown how much
-            # was read. The daemon then starts another keeper.
+            # Close the channel at its end. Also close it after an error, because it is unknown how
+            # much of the channel was read. The daemon then starts another keeper.
             if messages is None:
                 self._poll.unregister(self._channel.fileno())
                 self._channel.close()

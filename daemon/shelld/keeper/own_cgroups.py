@@ -8,9 +8,7 @@ from typing import NamedTuple
 
 
 class OwnCgroup(NamedTuple):
-    """`controllers` is empty for cgroup v2; otherwise it has the form that it has in
-    /proc/PID/cgroup.
-    """
+    """`controllers` are the controllers as /proc/PID/cgroup lists them; empty for cgroup v2."""
 
     controllers: str
     directory: str

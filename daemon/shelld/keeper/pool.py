@@ -72,7 +72,7 @@ class RunnerPool:
         # The children of this process that it has not started or no longer uses: runners whose
         # keeper was killed, and keepers that no longer listen.
         self._adopted: set[int] = set()
-        # The replaced keepers. Each of them led the session of its runners.
+        # The pids of the replaced keepers. Each pid is also the session of the keeper's runners.
         self._replaced: set[int] = set()
         # The keepers and adopted runners that have ended. The daemon must adopt the runners of such
         # a keeper.
@@ -269,8 +269,8 @@ class RunnerPool:
         """Reap children and kill orphans; return the time in ms until the next call is due, or
         None.
 
-        Call this also on SIGCHLD. It also replaces a keeper that was killed, and continues a
-        stopped keeper and stopped runners whose keeper has ended.
+        Call this when that time is over, and on SIGCHLD. It also replaces a keeper that was killed,
+        and continues a stopped keeper and stopped runners whose keeper has ended.
         """
         if not self.adopts:
             return None

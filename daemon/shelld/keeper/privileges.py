@@ -3,8 +3,8 @@ this.
 
 The devices in a sandbox are those of the machine, and root owns them. So a command of root could
 change their modes, although it has no capabilities. bubblewrap cannot make a device read-only and
-still usable. So this program does so before any command runs. Programs can still write to a device
-on a read-only mount.
+keep it usable. So this module makes the devices read-only before any command runs. Programs can
+still write to a device on a read-only mount.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ _VERSION: Final = 0x20080522
 _MS_RDONLY: Final = 1
 _MS_REMOUNT: Final = 32
 _MS_BIND: Final = 4096
-# The flags of a mount that a remount must repeat: those of statvfs(3), and of mount(2).
+# The flags of a mount that a remount must repeat. Each pair has the flag of statvfs(3) and the same
+# flag of mount(2).
 _KEPT: Final = ((2, 2), (8, 8), (1024, 1024), (2048, 2048), (4096, 1 << 21))
 
 _CAPABILITY_SETS: Final = re.compile(r"^Cap\w+:\s*(\w+)$", re.MULTILINE)

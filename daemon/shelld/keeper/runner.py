@@ -162,9 +162,9 @@ class Runner:
             if self._busy:
                 self._reap()
             if self._wake.fileno() in events:
-                # Drain only after the first reap, because the daemon waits for the report of the
-                # end. Then reap again, because the drain discards the wake-up of any child that
-                # ended since the first reap.
+                # Drain `_wake` only after the first reap, because the daemon waits for the report
+                # that the command has ended. Then reap again, because the drain discards the
+                # wake-up of any child that ended since the first reap.
                 self._wake.drain()
                 if self._busy:
                     self._reap()
@@ -178,8 +178,7 @@ class Runner:
             with contextlib.suppress(OSError):
                 os.kill(self._keeper_pid, signal.SIGCONT)
         elif self._cgroup is not None:
-            # The keeper is gone. Otherwise it would remove the cgroup after the end of this
-            # process.
+            # The keeper is gone, so it cannot remove the cgroup after the end of this process.
             self._cgroup.leave()
             self._cgroup.remove()
 

@@ -7,8 +7,9 @@ programs. So for a restricted program, this process forks, and the child restric
 executes the program. The child reports its failures over a pipe. The pipe closes when the program
 starts.
 
-dup2(2) clears close-on-exec. No other descriptor above 2 is inheritable in this process. The
-sources have higher numbers than all targets, so no dup2 overwrites a source that is still needed.
+dup2(2) gives the program its descriptors, and clears their close-on-exec flags. No other descriptor
+above 2 is inheritable in this process. The source of each dup2 has a higher number than all
+targets, so no dup2 overwrites a source that is still needed.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from typing import Any, Final, NamedTuple, NoReturn
 from shelld.keeper.cgroup import write
 
 _READ_BYTES: Final = 4_096
-# A program starts with the defaults of these signals. Otherwise an ignored signal would stay
+# A program starts with the default actions of these signals. Otherwise an ignored signal would stay
 # ignored after execve(2). The list has every signal, because posix_spawn(3) would ask the system
 # about each signal that is not in the list.
 _DEFAULT_SIGNALS: Final = sorted(
@@ -49,8 +50,8 @@ class Restrictions(NamedTuple):
 
 
 class Program(NamedTuple):
-    """A program to execute. `descriptors` become the descriptors 0, 1, 2, ... of the program. Their
-    numbers in this process are higher than all these numbers.
+    """A program to execute. `descriptors` become the descriptors 0, 1, 2, ... of the program. In
+    this process, all `descriptors` have numbers above the program's highest descriptor.
 
     `terminal` is the path of the terminal that becomes descriptor 0 and the controlling terminal.
     """

@@ -31,8 +31,8 @@ from shelld.keeper.proc import by_parent, exists, info_of, lister, processes, se
 # One round walks and kills at most this many direct children.
 _KILLED_AT_ONCE: Final = 500
 
-# A function that returns whether to spare a process. The walk calls it when it reaches the process,
-# because the result may change during the walk.
+# A function that returns whether to spare a process. The walk calls this function when it reaches
+# the process, because the result may change during the walk.
 Spared = Callable[[int], bool]
 
 
