@@ -1,4 +1,6 @@
-"""Makes the command line of bubblewrap, the engine of sandboxes. Explains why it cannot start."""
+"""Makes the command line of bubblewrap, the engine of sandboxes. Explains why a sandbox cannot
+start.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,8 @@ NO_PROXY: Final = Missing(
     "its proxy", "Let shelld start another process: see the limits on processes and memory."
 )
 
-# Messages of bubblewrap if the kernel refuses the namespaces, or root in the namespaces.
+# Parts of bubblewrap's messages if the kernel refuses the namespaces, or the rights of root in the
+# namespaces.
 _REFUSALS: Final = (
     b"namespace",
     b"uid map",
@@ -134,7 +137,7 @@ def command_of(
     words = (
         *("bwrap", "--args", _ARGUMENTS, "--seccomp", _FILTER, "--"),
         *(sys.executable, "-I", "-S", "-c", _BOOT, needed_paths()[-1]),
-        # A sandbox has no cgroup to divide.
+        # A keeper in a sandbox cannot make cgroups.
         *("0", "subreaper" if mechanism == "cgroup" else mechanism),
         *(policy.directory, PRIVATE, networks.get(policy.network, "0")),
         *writable_in(policy),

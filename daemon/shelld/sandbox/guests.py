@@ -50,6 +50,7 @@ class Guests:
         """Count a refusal for its command. `entry` is an entry of DENIED: see `shelld.proxy`."""
         runner, host, port, reason, count, at = entry
         there = [guest for guest in self._guests if guest.began <= at]
-        # If a client has closed its connection too soon, the refusal may belong to any command.
+        # If the proxy could not find the runner before the client closed its connection, the
+        # refusal may belong to any command.
         for guest in [guest for guest in there if guest.runner == runner] or there:
             guest.denials.add(host, port, reason, count)

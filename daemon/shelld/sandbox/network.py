@@ -18,7 +18,7 @@ from shelld_protocol.sandboxes import SandboxNetwork, SandboxPolicy
 _NETWORKS: Final[Sequence[SandboxNetwork]] = ("none", "loopback", "hosts", "full")
 
 _PROXY: Final = f"http://{ADDRESS}:{PORT}"
-# Many programs know only one spelling of these names. Some know only the variable for all schemes.
+# Many programs know only one spelling of these names. Some know only `all_proxy`.
 _FOR_PROXY: Final = ("http_proxy", "https_proxy", "all_proxy")
 # These names lead to the servers of the sandbox itself.
 _OWN_NAMES: Final = ("localhost", "127.0.0.1", "::1")
@@ -70,10 +70,11 @@ def _shown(rules: Iterable[Rule]) -> tuple[str, ...]:
 
 
 def proxy_variables(network: SandboxNetwork, hosts: Iterable[str]) -> dict[str, str]:
-    """Return the variables with which programs find the proxy. Return none for another network.
+    """Return the variables with which programs find the proxy. Return no variables for a network
+    other than `hosts`.
 
     If `hosts` lists 127.0.0.1, this address means the machine and not the sandbox. Only the proxy
-    leads to the machine.
+    leads to the machine, so `no_proxy` does not list the address then.
     """
     if network != "hosts":
         return {}

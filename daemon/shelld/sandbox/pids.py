@@ -30,7 +30,7 @@ from shelld.keeper.proc import children_of, read_file
 # can have this number, because it is above the highest possible pid (PID_MAX_LIMIT).
 ENDED: Final = 2**22 + 1
 
-# At most this number of processes is searched. Each process takes some 20 µs.
+# The maximum number of processes that one search reads. Each process takes some 20 µs.
 _MAX_LOOKED_UP: Final = 2_000
 
 _PID: Final = re.compile(rb"^Pid:\s*(\d+)$", re.MULTILINE)
@@ -49,8 +49,9 @@ def pid_of(handle: int) -> int:
 def outer_pids(first: int, inner: Iterable[int]) -> list[int]:
     """Return the sorted outer pids of processes. Skip processes that have ended.
 
-    `first`: the outer pid of a common ancestor of the processes. If the search fails, ENDED stands
-    for the processes that were not found. Otherwise, they would seem to have ended.
+    `first`: the outer pid of a common ancestor of the processes. If the search fails, the result
+    has ENDED in place of the processes that were not found. Otherwise, these processes would seem
+    to have ended.
     """
     wanted = set(inner)
     found: list[int] = []
@@ -61,8 +62,9 @@ def outer_pids(first: int, inner: Iterable[int]) -> list[int]:
 
 
 def _search(first: int, wanted: set[int], found: list[int]) -> bool:
-    """Search for processes. Remove their inner pids from `wanted`, and add their outer pids to
-    `found`. Return whether the search has failed.
+    """Search for the processes with the inner pids `wanted`. For each process that is found, remove
+    the inner pid from `wanted`, and add the outer pid to `found`. Return whether the search has
+    failed.
     """
     waiting, seen, has_failed = [first], 0, False
     while waiting and wanted and seen < _MAX_LOOKED_UP:

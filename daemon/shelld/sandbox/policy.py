@@ -37,7 +37,7 @@ from shelld_protocol.sandboxes import (
 TEMPORARY: Final = ("/tmp", "/var/tmp")
 
 _PATTERN: Final = re.compile(r"[*?\[\]\0]")
-# No path to write to can be in these directories, because they are made anew in each sandbox.
+# The `write` of a policy cannot list these directories of the system, or paths in them.
 _NEVER_WRITTEN: Final = ("/proc", "/sys", "/dev")
 # The values of each member, from the tightest to the loosest.
 _MODES: Final[Sequence[SandboxMode]] = ("read-only", "workspace", "off")

@@ -75,7 +75,8 @@ _NO_FILE: Final = "-1"
 class Sandbox:
     """`missing`: the reason why no command can start in the sandbox."""
 
-    # This is a member of `Runners`. All processes that a dead keeper leaves are below this sandbox.
+    # `Runners` has these members. `adopts` is True, because all processes that a dead keeper leaves
+    # stay in this sandbox.
     adopts = True
     is_blind = False
 
@@ -340,7 +341,7 @@ class Sandbox:
         if view.is_outdated:
             return True
         if self.policy.network == "full":
-            # The list would also have the sockets of the sandbox itself.
+            # With the network of the machine, the list also has the sockets of the sandbox itself.
             return False
         try:
             listed = socket_paths()

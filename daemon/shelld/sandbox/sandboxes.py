@@ -131,14 +131,16 @@ class Sandboxes:
             self._ending.add(sandbox)
         try:
             if self._sandboxes.get(key) is sandbox:
-                # In this order, the next call tries again if this call fails.
+                # Delete the entry last, so that the next call tries again if `_on_retire` fails.
                 self._on_retire(sandbox)
                 del self._sandboxes[key]
         finally:
             self._end_unused()
 
     def _end_unused(self) -> None:
-        """End the retired sandboxes without commands. Some of their ends may have failed before."""
+        """End the retired sandboxes without commands. Earlier attempts to end some of them may have
+        failed.
+        """
         for sandbox in list(self._ending):
             if sandbox.is_idle and not sandbox.is_ending:
                 sandbox.end()
@@ -160,7 +162,7 @@ class Sandboxes:
                 self._retire(key, sandbox)
 
     def stop(self) -> None:
-        """End all sandboxes, and start no more sandboxes. Their ends take some milliseconds."""
+        """End all sandboxes, and start no more. They have ended some milliseconds later."""
         self._is_open = False
         for sandbox in (*self._sandboxes.values(), *self._ending):
             sandbox.end()

@@ -32,8 +32,8 @@ _PRIVATE_BYTES: Final = 256 * 1024 * 1024
 
 _ISOLATION: Final = (
     *("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"),
-    # Otherwise, the first process would be bubblewrap, whose program is a file outside of the
-    # sandbox.
+    # Without --as-pid-1, the first process would be bubblewrap, whose program is a file outside of
+    # the sandbox.
     *("--cap-drop", "ALL", "--die-with-parent", "--as-pid-1"),
     *("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"),
 )
@@ -55,7 +55,7 @@ class View(Struct, frozen=True):
     `missing`: denied paths that did not exist, in places where commands cannot write. If such a
     path appears, this view no longer hides it. `present`: denied paths that did exist, with their
     devices and inodes. If such a path is replaced from outside, the kernel removes the mount on it.
-    `masked`: the sockets of the machine that the view hides, in the same form. `shown`: see
+    `masked`: the sockets of the machine that the view hides, in the form of `present`. `shown`: see
     `shown_sockets`.
 
     While the view is used, somebody must keep the paths in `present` and `masked` open. Otherwise,
@@ -150,7 +150,8 @@ class _Builder:
         return is_within(path, self._hidden)
 
     def _mask(self, path: str) -> None:
-        # A device is no socket, and cannot be opened on such a mount.
+        # Mount /dev/null on the socket. Nobody can connect to a device, and nobody can open a
+        # device on such a mount.
         path = os.path.realpath(path)
         self._masked[path] = identity_of(path)
         self._mounts[path] = ["--ro-bind", "/dev/null", path]
@@ -266,7 +267,7 @@ def _hidden(policy: ResolvedPolicy) -> Iterator[str]:
 
 
 def writable_in(policy: ResolvedPolicy) -> tuple[str, ...]:
-    """Return the paths that commands can write to, without the directories of every sandbox."""
+    """Return the writable paths, except those that every sandbox has for itself."""
     return (*_hidden(policy), *policy.writable)
 
 
@@ -285,7 +286,7 @@ def _first_missing(path: str) -> str:
 
 
 def needed_paths(*programs: str) -> tuple[str, ...]:
-    """Return the paths of this interpreter and this package, and of programs, for `view_of`."""
+    """Return the paths of this interpreter, this package and `programs`, for `view_of`."""
     package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
     found = (sys.prefix, sys.base_prefix, sys.executable, package, *programs)
     return tuple(dict.fromkeys(os.path.realpath(path) for path in found))

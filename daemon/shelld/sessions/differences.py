@@ -84,7 +84,7 @@ def goes_elsewhere(before: ShellState, after: ShellState) -> bool:
 
 
 def _directory(before: ShellState, after: ShellState) -> bytes | None:
-    """Return the line that changes the directory; b"" for no change, None if `cd` would fail."""
+    """Return the line that changes the directory; b"" for no change, None if no line can do so."""
     if not goes_elsewhere(before, after):
         return b""
     if b"PWD" in before.declarations or b"PWD" in after.declarations:

@@ -47,11 +47,11 @@ def dump_program(
     `own_directory`: a path to the daemon's directory. `globals_word`: the program in
     `globals.bash`, as a word. `functions_word`: the program in `functions.bash`, as a word, or b""
     to leave out its check. The standard output of that program must be a file. `before_functions`:
-    commands of ours that run before bash reports its functions, each with "; " at its end. By then,
-    nothing that the session's command has set up can interfere. Posix mode is off, because in posix
-    mode, bash would exit if `eval` defined a function whose name is not an identifier.
-    `lists_options`: whether bash lists the names of all options. After one dump, the names are
-    known.
+    commands of ours that run before bash reports its functions, each with "; " at its end. When
+    these commands run, nothing that the session's command has set up can interfere. Posix mode is
+    off, because in posix mode, bash would exit if `eval` defined a function whose name is not an
+    identifier. `lists_options`: whether bash lists the names of all options. After one dump, the
+    names are known.
     """
     program = _DUMP.replace(b"OWN_DIRECTORY", own_directory).replace(b"GLOBALS", globals_word)
     check = rb"\builtin eval %s; " % functions_word if functions_word else b""

@@ -98,7 +98,7 @@ def _parts(dump: bytes) -> list[bytes] | None:
 
 
 def _directory(told: bytes) -> tuple[bytes, bool]:
-    # A dot follows the line if the path is the daemon's directory.
+    # If the path is the daemon's directory, a dot follows the line of the path.
     is_daemons = told.endswith(b"\n.")
     cwd = told[:-2] if is_daemons else told.removesuffix(b"\n")
     return (cwd, is_daemons) if cwd.startswith(b"/") else (b"", False)
@@ -190,7 +190,7 @@ class _Variables(NamedTuple):
 
 
 def _variables(found: list[Declaration], size: int = 0) -> _Variables:
-    """Sort the declarations of a dump.
+    """Divide the declarations of a dump among the fields of `_Variables`.
 
     `size`: the number of bytes that the environment has already.
     """

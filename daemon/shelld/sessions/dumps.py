@@ -1,9 +1,9 @@
 """The anonymous files to which commands write their state. Bash opens them through /proc.
 
-A process that a command left behind may write to such a path at any later time. So the descriptor
-stays open after the command has ended, and the next command uses it. In this way, no other file
-ever gets the descriptor's number. Each command has a *mark*, which its own bash writes after its
-state.
+A process that a command left behind may write to the path of its file at any later time. So the
+descriptor stays open after the command has ended, and the next command uses it. In this way, no
+other file ever gets the descriptor's number. Each command has a *mark*, which its own bash writes
+after its state.
 """
 
 from __future__ import annotations

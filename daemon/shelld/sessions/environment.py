@@ -26,7 +26,7 @@ class EnvironmentRules(NamedTuple):
     `remove` and `keep` are patterns of names, such as `*_TOKEN`. Case does not matter.
 
     A session always takes a variable that matches `keep`. It takes any other variable unless that
-    variable matches `remove`. In the mode `core`, such a variable must also match `CORE`.
+    variable matches `remove` or, in the mode `core`, does not match `CORE`.
     """
 
     mode: EnvironmentMode = "inherit"

@@ -199,8 +199,9 @@ def prelude(
 def _run_startup_file(value: bytes) -> bytes:
     """Return the lines that run the file that BASH_ENV names, if the file exists.
 
-    Bash expands the value as if it were in double quotes, and then a tilde. The lines do the same
-    in a subshell, because an invalid expansion would end the prelude. The path is in ``$_``.
+    Bash expands the value as if the value were in double quotes, and then expands a tilde at its
+    beginning. The lines do the same in a subshell, because an invalid expansion would end the
+    prelude. The path is in ``$_``.
     """
     if not _EXPANDED.search(value):
         path = quote(value if b"/" in value else b"./" + value)

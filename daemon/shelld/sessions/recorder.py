@@ -17,10 +17,10 @@ class Recorder:
     """Owns the file to which the bash of one command writes its state.
 
     The command has no descriptor for that file. When bash ends, it opens the file by `path`, as any
-    process of the same user could. It writes its state, and then `mark`. On a system without such
-    paths, no state is kept. `files`: the files of the command's sandbox, if it has one. `is_apart`:
-    the command has a tighter sandbox than its session. Then its state is not kept either. Otherwise
-    later commands would run its functions outside its sandbox.
+    process of the same user could. It writes its state, and then `mark`. On a system without paths
+    to descriptors, no state is kept. `files`: the files of the command's sandbox, if it has one.
+    `is_apart`: the command has a tighter sandbox than its session. Then its state is not kept
+    either. Otherwise later commands would run its functions outside its sandbox.
     """
 
     def __init__(

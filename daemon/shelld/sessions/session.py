@@ -53,10 +53,10 @@ _NOT_TOLD: Final = frozenset({b"_", b"SHLVL", b"PWD", b"OLDPWD"})
 
 
 class Start(NamedTuple):
-    """Facts about a command that writes a short dump.
+    """What is known about a command that writes a short dump: `state` is the session's state when
+    the command started, and `names` are the variables that the command can change.
 
-    They are the session's state at its start, and the variables that it can change. Besides these,
-    the command can change only the directory.
+    Besides these variables, the command can change only the directory.
     """
 
     state: ShellState
@@ -125,11 +125,12 @@ class Session:
         self._ended = self._kept = 0
         # A remote directory in which a command could not start.
         self._lost_directory: bytes | None = None
-        # The number of dumps that threads are parsing. Until this is done, the state of the session
-        # is unchanged.
+        # The number of dumps that threads are parsing. Until a dump is parsed, the session does not
+        # have the state of its command.
         self._settling = 0
         self._when_settled: Callable[[], None] | None = None
-        # The functions that settle these dumps. Each function settles one dump.
+        # For each of these dumps, the function that parses the dump and passes its state to the
+        # session.
         self.unsettled: list[Callable[[], Awaitable[None]]] = []
 
     @property
@@ -193,7 +194,7 @@ class Session:
         if is_inherited:
             return directory
         if directory != self._lost_directory and self.sandbox is not None:
-            # If it is in a private directory of the sandbox, only commands can see it.
+            # Only commands can see a directory that is private to the sandbox.
             return directory
         if directory != self._lost_directory and self._mounts.may_hang(directory):
             return directory

@@ -106,7 +106,9 @@ class Sessions:
         return session
 
     def removed(self, session: Session) -> list[str]:
-        """Return the names that a session does not take from the daemon's environment."""
+        """Return the names of the variables that a session does not take from the daemon's
+        environment.
+        """
         whole = first_state(self._cwd, self._env).env
         names = whole.keys() - session.base.env.keys()
         return sorted(name.decode("utf-8", "replace") for name in names)
@@ -130,7 +132,7 @@ class Sessions:
     def look_at(self, name: str | None) -> Session:
         """Return the session of this name.
 
-        If it was never used, return a session in the first state.
+        If it was never used, return a session that has the state of a new session.
         """
         return self._none if name is None else self._sessions.get(name, self._none)
 

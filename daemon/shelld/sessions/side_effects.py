@@ -143,7 +143,8 @@ class _Reader:
         return name not in BUILTINS or name in _HARMLESS or name == "export"
 
     def _assigns(self, *, needs_value: bool) -> bool:
-        """Read an assignment. Without `needs_value`, also accept the name of a variable.
+        """Read an assignment. Without `needs_value`, also accept a name that gets no value, as in
+        ``export NAME``.
 
         Return False if there is no assignment, or if the assignment can also change anything else.
         """
