@@ -12,8 +12,8 @@ from typing import Final
 from shelld.keeper.channel import KILL_DEADLINE_MS
 from shelld.shells.course import Event
 
-# The time until OUTPUT_DUE. In measurements, 5 ms were nearly always enough, and 50 ms were always
-# enough.
+# The time until OUTPUT_DUE. In measurements, the last output nearly always arrived within 5 ms of
+# the end of bash, and always within 50 ms.
 OUTPUT_GRACE_S: Final = 0.05
 
 # The time until START_DUE. The keeper needs a few seconds to fork a thousand runners at once. A

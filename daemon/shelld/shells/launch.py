@@ -339,7 +339,8 @@ class CommandLaunch(Launch):
         is_for_bash = "BASH_ENV" in (request.env or {}) or b"BASH_ENV" in base.env
         startup_file = self._env.get(b"BASH_ENV", b"") if is_for_bash else b""
         recording = b""
-        # A startup file may define functions.
+        # A startup file may define functions with the names of commands, so the command may change
+        # anything.
         changed = None if startup_file else changes_of(request.command, state)
         if changed != NOTHING:
             recording = self._record(request, state, changed, has_startup_file=bool(startup_file))

@@ -75,7 +75,7 @@ class Life:
     # -- for others -------------------------------------------------------------------------
 
     def set_limits(self, request: StartRequest) -> None:
-        """Start to count the time limits of a request."""
+        """Start the clock for the time limits of a request."""
         self.time_limits.begin(request)
         self.links.wake_at(self.deadlines.next)
 
@@ -115,14 +115,15 @@ class Life:
         return self.moments.is_told(Moment.EMPTY)
 
     def exceed(self, reason: LimitReason) -> None:
-        """Kill the command, or the processes that it has left, because it is above a limit."""
+        """Kill the command, or the processes that it has left, because they exceed a limit."""
         self._outcome.exceeds(self.shell, reason)
         self.begin_kill(signal.SIGKILL, 0, ShellEvent.KILLED)
 
     def begin_kill(
         self, number: int | None, grace_ms: int, event: ShellEvent, reason: EndReason | None = None
     ) -> None:
-        """Ask the runner for a kill. The event and reason of the first call count.
+        """Ask the runner for a kill. If there are several calls, the first call decides the event
+        and the reason.
 
         If `number` is None, the signal is SIGTERM, unless the command has already got SIGTERM.
         """
@@ -139,7 +140,8 @@ class Life:
         self.begin_kill(signal.SIGKILL, 0, ShellEvent.KILLED)
 
     def release(self) -> bool:
-        """Move the command to the background, without its limits, as soon as it runs.
+        """Lift the command's time limits, and move the command to the background as soon as it
+        runs.
 
         Returns False if the command is being ended.
         """
@@ -290,7 +292,7 @@ class Life:
     def _release_if_asked(self) -> None:
         """Move a running command to the background if somebody has asked for it.
 
-        Otherwise the command moves later. Until it runs, there is no pid for the answer, and
+        A command that does not run yet moves later, because there is no pid for the answer yet, and
         another runner may still need the files of the command.
         """
         if self._is_to_be_released and self.shell.is_running:

@@ -144,7 +144,7 @@ class Links:
             raise error
 
     def _watch_input(self, is_full: bool) -> None:
-        """If `is_full`, watch for room, so that `read` passes on queued input.
+        """If `is_full`, watch the input until it has room, so that `read` passes on queued input.
 
         Otherwise stop watching.
         """
@@ -171,7 +171,7 @@ class Links:
     def _end_input_of(self, descriptor: int) -> None:
         """Take no more input if this descriptor carries the input.
 
-        The caller is about to close it.
+        The caller is about to close the descriptor.
         """
         if self._input is not None and self._input.descriptor == descriptor:
             self.end_input()
@@ -193,7 +193,7 @@ class Links:
         for pipe in self._pipes.values():
             if isinstance(pipe, Terminal):
                 # A thread of the kernel handles the output of a terminal. The poller reports output
-                # only after that, but a read waits for the thread.
+                # only after this thread has handled it, but a read waits for the thread.
                 pipe.drain()
 
     def launch_again(self, launch: Launch) -> bool:
@@ -289,6 +289,6 @@ class Links:
             self._close_pipe(descriptor, pipe)
 
     def _close_pipe(self, descriptor: int, pipe: Pipe) -> None:
-        # In this order, another call closes the pipe if this call fails.
+        # Forget the pipe last, so that another call closes the pipe if this call fails.
         pipe.close()
         self._pipes.pop(descriptor, None)

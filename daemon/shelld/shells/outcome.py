@@ -23,9 +23,9 @@ logger = Log("shelld.shells")
 # process for which bash waited last, bash exits with 128 + SIGKILL.
 _SIGKILLED: Final = (-signal.SIGKILL, 128 + signal.SIGKILL)
 
-# Some reasons hold only if a kill by shelld has ended the shell. This table has the possible events
-# of that kill for each such reason. A limit has two events, because a command may exceed the limit
-# in the grace after a timeout.
+# Some reasons hold only if a kill by shelld has ended the shell. For each such reason, this table
+# has the possible values of `Outcome.kill_reason`. A limit has two events, because a command may
+# exceed the limit in the grace after a timeout.
 _BY_LIMIT: Final = frozenset({ShellEvent.KILLED, ShellEvent.TIMED_OUT})
 _KILLS: Final[Mapping[EndReason | None, Set[ShellEvent]]] = {
     "idle": frozenset({ShellEvent.TIMED_OUT}),
@@ -59,7 +59,7 @@ class Outcome:
         return self._wait_status is not None
 
     def show_limits(self, shell: Shell) -> None:
-        """Show how the limits of the command are enforced."""
+        """Record in the shell how the limits of the command are enforced."""
         shell.limits = None if self.member is None else self.member.enforced
 
     def command_starts(self) -> None:

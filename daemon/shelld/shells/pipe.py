@@ -76,7 +76,7 @@ class Pipe:
         return count > 0
 
     def _keep(self, size: int) -> None:
-        """Store the first bytes of the buffer.
+        """Store the first `size` bytes of the buffer.
 
         Only the buffer has these bytes, and the next pump overwrites the buffer. So if there is no
         memory to store the bytes, this function blocks the event loop and tries again, for up to

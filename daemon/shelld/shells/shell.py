@@ -134,11 +134,11 @@ class Shell:
     failure: tuple[int, str] | None = field(default=None, init=False)
     # Whether the call of the command was answered while the command ran.
     released: bool = field(default=False, init=False)
-    # The prompt that caused this early answer, if a prompt caused it.
+    # The prompt because of which the call was answered early; None if there was no such prompt.
     released_at: SeenPrompt | None = field(default=None, init=False)
     created_at: float = field(init=False)
     started_at: float | None = field(default=None, init=False)
-    # None if the command has neither a terminal nor an open stdin.
+    # The command's input; None if the command has neither a terminal nor an open stdin.
     input: PipeInput | TerminalInput | None = field(default=None, init=False)
     # Reads the command's state, if the session keeps it.
     recorder: Recorder | None = field(default=None, init=False)
@@ -288,7 +288,7 @@ class Shell:
             self.owner.discard()
 
     def release(self) -> bool:
-        """Move the command to the background, without its limits. Does not wait.
+        """Move the command to the background, and lift its time limits. Does not wait.
 
         A command that has not started yet moves to the background once it runs. Returns False if
         the command has ended, or is being ended.

@@ -50,7 +50,8 @@ MAX_COMMAND_BYTES: Final = 4_096
 # The descriptor of the prelude in bash. It is the first after stdin, stdout and stderr.
 _PRELUDE: Final = 3
 
-# Indexes of fields of /proc/PID/stat, counted after the second field, a name in parentheses.
+# The indexes of two fields of /proc/PID/stat in the result of `fields_of`, which begins with the
+# third field.
 _ARG_START: Final = 48 - 3
 _ENV_END: Final = 51 - 3
 _STAT_BYTES: Final = 4_096

@@ -62,8 +62,8 @@ class SparePolicy(Struct, eq=False):
         """Record the end of a command. Return whether its session gets spare shells of its own.
 
         A session gets its own spare shells if it was already among the `limit` sessions used last.
-        If more than `limit` sessions run commands in turn, the other sessions would end its spare
-        shell before its next command.
+        If more than `limit` sessions run commands in turn, each session's spare shell would end
+        before the session's next command, to make room for another session.
         """
         recent = itertools.islice(reversed(self._used_at), self.limit)
         is_frequent = name in recent
@@ -84,7 +84,7 @@ class SparePolicy(Struct, eq=False):
         return self._failures < self.max_failures
 
     def forget(self, name: str | None) -> bool:
-        """Forget a closed session. Return whether no session is left."""
+        """Forget a closed session. Return whether no other session is in use."""
         self._used_at.pop(name, None)
         return self._used_at.keys() <= {None}
 
@@ -118,7 +118,7 @@ class SparePolicy(Struct, eq=False):
 def _extra(waiting: Sequence[W]) -> list[W]:
     """Return the surplus spare shells.
 
-    These are all spare shells of a session except the oldest.
+    These are all spare shells of each session except its oldest one.
     """
     names = [each.session_name for each in waiting]
     return [each for index, each in enumerate(waiting) if names[index] in names[:index]]

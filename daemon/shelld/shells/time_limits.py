@@ -19,7 +19,7 @@ class TimeLimits:
         self._written = 0
 
     def begin(self, request: StartRequest) -> None:
-        """Start to count the time limits of a request."""
+        """Start the clock for the time limits of a request."""
         if request.timeout is not None:
             self._policies[Event.TIMEOUT_DUE] = request.timeout
         if request.idle_timeout is not None:
