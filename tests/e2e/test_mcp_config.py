@@ -176,10 +176,10 @@ def test_configuration_is_added_to_an_existing_file(
         ("zed", '{"a": 1e400}', "is no plain JSON; add the configuration by hand"),
         ("zed", "[" * 100_000, "is no plain JSON; add the configuration by hand"),
         ("zed", r'{"a": "\ud800"}', "is no UTF-8"),
-        ("codex", "x = " + "[" * 100_000, "already has such an entry, or is no valid TOML"),
+        ("codex", "x = " + "[" * 100_000, "already has such an entry, or is not valid TOML"),
         ("zed", '{"context_servers": 3}', "has another form; add the configuration by hand"),
-        ("codex", "[mcp_servers.shelld]", "already has such an entry, or is no valid TOML"),
-        ("codex", "x = ", "already has such an entry, or is no valid TOML"),
+        ("codex", "[mcp_servers.shelld]", "already has such an entry, or is not valid TOML"),
+        ("codex", "x = ", "already has such an entry, or is not valid TOML"),
     ],
 )
 def test_file_that_is_not_understood_stays_unchanged(

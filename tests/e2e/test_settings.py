@@ -133,8 +133,8 @@ def test_targets_of_a_stronger_source_replace_the_others(
         ("\n[limit]\nx = 1\n", 2, "limit: no such limit: x; one of "),
         ('sandbox = "x"\n', 1, "sandbox: "),
         ('[sandbox]\nmode = "workspace"\n', 1, "sandbox: must be text or a whole number"),
-        ("grace = 1\ngrace = 2\n", 2, "no valid TOML"),
-        ("grace = \n", 1, "no valid TOML"),
+        ("grace = 1\ngrace = 2\n", 2, "not valid TOML"),
+        ("grace = \n", 1, "not valid TOML"),
     ],
 )
 def test_error_in_a_file_names_file_and_line(
@@ -146,7 +146,9 @@ def test_error_in_a_file_names_file_and_line(
 
 def test_deeply_nested_file_is_refused(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config.write_text("x = " + "[" * 100_000)
-    assert refused(capsys, "--config", str(config)) == f"{config}:1: too deeply nested"
+    assert (
+        refused(capsys, "--config", str(config)) == f"{config}:1: the values are nested too deeply"
+    )
 
 
 @pytest.mark.parametrize(

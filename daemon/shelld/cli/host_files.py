@@ -92,7 +92,7 @@ def _merged_toml(path: Path, text: str, snippet: str) -> str:
         # This fails if the file already has the table, because TOML forbids a table to come twice.
         tomllib.loads(merged)
     except (ValueError, RecursionError):
-        raise FileProblem(f"{path} already has such an entry, or is no valid TOML") from None
+        raise FileProblem(f"{path} already has such an entry, or is not valid TOML") from None
     return merged
 
 

@@ -54,7 +54,7 @@ class ShellManager:
                 cls._instance = super().__new__(cls)
                 cls._instance._set_up(Manager(options))
             elif options is not None:
-                raise RuntimeError("there is a shell manager already")
+                raise RuntimeError("options were given, but a shell manager already exists")
             return cls._instance
 
     def _set_up(self, manager: Manager) -> None:

@@ -168,7 +168,7 @@ class ShellProcess:
     def _known_returncode(self) -> int:
         returncode = self.record.returncode
         if returncode is None:
-            raise RuntimeError("nobody knows how it ended")
+            raise RuntimeError("it is unknown how the command ended")
         return returncode
 
     async def wait_until(self, condition: Callable[[], bool]) -> None:

@@ -43,7 +43,7 @@ NO_NAMESPACES: Final = Missing(
 )
 NO_ABSTRACT_SCOPE: Final = Missing(
     "landlock_abi",
-    "The network full needs Linux 6.12 with Landlock, which closes abstract unix sockets.",
+    "Linux 6.12 with Landlock is needed if network is full: it closes abstract unix sockets.",
 )
 NO_FILTER: Final = Missing(
     "seccomp", "The processor must be x86-64 or aarch64, and the system must allow seccomp filters."
@@ -53,7 +53,7 @@ NO_SOCKETS: Final = Missing(
     "Mount /proc without subset=pid: shelld must be able to read /proc/net/unix.",
 )
 NO_MOUNT: Final = Missing(
-    "a path of its policy", "A path to write to is gone, or shelld may not mount a denied path."
+    "a path of its policy", "A path in write is gone, or shelld may not mount over a denied path."
 )
 NO_KEEPER: Final = Missing(
     "its keeper", "The sandbox must be able to read the Python that runs shelld: see deny_read."

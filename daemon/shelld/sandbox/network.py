@@ -28,10 +28,10 @@ def resolved_hosts(given: SandboxPolicy) -> tuple[str, ...]:
     """Return the hosts of a policy in their normal form. Raises `RpcError` (invalid_params)."""
     if given.network != "hosts":
         if given.hosts:
-            raise invalid("hosts", "needs network hosts")
+            raise invalid("hosts", "is allowed only if network is hosts")
         return ()
     if given.hosts is None:
-        raise invalid("hosts", "must be given with network hosts")
+        raise invalid("hosts", "is required if network is hosts")
     return _shown(_rules_of(given.hosts))
 
 
@@ -45,11 +45,11 @@ def tightened_network(
     network = tighter("network", own, given.network, _NETWORKS)
     if network != "hosts":
         if given.hosts:
-            raise invalid("hosts", "needs network hosts")
+            raise invalid("hosts", "is allowed only if network is hosts")
         return network, ()
     if given.hosts is None:
         if own != "hosts":
-            raise invalid("hosts", "must be given with network hosts")
+            raise invalid("hosts", "is required if network is hosts")
         return network, own_hosts
     rules = _rules_of(given.hosts)
     if own == "hosts" and not all(map(Rules(map(rule_of, own_hosts)).cover, rules)):

@@ -144,7 +144,7 @@ def resolved(given: SandboxPolicy, directory: str, engine: SandboxEngine) -> Res
     write = paths.writable(given_write if mode == "workspace" else ())
     tmp = given.tmp or "private"
     if tmp == "private" and any(path in TEMPORARY for path in write):
-        raise invalid("write", "has a directory that is private: set tmp to shared")
+        raise invalid("write", "has a directory that is private in the sandbox: set tmp to shared")
     policy = ResolvedPolicy(
         real,
         mode,
