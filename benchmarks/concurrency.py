@@ -1,4 +1,4 @@
-"""Commands per second with many in flight, in one session, in a thousand, and without.
+"""Commands per second, many at once: in one session, in a thousand sessions, and without a session.
 
 The baselines are `subprocess.run` in four threads and asyncio's subprocesses, in the same run and
 interleaved. Figures are medians; absolute numbers depend on the machine. With `--busy`, one busy

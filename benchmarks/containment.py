@@ -71,7 +71,7 @@ def spawn() -> None:
 
 
 def one_command(rounds: int, mechanism: str, ballast: int) -> None:
-    # This is memory of this process, which acts as the daemon here.
+    # Let this process, which acts as the daemon here, hold this much memory.
     held = bytearray(os.urandom(4096)) * (ballast // 4096)
     runs = Runs(mechanism)
     runs.run()

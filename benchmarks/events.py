@@ -72,8 +72,11 @@ class Ours:
 
 
 def order(count: int) -> tuple[int, int, int]:
-    """Return how many exits of short commands came twice, never, too early, or with a wrong
-    number."""
+    """Count the errors in the events of short commands.
+
+    Return how many exits came twice or never, how much output came after the exit of its shell, and
+    how many events had a wrong number.
+    """
     ours = Ours("--max-shells", "200")
     ours.ask("subscribe", events=["output", "exit"], interval_ms=0)
     running = {ours.send("bash", command="echo out", session=None) for _ in range(_IN_FLIGHT)}
@@ -156,7 +159,9 @@ class Codex(ExecServer):
 
 
 async def our_push() -> tuple[float, float]:
-    """Return how many seconds the pushed output takes in the Python client, and the daemon's MB."""
+    """Return how many seconds the Python client takes for the pushed output, and by how many MB the
+    daemon grows.
+    """
     async with AsyncClient.spawn(args=_KEEP_ALL) as shell:
         before = resident_mb(shell.pid)
         async with shell.events() as events:
@@ -174,7 +179,7 @@ async def our_push() -> tuple[float, float]:
 
 
 def slow_client() -> tuple[float, bool]:
-    """Return the growth of a daemon in MB for a slow client, and whether the exit has come."""
+    """Return by how many MB a daemon grows for a slow client, and whether the exit has come."""
     ours = Ours()
     ours.ask("subscribe", events=["output", "exit"])
     before = most = resident_mb(ours.pid)

@@ -36,7 +36,7 @@ def percentile(times: list[float], share: float) -> float:
 
 
 def spool_mb(daemon: RawDaemon) -> float:
-    """Return the disk usage of the daemon's unnamed file."""
+    """Return how many MB the daemon's spool takes on disk."""
     for entry in Path(f"/proc/{daemon.process.pid}/fd").iterdir():
         if os.readlink(entry).endswith("(deleted)"):
             return entry.stat().st_blocks * 512 / MIB

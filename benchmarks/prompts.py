@@ -1,4 +1,4 @@
-"""How well and how soon the daemon sees that a command waits, and what that costs.
+"""How well and how soon the daemon sees that a command waits, and what it costs to watch for this.
 
 The benchmark runs the corpus of prompts: programs that wait for input, and decoys. It counts which
 of them the daemon takes for waiting. For comparison, it counts two usual guesses: silence for two
@@ -35,10 +35,11 @@ from support import Json, RawDaemon, raw_daemon
 _IDLE_MS = 2_000
 # How many programs start at once. More programs would slow each other down.
 _AT_ONCE = 3
-# How long a program may take to start, and to be found before it counts as missed (ms).
+# How long a program may take to start (ms). A prompt that the daemon has not found within this time
+# counts as missed.
 _PATIENCE_MS = 20_000
-# This command is a clock for reads of the decoys. All reads together take longer than the silence
-# that a likely prompt needs.
+# Each line of this command lets the benchmark look at the decoys once. All looks together take
+# longer than the silence that a likely prompt needs.
 _CLOCK = "while sleep 0.5; do echo tick; done"
 _LOOKS = 8
 # After this time, the daemon's pauses between scans of the processes no longer grow.
@@ -99,8 +100,8 @@ def waiting(daemon: RawDaemon, place: Path, patterns: Patterns) -> list[Judged]:
         for entry, result, said in zip(batch, results, guesses, strict=True):
             prompt = result["prompt"]
             if prompt is not None:
-                # If a program has written nothing, its silence began before the program, so it does
-                # not count.
+                # If a program has written nothing, `sinceMs` counts from the start of its shell,
+                # which is earlier than the start of the program. So this silence is left out.
                 after = prompt["sinceMs"] if result["stdout"] else None
                 said |= {prompt["certainty"]: after}
             if prompt is None or prompt["certainty"] != entry.waits:

@@ -122,7 +122,8 @@ async def measure(rounds: int, count: int, commands: int, sizes: Sequence[int]) 
     await calls(rounds, count)
     rates = [await throughput(size, rounds, commands) for size in sizes]
     await swe_rex(min(commands, 50))
-    # The first figure is for one daemon. More daemons on one machine share its processors.
+    # Use the first rate, which is that of one daemon, because several daemons would share the
+    # processors of this machine.
     rate, driver_s = rates[0]
     report(
         f"model: {MACHINES} machines, a daemon each",

@@ -1,8 +1,8 @@
 """Commands in sessions: their duration, cost and throughput.
 
 The baseline is plain `subprocess.run` in the same run, interleaved. Figures are medians and ratios;
-absolute times depend on the machine. A gap is a sleep before each command. With `--busy`, one busy
-loop per processor runs beside everything.
+absolute times depend on the machine. In rows such as "10 ms apart", the client sleeps for so long
+before each command. With `--busy`, one busy loop per processor runs beside everything.
 
 Usage: python benchmarks/sessions.py [--rounds N] [--busy]
 """
@@ -96,7 +96,7 @@ def cpu_seconds(pids: list[int]) -> float:
 
 
 def cpu_time(count: int) -> None:
-    """Measure all processes involved in a command, including the client."""
+    """Measure the processor time of all processes that a command involves, including the client."""
     with Client.spawn() as shell:
         for session in ("main", "large"):
             if session == "large":

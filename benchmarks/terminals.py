@@ -82,7 +82,7 @@ while True:
 
 
 def lags(looks: int) -> None:
-    """Compare the newest time on the screen with the time at which the screen arrives."""
+    """Measure the delay of the screen: from the newest time that it shows to its arrival."""
     found = list[float]()
     with Client.spawn() as shell:
         bash_id = shell.bash(f"python3 -c '{_CLOCK}'", tty=True, run_in_background=True).bash_id

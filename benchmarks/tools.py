@@ -1,7 +1,7 @@
 """The cost of the tool layer.
 
 It compares `call_tool` and MCP's `tools/call` with the plain method, and with a tool without a
-daemon. All run interleaved; figures are medians.
+daemon. All calls run interleaved; figures are medians.
 
 Usage: python benchmarks/tools.py [--rounds N]
 """
@@ -37,7 +37,9 @@ def over_the_wire(rounds: int, pause: float, name: str) -> None:
 
 
 def over_mcp(rounds: int, pause: float, name: str) -> None:
-    """Measure MCP with and without a handshake; a client library would add its own cost."""
+    """Measure MCP with and without a handshake, but without a client library, which would add its
+    own cost.
+    """
     meta: dict[str, object] = {
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities": {},
@@ -71,7 +73,7 @@ def first_report(rounds: int) -> None:
     times: list[float] = []
     for _ in range(rounds):
         times.append(milliseconds(lambda: daemon.request("tools/call", call)))
-        # Skip to the answer to the call itself.
+        # Skip further progress notifications, up to the answer to the call.
         while b'"result"' not in daemon.reader.readline():
             pass
     daemon.close()

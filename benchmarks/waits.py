@@ -1,9 +1,10 @@
 """The time from an event to the answer of a call that waits for it, for each value of `until`.
 
-The benchmark compares this call with a client that asks every 100 ms, and counts the calls of both.
-The two ways take turns, and figures are medians. The events come at random moments.
+The benchmark compares such a waiting call with a client that asks every 100 ms, and counts the
+calls of both. The two ways take turns, and figures are medians. The events come at random moments.
 
-It also measures the daemon's processor time while many calls wait for an event that never happens.
+The benchmark also measures the daemon's processor time while many calls wait for an event that
+never happens.
 
 Usage: python benchmarks/waits.py [--rounds N] [--waits N] [--seconds N]
 """
@@ -157,7 +158,7 @@ def idle(waits: int, seconds: int) -> None:
             started = daemon.request("bash", {**command, "run_in_background": True})
             bash_id = json.loads(started)["result"]["bash_id"]
             daemon.send("bash_output", {"bash_id": bash_id, "wait": 600_000, "until": until})
-            # Only this request is in flight.
+            # The answer to this ping comes once the daemon has read the request before it.
             daemon.request("ping")
         shares: list[float] = []
         for _ in range(2):

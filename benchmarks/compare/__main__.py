@@ -1,6 +1,6 @@
 """Ask all questions of all contestants, in turns; print a table and write the answers.
 
-With ``--only``, other rows of the file stay as they are.
+With ``--only``, the other rows of the output file stay as they are.
 
 With ``--busy``, one busy loop per processor runs beside everything.
 

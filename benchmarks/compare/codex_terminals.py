@@ -1,7 +1,7 @@
 """Terminals of Codex's two servers. The servers send output to the client as it comes.
 
-Only a model can call Codex's tools for terminals, `exec_command` and `write_stdin`. The servers
-start processes in the same way.
+Only a model can call Codex's tools for terminals, `exec_command` and `write_stdin`. So this module
+calls the servers' own methods, which start processes in the same way as these tools.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The figures that the answers give. Each figure is a row of one of two tables."""
+"""The figures that the benchmark measures. Each figure is a row of one of two tables."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Figure(NamedTuple):
-    """A row of the table. Less is better in every row."""
+    """A row of a table. Less is better in every row."""
 
     title: str
     unit: str

@@ -60,10 +60,13 @@ def from_pypi(package: str, program: str) -> Installed:
 
 @functools.cache
 def imported_from_pypi(package: str) -> tuple[ModuleType, str]:
-    """Install a package without a program; import it here. Return it and its version."""
+    """Install a package without a program, and import it into this process.
+
+    Return the module and the version of the package.
+    """
     packages = "lib/python*/site-packages"
     folder = _environment(package, f"{packages}/{package}")
-    # This directory comes last, so that Python takes only the missing package from it.
+    # Python searches this directory last, so that it takes only the missing package from there.
     sys.path.append(str(next(folder.glob(packages))))
     return importlib.import_module(package), _version(folder, package)
 
@@ -72,7 +75,7 @@ def imported_from_pypi(package: str) -> tuple[ModuleType, str]:
 def from_npm(package: str, program: str) -> Installed:
     """Install a package into its own folder, without running its scripts.
 
-    `program` is a pattern below that folder.
+    `program` is a pattern for the path of the program below `node_modules`.
     """
     folder = FOLDER / package.rpartition("/")[2]
     manifest = folder / "node_modules" / package / "package.json"

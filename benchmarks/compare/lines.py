@@ -65,7 +65,7 @@ class LineServer:
             raise NoAnswer("it has ended") from error
 
     def messages(self, limit_s: float = LIMIT_S) -> Iterator[dict[str, Any]]:
-        """Yield messages. Raise `NoAnswer` if the next one does not come before the deadline."""
+        """Yield the messages that come within `limit_s` seconds, then raise `NoAnswer`."""
         for line in self.lines(limit_s):
             message = msgspec.json.decode(line)
             if isinstance(message, dict):

@@ -56,7 +56,7 @@ def _start(contestant: Contestant) -> Samples:
         raise NotOffered("nothing is started")
     # Also count the memory that the contestant takes after its first answer.
     time.sleep(0.5)
-    # Pss counts shared memory in proportion.
+    # Pss divides shared memory among the processes that share it.
     memory = sum(memory_mb(pid, "smaps_rollup", "Pss") for pid in contestant.server_pids())
     return {"start": [seconds * 1000], "memory": [memory]}
 

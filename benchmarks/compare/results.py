@@ -64,7 +64,7 @@ def ahead_of(results: Results, figure: str, name: str) -> list[str]:
 
 
 def merged(results: Results, path: Path) -> Results:
-    """Add the other rows of the file, if the file is about the same contestants and machine."""
+    """Add the rows that only the file has, if it is about the same contestants and machine."""
     if not path.exists():
         return results
     before = read(path)

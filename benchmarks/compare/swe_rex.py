@@ -96,7 +96,7 @@ class SweRex(Contestant):
             connection.close()
         result: dict[str, Any] = msgspec.json.decode(content)
         if response.status != http.HTTPStatus.OK:
-            # The class of the exception that the server raised, without its text.
+            # Report only the class of the exception that the server raised, not the text.
             raised = result.get("swerexception", {}).get("class_path", "")
             raise NoAnswer(f"an error: HTTP {response.status} {raised.rpartition('.')[2]}".strip())
         return result
