@@ -82,7 +82,7 @@ def _member(name: str, schema: Schema, is_required: bool, *, is_param: bool = Fa
     described = next(_descriptions(schema), "")
     comment = f"  /** {described.replace('*/', '* /')} */\n" if described else ""
     optional = "" if is_required else "?"
-    # An optional param of null counts as absent, but must not be offered as one more value.
+    # If an optional param is null, it counts as absent. So the type does not offer null as a value.
     kind = _type(schema)
     if is_param and not is_required and name != "session":
         kind = kind.removesuffix(" | null")

@@ -76,7 +76,7 @@ class AsyncMethods:
     async def _begin(self, call: Call[Any], undo: Undo) -> AsyncOngoing:
         """Send a call.
 
-        The returned object gives the caller its events and its answer one by one.
+        The returned object gives the caller the events and the answer of the call one by one.
         """
         raise NotImplementedError
 
@@ -249,9 +249,9 @@ class AsyncMethods:
         """Set a session's target, environment, limits and sandbox.
 
         Call this before the session's first command. A later call raises `InvalidParams`, and so
-        does a limit that is higher than the daemon's --limit. The rules and limits hold until the
-        session is closed. Raises `Unavailable` if the daemon cannot enforce the sandbox; the
-        session then refuses its commands.
+        does a limit that is higher than the daemon's --limit. These settings hold until the session
+        is closed. Raises `Unavailable` if the daemon cannot enforce the sandbox; the session then
+        refuses its commands.
         """
         return await self._request(calls.configure_session(session, env, limits, target, sandbox))
 
@@ -334,7 +334,7 @@ class AsyncMethods:
             return ToolResult.fail(str(error))
         except InvalidParams as error:
             if (error.parameter or "").partition(".")[0] != "arguments":
-                # The error is about a parameter that the program itself has given.
+                # The error is about a parameter that the program has given, not the model.
                 raise
             return ToolResult.fail(str(error))
 

@@ -34,13 +34,13 @@ def nothing_to_undo(_result: bytes) -> None:
 class AsyncOngoing:
     """Sends a request.
 
-    Raises `ShellError` if the request cannot be sent, and the exceptions of `check`. If the
-    connection is lost, another request can continue this request, unless `send_later` is None.
+    Raises `ShellError` if the request cannot be sent, and the exceptions that `check` raises. If
+    the connection is lost, another request can continue this request, unless `send_later` is None.
     `send_later` sends a call on the next connection, and ignores its answer.
 
-    `check` is called once the connection knows the request. `check_taker` raises if nothing would
-    wake its caller. Call `check_taker` before you wait for an item, or for another task or thread
-    that takes an item.
+    `check` is called once the connection knows the request. `check_taker` raises an exception if
+    its caller could not be woken. Call `check_taker` before you wait for an item, or for another
+    task or thread that takes an item.
     """
 
     # `__del__` reads this value if `__init__` has failed.
@@ -212,7 +212,7 @@ class AsyncOngoing:
             self._send(cancellation)
 
     def send_only(self, call: Call[Any]) -> None:
-        """Send a request, and ignore its answer. If the connection is lost, send it later."""
+        """Send a request, and ignore the answer. If the connection is lost, repeat the request."""
         send_only(self._connection, self._send, call, self._send_later)
 
 
@@ -228,7 +228,8 @@ def send_only(
     call: Call[Any],
     send_later: SendLater | None,
 ) -> None:
-    """Send a request, and ignore its answer. If the connection is lost, use `send_later`.
+    """Send a request, and ignore its answer. If the connection is lost, pass the call to
+    `send_later`.
 
     The daemon may get the request twice.
     """

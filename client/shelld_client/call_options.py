@@ -181,7 +181,7 @@ class OutputOptions(ReadOptions, total=False):
 class KillOptions(TypedDict, total=False):
     """Options of a kill.
 
-    It sends `signal`, and SIGKILL after `grace` milliseconds (up to 60,000).
+    A kill sends `signal`, and SIGKILL after `grace` milliseconds (up to 60,000).
     """
 
     signal: SignalName

@@ -65,7 +65,8 @@ os.register_at_fork(after_in_child=_close_inherited)
 class Haste(enum.IntEnum):
     """The ways to end the daemon.
 
-    They are all three steps, the steps after the first, and SIGKILL at once.
+    `PATIENTLY` takes all three steps of `Child.end`, `AT_ONCE` all but the first, and `BY_FORCE`
+    only SIGKILL.
     """
 
     PATIENTLY = enum.auto()

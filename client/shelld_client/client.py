@@ -66,7 +66,7 @@ class _Pending:
 
 
 def _comes_again() -> bool:
-    """Return whether the next wait of this task will be cancelled as well.
+    """Return whether a task that was just cancelled will be cancelled at its next wait as well.
 
     The next wait is cancelled if a scope of anyio or trio is cancelled, but not if asyncio has
     cancelled the task.
@@ -101,7 +101,7 @@ class AsyncClient(SpawnedClient, AsyncMethods):
         self._connection: Connection[_Pending | AsyncMailbox] = Connection(self._message_limit)
         self._transport: Transport | None = None
         self._background: Background | None = None
-        # Created when the exit from the client starts, and set when the exit is complete.
+        # `__aexit__` creates this event, and sets it when the exit is complete.
         self._left: anyio.Event | None = None
         self._event_loop: object = None
         self._restarts = restart
@@ -109,10 +109,11 @@ class AsyncClient(SpawnedClient, AsyncMethods):
         self._keeps_directories = keep_directories
         self._on_restart = on_restart
         self._is_entered = False
-        # Held while a daemon is replaced. Entering the client creates the lock, on the event loop.
+        # A task holds this lock while it replaces the daemon. Entering the client creates the lock,
+        # on the event loop.
         self._replacing: anyio.Lock
-        # Whether the connection serves only the attempt to attach again. Other tasks may hold
-        # `_replacing` for a moment after the attempt.
+        # Whether the connection serves only the attempt to attach again. `_replacing` does not tell
+        # this, because other tasks may hold the lock for a moment after the attempt.
         self._is_attaching = False
         # The scope of the present replacement, which `_end` cancels.
         self._replacement: anyio.CancelScope | None = None
@@ -186,9 +187,9 @@ class AsyncClient(SpawnedClient, AsyncMethods):
             raise self._no_answer(self._connection.said)
 
     async def _identify_daemon(self) -> None:
-        """Record which daemon has the name.
+        """Record which lasting daemon is at the other end.
 
-        Raise `DaemonExited` if it is another daemon than before.
+        Raise `DaemonExited` if this is another daemon than before.
         """
         if self._reconnect is not None:
             self._reconnect.identify((await self._exchange(calls.server_info())).pid)
@@ -225,7 +226,7 @@ class AsyncClient(SpawnedClient, AsyncMethods):
         return self._restarts and isinstance(failure, DaemonExited)
 
     async def _attach_again(self, reconnect: Reconnect, cause: DaemonExited) -> None:
-        # The errors of future calls, and of this call.
+        # `lasting` is the error of future calls, and `failure` that of this call.
         lasting: ShellError = cause
         failure: ShellError = cause
         self._command = reconnect.command
@@ -385,7 +386,7 @@ class AsyncClient(SpawnedClient, AsyncMethods):
         return call.decode(pending.answer)
 
     def _check_taker(self) -> None:
-        """Raise an error if no event could wake this task."""
+        """Raise an error if nothing could wake this task, because it runs on another event loop."""
         self._raise_if_forked()
         has_left = self._left is not None and self._left.is_set()
         is_entered = self._background is not None and not has_left
@@ -445,8 +446,8 @@ class AsyncClient(SpawnedClient, AsyncMethods):
                 self._receive,
             )
         except Exception as error:
-            # Without this, no caller would get the exception, and the pending calls would wait for
-            # ever.
+            # Make the calls fail, because otherwise the pending calls would wait for ever, and no
+            # caller would get the exception.
             self._fail(ShellError(f"the client has failed: {error!r}"))
 
     def _on_background_end(self) -> None:

@@ -66,7 +66,7 @@ def message_limit(command: Sequence[str]) -> int:
 def _bytes(size: str) -> int | None:
     """Parse a size such as ``64M`` as the daemon does.
 
-    Return the bytes, or None if it is invalid.
+    Return the number of bytes, or None if the size is invalid.
     """
     factor = _UNITS.get(size[-1:].upper())
     digits = size if factor is None else size[:-1]

@@ -113,7 +113,8 @@ _WRITTEN: Final = frozenset({"text", "keys", "base64"})
 wire_logger: Final = logging.getLogger("shelld_client.wire")
 
 _decoder: Final = msgspec.json.Decoder(_Message)
-# The number of strings in a message without an error. They are its version, its id and its method.
+# The number of strings that are decoded from a message without an error: its version, its id and
+# its method.
 _MESSAGE_STRINGS: Final = 3
 _HEAD_BYTES: Final = 1_000
 
@@ -143,9 +144,9 @@ class Connection(Generic[T]):
         self.is_over = False
         # The data before the first message, and None after the first message.
         self._banner: bytearray | None = bytearray()
-        # The size of the banner's complete lines that contain no message, in bytes.
+        # How many bytes of the banner are complete lines without a message.
         self._skipped = 0
-        # Whether logging was on at the last check. Not every caller may check, because a check can
+        # Whether logging was on at the last check. Some callers may not check, because a check can
         # wait for a lock.
         self._is_logging = False
         # Messages to be logged later, because the code that sent or received them must not wait.
@@ -390,8 +391,8 @@ class Connection(Generic[T]):
 
     def take_pending(self) -> list[T]:
         """Return all pending calls, and forget them, because no answer will come."""
-        # Set `is_over` first. Then each call of another thread is either among the pending calls,
-        # or that thread sees `is_over`.
+        # Set `is_over` first. So if another thread makes a call now, either the call is among the
+        # pending calls, or the thread sees `is_over`.
         self.is_over = True
         pending: list[T] = []
         with suppress(KeyError):

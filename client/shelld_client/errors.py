@@ -92,7 +92,7 @@ class _WaitFailed(ShellError):
     def __init__(self, message: str, result: BashOutputResult) -> None:
         wrote = _last_line(result.stderr) or _last_line(result.stdout)
         super().__init__(f"{message}; its last line is: {wrote}" if wrote else message)
-        # Keep the message without the last line, for pickle.
+        # Keep the message as it was given, because pickle creates the copy from it.
         self._message = message
         self.result = result
 

@@ -29,8 +29,8 @@ from shelld_protocol.structs import MAX_WAIT_MS, Listener, Matched
 
 _EVENTS: Final[tuple[EventName, ...]] = ("output", "prompt", "exit")
 
-# The maximum number of bytes of each stream in the answer to a wait. The exception of a failed wait
-# shows this output.
+# The maximum number of bytes of each stream in the answer to a wait. If the wait fails, its
+# exception shows this output.
 _SHOWN_BYTES: Final = 64 * 1024
 
 
@@ -74,7 +74,8 @@ class Job(Items[Event]):
         self._started: BackgroundResult | None = None
         self._is_over = False
         self._output = OutputReader(request, strip=call.params.get("strip_ansi"))
-        # An event that was received, while the skipped output before it was not yet read.
+        # The event that was received but not yet returned, because the skipped output before it
+        # must be read first.
         self._event: Event | None = None
         # The offsets in stdout and stderr from which `output` reads and `wait_for` searches.
         self._unread = (0, 0)
@@ -320,12 +321,12 @@ class Job(Items[Event]):
         """Return the next event, or None for the answer to the subscription."""
         item = ongoing.next()
         if ongoing.can_be_continued(item.error if isinstance(item, End) else item):
-            # The connection is lost. Another subscription gets the same events again.
+            # The connection is lost. A new subscription of this job gets the same events again.
             self._ongoing = None
             ongoing.end()
             return None
         if isinstance(item, ShellError):
-            # The job has no subscription now. The next call subscribes again.
+            # The job has no subscription now. The next call of `_next` subscribes again.
             self._ongoing = None
             raise item
         if isinstance(item, End):
@@ -337,7 +338,8 @@ class Job(Items[Event]):
     def _next_has_failed(self) -> None:
         ongoing = self._ongoing
         if ongoing is not None and ongoing.may_lose_items and not self._is_over:
-            # An interrupt may have lost an event. Another subscription gets this event again.
+            # An interrupt may have lost an event. A new subscription of this job gets this event
+            # again.
             self._ongoing = self._event = None
             ongoing.end()
 

@@ -1,7 +1,7 @@
 """Represents one connection of `Client`, with its pump and its half of the protocol.
 
 Owns the requests that were sent on the connection, and the error with which calls fail. Never makes
-another connection. `Client` does this, and then has another link.
+another connection. When a connection is lost, `Client` makes another link.
 
 Invariant: once a link has failed, it sends nothing, and all its requests have ended.
 """

@@ -76,7 +76,7 @@ class Methods:
     def _begin(self, call: Call[Any], undo: Undo) -> Ongoing:
         """Send a call.
 
-        The returned object gives the caller its events and its answer one by one.
+        The returned object gives the caller the events and the answer of the call one by one.
         """
         raise NotImplementedError
 
@@ -247,9 +247,9 @@ class Methods:
         """Set a session's target, environment, limits and sandbox.
 
         Call this before the session's first command. A later call raises `InvalidParams`, and so
-        does a limit that is higher than the daemon's --limit. The rules and limits hold until the
-        session is closed. Raises `Unavailable` if the daemon cannot enforce the sandbox; the
-        session then refuses its commands.
+        does a limit that is higher than the daemon's --limit. These settings hold until the session
+        is closed. Raises `Unavailable` if the daemon cannot enforce the sandbox; the session then
+        refuses its commands.
         """
         return self._request(calls.configure_session(session, env, limits, target, sandbox))
 
@@ -332,7 +332,7 @@ class Methods:
             return ToolResult.fail(str(error))
         except InvalidParams as error:
             if (error.parameter or "").partition(".")[0] != "arguments":
-                # The error is about a parameter that the program itself has given.
+                # The error is about a parameter that the program has given, not the model.
                 raise
             return ToolResult.fail(str(error))
 

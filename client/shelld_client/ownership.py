@@ -24,8 +24,8 @@ class Ownership:
         self._owners: dict[str, int] = {}
         # The requests that have become owners, and have not left since then.
         self._readers: dict[int, None] = {}
-        # Maps each owner that has given its subscription back to the previous reader, which has the
-        # subscription again.
+        # If an owner has given its subscription back, maps this owner to the previous reader, which
+        # has the subscription again.
         self._given_back: dict[int, int] = {}
         self._heirs: dict[tuple[str, int], None] = {}
         # The subscriptions that their owners are about to end.
@@ -38,8 +38,8 @@ class Ownership:
         end the subscription.
         """
         self._heirs[subscription, request_id] = None
-        # Check after the registration as an heir. `leave` does the two steps in the other order, so
-        # at least one of the two requests sees the other.
+        # First register the heir, then check `_ending`. `leave` does the two steps in the other
+        # order, so at least one of the two requests sees the other.
         if subscription in self._ending:
             self._heirs.pop((subscription, request_id), None)
             raise ShellError(f"{subscription} was ended by its reader")
@@ -62,8 +62,8 @@ class Ownership:
         Does nothing if the request is no longer the owner.
         """
         self._given_back[request_id] = reader
-        # Check after the new entry. `claim` does the two steps in the other order, so one of the
-        # two methods removes the entry of a request that is no longer the owner.
+        # First make the entry, then check the owner. `claim` does the two steps in the other order,
+        # so one of the two methods removes the entry of a request that is no longer the owner.
         if self._owners.get(subscription) != request_id:
             self._given_back.pop(request_id, None)
 
@@ -77,7 +77,7 @@ class Ownership:
         return self.renounce(subscription, request_id)
 
     def renounce(self, subscription: str, request_id: int) -> bool:
-        """Record that a request may never be answered. Return the same as `leave`.
+        """Record that a request may never be answered. Return what `leave` returns.
 
         If an answer comes nevertheless, the request becomes the owner.
         """

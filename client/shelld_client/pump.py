@@ -64,7 +64,8 @@ class Pump:
         self._owner = threading.Lock()
         self._finished = Latch()
         self._is_started = False
-        # Receives the error of the start, or None if the start succeeded.
+        # The pump's thread puts the error of the start into this queue, or None if the start
+        # succeeded.
         self._started: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
         self._outbox: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         # The rest of a partly written message.
@@ -271,7 +272,8 @@ class Pump:
         # lock to another thread.
         self._write()
         self._wakeup.clear()
-        # A message may have been queued meanwhile. Then `clear` may have removed its wake-up.
+        # Another thread may have queued a message meanwhile, and `clear` may have removed the
+        # wake-up for this message.
         if not self._outbox.empty():
             self._write()
 

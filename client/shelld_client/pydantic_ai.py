@@ -1,7 +1,7 @@
 """Wraps tools for Pydantic AI.
 
-Needs the extra ``pydantic-ai``. Other modules import this module only for its use. The model gets
-the text of the `ToolResult`. A failure also becomes a text, never an exception.
+Needs the extra ``pydantic-ai``. Other modules import this module only when they need it. The model
+gets the text of the `ToolResult`. A failure also becomes a text, never an exception.
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ from shelld_client.calls import Call
 from shelld_client.errors import DaemonExited, NoAnswer, SpawnFailed, TargetLost
 from shelld_client.ownership import Ownership
 
-# How long to try again, and the first and the longest pause between two attempts. The daemon may
-# need ten seconds to notice the lost connection.
+# How long to try to attach again, and the first and the longest pause between two attempts. The
+# daemon may need ten seconds to notice the lost connection.
 RECONNECT_S: Final = 30.0
 _FIRST_PAUSE_S: Final = 0.05
 _LONGEST_PAUSE_S: Final = 2.0
@@ -66,7 +66,7 @@ class Reconnect:
         return TargetLost(f"the connection to the daemon {self.name} was lost", data=data)
 
     def identify(self, pid: int) -> None:
-        """Record the pid of the daemon that has the name now.
+        """Record the pid of the daemon that now has the name `name`.
 
         Raises `DaemonExited` if this is another daemon than before.
         """

@@ -51,14 +51,17 @@ class Latch:
         """Wait until the latch is set, or until `seconds` have passed."""
         waiter: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._waiters.append(waiter)
-        # Check only after appending. Otherwise, a call of `set` between the two steps may be lost.
+        # Append first, then check. Otherwise, a call of `set` between the check and the append
+        # would wake nobody.
         if not self._is_set:
             with suppress(queue.Empty):
                 waiter.get(timeout=seconds)
 
 
 class Wakeup:
-    """A pipe that wakes a thread polling `descriptor`. Raises OSError if it cannot be created."""
+    """A pipe that wakes a thread that polls `descriptor`. Raises OSError if the pipe cannot be
+    created.
+    """
 
     def __init__(self) -> None:
         self.descriptor, write_end = os.pipe()
@@ -91,7 +94,7 @@ class Wakeup:
             os.read(self.descriptor, 4096)
 
     def close(self) -> None:
-        """Close the pipe. If a call of `wake` is running, it closes the pipe at its end.
+        """Close the pipe. If a call of `wake` is running, that call closes the pipe when it ends.
 
         If the pipe were closed earlier, `wake` could write to a new file that reuses the
         descriptor's number.

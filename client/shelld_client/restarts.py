@@ -31,7 +31,7 @@ class Restart(NamedTuple):
 
 
 class Memory:
-    """Holds the targets, the rules of sessions, and the directories that results have reported."""
+    """Holds the targets, the settings of sessions, and the directories that results reported."""
 
     def __init__(self) -> None:
         # The configuring calls by kind and name. A target comes before the sessions at this target.

@@ -201,7 +201,7 @@ class EventStream(_Iteration[Event]):
         try:
             result = call.decode(ongoing.answer())
         except BaseException as error:
-            # The next call continues the subscription again.
+            # The next call of this method tries again to continue the subscription.
             ongoing.leave_to_next()
             if not ongoing.can_be_continued(error):
                 raise
@@ -269,8 +269,8 @@ class OutputStream(_Iteration[OutputEvent | BashResult | BackgroundResult]):
             ongoing.end()
         elif ongoing is not None:
             ongoing.abandon()
-        # Clear the attribute last. After an interrupt in the steps above, another call then repeats
-        # them.
+        # Clear the attribute last. So if an interrupt stops the steps above, another call of `end`
+        # repeats them.
         self._ongoing = None
 
     def _next_has_failed(self) -> None:

@@ -66,7 +66,8 @@ class Client(SpawnedClient, Methods):
         self._link: Link | None = None
         # The newest link. Calls may use it only after its daemon is identified.
         self._newest: Link | None = None
-        # Held by the thread that attaches again. It is reentrant for the reason in `AsyncItems`.
+        # The thread that attaches again holds this lock. The lock is reentrant for the reason in
+        # `AsyncItems`.
         self._attaching = threading.RLock()
         self._is_attaching = False
         # Set when the client is left.
@@ -154,7 +155,7 @@ class Client(SpawnedClient, Methods):
                     raise
 
     def _usable_link(self, call: Call[Any]) -> Link:
-        """Return the link. Attach again if it has failed. Raises `ShellError`."""
+        """Return the link. If the link has failed, attach again. Raises `ShellError`."""
         while True:
             self._raise_if_unusable()
             link = self._link

@@ -33,7 +33,8 @@ _STREAM_ENDED: Final = (OSError, ValueError, anyio.ClosedResourceError)
 class Transport:
     def __init__(self, daemon: Child) -> None:
         self._child = daemon
-        # The rest of each message, and how many bytes of this rest were written.
+        # For each message: the part that was unwritten before the last write, and how many bytes of
+        # this part that write has written.
         self._outbox: collections.deque[tuple[memoryview, list[int]]] = collections.deque()
         self._outbox_filled = anyio.Event()
         self.stderr_ended = anyio.Event()
@@ -45,7 +46,7 @@ class Transport:
     def send(self, data: bytes) -> None:
         """Queue `data`, and write as much as the daemon takes at once.
 
-        If the daemon has died, the reader of stdout reports its end.
+        If the daemon has died, the task that reads stdout reports the daemon's end.
         """
         self._outbox.append((memoryview(data), []))
         # Write only if the outbox was empty, because a finaliser that cancels a call may send while

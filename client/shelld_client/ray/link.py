@@ -142,7 +142,7 @@ class Link:
         )
 
     def _check_taker(self) -> None:
-        """Raise an error where nothing would wake the caller."""
+        """Raise an error on another event loop, where nothing would wake the caller."""
         if asyncio.get_running_loop() is not self._event_loop:
             raise RuntimeError("the pool was entered on another event loop")
 
@@ -173,7 +173,7 @@ class Link:
                     pending.put(answer)
             self._lose(str(taken))
         except Exception as error:
-            # Without this, the calls would wait for ever.
+            # Make the calls fail, because otherwise they would wait for ever.
             self._lose(str(error))
 
     def _lose(self, reason: str) -> None:

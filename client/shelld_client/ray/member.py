@@ -81,7 +81,7 @@ class Member:
         return not (self.sessions or self.commands)
 
     async def _take_place(self) -> None:
-        """Wait for one of the places for commands."""
+        """Wait until fewer than `max_in_flight` commands run, then take a place."""
         self.commands += 1
         try:
             await self._places.acquire()
@@ -126,7 +126,7 @@ class Member:
         self._link.fail(failure)
 
     async def close(self) -> None:
-        """End the daemon, within a bounded time. Its calls must have failed before."""
+        """End the daemon, within a bounded time. Call `end_calls` first."""
         try:
             await self._link.close()
         finally:

@@ -93,7 +93,10 @@ class Placement:
         return self._homes[session]
 
     async def request(self, session: str | None, call: Call[T]) -> T:
-        """Pass a call on. Without a session, the daemon with the fewest commands gets the call."""
+        """Pass a call on to the session's daemon.
+
+        Without a session, the daemon with the fewest commands gets the call.
+        """
         if session is None:
             return await (await self._member(_commands_first)).request(call, None)
         if call.method == "close_session":
@@ -106,7 +109,7 @@ class Placement:
             home.calls -= 1
 
     async def finish(self, session: str, call: Call[T]) -> T:
-        """Pass a call on, even if the caller is cancelled.
+        """Pass a call on to the session's daemon, even if the caller is cancelled.
 
         Raises TimeoutError after some seconds.
         """

@@ -53,11 +53,11 @@ class Pool:
     """Runs commands on several daemons.
 
     Use it with ``async with``, on asyncio, because Ray needs asyncio. `size` is the number of
-    daemons; by default, as many as the cluster has room for. Each is an actor that takes `num_cpus`
-    and `resources` of the cluster, and has the options `daemon_args`. At most `max_in_flight`
-    foreground commands run on a daemon at once. Other foreground commands wait for their turn.
-    `actor_options` are further options of Ray's actors, such as `scheduling_strategy` and
-    `runtime_env`.
+    daemons; by default, as many as the cluster has room for. Each daemon is in an actor that takes
+    `num_cpus` and `resources` of the cluster. `daemon_args` are options of the daemons. At most
+    `max_in_flight` foreground commands run on a daemon at once. Other foreground commands wait for
+    their turn. `actor_options` are further options of Ray's actors, such as `scheduling_strategy`
+    and `runtime_env`.
 
     Entering joins the cluster of the process, or starts Ray. It waits up to `start_timeout` seconds
     for room in the cluster, and then raises `ResourceExhausted`. When the block or the process
@@ -91,7 +91,7 @@ class Pool:
         self._replacements = set[asyncio.Task[None]]()
         # The tasks that end daemons.
         self._endings = set[asyncio.Task[None]]()
-        # Held while `resize` changes the number of daemons.
+        # `resize` holds this lock while it changes the number of daemons.
         self._resizing = asyncio.Lock()
         self._is_entered = False
         self._is_closed = False
@@ -315,7 +315,9 @@ class Pool:
     # -- starting ----------------------------------------------------------------------------
 
     async def _start(self, count: int, timeout: float | None) -> None:
-        """Start `count` daemons. If one of them fails, end all of them. Raises `ShellError`."""
+        """Start `count` daemons. If one of these starts fails, end all of these daemons. Raises
+        `ShellError`.
+        """
         members = list[Member]()
         tasks = list[asyncio.Task[None]]()
         try:
