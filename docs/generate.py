@@ -358,7 +358,7 @@ def python_api() -> str:
     lines[-2] += " Python the names are in snake_case."
     for name, each in classes.items():
         if issubclass(each, msgspec.Struct):
-            # For a class without a docstring, `_text` returns that of its base class.
+            # If a class has no docstring, `_text` would return the docstring of its base class.
             lines += [
                 f"### {name}",
                 "",
@@ -396,7 +396,7 @@ def _iterators(classes: dict[str, type]) -> Iterator[str]:
 
 
 def _call(name: str, method: Any) -> Iterator[str]:
-    # The last overload has all options.
+    # If the method has overloads, show the last one, which has all options.
     signature = inspect.signature((get_overloads(method) or [method])[-1])
     shown: list[str] = []
     for each in signature.parameters.values():

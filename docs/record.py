@@ -21,7 +21,8 @@ PROJECT: Final = "/home/me/project"
 MAX_SHOWN: Final = 120
 _ID: Final = re.compile(r"\b(shell_\d+)[0-9a-f]{8}\b")
 
-# Sent to one daemon in this order. "$2" stands for the id of the shell that request 2 has started.
+# The requests are sent to one daemon in this order. "$2" stands for the id of the shell that
+# request 2 has started.
 REQUESTS: Final[list[tuple[str, dict[str, Any]]]] = [
     ("bash", {"command": "mkdir -p src && cd src && echo hello"}),
     ("bash", {"command": "echo ready; sleep 300", "run_in_background": True}),
@@ -58,10 +59,10 @@ REQUESTS: Final[list[tuple[str, dict[str, Any]]]] = [
     ("shutdown", {}),
 ]
 
-# The answer to this request comes after the next request.
+# The request with this number is answered only after the next request.
 ANSWERED_LATER: Final = 9
 
-# How many events follow the answers to these requests.
+# Maps the number of a request to how many events follow its answer.
 EVENTS: Final = {13: 2, 14: 1}
 
 # The fixed values of members, by the member's name.
