@@ -67,7 +67,7 @@ async def follow(shell: AsyncClient, bash_id: str) -> None:
 
 
 async def session() -> list[int]:
-    """Run the commands. Return the pids of the processes that the last one left behind."""
+    """Run the commands. Return the pids of the processes that the last command left behind."""
     wire.addHandler(ShowMessage())
     wire.setLevel(logging.DEBUG)
     async with AsyncClient.spawn() as shell:

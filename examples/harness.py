@@ -81,7 +81,7 @@ class ScriptedModel:
 
 
 class Harness:
-    """Runs the calls of a model. `ends` are the ends of all shells."""
+    """Runs the calls of a model. `ends` has the events about the ends of all shells."""
 
     def __init__(self, shell: AsyncClient, ends: AsyncEventStream) -> None:
         self._shell = shell
@@ -90,7 +90,7 @@ class Harness:
         self._jobs: set[str] = set()
 
     async def run(self, model: ScriptedModel, task: str) -> str:
-        """Let the model work until it has nothing to do or to wait for; return its last words."""
+        """Let the model work until it has nothing to do or to wait for; return its last text."""
         tools = await self._shell.tool_schemas("anthropic")
         messages: list[Block] = [{"role": "user", "content": task}]
         while True:
@@ -109,7 +109,7 @@ class Harness:
             messages.append({"role": "user", "content": content})
 
     async def _execute(self, calls: list[Block]) -> list[Block]:
-        """Run the calls of one turn at once. Cancelling the agent cancels them, too."""
+        """Run the calls of one turn at once. Cancelling the agent also cancels these calls."""
         results: dict[str, Block] = {}
 
         async def execute(call: Block) -> None:

@@ -1,4 +1,4 @@
-"""A runtime for SWE-ReX over shelld: its programs can use it in place of `LocalRuntime`.
+"""A runtime for SWE-ReX over shelld. Programs for SWE-ReX can use it in place of `LocalRuntime`.
 
 The daemon may be on another machine or in a container, so commands also read and write files.
 """
@@ -92,7 +92,8 @@ class ShelldRuntime(AbstractRuntime):
     async def execute(self, command: Command) -> CommandResponse:
         given = command.command
         if command.shell:
-            # Further words are arguments of the shell, as with `subprocess.run`.
+            # As with `subprocess.run`, the first word is the script, and further words are
+            # arguments of sh.
             argv = ["/bin/sh", "-c", *([given] if isinstance(given, str) else given)]
         else:
             argv = [given] if isinstance(given, str) else given

@@ -48,11 +48,11 @@ class Counters(Result):
 class Containment(Result):
     """How the daemon ensures on this machine that no process outlives its command.
 
-    `mechanism`: "subreaper" (Linux: covers all descendants, even detached ones, and proves that the
-    last one has ended) or "process-group" (elsewhere: covers the processes that stay in the
-    command's session or can be traced to it). `cgroup_kill`: the kernel kills all processes of a
-    command at once, including those that have changed their user and those that fork faster than
-    they can be listed.
+    `mechanism` is "subreaper" or "process-group". "subreaper" (Linux) covers all descendants, even
+    detached ones, and proves that the last one has ended. "process-group" (elsewhere) covers the
+    processes that stay in the command's session or can be traced to the command. With
+    `cgroup_kill`, the kernel kills all processes of a command at once, including those that have
+    changed their user and those that fork faster than they can be listed.
     """
 
     mechanism: Literal["subreaper", "process-group"]

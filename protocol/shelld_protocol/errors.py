@@ -178,7 +178,7 @@ _EXHAUSTED: Final = {
     "ENOMEM": "memory",
     "EMFILE": "files",
     "ENFILE": "files",
-    # Too many descriptors are on their way through the sockets of one user.
+    # Too many descriptors that the user has sent over unix sockets were not received yet.
     "ETOOMANYREFS": "files",
     "ENOSPC": "disk",
     "EDQUOT": "disk",

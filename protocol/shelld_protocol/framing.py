@@ -130,7 +130,7 @@ class FrameReader:
     def _store(self, data: bytes) -> None:
         """Add `data` to the buffer, except parts of a skipped message. Raises MemoryError."""
         if self._buffer or not (self._skipping_line or self._skip_bytes):
-            # While a line is skipped, a buffer that is not empty begins with the end of that line.
+            # While a line is skipped, the buffer is empty or begins with the newline of that line.
             self._buffer += data
         elif self._skipping_line:
             end = data.find(b"\n")
@@ -160,8 +160,8 @@ class FrameReader:
             self._skipping_line = True
             head = head.partition(b"\n")[0]
         else:
-            # Without a complete header, or in a blank line, the start of the next message is
-            # unknown.
+            # If the header is incomplete, or the line is blank so far, nothing shows where the next
+            # message starts.
             return False
         self.refused_head = head
         self._drop_buffer()

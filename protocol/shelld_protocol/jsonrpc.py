@@ -144,15 +144,14 @@ def _member_counter() -> msgspec.json.Decoder[Struct]:
 
 
 def _check_depth(data: bytes) -> None:
-    """Raise RecursionError if a message is nested too deeply to be decoded safely everywhere."""
+    """Raise RecursionError if a message is nested so deeply that other code could fail on it."""
     if data.count(b"[") + data.count(b"{") > _UNCHECKED_BRACKETS:
         _raw_decoder.decode(b"[" * _RESERVED_LEVELS + data + b"]" * _RESERVED_LEVELS)
 
 
 def _decode_single(data: bytes) -> Single:
     if data[:1] != b"{":
-        # A single message may not be JSON at all. This call then raises, and the answer is a parse
-        # error.
+        # If the message is not JSON at all, this call raises, and the answer is a parse error.
         msgspec.json.decode(data, type=Raw)
         return Invalid(invalid_request("a request must be an object"))
     envelope = _envelope_decoder.decode(data)

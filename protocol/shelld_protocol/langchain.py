@@ -1,4 +1,5 @@
-"""Wraps tools for LangChain. Needs the extra ``langchain``, so it is imported only for its use.
+"""Wraps tools for LangChain. Needs the extra ``langchain``, so other modules import this module
+only when they need it.
 
 The message to the model has the text of the `ToolResult` as its content and the `ToolResult` as its
 artifact. A failed result becomes a message with the status "error".
@@ -83,7 +84,8 @@ def _answer(name: str, result: ToolResult) -> tuple[str | ToolMessage, ToolResul
         return result.to_display(), result
     error, call_id = result.error or "", _call_id.get()
     if call_id is None:
-        # Without a tool call, there is no message, and LangChain returns the exception's text.
+        # If a program calls the tool directly, LangChain makes no message, and returns the text of
+        # the exception.
         raise ToolException(error)
     # Do not raise the error, because LangChain would make a message without an artifact from it.
     message = ToolMessage(error, artifact=result, tool_call_id=call_id, name=name, status="error")

@@ -46,7 +46,7 @@ class McpParams(Params, forbid_unknown_fields=False, kw_only=True):
 
 
 class PingParams(McpParams, forbid_unknown_fields=True, kw_only=True):
-    """Refuses unknown members. ``ping`` is also one of shelld's own methods, which refuse them."""
+    """Refuses unknown members, because ``ping`` is also one of shelld's methods, which do so."""
 
 
 class InitializeParams(McpParams, kw_only=True):

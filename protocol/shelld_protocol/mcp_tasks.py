@@ -107,7 +107,7 @@ class TaskState(McpResult, kw_only=True):
 
 
 class Acknowledged(Result, kw_only=True):
-    """The params of the first notification of a subscription."""
+    """The params of the notification with which a subscription begins."""
 
     meta: dict[str, Raw] = field(name="_meta")
     notifications: dict[str, list[str]]

@@ -1,8 +1,8 @@
 """Defines the values of the tool layer: parameters, results, and execution context.
 
 Pure values. Pure. Only `ToolParameter` decides the JSON Schema of a parameter, the values that it
-accepts, and the message for a value that it rejects. Invalid params of a method on the wire get the
-same messages.
+accepts, and the message for a value that it rejects. If the params of a method are invalid, the
+error on the wire has the same message.
 """
 
 from __future__ import annotations
