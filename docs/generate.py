@@ -33,9 +33,10 @@ Generated from the types with which the daemon validates requests. `rpc.discover
 document with the same content.
 
 The protocol is JSON-RPC 2.0. A message is one JSON value on a line, or has `Content-Length` headers
-as in LSP. The first byte of the stream decides between the two, and answers are framed in the same
-way. Params are given by name or, in the order of the tables below, by position. Null is the same as
-leaving an optional param out. The exception is `session`: null means that there is no session.
+as in LSP. The first byte of the stream decides which of these two framings the stream has, and
+answers have the same framing. Params are given by name or, in the order of the tables below, by
+position. Null is the same as leaving an optional param out. The exception is `session`: null means
+that there is no session.
 
 Requests run at the same time, and each is answered when it ends. `$/cancelRequest` (`id`) and
 `$/cancel_request` (`requestId`) end a request, which is then answered with `cancelled`.
@@ -47,7 +48,8 @@ The examples show the lines that one client sends and receives: a request, its a
 [notifications](#notifications) that follow it. Long strings are cut.
 
 A newer daemon may send members and values that are not listed here; clients ignore what they do not
-know. `protocol` in the result of `server_info` rises only with a change that breaks clients.
+know. The number `protocol` in the result of `server_info` increases only when a change breaks
+clients.
 """
 
 OPTIONS = """\

@@ -138,7 +138,9 @@ def ask_all(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--peers", action="store_true", help="also others, from PyPI and npm")
+    parser.add_argument(
+        "--peers", action="store_true", help="also measure programs from PyPI and npm"
+    )
     parser.add_argument("--busy", action="store_true")
     parser.add_argument("--rounds", type=int, default=100, metavar="PERCENT")
     parser.add_argument("--only", action="append", choices=FIGURES, metavar="FIGURE")

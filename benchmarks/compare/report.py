@@ -45,9 +45,9 @@ limit would have made the measurement impossible. Agents whose shell is part of 
 a login were not measured.
 
 - Memory at rest is the memory of all processes between the program and its commands. Memory for
-  output is the peak growth of the same processes, which have just been started. If no process is
-  in between, it is the peak growth of the program itself. Memory that several processes share is
-  divided among them (Pss in proc(5)).
+  output is the peak growth of the same processes, which have just been started. If a program
+  starts its commands itself, it is the peak growth of the program. Memory that several processes
+  share is divided among them (Pss in proc(5)).
 - The three processes are a child, one that ignores SIGHUP (`nohup`) and one in a session of its own
   (`setsid`). The figure counts the processes that are left three seconds after the end.
 - SIGKILL of the server goes to the process that the client has started. If the client has started
@@ -69,8 +69,8 @@ This section adds programs that only do terminals, and leaves out programs witho
 - Desktop Commander has only pipes; `script` of util-linux made its terminals.
 - Codex's tool for terminals (unified exec) cannot be called without a model. Codex's two
   servers start processes on a terminal for any program, with `process/start` and `command/exec`.
-- The screen has 24 rows of 80 columns. A program in bash draws it anew for each line that the
-  program reads.
+- The screen has 24 rows of 80 columns. A program in bash redraws the whole screen for each
+  line that it reads.
 """
 
 # Why another contestant is ahead of shelld, by figure.
@@ -80,9 +80,9 @@ NOTES = {
         "program that imports asyncio takes."
     ),
     "in_a_row": (
-        "a bash that is started ahead still has to be started. If calls follow without a pause, "
-        "that happens while they run, on the same two processors. If they are 10 ms apart, which "
-        "is less than any agent takes, it happens between them."
+        "a spare shell also has to be started. If calls follow without a pause, the next spare "
+        "shell starts while a call runs, on the same two processors. If calls are 10 ms apart, "
+        "which is less than any agent takes, it starts between them."
     ),
     "beside": (
         "`sleep 1` got the spare bash that was waiting, so `true` has to start its own bash, and a "
@@ -90,7 +90,8 @@ NOTES = {
     ),
     "fifty": (
         "each command that runs at the same time has its own runner, a small process that makes "
-        "sure that nothing of the command is left. The runner has to be forked first."
+        "sure that nothing of the command is left. If no runner is idle, one has to be forked "
+        "first."
     ),
     "thousand": "as for 50, a thousand times.",
     "output_100": "both keep only a part of the output, and the time is that of `cat`.",
