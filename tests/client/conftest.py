@@ -23,7 +23,9 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def anyio_backend(request: pytest.FixtureRequest) -> str:
-    """The event loop of `kind`; asyncio for `Client`, and for a test without a `kind`."""
+    """The event loop that `kind` names. It is asyncio for `Client`, and for a test without a
+    `kind`.
+    """
     kind = request.getfixturevalue("kind") if "kind" in request.fixturenames else "sync"
     return "asyncio" if kind == "sync" else str(kind)
 

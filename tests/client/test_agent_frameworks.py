@@ -1,7 +1,7 @@
 """Agents of the OpenAI Agents SDK and of Pydantic AI use the tools of a daemon.
 
 The frameworks are real, and a script takes the place of the model. Each framework runs in a process
-of its own, because its import takes seconds and its threads stay.
+of its own, because its import takes seconds and its threads outlive the test.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 SCRIPTS = Path(__file__).parents[1] / "helpers" / "agents_of"
 FRAMEWORKS = {"openai_agents": "agents", "pydantic_ai": "pydantic_ai"}
-# The answers to arguments that no request can have.
+# The tools give these answers to arguments that cannot be sent in a request.
 REFUSED = {
     "openai_agents": [
         "Error: Invalid value for arguments.timeout: nan is no number in JSON",
@@ -35,7 +35,7 @@ def test_agent_calls_the_tools(name: str) -> None:
     answers = ended.stdout.split("---\n")
     assert answers[0] == "Bash BashOutput KillShell\n"
     for answer in answers[1:3]:
-        # The directory comes from the context, and a failure is a text for the model.
+        # The working directory comes from the context, and the model gets a failure as text.
         assert answer.splitlines()[0] == "/usr"
         assert "Error: Command failed with exit code 3" in answer
         assert "Error: Missing required parameter: command" in answer

@@ -29,7 +29,7 @@ PONG = '{"jsonrpc":"2.0","id":2,"result":{}}'
 
 
 async def test_an_answer_before_garbage_arrives(spawn: Spawn) -> None:
-    # Bash's own printf would write line by line.
+    # Use `env printf`, because bash's own printf would write the two lines separately.
     script = rf"read -r; env printf '%s\nno json\n' '{PONG}'; cat > /dev/null"
     async with spawn(peer(script)) as shell:
         await shell.ping()
@@ -98,7 +98,7 @@ async def test_last_answer_of_a_dead_daemon_arrives_whole(
     anyio_backend: str, tmp_path: Path
 ) -> None:
     gate = Gate(tmp_path / "gate")
-    # The answer fills the pipe, and a child keeps the pipe open.
+    # The answer fills the pipe, and a child of the peer keeps the pipe open.
     answer = f'printf \'{{"jsonrpc":"2.0","id":2,"result":{{"more":"%0{PIPE_BYTES - 100}d"}}}}\\n\''
     script = f"({gate.wait}) & read -r; {answer}"
     async with AsyncClient.spawn(peer(script)) as client, anyio.create_task_group() as tasks:
@@ -172,7 +172,7 @@ async def test_leaving_a_peer_that_takes_no_signals_returns(
     monkeypatch.setattr("shelld_client.child.BLOCKED_S", 0.1)
 
     def refuse(process: subprocess.Popen[bytes], number: int) -> None:
-        # A signal fails like this if the process has changed its user.
+        # Sending a signal fails like this if the peer has changed its user.
         refused.append((process, number))
         raise PermissionError
 

@@ -96,7 +96,7 @@ async def test_continued_events_of_one_shell_end_with_the_shell(
             first = await anext(events)
             options = {"subscription": events.subscription, "from_seq": 0}
             async with shell.events(**options) as again:
-                # A subscription has one reader.
+                # A subscription has only one reader, which is now `again`.
                 with pytest.raises(ShellError, match="another reader"):
                     await anext(events)
                 gate.open()
@@ -159,7 +159,7 @@ async def test_events_can_be_continued_while_their_reader_leaves(tmp_path: Path)
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(enter)
                 await begins.wait()
-                # The request of the continuation is sent, but not answered.
+                # The request that continues the subscription is sent, but not answered yet.
                 first.end()
             gate.open()
             assert [type(each) async for each in again] == [OutputEvent, ExitEvent]
@@ -241,7 +241,7 @@ async def test_last_event_ends_the_iteration_of_all_readers(spawn: Spawn, tmp_pa
                 async with anyio.create_task_group() as tasks:
                     for _ in range(3):
                         tasks.start_soon(read)
-                    # When the answer arrives, all readers wait.
+                    # All readers wait by the time the ping is answered.
                     await shell.ping()
                     gate.open()
             return sorted(found, key=len)
@@ -285,7 +285,7 @@ async def test_cancelled_entries_leave_no_subscription() -> None:
                     scope.deadline = anyio.current_time()
                 async with shell.events(events=["exit"]):
                     await anyio.sleep_forever()
-            # Wait for the answers, and for the requests that follow them.
+            # Wait for the answer to `subscribe`, and then for the `unsubscribe` that may follow it.
             await shell.ping()
             await shell.ping()
         async with shell.events() as events:

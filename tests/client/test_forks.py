@@ -160,7 +160,7 @@ def test_thread_of_forked_child_can_enter_client() -> None:
 def open_files() -> set[str]:
     files: set[str] = set()
     for number in os.listdir("/proc/self/fd"):
-        # The listing's own descriptor is already closed.
+        # `os.listdir` has already closed its own descriptor.
         with suppress(FileNotFoundError):
             files.add(os.readlink(f"/proc/self/fd/{number}"))
     return files

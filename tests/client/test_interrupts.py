@@ -286,7 +286,8 @@ def test_interrupted_blocks_leave_no_command_or_subscription(what: str, is_left:
     with Client.spawn() as client:
         step = 1
         while is_interrupted(client, what, step, is_left=is_left):
-            # An object that the interrupt has kept alive ends once nothing refers to it.
+            # If the interrupt has kept the block alive, the block's finaliser ends its command or
+            # subscription.
             gc.collect()
             step += 5
         assert step > 200
@@ -306,7 +307,8 @@ def test_interrupted_continuation_ends_with_the_block_that_began_it() -> None:
             with client.events() as events:
                 block = client.events(subscription=events.subscription)
                 was_interrupted = interrupted_at(step, partial(enter, block))
-                # An object that the interrupt has kept alive ends once nothing refers to it.
+                # If the interrupt has kept the block alive, the block's finaliser ends the
+                # continuation.
                 del block
                 gc.collect()
             step += 5

@@ -26,7 +26,7 @@ from shelld_client import (
 )
 from support import Gate
 
-# Each test starts a daemon, and most of them twice.
+# Each test starts a daemon, and most tests run once for each kind of client.
 pytestmark = pytest.mark.slow
 
 
@@ -269,7 +269,7 @@ def test_interrupted_iteration_over_a_job_loses_nothing() -> None:
             vars(job)["_receive"] = receive
             raise Interrupt
 
-        # The end of the job is lost.
+        # Each of two interrupts loses an item that the job has just received.
         shell.write_stdin(job.id, eof=True)
         for _ in range(2):
             vars(job)["_receive"] = lose

@@ -116,7 +116,7 @@ def test_answered_request_can_give_the_subscription_back_although_renounced() ->
     ownership.claim(NAME, 1)
     ownership.expect(NAME, 2)
     assert ownership.claim(NAME, 2) == 1
-    # The answer came in another thread.
+    # The answer to request 2 came in another thread.
     assert not ownership.renounce(NAME, 2)
     ownership.give_back(NAME, 2, 1)
     assert not ownership.leave(NAME, 2)

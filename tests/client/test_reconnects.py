@@ -72,7 +72,7 @@ def lose_connection(shell: Shell) -> None:
 
 
 async def has_lost_connection(shell: Shell) -> None:
-    """Wait until the client has noticed the loss, while it has no call under way."""
+    """Wait until a client without a call under way has noticed that its connection is lost."""
     client = client_of(shell)
     owner = client if isinstance(client, AsyncClient) else vars(client)["_link"]
     with anyio.fail_after(40):
@@ -383,7 +383,9 @@ async def test_client_that_does_not_reconnect_fails_as_before(
 
 
 def go_through(shell: Shell, script: str) -> None:
-    """Attach again by a script of sh, which gets the command line as its arguments."""
+    """Make the client attach again through a script of sh. The script's arguments are the usual
+    command line.
+    """
     reconnect = vars(client_of(shell))["_reconnect"]
     reconnect.command = ["/bin/sh", "-c", script, "sh", *reconnect.command]
 
@@ -394,8 +396,8 @@ async def test_failed_attempt_to_attach_is_repeated(
 ) -> None:
     was_here = tmp_path / "was_here"
     async with attached() as shell:
-        # Shorten the limit for one attempt, because a busy machine may need several attempts within
-        # the 30 seconds.
+        # Shorten the limit for one attempt, because a busy machine may need several attempts before
+        # the client gives up after 30 seconds.
         vars(client_of(shell))["_start_timeout"] = 8.0
         go_through(shell, f'[ -e {was_here} ] || {{ : > {was_here}; {mishap}; }}; exec "$@"')
         lose_connection(shell)
@@ -543,7 +545,7 @@ async def test_call_that_waits_during_a_second_loss_is_reported_lost(user: Lasti
             tasks.start_soon(call)
             while not [each for each in await shell.list_shells() if each.pid]:
                 await anyio.sleep(0.01)
-            # Each waiting task holds this lock for a moment when the attempt is over.
+            # Hold this lock as any waiting task does for a moment after an attempt to attach again.
             async with vars(shell)["_replacing"]:
                 os.kill(shell.pid, signal.SIGKILL)
                 while not found:

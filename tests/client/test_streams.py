@@ -104,7 +104,8 @@ async def test_stream_of_a_stopping_daemon_has_the_output_first(
         stream = shell.stream("sleep 300 & trap 'echo last words; exit' TERM; echo go; wait")
         items: list[Any] = [await anext(stream)]
         if is_skipped:
-            # The daemon refuses to read the output again.
+            # The mailbox skips the output of all events, and the stopping daemon refuses to read it
+            # again.
             monkeypatch.setattr("shelld_client.mailbox.MAX_HELD_CHARACTERS", -1)
         os.kill(shell.pid, signal.SIGTERM)
         with pytest.raises(ShuttingDown):
@@ -230,7 +231,7 @@ async def test_last_item_of_a_stream_ends_all_its_readers(spawn: Spawn, tmp_path
             async with anyio.create_task_group() as tasks:
                 for _ in range(3):
                     tasks.start_soon(read)
-                # When the answer arrives, all readers wait.
+                # All readers wait by the time the ping is answered.
                 await shell.ping()
                 gate.open()
         assert sorted(type(each).__name__ for each in found) == ["BashResult", *2 * ["NoneType"]]
@@ -271,7 +272,9 @@ async def test_stream_never_splits_a_character(spawn: Spawn, tmp_path: Path) -> 
 
 
 def skipped_to_the_end(take_event: Callable[[Any, Event], None]) -> Callable[[Any, Event], None]:
-    """Return a function that takes events as if the daemon had skipped all output at the end."""
+    """Return a `take_event` whose exit event counts all 4 bytes of stdout, as if the daemon had
+    skipped the last output.
+    """
 
     def take(box: Any, event: Event) -> None:
         if isinstance(event, ExitEvent):
@@ -284,7 +287,7 @@ def skipped_to_the_end(take_event: Callable[[Any, Event], None]) -> Callable[[An
 async def test_stream_counts_a_skipped_part_of_a_character(
     spawn: Spawn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The events skip all output, so the stream reads it again.
+    # The mailbox skips the output of all events, so the stream reads the output again.
     monkeypatch.setattr("shelld_client.mailbox.MAX_HELD_CHARACTERS", -1)
     for kind in (Mailbox, AsyncMailbox):
         monkeypatch.setattr(kind, "take_event", skipped_to_the_end(kind.take_event))
