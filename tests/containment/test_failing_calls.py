@@ -23,7 +23,7 @@ LIMITS = ["EMFILE", "ENFILE", "ENOMEM"]
 ODD = ["EACCES", "EPERM", "EIO", "ESRCH", "ENOENT"]
 OURS = ["MemoryError", "RecursionError", "ValueError"]
 
-# The process, the function that fails, and the errors that it raises.
+# Each row has a process, the function that fails in it, and the errors that the function raises.
 TABLE: list[tuple[str, str, list[str]]] = [
     ("keeper", "os.fork", ["EAGAIN", "ENOMEM", *OURS]),
     ("keeper", "os.waitpid", ["EINTR", *OURS]),
@@ -101,7 +101,7 @@ def started(daemon: RawDaemon, command: str) -> dict[str, Any] | None:
 
 
 class Failing:
-    """A daemon in which each function of the table can fail, and the directory whose files arm the
+    """A daemon in which each function of `TABLE` can fail. The files in `directory` arm the
     failures.
     """
 
@@ -114,7 +114,9 @@ class Failing:
 
 @pytest.fixture(scope="module")
 def failing_processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Failing]]:
-    """One daemon per kind of process, as pytest ends a parametrized fixture after each test."""
+    """Yield the daemons for both kinds of process at once, because pytest would end a parametrized
+    fixture after each test.
+    """
     found = {kind: Failing(kind, tmp_path_factory.mktemp(kind)) for kind in ("keeper", "runner")}
     for failing in found.values():
         failing.shared.get()

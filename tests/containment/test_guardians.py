@@ -232,7 +232,7 @@ def test_a_frozen_runner_does_not_stop_a_kill(daemon: RawDaemon, freezer: Freeze
     (runner,) = runners_of(daemon)
     with freezer.holding(runner):
         result = daemon.call("kill_shell", {"shell_id": bash_id, "grace": 100})
-        # Neither the runner nor the keeper can act, so the daemon knows only this pid.
+        # Neither the runner nor the keeper can act, so the daemon knows only the pid of the shell.
         assert (result["status"], result["survivors"]) == ("killed", [pid])
         assert daemon.call("list_shells")["shells"][0]["leftover"] == [pid]
         assert daemon.bash("echo others go on")["stdout"] == "others go on\n"

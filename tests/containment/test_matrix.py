@@ -48,7 +48,7 @@ class Scene(NamedTuple):
     has_terminal: bool
 
     def start(self, **params: object) -> str:
-        """Run the shape in the background until it has hidden itself."""
+        """Start the shape in the background, and wait until it has hidden itself."""
         bash_id = self.daemon.background(self.command, tty=self.has_terminal, **params)
         self.wait_until_hidden()
         return bash_id
@@ -75,7 +75,7 @@ class Scene(NamedTuple):
         runners = {child for keeper in keepers for child in children(keeper)}
         return {
             *(self.daemon.pid, *keepers, *runners, *spares_of(self.daemon)),
-            # bubblewrap, and the keeper and the runners in its sandbox.
+            # These are bubblewrap, and the keeper and the runners in its sandbox.
             *running_below(self.daemon.pid, INSIDE),
         }
 
@@ -117,8 +117,8 @@ SHAPES_FOR_CGROUPS = {
     "daemon that closes everything",
 }
 
-# `make test` tries one pair in seven, so it tries each shape with some endings, and each ending
-# with some shapes. `make test-long` tries the others.
+# `make test` tries one in seven pairs of a shape and an ending, so it tries each shape with some
+# endings, and each ending with some shapes. `make test-long` tries the other pairs.
 SAMPLE = 7
 
 
@@ -211,8 +211,8 @@ def end_by_kill_of_leftovers(scene: Scene) -> None:
 
 def end_by_timeout(scene: Scene) -> None:
     # The shape must have hidden before the timeout. On a busy machine, a shape of many processes
-    # takes seconds to hide, so try again with more time. Comets use the processors until the
-    # timeout.
+    # takes seconds to hide, so try again with more time. The first timeout is short, because comets
+    # use the processors until it has passed.
     for timeout_ms in (2_000, 16_000):
         params = {"command": scene.command, "tty": scene.has_terminal, "timeout": timeout_ms}
         request_id = scene.daemon.request("bash", params)
@@ -311,7 +311,7 @@ def end_with_the_keeper_of_the_sandbox(scene: Scene) -> None:
 
 
 def end_by_kill_shell_after_sigkill_of_bubblewrap(scene: Scene) -> None:
-    # Once the sandbox is complete, bubblewrap only waits for its end.
+    # Once the sandbox is complete, bubblewrap only waits for the end of the sandbox.
     bash_id = scene.start()
     bubblewrap = helpers_of(scene.pid_of(bash_id))[2]
     os.kill(bubblewrap, signal.SIGKILL)

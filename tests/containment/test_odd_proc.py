@@ -33,8 +33,8 @@ def is_running(pid: int) -> bool:
 
 
 class Foreign(NamedTuple):
-    """A command that runs a program as another user. The command's user may or may not kill that
-    program.
+    """A command that runs a program as another user. `can_be_killed` tells whether the command's
+    user may kill that program.
     """
 
     command: str

@@ -205,8 +205,8 @@ def command_of(pid: int) -> str:
 
 # This prefix limits how many processes and threads the user of these tests may have.
 LIMITED = ["prlimit", "--nproc=60"]
-# This program forks until it meets the limit, and again whenever a process or thread of the user
-# ends.
+# This program forks until it meets the limit, and forks again whenever a process or thread of the
+# user ends.
 FILL = """
 import os, time
 is_full = False
@@ -249,8 +249,8 @@ def test_shortage_of_processes_is_reported_and_leaves_nothing(
         assert others.stdout.readline() == b"full\n"
 
         def are_refused(count: int) -> bool:
-            """Run commands at once. When a thread of the daemon ends, there is room for one
-            command.
+            """Run `count` commands at once; return whether the daemon refuses all of them. If a
+            thread of the daemon has ended, there is room for one command.
             """
             params = {"command": "true", "run_in_background": background}
             asked = [daemon.request("bash", params) for _ in range(count)]
