@@ -11,7 +11,7 @@ from support import RawDaemon
 
 @pytest.fixture
 def events(new_daemon: RawDaemon) -> RawDaemon:
-    """A new daemon for each test, because a test takes all messages."""
+    """A new daemon for each test, because a test reads all messages of its daemon."""
     return new_daemon
 
 

@@ -41,7 +41,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Generator[Lasting]:
 
 
 def exits_of(client: RawDaemon, bash_id: str) -> list[Any]:
-    """Return the numbers of the `exited` events that have arrived."""
+    """Return the sequence numbers of a shell's `exited` events that have arrived."""
     client.call("ping")
     return [
         event["params"]["seq"]
@@ -242,7 +242,7 @@ def test_attach_killed_before_joining_keeps_nobody_out(shared: Lasting) -> None:
         connection.connect(str(shared.socket_of()))
         send(connection, hello, (reader, writer))
     os.kill(pid, signal.SIGCONT)
-    # The streams of the killed process may still be open elsewhere.
+    # The process that wanted to attach counts as killed, although its streams are still open here.
     with shared.attach() as second:
         assert daemon_pid(second) == pid
     os.close(reader)

@@ -43,8 +43,8 @@ def stopped(pid: int) -> Generator[None]:
 
 
 def has_no_client(user: Lasting) -> bool:
-    """Ask the daemon itself, because starting `shelld list` might take longer than the daemon
-    lingers.
+    """Return whether no client is attached. Ask the daemon itself, because starting `shelld list`
+    might take longer than the daemon lingers.
     """
     with user.connect() as connection:
         hello = Hello(handshake=HANDSHAKE, protocol=PROTOCOL, version="", wants="info")

@@ -16,7 +16,7 @@ from support import descendants, wait_for
 
 pytestmark = pytest.mark.slow
 
-# Caches, retained shells and the parts of the heap that are in use differ by this much.
+# Caches, retained shells and the used part of the heap may change the daemon's memory by this much.
 ALLOWANCE_MB = 12.0
 
 

@@ -17,7 +17,8 @@ from support import Json, RawDaemon, raw_daemon
 
 pytestmark = pytest.mark.slow
 
-# The interpreter of the virtual environment, without its packages.
+# This is the interpreter of the virtual environment, but it does not see the environment's
+# packages.
 BARE = os.path.realpath(sys.executable)
 
 

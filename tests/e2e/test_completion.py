@@ -25,7 +25,8 @@ _shelld shelld "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
 exit 0
 """
 
-# Words before the cursor, candidates that must be offered, and candidates that must not.
+# Each case has the words before the cursor, candidates that must be offered, and candidates that
+# must not be offered.
 CASES: list[tuple[list[str], list[str], list[str]]] = [
     (["--gu"], ["--guard", "--guard-rules"], ["--grace", "run"]),
     (["do"], ["doctor"], ["--guard"]),

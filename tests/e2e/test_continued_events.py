@@ -79,7 +79,7 @@ def test_continued_subscription_without_exit_tells_its_end(
     *found, over = events_to(events, "over")
     assert [each["method"] for each in found] == ["output"] * ("output" in names)
     assert over == {"method": "over", "subscription": name, "requestId": request}
-    # A later answer tells the end by itself.
+    # The answer to a later `subscribe` reports the end itself, so no `over` event follows.
     again = events.call("subscribe", {"subscription": name, "from_seq": 0})
     assert (again["isOver"], again["seq"]) == (True, len(found))
     repeated = [next_event(events) for _ in found]

@@ -50,7 +50,7 @@ def test_commands_of_a_session_do_not_see_removed_variables(
 ) -> None:
     answer = configure(daemon, session, remove=["*_TOKEN"])
     assert answer == {"session": session, "removed": ["GITHUB_TOKEN"]}
-    # The commands come in a row, so that spare shells run some of them, and the state changes.
+    # The commands come in a row, so spare shells run some of them. Each command changes the state.
     for number in range(6):
         look = f"x={number}; env; tr '\\0' '\\n' < /proc/$$/environ; set; bash -c env"
         result = daemon.bash(look, session=session)
@@ -136,7 +136,7 @@ def test_core_option_applies_to_all_sessions() -> None:
         for session in ("main", "other", None):
             assert SECRET not in daemon.bash("env; set", session=session)["stdout"]
         assert daemon.call("get_session")["removed"] == ["CI", "GITHUB_TOKEN"]
-        # The mode of the daemon is the default.
+        # A session without a mode of its own has the daemon's mode.
         assert configure(daemon, "new", keep=["CI"])["removed"] == ["GITHUB_TOKEN"]
         assert configure(daemon, "new", mode="inherit") == {"session": "new"}
         assert daemon.bash("printenv GITHUB_TOKEN", session="new")["stdout"] == f"{SECRET}\n"

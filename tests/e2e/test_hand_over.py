@@ -1,4 +1,4 @@
-"""`background` and `on_prompt` end a foreground call before its command."""
+"""`background` and `on_prompt` end a foreground call before its command ends."""
 
 from __future__ import annotations
 

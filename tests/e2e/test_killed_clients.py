@@ -23,8 +23,8 @@ from support import RawDaemon, wait_for
 pytestmark = pytest.mark.slow
 
 # This harness starts `shelld attach` as its child, and sends requests without end, one after the
-# other. It writes a line to its stdout before each request. When the test kills it, it leaves
-# everything as it is.
+# other. It writes a line to its stdout before each request. When the test kills the harness, the
+# harness cleans up nothing.
 HARNESS = """
 import json, os, subprocess, sys
 
@@ -136,7 +136,8 @@ class Kills:
         with self.user.attach("--name", "work", "--steal") as client:
             started = [int(line) for line in self.log.read_text().split()]
             assert len(started) == len(set(started)), "a command was started twice"
-            # Repeated calls find the shells, or start commands that no harness could start.
+            # `check_shell` repeats a harness's call. The call finds its shell, or starts the
+            # command that the harness could not start.
             for key in range(self.next_key, max([self.next_key - 1, *started]) + 1):
                 self.check_shell(client, key)
                 self.next_key = key + 1

@@ -45,7 +45,7 @@ def question_of(host: TaskHost, task: str) -> tuple[str, str]:
 
 
 def message_of(host: TaskHost, task: str, part: str) -> Json:
-    """Wait for a message of a task that is working; return its state."""
+    """Wait until the message of a working task contains `part`; return the task's state."""
     state: list[Json] = []
 
     def is_there() -> bool:
@@ -63,8 +63,8 @@ def respond(host: TaskHost, task: str, key: str, response: object) -> None:
 
 @pytest.mark.slow
 def test_a_call_that_prompts_becomes_a_task_with_a_question(host: TaskHost) -> None:
-    # The task begins long before its ten seconds have passed. If it began later, the test would
-    # time out.
+    # The task begins at the prompt, long before the usual ten seconds have passed. If it began
+    # later, the test would time out.
     task = host.task(f"for i in 1 2; do {NAME}; done", tty=True)
     (asked,) = host.get(task)["inputRequests"].items()
     key, request = asked
@@ -96,7 +96,7 @@ def test_a_listener_hears_of_each_question(host: TaskHost) -> None:
 
 @pytest.mark.slow
 def test_a_listener_hears_that_a_question_is_withdrawn(host: TaskHost) -> None:
-    # When bash gives up, the daemon writes nothing.
+    # The question is withdrawn because bash gives up, and not because the daemon writes an answer.
     task = host.task("read -t 3 -p 'Name? ' name; sleep 300", tty=True, run_in_background=True)
     states = host.states(task)
     assert next(states)["status"] == "input_required"
@@ -251,7 +251,7 @@ def test_a_question_is_withdrawn_once_the_terminal_hides_what_is_typed(host: Tas
     task = host.task("read -p 'Password: ' p; echo; echo ${#p}", tty=True)
     key, _ = question_of(host, task)
     (shell,) = [each for each in host.daemon.call("list_shells")["shells"] if each["isRunning"]]
-    # The same process waits, and the daemon writes nothing.
+    # The same process still waits, and the daemon writes nothing, so only the echo changes.
     hide_typing(shell["prompt"]["pid"])
     assert "a person must type it" in message_of(host, task, "secret")["statusMessage"]
     host.answer(task, key, "guessed")

@@ -78,7 +78,7 @@ def test_a_long_call_becomes_a_task_with_the_id_of_its_shell(eager: TaskHost, ga
 
 @pytest.mark.slow
 def test_a_long_call_becomes_a_task_in_time(gate: Gate) -> None:
-    # Only the answer to the call opens the gate.
+    # The test opens the gate only after the call is answered, so the answer must be a task.
     with raw_daemon("--task-after", "50") as daemon:
         host = TaskHost(daemon)
         task = host.task(gate.wait)
@@ -195,7 +195,7 @@ def test_leftover_processes_do_not_change_the_result(
     gate.open()
     wait_for(lambda: not shell_of(eager, task)["leftover"])
     assert eager.get(task)["result"] == first
-    # The result counts as read, so only the rest is new.
+    # The output in the result counts as read, so only the later output is new.
     assert eager.daemon.call("bash_output", {"bash_id": task})["stdout"] == "later\n"
 
 
@@ -264,7 +264,7 @@ def test_progress_ends_when_the_call_becomes_a_task(gate: Gate) -> None:
         assert set(methods) == {"notifications/progress"}
         host = TaskHost(daemon)
         gate.open()
-        # `heard` accepts only messages of the subscription.
+        # `end_of` accepts only messages of its subscription, so it would fail on a progress report.
         assert host.end_of(message["result"]["taskId"])["status"] == "completed"
 
 
@@ -505,7 +505,8 @@ def test_a_cancelled_listener_hears_nothing_more(eager: TaskHost, gate: Gate, me
     eager.daemon.notify(method, {name: request_id})
     if method.startswith("$"):
         assert eager.daemon.answer(request_id)["error"]["code"] == -32800
-    # The task goes on, and another listener gets its end. `heard` accepts no other message.
+    # The task goes on, and another listener gets its end. `states` accepts only messages of its own
+    # subscription.
     states = eager.states(task)
     gate.open()
     assert [state["status"] for state in states] == ["completed"]

@@ -8,7 +8,7 @@ import pytest
 
 from support import Json, RawDaemon, wait_for
 
-# Commands that read their terminal, and the program that reads.
+# Each of these commands reads its terminal. The value is the name of the program that reads.
 WAITING = {
     "cat": "cat",
     "read x": "bash",

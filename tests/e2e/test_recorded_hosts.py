@@ -15,7 +15,8 @@ import recordings
 from support import raw_daemon
 
 RECORDINGS = sorted((Path(__file__).parent / "recordings").glob("*.jsonl"))
-# This is the only addition, because a server lists all its extensions to every client.
+# The recorded answers lack only this text. It is in each answer that lists extensions, because a
+# server lists all its extensions to every client.
 DISCOVERED = ',"extensions":{"io.modelcontextprotocol/tasks":{}}'
 
 

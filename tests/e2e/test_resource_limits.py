@@ -158,7 +158,8 @@ def test_command_that_starts_too_many_processes_fails(
     limit(daemon, session, processes=10)
     result = daemon.bash(CROWD, session=session)
     assert result["limits"]["processes"] == mechanism
-    # A cgroup refuses the fork, so the program fails. The watch kills the command.
+    # A cgroup refuses the fork, so the program fails. Without a cgroup, the watch kills the
+    # command.
     assert outcome(result) == ("failed" if mechanism == "cgroup" else "killed", "processes")
     assert len(result["leftover"]) < 10
     daemon.call("kill_shell", {"shell_id": result["bash_id"], "signal": "KILL"})
@@ -183,7 +184,7 @@ def test_refused_fork_is_no_reason_unless_the_command_fails() -> None:
         limit(daemon, "main", processes=10)
         result = daemon.bash(f"{CROWD} || exit 0")
         assert outcome(result) == ("completed", None)
-        # This command fails for another reason.
+        # The command `exit 3` fails for another reason than a refused fork.
         daemon.call("kill_shell", {"shell_id": result["bash_id"], "signal": "KILL"})
         assert outcome(daemon.bash("exit 3")) == ("failed", None)
 
@@ -273,7 +274,7 @@ def test_state_above_the_file_limit_is_reported_as_lost(
             assert outcome(result) == ("completed", None)
             if "stateKept" in result:
                 assert result["stateReason"] in ("missing", "incomplete")
-            # The whole report is above the limit.
+            # A full report is above the limit, so the state is lost.
             assert command.startswith("x=") or result["stateKept"] is False
     assert daemon.bash("type f", session=session)["exitCode"] == 1
     long = "true " + "x" * 200_000
@@ -396,7 +397,7 @@ def test_session_can_only_lower_the_limits_of_the_option(limited: RawDaemon) -> 
 
 
 def test_commands_without_a_session_count_alone(limited: RawDaemon) -> None:
-    # The memory of both commands together would be above the limit.
+    # The memory of two of these commands together would be above the limit.
     modest = f"{PYTHON} 'import time; taken = bytearray(40 << 20); time.sleep(1)'"
     requests = [limited.request("bash", {"command": modest, "session": None}) for _ in range(3)]
     for request in requests:
@@ -433,7 +434,8 @@ def test_spare_shells_have_the_limits(limited: RawDaemon, mechanism: str) -> Non
 def test_spare_shells_take_nothing_from_a_limit(daemon: RawDaemon, session: str) -> None:
     limit(daemon, session, processes=2)
     for _ in range(6):
-        # The limit counts bash and one program, while one or two spare shells wait or start.
+        # The limit counts only bash and one program, although one or two spare shells wait or
+        # start.
         assert outcome(daemon.bash("sleep 0.01; true", session=session)) == ("completed", None)
     if daemon.bash("true", session=session)["limits"]["processes"] == "cgroup":
         crowd = f"{PYTHON} 'import os; os.fork(); os.fork()'; exit $?"

@@ -121,7 +121,7 @@ def test_several_words_are_a_program_with_arguments(tmp_path: Path) -> None:
 
 
 def test_leftover_processes_are_ended_and_named() -> None:
-    # A shell is named by the program that it has become.
+    # `shelld run` names a process by the program that it runs, so wait until the child runs sleep.
     becomes_sleep = 'until [ "$(< /proc/$!/comm)" = sleep ]; do sleep 0.01; done'
     ended = run("--", f"setsid sleep 300 & {becomes_sleep}; echo $!")
     pid = int(ended.stdout)

@@ -76,7 +76,7 @@ def test_commands_work_in_a_sandbox_as_outside(shared: Workspace, session: str) 
     assert result["stdout"] == "/tmp\n"
     assert result["sandbox"] == ENFORCED
     assert "stateReason" not in result
-    # The session keeps its state, in a directory that only the sandbox has.
+    # The session keeps its state although its directory exists only in the sandbox.
     daemon.bash("mkdir private; cd private", session=session)
     result = daemon.bash("f; pwd", session=session)
     assert result["stdout"] == "f1\n/tmp/private\n"
@@ -107,7 +107,7 @@ def test_terminals_and_background_shells_work(shared: Workspace, session: str) -
     assert "got word" in daemon.bash("read x; echo got $x; test -t 0", **typed)["stdout"]
     started = daemon.bash("echo $$; exec sleep 300", session=session, run_in_background=True)
     assert started["sandbox"] == ENFORCED
-    # This pid is the pid that the client sees, and not the pid in the sandbox.
+    # This is the pid outside the sandbox, and not the pid inside it.
     assert is_alive(started["pid"])
     assert Path(f"/proc/{started['pid']}/cwd").resolve() == shared.path
     daemon.call("kill_shell", {"shell_id": started["bash_id"]})
@@ -224,7 +224,7 @@ def test_nothing_escapes(
             policy["hosts"] = ["localhost", "127.0.0.1:1", "192.0.2.1:1", "*.invalid"]
         configure(daemon, "main", **policy)
         port = tcp.getsockname()[1]
-        # The attempts look for this process outside by its name.
+        # The attempts look for this process, which is outside the sandbox, by its name.
         outside = daemon.background("exec -a 'a witness outside' sleep 300", session="outside")
         attempt = f"python3 escapes.py {path}/outside {daemon.pid} {port}"
         result = daemon.bash(attempt)
@@ -329,8 +329,8 @@ def test_a_sandbox_cannot_reach_a_lasting_daemon(places: Path) -> None:
             attached.call("ping")
             configure(daemon, "main")
             configure(attached, "own", write=[str(path)])
-            # The other daemon does not know the directory, and hides the sockets that the kernel
-            # lists.
+            # The daemon `other` does not know the directory of the lasting daemon's socket, but it
+            # hides each socket that the kernel lists.
             configure(other, "main")
             for each, session in ((daemon, "main"), (attached, "own"), (other, "main")):
                 command = f"cd {path}; python3 -"
@@ -436,7 +436,7 @@ def test_directories_of_the_system_can_be_denied(
     assert (path / "kept").read_text() == "kept\n"
     assert "cannot touch" in result["stderr"], result
     if member == "deny_read":
-        # A private directory shows no file of the machine except these files.
+        # A private directory shows no file of the machine except the files that shelld needs.
         assert result["stdout"] in ("", "shelld\n")
     assert daemon.bash("echo $x", session=session)["stdout"] == "1\n"
 
@@ -470,7 +470,8 @@ def test_a_call_tightens_its_session(shared: Workspace, session: str) -> None:
     result = daemon.bash("echo $x; x=call; echo new > tightened", **tight)
     assert result["stdout"] == "session\n"
     assert "Read-only" in result["stderr"]
-    # Otherwise, a later command could run a function of this command in a looser sandbox.
+    # If the session kept this state, a later command could run a function of this command in a
+    # looser sandbox.
     assert (result["stateKept"], result["stateReason"]) == (False, "sandbox")
     assert (result["sandbox"]["files"], result["sandbox"]["network"]) == ("read-only", "none")
     assert not (path / "tightened").exists()
@@ -511,7 +512,8 @@ def test_a_policy_that_cannot_be_enforced_is_refused(
     params = {"session": session, "sandbox": policy}
     error = daemon.fail("configure_session", params)
     assert (error["code"], error["data"]["kind"]) == (1010, "unavailable")
-    # The session and the call refuse the command, and nothing runs.
+    # The daemon refuses the command, whether the session or the call has the policy, and nothing
+    # runs.
     for more in ({"session": session}, params):
         error = daemon.fail("bash", {"command": "touch witness", **more})
         assert (error["code"], error["data"]["what"]) == (1010, "sandbox")

@@ -15,7 +15,7 @@ from support import Json, RawDaemon, raw_daemon, wait_for
 pytestmark = pytest.mark.slow
 
 MIB = 1024 * 1024
-# Each process starts two others, 511 in all, and stays.
+# Each fork doubles the number of processes, up to 256, and all of them stay.
 STORM = """
 import os, time
 for _ in range(8):
@@ -84,7 +84,7 @@ def test_a_hog_ends_by_its_limit(workspace: Path, where: str) -> None:
 
 
 def test_a_storm_of_processes_ends_by_its_limit(workspace: Path) -> None:
-    # The daemon would raise the limit to make room for a spare shell.
+    # With spare shells, the daemon would raise the limit to make room for them.
     with raw_daemon("--spare-shells", "0", cwd=workspace) as daemon:
         neighbours = neighbours_of(daemon)
         limited: Json = {"session": "storm", "sandbox": {}, "limits": {"processes": 40}}

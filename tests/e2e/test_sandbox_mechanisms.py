@@ -50,8 +50,8 @@ def assert_refused(workspace: Path, missing: str, policy: Json, **popen: Any) ->
 
 
 def with_bwrap(directory: Path, script: str) -> dict[str, str]:
-    """Return an environment whose first bwrap is a script. `$real` is the path of the real
-    bwrap.
+    """Return an environment in which the program `bwrap` is `script`. In the script, `$real` is the
+    path of the real bwrap.
     """
     directory.mkdir()
     program = directory / "bwrap"
@@ -65,7 +65,7 @@ def with_bwrap(directory: Path, script: str) -> dict[str, str]:
     [
         ("echo 'bwrap: Creating new namespace failed' >&2; exit 1", "userns"),
         ('echo "bwrap: Can\'t find source path /x" >&2; exit 1', "a path of its policy"),
-        # Programs that start something, but not the keeper.
+        # These scripts do not start the keeper.
         ("exit 0", "its keeper"),
         ("kill -9 $$", "its keeper"),
         ("exec true", "its keeper"),

@@ -66,7 +66,7 @@ def works(command: str) -> bool:
 
 
 def packed(directory: str, files: Mapping[str, str]) -> bytes:
-    """Return an archive, as package managers make them."""
+    """Return an archive like those that package managers make."""
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w:gz") as archive:
         for name, text in files.items():

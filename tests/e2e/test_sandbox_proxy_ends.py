@@ -17,7 +17,8 @@ from support import Json, raw_daemon
 pytestmark = pytest.mark.slow
 
 NAMES = Path(__file__).parents[1] / "helpers" / "rebinding_names.py"
-# This part of a host's name stands for the loopback. The host can change its address.
+# This part of a host's name stands for the loopback. A name has two such parts: its first address,
+# and its later address.
 OWN = "127-0-0-1"
 # These parts stand for public addresses that nobody here can reach.
 PUBLIC = "93-184-216-34"
@@ -64,7 +65,7 @@ def test_a_name_that_changes_its_address_leads_nowhere(workspace: Path, tmp_path
         assert log.read_text().splitlines() == [
             f"asked {each}" for each in (changing, changing, other)
         ]
-        # If the address is also listed, the same name leads to it.
+        # If the private address is also listed, the same name leads to it.
         configure(daemon, "listed", network="hosts", hosts=[*hosts, f"127.0.0.1:{PORT}"])
         assert fetch(changing, session="listed")["stdout"] == "reached\n"
         assert log.read_text().splitlines()[-2:] == [f"asked {changing}", "connected"]

@@ -368,7 +368,7 @@ def test_waiting_start_is_refused_when_session_closes(daemon: RawDaemon) -> None
     refused = [answer["error"]["data"] for answer in answers if "error" in answer]
     assert refused
     assert all(data == {"kind": "spawn_failed", "errno": "ECANCELED"} for data in refused)
-    # The daemon also refuses a command that was killed before it ran.
+    # A command that was killed before it ran counts as killed, and the daemon refuses it.
     assert len(ids) - len(refused) <= daemon.answer(closed)["result"]["killed"] < len(ids)
     assert not any(shell["isRunning"] for shell in daemon.call("list_shells")["shells"])
     assert [each["session"] for each in daemon.call("list_sessions")["sessions"]] == ["main"]

@@ -16,7 +16,7 @@ from shelld_protocol import ResourceLimits
 from support import RawDaemon
 
 PAGE = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text()
-# For each option, a valid value that differs from the default.
+# Each option has a valid value here that differs from the default.
 SAMPLES = {
     action.option_strings[0].removeprefix("--"): (
         "1"

@@ -38,7 +38,9 @@ STUBBORN = "trap '' TERM HUP INT; echo set; while :; do sleep 0.05; done"
 
 
 def start_stubborn_family(daemon: RawDaemon) -> list[int]:
-    """Start processes that hide or ignore SIGTERM. Return the pids of the daemon's descendants."""
+    """Start processes that hide, and processes that ignore SIGTERM. Return the pids of the daemon's
+    descendants.
+    """
     bash_id = daemon.background(STUBBORN)
     daemon.call("bash_output", {"bash_id": bash_id, "wait": 20_000})
     daemon.bash("(setsid sleep 300 &) ; nohup sleep 300 >/dev/null 2>&1 & disown")

@@ -33,7 +33,7 @@ def lose_output(events: RawDaemon, tmp_path: Path) -> None:
     wait_for(done.exists)
     found: list[Json] = []
     is_answered = False
-    # The answer has about 1 MB. It may come before or after the event.
+    # The answer has about 1 MB. It may come before or after the `exited` event.
     while not is_answered or found[-1]["method"] != "exited":
         message = events.receive()
         if message.get("id") == request:

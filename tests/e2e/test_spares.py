@@ -155,7 +155,7 @@ def test_new_sessions_share_spare_shells(daemon: RawDaemon) -> None:
 
 @pytest.mark.slow
 def test_sessions_do_not_see_the_environment_of_others(daemon: RawDaemon) -> None:
-    # By mistake, the daemon could send the state of "b" to a spare shell of "a".
+    # A faulty daemon could send the state of "b" to a spare shell of "a".
     daemon.bash("x=1", session="b")
     daemon.bash("export SECRET=abc", session="a")
     daemon.bash("true", session="a")
@@ -183,7 +183,7 @@ def test_spare_shell_in_a_deleted_directory_serves_nobody_elsewhere(tmp_path: Pa
 
 
 def environment_of(pid: int) -> bytes:
-    """Return the first environment of a process; b"" if it has ended."""
+    """Return the environment with which a process started; b"" if the process has ended."""
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/environ").read_bytes()
     return b""
@@ -273,8 +273,8 @@ def test_dying_spare_shell_costs_at_most_its_command(
         used_before = used(daemon)
 
         def one_was_used_and_one_waits(session: str = session, before: int = used_before) -> bool:
-            # Unusable spare shells count as failures until one is used. On a busy machine, none may
-            # be ready, and the daemon may start none for a while.
+            # Unusable spare shells count as failures until one is used. On a busy machine, perhaps
+            # none is ready, and the daemon starts none for a while.
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):
                 if used(daemon) > before and spares_of(daemon):
                     return True

@@ -162,7 +162,7 @@ def test_a_client_that_reads_slowly_gets_everything() -> None:
 
 @pytest.mark.slow
 def test_descriptors_threads_and_memory_do_not_grow() -> None:
-    # Spare shells hold descriptors, and their number varies.
+    # Each spare shell holds descriptors, and the number of spare shells varies.
     with raw_daemon("--spare-shells", "0") as daemon:
         _exercise_and_compare(daemon)
 

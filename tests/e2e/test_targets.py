@@ -191,7 +191,7 @@ def test_events_come_after_the_answer_with_the_target(hub: RawDaemon, tmp_path: 
     for number, event in enumerate((output["params"], ended["params"]), 1):
         about = [event[key] for key in ("target", "bash_id", "subscription", "seq", "requestId")]
         assert about == ["box", bash_id, name, number, request]
-    # The journal is at the target.
+    # The target keeps the journal of the subscription, so the target answers this request.
     again = hub.request("subscribe", {"subscription": name, "from_seq": 1})
     assert hub.receive()["id"] == again
     assert hub.receive()["params"]["requestId"] == again

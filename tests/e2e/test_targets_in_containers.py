@@ -66,7 +66,7 @@ def test_command_of_an_engine_leads_to_a_daemon(command: str, engines: dict[str,
 def test_nsenter_leads_into_the_namespaces_of_a_process() -> None:
     if os.geteuid() != 0:
         pytest.skip("needs root, to make namespaces")
-    # Only the new namespace gets the name.
+    # Only the new namespace gets this host name.
     inner = "hostname inner && echo ready && exec sleep 300"
     process = subprocess.Popen(
         ["unshare", "--uts", "--mount", "sh", "-c", inner], stdout=subprocess.PIPE, text=True

@@ -243,7 +243,7 @@ def test_first_input_that_nobody_reads_does_no_harm(daemon: RawDaemon, params: J
 def test_eof_accounts_for_terminal_answers(daemon: RawDaemon) -> None:
     typing = Session(daemon, "printf '\\033[cready'; cat; echo END")
     typing.until("ready")
-    # The answer is a part of a line.
+    # The terminal's answer becomes a part of the unfinished line.
     wait_for(lambda: typing.write("", keys=["x"])["pendingBytes"] == 0, "the answer")
     assert typing.write(eof=True)["written"] == 2
     typing.until("END")
@@ -432,7 +432,7 @@ def test_secret_may_follow_line_that_nobody_has_read(daemon: RawDaemon, tmp_path
     typing = Session(daemon, f"stty -echo; echo go; {reads}; {gate.wait}; {then}")
     typing.until("go\r\n")
     for _ in range(6):
-        # Lines that the program has read do not count.
+        # These lines take no room from the later input, because the program has read them.
         typing.write("x" * 1_000 + "\n")
         typing.until("got\r\n")
     typing.write("end\n")

@@ -206,7 +206,7 @@ def test_quiet_waits_until_output_stops(daemon: RawDaemon) -> None:
 def test_quiet_counts_from_the_last_output(daemon: RawDaemon) -> None:
     bash_id = daemon.background("echo out; sleep 300")
     read(daemon, bash_id, until="quiet", quiet_ms=300)
-    # The output has been quiet for that long already.
+    # The output has already been quiet for 300 ms.
     assert read(daemon, bash_id, until="quiet", quiet_ms=300, wait=0)["reached"] == "quiet"
 
 

@@ -352,7 +352,7 @@ def test_large_views_are_cut(user: Lasting) -> None:
 
 
 def on_terminal(user: Lasting, *args: str, **env: str) -> UserTerminal:
-    # Variables that would change how the program writes.
+    # These variables would change how the program writes.
     left_out = {"NO_COLOR", "PYTHONUNBUFFERED"}
     usual = {key: value for key, value in user.env.items() if key not in left_out}
     return UserTerminal(

@@ -82,7 +82,7 @@ def test_forbidden_line_is_not_typed_into_a_shell(typing: Session, lines: list[s
         [*text("forbidden;"), keys("C-v", "C-w", "Enter")],
         # The second of these keys is text, and the third erases it.
         [*text("forbx"), keys("C-v", *["BSpace"] * 3), *text("idden"), keys("Enter")],
-        # Readline takes the end of a key that it does not know as text.
+        # If readline does not know a key, it treats the end of the key as text.
         text("forb\x1b[15idden\n"),
         # These keys move the cursor.
         [*text("idden"), keys("C-a"), *text("forb"), keys("Enter")],
@@ -150,7 +150,7 @@ def paste(text: str, *names: str) -> Json:
         [paste("forb\nidden", *["Left"] * 5, "BSpace", "Enter")],
         [paste("forb"), paste("\nidden"), keys(*["Left"] * 5, "BSpace", "Enter")],
         [*text("forbiddenx"), keys("C-v", "C-j"), keys("BSpace", "BSpace", "Enter")],
-        # Not every program keeps these lines until the end.
+        # Not every program keeps pasted lines until the paste has ended.
         [paste("echo\nforbidden\n")],
         [paste("x=forbidden\n$x\n")],
     ],
@@ -176,7 +176,7 @@ def test_pasted_lines_are_edited(typing: Session) -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        # The shell edits its lines in the same mode in which these programs take keys.
+        # These programs read keys in the same terminal mode in which the shell edits its lines.
         "seq 1000 | less",
         "read -n1",
         "read -rsn1",
