@@ -47,7 +47,7 @@ def is_excused(answer: Json) -> bool:
 class Asker:
     """`excused` lists the methods whose answers reported a failure.
 
-    A subclass has a method for each of its `STEPS`, which does not depend on the other steps.
+    A subclass has a method for each of its `STEPS`. No step depends on another step.
     """
 
     STEPS: ClassVar[tuple[str, ...]] = ()
@@ -104,7 +104,9 @@ class Asker:
         return True
 
     def close_session(self, session: str) -> None:
-        """Close a session. The fault may hit the first request, before or after it has worked."""
+        """Close a session. The fault may hit the first request, before or after the request has
+        taken effect.
+        """
         for _ in range(2):
             params = {"session": session}
             answer = self.answer(self.daemon.request("close_session", params), "close_session")
@@ -123,7 +125,9 @@ class Asker:
         return True
 
     def remove_target(self, name: str) -> None:
-        """Remove a target. The fault may hit the first request, before or after it has worked."""
+        """Remove a target. The fault may hit the first request, before or after the request has
+        taken effect.
+        """
         for _ in range(2):
             request = self.daemon.request("remove_target", {"name": name})
             answer = self.answer(request, "remove_target")
@@ -148,8 +152,8 @@ class Asker:
         self.clean_up()
 
     def collect(self, subscription: str, last: str, after: Json | None = None) -> None:
-        """Read events of a subscription up to the event `last`. With `after`, kill a shell
-        first.
+        """Read events of a subscription up to the event `last`. If `after` is given, first kill a
+        shell with these params.
         """
         kill = None if after is None else self.daemon.request("kill_shell", after)
         is_killed, seq, has_last = kill is None, 0, False

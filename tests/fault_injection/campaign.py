@@ -47,7 +47,8 @@ _SAFE_LINE = re.compile(
     r"|\W*|(?:async )?def .*|class .*|@.*|except.*|\"\"\".*|nonlocal .*|global .*"
 )
 
-# Exit codes of a daemon whose client is gone, and of a daemon that cannot write its answers.
+# These are the exit codes of a daemon whose client is gone, and of a daemon that cannot write its
+# answers.
 ENDS_OF_STREAMS = (0, STDOUT_FAILED)
 
 
@@ -137,7 +138,8 @@ class Faulty:
             raise ViolationError(f"left: processes {left[0]}, descriptors {left[1]}") from None
 
 
-# A line, or a call in a line: the role, the file, the line, and the name of the call or "".
+# A place is a line, or a call in a line. It has a role, a file, a line, and the name of the call or
+# "".
 Place = tuple[str, str, int, str]
 
 
@@ -158,7 +160,8 @@ def record_points(folder: Path, scenes: Iterable[str] = ()) -> list[Point]:
 def _points_of(scene: Scene, folder: Path, known: set[Place]) -> Iterator[Point]:
     """Yield the points of a scene that are not in `known`, and add them to `known`."""
     record = folder / "record"
-    # The first run reaches code that runs only at the daemon's start, which cannot be tried.
+    # This start also reaches code that runs only at the start of a daemon. Such code cannot be
+    # tried.
     faulty = Faulty(folder, scene, record=record)
     versions: dict[int, str] = {}
     for step in scene.steps:

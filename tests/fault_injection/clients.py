@@ -20,7 +20,7 @@ ATTEMPTS = 3
 
 
 class Clients(Asker):
-    """One run of these clients."""
+    """One run of the clients of a lasting daemon."""
 
     STEPS = ("come_and_go", "watch_a_target")
 
@@ -63,7 +63,7 @@ class Clients(Asker):
         self.remove_target("box")
 
     def come(self, *, steal: bool = False) -> None:
-        """Attach. Only one attempt may fail."""
+        """Attach. One of `ATTEMPTS` attempts must succeed."""
         replies: list[str] = []
         for _ in range(ATTEMPTS):
             replies.append(self._lasting.attach(steal=steal))

@@ -25,7 +25,7 @@ def is_match(result: Json) -> bool:
 
 
 class Endings(Asker):
-    """One run of these commands. They may write to `folder`."""
+    """One run of commands with unusual ends or much output. They may write to `folder`."""
 
     STEPS = (
         "read_much_output",
@@ -105,7 +105,7 @@ class Endings(Asker):
             self.close_session("limited")
 
     def lose_a_runner(self) -> None:
-        """Have the runner of a command killed, with and without processes of the command."""
+        """Kill the runner of a command with several processes, and of a command with one."""
         for command in (f"sleep {MARK} & sleep {MARK}", f"exec sleep {MARK}"):
             started = self.bash(
                 command, lambda result: result["status"] == "running", run_in_background=True

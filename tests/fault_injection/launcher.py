@@ -13,8 +13,8 @@ sys.path.insert(0, TESTS)
 
 from fault_injection.inject import install  # noqa: E402
 
-# The usual start of a keeper, preceded by the start of the injector. A runner is a fork of the
-# keeper. Its injector learns that it is in a runner when the runner's main function is called.
+# This program starts the injector, and then a keeper as usual. A runner is a fork of the keeper.
+# Its injector learns that it is in a runner when the runner's main function is called.
 BOOT = """
 import os, sys
 sys.path.insert(0, {tests!r})

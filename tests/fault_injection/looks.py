@@ -36,7 +36,7 @@ BLOCKED = 1002
 
 
 class Looks(Asker):
-    """One run of these commands."""
+    """One run of commands whose processes the daemon scans."""
 
     STEPS = (
         "type_into_a_shell",
@@ -141,7 +141,7 @@ class Looks(Asker):
         self.kill(shell)
 
     def relay(self) -> None:
-        """Read the input through another terminal, and through pipes."""
+        """Write to a program that reads its input through another terminal, or through pipes."""
         for command in ("script -qc 'read -r line; echo got' /dev/null", "cat | cat | cat"):
             shell = self._start(command, tty=True)
             if shell is not None:

@@ -16,7 +16,9 @@ from support import RawDaemon
 
 
 class Places(Asker):
-    """One run of these commands. Sandboxes can write to `folder`, which has the control file."""
+    """One run of commands in sandboxes and at targets. Sandboxes can write to `folder`, which has
+    the control file.
+    """
 
     STEPS = (
         *(() if why_impossible() else ("use_sandbox",)),

@@ -10,7 +10,7 @@ import pytest
 from fault_injection.campaign import Point, record_points, try_points
 from fault_injection.scenes import SCENES
 
-# Each fault in a helper needs a new daemon, so the sample has fewer of these.
+# Each fault in a helper needs a new daemon, so the sample has fewer faults in helpers.
 CALLS, LINES, IN_HELPERS = 5, 5, 1
 
 
