@@ -93,7 +93,7 @@ def keeps_mode(path: str) -> Callable[[], object]:
 
 
 def helpers(name: str) -> Callable[[], object]:
-    """Open a file of the processes that have started this process."""
+    """Open the file `name` in /proc of a process of shelld, such as the runner."""
 
     def attempt() -> None:
         for pid in filter(str.isdigit, os.listdir("/proc")):
@@ -127,7 +127,7 @@ def takes_a_descriptor() -> None:
 
 
 def sees_a_process_outside() -> None:
-    """Find the process outside by its whole list of arguments."""
+    """Find the process outside the sandbox by its whole list of arguments."""
     for pid in filter(str.isdigit, os.listdir("/proc")):
         with suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
             if b"a witness outside" in file.read():

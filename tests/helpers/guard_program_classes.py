@@ -441,7 +441,7 @@ perl -e 'open(my $f, "-|", "ls", "/")'
     ),
 }
 
-# Lines with quotes of the kind that encloses the lines above.
+# These lines contain triple quotes, so they are not in the triple-quoted strings above.
 TRIPLE = "interpreters"
 DANGEROUS = [
     *((name, line) for name, (dangerous, _) in CLASSES.items() for line in lines_of(dangerous)),

@@ -31,7 +31,7 @@ REPLY_S = 20.0
 
 
 class LastingDaemon(RawDaemon):
-    """`runtime` is the directory of its socket. Nobody is attached at first."""
+    """A daemon whose socket is below `runtime`. At first, no client is attached."""
 
     def __init__(
         self, *args: str, runtime: Path, command: Sequence[str], env: dict[str, str]

@@ -1,12 +1,12 @@
 """Tell whether any process of a command is left, without trusting the code under test.
 
 * `Cgroup`, where a cgroup v2 can be made: the kernel's own list of every process born in it.
-* `Witness`: a FIFO that every process inherits. It reaches end of file when the last one is dead.
+* `Witness`: a FIFO that every process inherits. It reaches end of file when the last of these
+  processes is dead.
 * `Heartbeat`: a file that grows as long as a process lives, even one that has closed all that it
   inherited.
 
-Also `Freezer`, which makes a process unkillable for a while, and `start_tracer`, which makes a
-runner hang.
+`Freezer` makes a process unkillable for a while, and `start_tracer` makes a runner hang.
 """
 
 from __future__ import annotations
@@ -170,7 +170,9 @@ class Freezer:
 
 
 def start_tracer(daemon: RawDaemon) -> tuple[str, list[int]]:
-    """Run a command that stops its runner as a debugger does; return the shell id and the pids."""
+    """Run a command that stops its runner as a debugger does; return the shell id, and the pids of
+    the runner, of bash and of bash's descendants.
+    """
     bash_id = daemon.background(f"sleep 300 & setsid {sys.executable} {TRACER} $PPID; true")
     told = daemon.call("bash_output", {"bash_id": bash_id, "wait": 20_000})["stdout"]
     if told != "stopped":

@@ -1,4 +1,4 @@
-"""Run the entries of the corpus of prompts in one daemon, as an ordinary user has it."""
+"""Run the entries of the corpus of prompts in one daemon with the rights of an ordinary user."""
 
 from __future__ import annotations
 

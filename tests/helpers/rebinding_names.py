@@ -2,10 +2,10 @@
 
 ``python3 rebinding_names.py LOG PROGRAM ...``. The name server answers the first question for a
 name `ADDRESS.ADDRESS.rebinding.test` with the first address, and all later questions with the
-second address. Addresses have dashes in place of dots. A policy must protect the server of the
-loopback at `PORT`. Each question, and each connection to that server, becomes a line of LOG. The
-program needs root, because the network and the file with the name server's address belong to new
-namespaces.
+second address. Addresses have dashes in place of dots. A policy must protect the server that
+listens on the loopback at `PORT`. Each question, and each connection to that server, becomes a line
+of LOG. The program needs root, because the network and the file with the name server's address
+belong to new namespaces.
 """
 
 from __future__ import annotations

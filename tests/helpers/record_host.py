@@ -1,6 +1,6 @@
 """Run a daemon for a host, and record the text that both send.
 
-Usage: python record_host.py FILE COMMAND... as the host's command for the daemon. Each line of FILE
+Usage: let the host start the daemon with `python record_host.py FILE COMMAND...`. Each line of FILE
 is a JSON array: "host" or "daemon", and the text that it sent in one go.
 """
 

@@ -68,6 +68,6 @@ if os.geteuid() == 0:
 
 
 def command_of(shape: Shape, *, witness: Path, beat: Path, fifo: Path) -> str:
-    """Return the full command line."""
+    """Return the command line that runs a shape with its witness and its variables."""
     script = f"BEAT={beat}; FIFO={fifo}; exec 9> {witness}; {shape.script}"
     return script + ("\nwait\nsleep 60" if shape.waits else "")

@@ -27,14 +27,14 @@ from typing import Any, NamedTuple
 from shelld.eventloop.memory import GIVE_BACK_S
 from support import Json, RawDaemon, children, descendants, is_alive, spares_of, wait_for
 
-# The kills from outside cause warnings.
+# The kills from outside cause warnings, so log only errors.
 OPTIONS = ["--grace", "50", "--max-retained", "200", "--log-level", "error"]
 IN_FLIGHT = 24
 SESSIONS: list[str | None] = ["main", "a", "b", "c", "d", None]
 # The daemon grows until it retains the maximum number of shells.
 WARM_UP_CALLS = 5_000
 MAX_GROWTH_MB = 5.0
-# The descriptors that the daemon holds per spare shell. A spare shell may exist at any moment.
+# The daemon holds this many descriptors per spare shell. A spare shell may exist at any moment.
 SPARE_DESCRIPTORS = 12
 
 # Nothing here may cause these errors: JSON-RPC's internal error and `shutting_down`.
