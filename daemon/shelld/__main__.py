@@ -29,8 +29,8 @@ from typing import Final
 # The exit code that a shell reports for a program that SIGINT has ended.
 _INTERRUPTED: Final = 128 + signal.SIGINT
 
-# Texts of the errors that an import raises if there is no memory. Errors of Python itself are
-# SystemErrors. Errors of dlopen(3) are ImportErrors.
+# If there is no memory, an import raises an error with one of these texts. Python itself raises a
+# SystemError. If dlopen(3) fails, the error is an ImportError.
 _NO_MEMORY: Final = ("without exception set", "without setting an exc", "failed to map segment")
 
 

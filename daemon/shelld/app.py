@@ -54,18 +54,18 @@ STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 # After the last read, requests in flight get `DRAIN_S` to end by themselves. Then shells that still
 # run get SIGTERM. After this grace period, they get SIGKILL.
 STOP_GRACE_MS: Final = 500
-# Time until all of these shells must be dead, including the grace period. Each shell extends this
-# time. If the drain ends early, the rest of its time is added. The time is counted in turns (see
-# `patience`), and a turn in which a shell ends does not count. A busy machine may end shells late,
-# and clients must still learn of their ends.
+# All of these shells must be dead after this time, which includes the grace period. Each shell
+# extends the time, and if the drain ends early, the rest of `DRAIN_S` is added. The time is counted
+# in turns (see `patience`), and a turn in which a shell ends does not count. A busy machine may end
+# shells late, and clients must still learn of their ends.
 STOP_KILL_S: Final = 0.8
 STOP_KILL_PER_SHELL_S: Final = 0.003
 # Time for the client to read the last answers: the rest of STOP_S, but at least FLUSH_S. The whole
 # stop must take less than 2 s, because MCP hosts send SIGKILL after that time. A turn in which the
-# client reads does not count, for up to FLUSH_S more. When only FLUSH_S is left, the daemon skips
-# long output, so that it can still send the ends of all shells.
+# client reads does not count, so the time may grow by up to FLUSH_S. When only FLUSH_S is left, the
+# daemon skips long output, so that it can still send the ends of all shells.
 STOP_S: Final = 1.6
-# The delay with which a busy machine may end the stages of the stop.
+# How late the stages of the stop may end on a busy machine.
 LATENESS_S: Final = 1.0
 # Time for threads to end after the event loop has ended. Some threads cannot be stopped, such as a
 # search by RE2.
@@ -223,8 +223,8 @@ async def _run(
             try:
                 watchers.cancel_scope.cancel()
             except MemoryError:
-                # anyio has no memory for the name of the task that cancels. All commands have ended
-                # by now.
+                # anyio had no memory to record which task cancels the scope. All commands have
+                # ended by now, so end the process.
                 _end_although_tasks_run(manager, pool, exit_code)
         requests.cancel_scope.cancel()
     return exit_code

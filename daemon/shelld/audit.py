@@ -4,10 +4,10 @@ The log never holds output, input or values of the environment.
 
 Owns the log file and rotates it at `max_bytes`: FILE becomes FILE.1, and so on up to FILE.3.
 Creates files with mode 0600. FILE may also be a device, or a FIFO that has a reader. A device or
-FIFO is not rotated, and keeps its mode. If FILE was a regular file, only a regular file can take
-its place later. Until then, lines go to the old file. A line that cannot be written at once is
-dropped with a warning, so the log never delays a command or makes it fail. After an incomplete
-line, the next record begins on a new line. If FILE cannot be rotated, it grows.
+FIFO is not rotated, and keeps its mode. If a file of another kind takes the place of a regular
+FILE, lines still go to the old file. A line that cannot be written at once is dropped with a
+warning, so the log never delays a command or makes it fail. After an incomplete line, the next
+record begins on a new line. If FILE cannot be rotated, it grows.
 """
 
 from __future__ import annotations
@@ -196,8 +196,8 @@ class AuditLog:
             self._warn("rotated", error)
 
     def _begin_new_file(self) -> None:
-        # FILE is missing if the last attempt could not open a new file. Since then, another file
-        # may have got this name. In both cases, do not rename the old files.
+        # If the last rotation could not open a new file, FILE is missing, or another file has got
+        # its name since. In both cases, do not rename the old files.
         for number in range(OLD_FILES, 0, -1) if self._is_at_its_path() else ():
             source = self._path if number == 1 else self._numbered(number - 1)
             with contextlib.suppress(FileNotFoundError):

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 class ArgumentParser(argparse.ArgumentParser):
-    """Parses arguments. Exits with 2 and a sentence if it cannot write the help to stdout.
+    """Parses arguments. Exits with 2 and a message if stdout does not take the help or the version.
 
-    The same holds for the version. `argparse` itself would ignore such a failure, and exit with 0.
+    `argparse` itself would ignore such a failure, and exit with 0.
     """
 
     def _print_message(self, message: str, file: SupportsWrite[str] | None = None) -> None:

@@ -11,7 +11,7 @@ from shelld.cli.show import show
 
 
 def show_help(arguments: Sequence[str]) -> int:
-    """Show the help of shelld; return the exit code. `main` shows the help of a subcommand."""
+    """Show the help of shelld; return the exit code. `__main__` handles `help COMMAND`."""
     parser = ArgumentParser(
         prog="shelld help",
         usage="%(prog)s [-h] [COMMAND]",

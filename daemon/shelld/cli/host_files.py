@@ -68,9 +68,9 @@ def _merged_json(path: Path, text: str, snippet: str) -> str:
 
 
 def _members(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """Return an object.
+    """Return the members of a JSON object.
 
-    Raises ValueError if a member comes twice, because one of the two would be lost.
+    Raises ValueError if a name comes twice, because one of the two members would be lost.
     """
     members = dict(pairs)
     if len(members) < len(pairs):

@@ -1,8 +1,8 @@
 """Joins a lasting daemon, or starts it and then joins it.
 
-Owns the start of the daemon. It holds the lock from the search for the daemon's socket until the
-new daemon has its socket. Never waits until the daemon no longer serves the client; `attach` does
-that.
+Owns the start of the daemon. This process holds the lock (see `place`) from the search for the
+daemon's socket until the new daemon has its socket. Never waits until the daemon no longer serves
+the client; `attach` does that.
 """
 
 from __future__ import annotations

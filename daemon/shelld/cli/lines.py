@@ -1,7 +1,7 @@
 """Reads commands of one or more lines for `shelld shell`, from a terminal or any other stdin.
 
-On a terminal, readline edits the lines and remembers them until the end. A command ends at the line
-with which bash finds it complete. `bash -n` checks this, and runs nothing.
+On a terminal, readline edits the lines and remembers them until the program ends. A command ends at
+the first line with which `bash -n` finds it complete. `bash -n` runs nothing.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ _DIRECTORIES: Final = (
 )
 _TRUE: Final = frozenset({"1", "yes", "y", "true", "t", "on"})
 _SETTING: Final = re.compile(r"\s*(Kill\w+)\s*=(.*)")
-# The file that comes with logind has comments with the defaults with which logind was built.
+# In the file that comes with logind, comments show the defaults with which logind was built.
 _DEFAULT: Final = re.compile(r"\s*[#;]\s*(KillUserProcesses)\s*=(.*)")
 _BY_SESSION: Final = "logout kills the processes of this login (KillUserProcesses of logind)"
 _BY_USER: Final = "the last logout ends the user's manager, and this runs under it (no linger)"

@@ -148,7 +148,9 @@ def mcp_config(arguments: Sequence[str]) -> int:
 
 
 def _absolute(options: Sequence[str]) -> list[str]:
-    """Return the options with absolute paths. Raises FileNotFoundError in a deleted directory."""
+    """Return the options with absolute paths. Raises FileNotFoundError if a path is relative and
+    the working directory was deleted.
+    """
     actions = {
         flag: action
         for action in option_parser()._actions  # pyright: ignore[reportPrivateUsage]

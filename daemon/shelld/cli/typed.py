@@ -33,7 +33,7 @@ _LONGEST_PAUSE_S: Final = 0.25
 class Typed:
     """Passes on input in its own thread.
 
-    It calls `refused` there if the guard or the terminal refuses input.
+    It calls `refused` in that thread if the guard or the terminal refuses input.
     """
 
     def __init__(self, client: Client, bash_id: str, refused: Callable[[ShellError], None]) -> None:
@@ -46,7 +46,8 @@ class Typed:
         threading.Thread(target=self._run, daemon=True).start()
 
     def _run(self) -> None:
-        # In the background of a terminal, a read then fails. Otherwise, it would stop the process.
+        # With SIGTTIN blocked, a read in the background of a terminal fails. Otherwise, the read
+        # would stop the process.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTTIN})
         try:
             while data := _next_bytes():

@@ -67,7 +67,7 @@ class Sight(Protocol):
     def show(self, view: View, silent_s: float) -> bool:
         """Show a view. Return False if it cannot be written.
 
-        The daemon has sent nothing since the view.
+        `silent_s`: the time since the daemon last sent something.
         """
         ...
 

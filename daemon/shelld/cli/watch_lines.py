@@ -40,7 +40,7 @@ def client_of(info: Info) -> str:
 
 
 def new_lines(before: Sequence[str], now: Sequence[str]) -> Sequence[str]:
-    """Return the last lines of `now`, after the last line that `before` contains."""
+    """Return the lines at the end of `now` that `before` does not contain."""
     known = set(before)
     count = next((at for at, line in enumerate(reversed(now)) if line in known), len(now))
     return now[len(now) - count :]

@@ -41,7 +41,7 @@ def on_screen(name: str, lines: int) -> Generator[ScreenSight]:
             live.stop()
 
     def pause(_number: int, _frame: FrameType | None) -> None:
-        # After Ctrl-Z, the shell gets its screen back.
+        # After Ctrl-Z, the user's shell gets its screen back.
         with _held_back(signal.SIGTSTP):
             stop()
             os.kill(os.getpid(), signal.SIGSTOP)
