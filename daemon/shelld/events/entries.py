@@ -102,9 +102,9 @@ class OutputEntry(NamedTuple):
         return self.with_text(header, piece.text, piece.dropped)
 
     def _rest(self) -> Piece:
-        """Return the rest of a range.
+        """Return what is left of the range.
 
-        This is for a range in which bytes were lost, or after which bytes were lost.
+        Call this if bytes in the range or after it were lost.
         """
         continues = begins_within_line(self.store, self.start)
         text = JoinedText(strip=self.strip, continues=continues)
@@ -164,7 +164,7 @@ class Rows(NamedTuple):
 class ScreenEntry:
     """A change of a screen.
 
-    `screens` has all rows of each shell's screen after the last change of that screen.
+    `screens` has all rows of each shell's screen, as the last change of that screen has left them.
 
     If the journal is sent again, only the last change of a screen has rows, and it has all of them.
     """

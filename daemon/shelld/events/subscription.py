@@ -212,8 +212,8 @@ class Subscription:
     def publish(self, entry: Entry, make: Callable[[Header], Event] | None = None) -> None:
         """Number an event, keep it and send it.
 
-        `make` makes the event faster than `entry.event`. Raises MemoryError if there is no memory
-        to keep the event.
+        `make` makes the same event as `entry.event`, but faster. Raises MemoryError if there is no
+        memory to keep the event.
         """
         if self._is_closed:
             return
@@ -255,7 +255,8 @@ class Subscription:
     def send_over(self) -> None:
         """Tell a client that no more events follow, if no event has told this. Raises MemoryError.
 
-        A client that begins a subscription can ask for `exit`. A client that continues it cannot.
+        A client that begins a subscription can ask for the event `exit`, which tells it the same. A
+        client that continues a subscription cannot ask for more events.
         """
         if self._must_tell_over and "exit" not in self.options.events and not self._is_closed:
             over = SubscriptionOver(subscription=self.name, request_id=self._request_id)

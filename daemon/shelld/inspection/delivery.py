@@ -33,7 +33,8 @@ class Hop(NamedTuple):
 
 
 def wait_on(member: Member, source: Source) -> tuple[Wait, int] | None:
-    """Return the wait in which a process sleeps until it can read a source, and the descriptor.
+    """Return the wait in which a process sleeps until it can read a source, and its descriptor of
+    the source.
 
     Returns None if the process does not wait for the source.
     """
@@ -94,8 +95,8 @@ def _opened(path: str, source: Source) -> int:
     """Open a terminal by a link in /proc. Raises OSError if this fails, or if the link leads to
     another file.
     """
-    # Open only the path first. The descriptor may be another file by now, and it may hang to open
-    # that file.
+    # Open only the path first. The descriptor may be another file by now, and opening that file may
+    # hang.
     place = os.open(path, os.O_PATH | os.O_CLOEXEC)
     try:
         about = os.fstat(place)

@@ -33,8 +33,8 @@ def file_in(place: str, descriptor: int, known: int | None) -> tuple[int, ...]:
     """Return the file behind a descriptor, as `file_of` does. Return () for a file whose server may
     not answer.
 
-    `place`: the directory of a process or thread in /proc. `known`: a mount that is in memory. A
-    file on this mount is found faster. Raises OSError.
+    `place`: the directory of a process or thread in /proc. `known`: the number of a mount that is
+    known to be in memory. A file on this mount is found faster. Raises OSError.
     """
     path = f"{place}/fd/{descriptor}"
     has_path = os.readlink(path).startswith("/")
@@ -67,8 +67,8 @@ def access_mode(place: str, descriptor: int | str) -> int:
 def _is_in_memory(place: str, descriptor: int, known: int | None) -> bool:
     """Return whether a file is on a file system in memory. Raises OSError.
 
-    A process may have inherited the file from a process in this mount namespace, and may itself be
-    in another mount namespace.
+    Looks for the mount in two mount namespaces, because the process may have inherited the file
+    from our namespace, and be in another one now.
     """
     if (mount := mount_of(place, descriptor)) is None:
         return False

@@ -145,7 +145,8 @@ def _reader(members: list[Member], target: InputState, budget: _Budget) -> Found
     Another program may pass the input on to this process through another terminal.
     """
     wanted, seen = [target.source], {target.source}
-    # Terminals behind a relay that has several terminals. The input may go to another one of them.
+    # These terminals are behind a relay that has several of them, so the input may go to another
+    # one.
     beside = set[Source]()
     # For each source, the relays through which its input has come.
     relays: dict[Source, list[Hop]] = {target.source: []}

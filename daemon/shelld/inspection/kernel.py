@@ -229,8 +229,8 @@ def _protocol(place: str, descriptor: int | str) -> bytes:
 
 
 def may_read(pid: int, but: str = "") -> bool:
-    """Return whether a thread of a process runs or may be reading. Only threads that wait for other
-    events do not count.
+    """Return whether a thread of a process runs or may be reading. A thread that waits for any
+    other event does not count.
 
     `but`: the directory of a thread that is ignored. Returns True if a thread cannot be seen.
     """

@@ -10,8 +10,8 @@ from shelld.keeper.proc import children_of, exists, lister, read_file
 
 
 def members(top: int) -> Iterator[int | None]:
-    """Yield the pids of a command, and each pid before those of its children. Yield None at each
-    point at which the caller may stop.
+    """Yield the pids of a command's processes, each before the pids of its children. Yield None at
+    each point at which the caller may stop.
 
     `top` is the command's bash. Looks for a process only when the caller asks for the next item.
     """

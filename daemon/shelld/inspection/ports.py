@@ -46,7 +46,7 @@ def find(
 
     `here`: the sockets that listen in the network namespace of the daemon. This function adds the
     other namespaces of the command to `elsewhere`, which must be empty. Each key is the inode of a
-    namespace, and each value is the place of a process in it.
+    namespace, and each value is the directory in /proc of a process in it.
     """
     # A process may have left the namespace in which it listens. Most likely, it has left the
     # namespace of the daemon. So include the sockets of the daemon's namespace in any case.

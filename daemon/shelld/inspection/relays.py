@@ -58,7 +58,8 @@ def passes_on(
     is_uncertain = not is_known
     for device in devices:
         source = Source(None, (device,))
-        # A process may have inherited the terminal of a relay in front of it.
+        # A process may have inherited a terminal in `seen` from the relay in front of it. Such a
+        # terminal counts only if the process itself reads from it.
         if _is_read(device, [reader] if source in seen else members):
             inner.append(source)
         elif source not in seen and _may_be_read(device, reader, wait, members, is_spent):

@@ -43,17 +43,18 @@ class _Watcher(NamedTuple):
 
 
 class SocketNews:
-    """`count` rises when a look finds a socket that did not listen at the previous look.
+    """Looks for sockets that begin to listen in one network namespace.
 
-    An object covers one network namespace: that of the daemon, or another namespace with the inode
-    `namespace`. To watch several namespaces, use `Watch`. `listening`: the sockets that the last
-    look has found. `listening` is up to date only for watchers.
+    `count` rises when a look finds a socket that did not listen at the previous look. `namespace`:
+    the inode of the namespace; None for the daemon's. To watch several namespaces, use `Watch`.
+    `listening`: the sockets that the last look has found. `listening` is up to date only for
+    watchers.
     """
 
     def __init__(
         self, namespace: int | None = None, group: dict[int, SocketNews] | None = None
     ) -> None:
-        """`group`: the objects for all other namespaces. They share the processor time."""
+        """`group`: the objects for all namespaces but the daemon's. They share processor time."""
         self.count = 0
         self.listening: frozenset[Socket] = frozenset()
         self._namespace = namespace
@@ -196,8 +197,8 @@ class Watch:
         return self._news.listening
 
     def follow(self, places: Mapping[int, str]) -> None:
-        """Watch these other namespaces, and no others. `places` has the place of one process for
-        each namespace.
+        """Watch these other namespaces, and no others. `places`: for each namespace, the directory
+        in /proc of one process.
         """
         before, self._followed = self._followed, {}
         for namespace, place in places.items():

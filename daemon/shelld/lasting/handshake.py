@@ -2,8 +2,9 @@
 
 The other commands are `shelld list`, `stop` and `watch`. Each message is one packet of JSON. The
 command first sends a `Hello`. To attach, it also sends two descriptors: the client's stdin and
-stdout. The daemon answers with a `Reply`. The daemon sends an `End` to a process that has attached
-when it no longer serves the client. If the connection ends without an `End`, the daemon has died.
+stdout. The daemon answers with a `Reply`. When the daemon no longer serves the client, it sends an
+`End` to the process that has attached. If the connection ends without an `End`, the daemon has
+died.
 
 To watch, the command sends a `ViewRequest`, and the daemon answers with a `View` of the shells (see
 `views`). Then the command may send the next `ViewRequest`. When the daemon ends, it sends an `End`.
@@ -88,7 +89,7 @@ class End(NamedTuple):
 
 M = TypeVar("M", Version, Hello, Reply, End)
 
-# The JSON names of members whose names differ in JSON.
+# The members that have another name in JSON.
 _NAMES: Final = {"linger_s": "lingerS", "exit_code": "exitCode"}
 # The types or the values that each member may have. A message may omit a member with a default.
 _ALLOWED: Final[Mapping[str, tuple[object, ...]]] = {

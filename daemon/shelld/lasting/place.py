@@ -42,7 +42,7 @@ class PlaceError(Exception):
 
 
 def check_name(name: str) -> str:
-    """Return the name of a daemon. Raises ValueError, with the reason, for a bad name."""
+    """Return `name` if a daemon may have it. Otherwise, raise ValueError with the reason."""
     if not 0 < len(name) <= MAX_NAME_CHARACTERS or len(os.fsencode(name)) > _MAX_NAME_BYTES:
         raise ValueError(
             f"a name has 1 to {MAX_NAME_CHARACTERS} characters, and up to {_MAX_NAME_BYTES} bytes"
@@ -198,8 +198,7 @@ class Place:
     def remove(self, name: str, identity: int | None) -> None:
         """Remove a socket if it has this inode. Remove the directory if it is then empty.
 
-        The caller holds the lock. The caller holds the lock. Does nothing if the socket was
-        replaced or cannot be removed.
+        The caller holds the lock. Does nothing if the socket was replaced or cannot be removed.
         """
         with contextlib.suppress(OSError, PlaceError):
             if identity is not None and self.identity(name) == identity:

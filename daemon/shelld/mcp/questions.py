@@ -1,8 +1,8 @@
 """Turns the prompt of a task's program into a question to the client. The question is a form.
 
 Owns the keys of a task's questions. Only a proved prompt becomes a question, and only if the answer
-is no secret. This is the case on a terminal that echoes input, and on a pipe. A form never asks for
-a secret. Instead, the message of the task says that a person must type it.
+is no secret. An answer on a terminal that echoes input, or on a pipe, counts as no secret. A form
+never asks for a secret. Instead, the message of the task says that a person must type it.
 
 A question lasts as long as its prompt (see `identity_of`). An answer to an earlier question is
 ignored, because the client gave it to another prompt.
@@ -126,7 +126,8 @@ class Questions:
             elif isinstance(error, RpcError):
                 return
             if isinstance(error, RpcError) and error.data.get("parameter") == "text":
-                # The client has sent a response, and no parameter with the name `text`.
+                # The client has sent a response and no parameter `text`, so the error must name the
+                # response.
                 name = _name_of_answer(key)
                 raise invalid_params(error.message.replace("text", name, 1), name) from None
             raise

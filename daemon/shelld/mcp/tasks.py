@@ -113,7 +113,7 @@ class Task:
             last_updated_at=timestamp(updated_at),
             # This is the time from the creation of the task until the client may forget the task.
             # The output is retained for `_retain_ms` after the end of the command, so add the time
-            # from the creation to that end.
+            # from the creation of the task to the end of the command.
             ttl_ms=self._retain_ms + (self._lasted_ms if self.is_over else self._age_ms()),
             poll_interval_ms=POLL_INTERVAL_MS,
             input_requests=requests,
