@@ -123,7 +123,8 @@ async def _answer(
                 await shell.recorder.settle()
             answer = await make_answer(shell)
             if context.is_over:
-                # The cancellation came together with the event for which this task waited.
+                # A cancellation came together with the event for which this task waited, so let it
+                # end the task.
                 await anyio.lowlevel.checkpoint()
         except anyio.get_cancelled_exc_class():
             if context.is_left:

@@ -30,7 +30,7 @@ from shelld_protocol.tools import ExecutionContext, ToolResult
 
 
 class Daemon(Struct, eq=False):
-    """The parts that live as long as the daemon. While `draining`, it refuses new requests."""
+    """The parts that live as long as the daemon, which refuses new requests while `draining`."""
 
     options: Options
     manager: Manager
@@ -97,7 +97,7 @@ class LargeAnswers:
     def end(self, context: RequestContext) -> None:
         """End this request's turn, if it has one."""
         if self._owner is context:
-            # In this order, another call ends the turn if this call fails.
+            # If `release` fails, `_owner` is still set, so another call can end the turn.
             self._turn.release()
             self._owner = None
 
@@ -272,14 +272,14 @@ class ToolContext(ExecutionContext):
 
 
 def policy_of(options: Options) -> ResolvedPolicy | None:
-    """Return the policy of all sessions. Raises `RpcError` (invalid_params)."""
+    """Return the options' sandbox policy for all sessions. Raises `RpcError` (invalid_params)."""
     if options.sandbox is None:
         return None
     return resolved(options.sandbox, current_directory(), options.sandbox_engine)
 
 
 def manager_options(options: Options) -> ManagerOptions:
-    """Return the options of the manager for the options of the daemon.
+    """Return those options of the daemon that the manager needs.
 
     Raises `RpcError` (invalid_params) if the policy of the sandbox is not valid here.
     """

@@ -23,8 +23,8 @@ from shelld_protocol.errors import blocked
 from shelld_protocol.session_methods import ExplainCommandParams, ExplainCommandResult
 from shelld_protocol.shell_methods import BashParams
 
-# The daemon loads the guard this long after its start. So a command that arrives at the start runs
-# before that.
+# The daemon loads the guard this long after its start, so a command that arrives at the start does
+# not wait for the loading.
 LOAD_DELAY_S: Final = 0.03
 
 # The maximum time for parsing one function of the environment, or one typed command. Other requests

@@ -56,7 +56,7 @@ _UNTAKEN_BYTES: Final = 2_048
 # has changed during the judgement. The last verdict counts even if the terminal or its line has
 # changed again.
 _MAX_JUDGEMENTS: Final = 3
-# The number of keys after which other requests can run.
+# The number of keys that are converted before other requests can run.
 _TURN_KEYS: Final = 10_000
 
 
@@ -226,8 +226,8 @@ def _check_room(target: PipeInput | TerminalInput, size: int) -> None:
 async def _data(target: PipeInput | TerminalInput, params: WriteStdinParams) -> bytes:
     """Return the bytes of text, keys and base64, in this order.
 
-    Raises `RpcError` if the queue has no room for these bytes. First checks this with a lower bound
-    of the number of bytes, before it makes the bytes.
+    Raises `RpcError` if the queue has no room for these bytes. Checks a lower bound of their number
+    before it makes the bytes.
     """
     text, encoded, keys = params.text or "", params.base64 or "", params.keys or ()
     _check_room(target, len(text) + len(keys) + len(encoded) * 3 // 4 - 2)

@@ -123,9 +123,9 @@ def _without_dropped(line: TypedLine, readers: Readers) -> TypedLine:
 
 
 def _starts(line: TypedLine, data: bytes) -> tuple[int, ...]:
-    """Return the places at which a shell may begin to read.
+    """Return the offsets at which a shell may begin to read.
 
-    The places are offsets in the text of `line` followed by `data`. The offset 0 is left out.
+    They are offsets in the text of `line` followed by `data`. The offset 0 is left out.
     """
     here = len(line.keys)
     if not line.is_collected:
@@ -137,7 +137,7 @@ def _starts(line: TypedLine, data: bytes) -> tuple[int, ...]:
 
 
 def _later(starts: tuple[int, ...], found: Typed, length: int) -> tuple[int, ...]:
-    """Return the places in the new rest at which a line may begin.
+    """Return the offsets in the new rest at which a line may begin.
 
     `length`: the total size, in bytes, of the old rest and the new piece. A rest that is too long
     is cut at its beginning.

@@ -34,7 +34,7 @@ _MIN_COST: Final = 200
 # After an interrupt, readline may have kept incomplete commands. At most this number of them is
 # remembered.
 _MAX_KEPT_SCRIPTS: Final = 4
-# The number of characters after which other requests can run.
+# The number of characters that are judged before other requests can run.
 _TURN_COST: Final = 16 * 1024
 
 
@@ -61,7 +61,7 @@ class Readers(Protocol):
 
 
 class RunningReaders:
-    """The shells that may read a command's input while the command runs, or soon."""
+    """The shells that may read the input of a command that runs or is about to start."""
 
     def __init__(self, shell: Shell, target: PipeInput | TerminalInput) -> None:
         self.session = shell.session
@@ -222,7 +222,7 @@ class TypedLines:
                 self._kept_scripts.append(f"{text}\n")
 
     async def judge_suffixes(self, line: bytes | None, starts: Iterable[int]) -> None:
-        """Judge the rest of a line from each start on. A program may have read the text before."""
+        """Judge a line from each of `starts` on. A program may have read the text before."""
         if line is None or not self._found:
             return
         for start in starts:

@@ -48,8 +48,8 @@ class _Part(NamedTuple):
 
 
 class ExcerptReader(StreamReader):
-    """Reads an excerpt. Each `peek` calls `limit`, which returns the room in characters without the
-    notice.
+    """Reads an excerpt. Each `peek` calls `limit`, which returns how many characters the excerpt
+    may have besides the notice.
 
     The reader removes escape sequences from the text. With `end`, it reads all output up to this
     offset, and does not move the shared position.

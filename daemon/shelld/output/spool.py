@@ -1,9 +1,9 @@
-"""Stores output that should not be in memory in an unnamed file.
+"""Stores output in an unnamed file, so that it takes no memory.
 
 Owns one file for all shells, divided into blocks. Creates the file when it is first needed. The
 file has no name, so no other program can find or link it. The kernel frees the file when the daemon
 ends, even if the daemon was killed. All streams share one file, because descriptors are scarcer
-than disk space. The limit for all shells together is then the size of the file.
+than disk space. So the limit for all shells together is a limit on the size of the file.
 
 This module does not know streams or offsets, and does not decide which shell gives up blocks when
 the file is full.

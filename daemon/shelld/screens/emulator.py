@@ -110,7 +110,7 @@ class Emulator:
         self._feed(data[start:])
 
     def _probe_length(self, data: bytes, start: int) -> int:
-        """Return the minimum number of characters at `start` that move the cursor to the right."""
+        """Return how many characters at `start` would move the cursor right by one column each."""
         found = _PRINTABLE.match(data, start, start + self._cols - 1)
         return 0 if found is None else len(found[0])
 

@@ -48,8 +48,8 @@ _STEP_BYTES: Final = 64 * 1024
 # program that writes at full speed would cause the next gap before the emulator has caught up. The
 # limit has room for a thousand large screens.
 _MAX_AFTER_GAP: Final = 4 * 1024 * 1024
-# The maximum number of attempts. The first process may be killed, and a step of the output may end
-# the next two processes.
+# The maximum number of attempts to show the same output. The first process may be killed, and a
+# step of the output may end the next two processes.
 _ATTEMPTS: Final = 4
 _MAX_SCROLLBACK: Final = 10_000
 _PROGRAM: Final = Path(__file__).with_name("main.py")
@@ -203,7 +203,7 @@ class Screen:
     ) -> bytes:
         """Make the process show the wanted output.
 
-        Then, if `kind` is given, send the process a request.
+        Then, if `kind` is given, send the process this request, and return its answer.
         """
         give_up_at = self.used_at + CAPTURE_TIMEOUT_S
         attempts = _ATTEMPTS
@@ -261,7 +261,7 @@ class Screen:
         await self._clear(self._start)
 
     async def _clear(self, position: int) -> None:
-        """Begin again with an empty screen, which shows the output from an offset on."""
+        """Begin again with an empty screen, which will show the output from `position` on."""
         sizes = self._terminal.sizes
         past = [each for each in sizes if each.offset <= position]
         current = past[-1] if past else sizes[0]

@@ -18,7 +18,7 @@ _LATIN: Final = b"\xc2"
 
 
 class Unseen(NamedTuple):
-    """A range of output that need not be shown. It ends where the lines begin that stay visible.
+    """A range of output that need not be shown. It ends where the lines that stay visible begin.
 
     `start` is just after a line end, and `end` is just before a line end.
     """
