@@ -70,8 +70,8 @@ LATENESS_S: Final = 1.0
 # Time for threads to end after the event loop has ended. Some threads cannot be stopped, such as a
 # search by RE2.
 THREADS_S: Final = 0.3
-# The exit code if answers could not be written, and the exit code if requests could not be read,
-# although the client may still be there.
+# The exit codes if answers could not be written, and if requests could not be read. In both cases,
+# the client may still be there.
 STDOUT_FAILED: Final = 3
 STDIN_FAILED: Final = 4
 # The exit code if the event loop itself has failed.

@@ -28,7 +28,7 @@ from shelld.server.startup import (
 
 def run_daemon(arguments: list[str]) -> int:
     """Serve until the end of the daemon; return its exit code."""
-    # Handle these signals here until the event loop handles them. No request has been read by then,
+    # Handle these signals here until the event loop handles them. Until then, no request is read,
     # so no request needs an answer.
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, _end_quietly)
@@ -65,7 +65,7 @@ def _start(options: Options, streams: tuple[int, int], lasting: list[str] | None
     adopts = options.containment != "process-group" and become_subreaper()
     pool = RunnerPool(file_limit=raise_file_limit(), mechanism=options.containment, adopts=adopts)
     try:
-        # The keeper starts while the imports below run.
+        # The keeper starts while the imports of `_serve` run.
         pool.prepare()
     except OSError as error:
         return refuse(f"cannot start the keeper: {error.strerror}")

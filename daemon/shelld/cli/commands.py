@@ -23,7 +23,7 @@ SUBCOMMANDS: Final = {
 
 
 def no_such_command(name: str) -> str:
-    """Return a sentence that refuses the name of a command."""
+    """Return the error for a word that names no subcommand, or that stands where none may stand."""
     if name in SUBCOMMANDS:
         return f"{name} is a command, and only options may stand here"
     from difflib import get_close_matches  # noqa: PLC0415

@@ -32,7 +32,7 @@ from shelld.cli.stops import Stops
 from shelld.cli.typed import Typed
 from shelld_client import BashOptions, Client, CommandBlocked, ExitEvent, ShellError
 
-# Options of the daemon that suit a single command. Output stays on disk until it is shown, and the
+# These options of the daemon suit a single command. Output stays on disk until it is shown, and the
 # command may write faster than it is shown. The user's options come later on the command line, so
 # they win.
 _OPTIONS: Final = ("--spare-shells=0", "--retain-bytes=4G", "--retain-total-bytes=4G")
@@ -212,8 +212,8 @@ class _Run:
         self._display.say(f"shelld: {how} after {took}, peak memory {peak}", tone)
 
     def _is_timed_out(self, exited: ExitEvent) -> bool:
-        # The time limit may pass after the end of the command, while its output is still being
-        # written.
+        # The time limit may pass while the output of an ended command is still being written. Such
+        # a command was not ended by the limit.
         return self._stops.is_timed_out and exited.status == "killed"
 
     def _end_leftovers(self, client: Client, exited: ExitEvent) -> None:

@@ -28,11 +28,11 @@ from shelld_protocol.sandboxes import SandboxMode
 PREFIX: Final = "SHELLD_"
 CONFIG_VARIABLE: Final = f"{PREFIX}CONFIG"
 
-# Options that concern a single process, so only its command line may have them.
+# These options concern a single process, so only its command line may have them.
 _NOT_SETTINGS: Final = frozenset({"help", "version", "stdio", "parent_pid", "config"})
 _PATHS: Final = frozenset({"FILE", "DIR", "PATH"})
 _TABLES: Final = frozenset({"NAME=VALUE", "NAME=ARGV"})
-# Values of --sandbox that are not paths.
+# These values of --sandbox are not paths.
 _MODES: Final = frozenset({"off", *get_args(SandboxMode)})
 _SWITCHES: Final = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 

@@ -25,7 +25,7 @@ from shelld_client import (
 )
 
 _READ_BYTES: Final = 64 * 1024
-# Pauses while the daemon's queue is full, in seconds. The queue holds 1 MiB.
+# The pauses while the daemon's queue is full. The queue holds 1 MiB.
 _FIRST_PAUSE_S: Final = 0.01
 _LONGEST_PAUSE_S: Final = 0.25
 

@@ -126,7 +126,9 @@ def _leave(number: int, _frame: FrameType | None) -> None:
 
 
 def _joined(name: str) -> socket.socket:
-    """Return a connection that takes a `ViewRequest`. Raises RefusedError and PlaceError."""
+    """Return a connection on which the daemon answers `ViewRequest`s. Raises RefusedError and
+    PlaceError.
+    """
     connection = connect(name, ANSWER_S)
     if connection is None:
         raise RefusedError(DIED, f"the daemon {name} does not run")

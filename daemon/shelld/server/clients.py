@@ -57,7 +57,7 @@ from shelld_protocol.about import PROTOCOL, Attachment
 
 logger = Log("shelld.clients")
 
-# Time for the first message on a new connection, which says what the connection is for.
+# How long to wait for the first message on a new connection. It says what the connection is for.
 HELLO_S: Final = 5.0
 # How long the daemon waits for its first client, even if the linger is shorter.
 FIRST_CLIENT_S: Final = 20.0
@@ -82,8 +82,8 @@ class Clients:
         self._name, self._listener, self._linger_s = lasting
         self._client: AttachedClient | None = None
         self._generation = 0
-        # The time since which there is no client. The first client has at least `FIRST_CLIENT_S` to
-        # come.
+        # The time at which the last client left. At the start, this time is so late that the first
+        # client has at least `FIRST_CLIENT_S` to come.
         self._left_at = time.monotonic() + max(0, FIRST_CLIENT_S - self._linger_s)
         # When a client comes or goes, this event is set and another event takes its place.
         self._changed = anyio.Event()

@@ -118,7 +118,7 @@ class RequestTable:
             self._waiting_bytes -= self._waiting.pop(entry, 0)
 
     def forget_id(self, key: IdKey) -> None:
-        """Forget the id of these requests, so that `with_id` no longer finds them.
+        """Forget the id `key`, so that `with_id` no longer finds its requests.
 
         The requests stay in the table.
         """

@@ -76,8 +76,8 @@ MAX_STARTED_IN_A_ROW: Final = 256
 # The length of one step of the wait in `Server.drain`.
 DRAIN_TURN_S: Final = 0.02
 
-# The time after the grace period at which the server answers a cancelled request that does not end.
-# If a command survives SIGKILL, the daemon gives up at most 1.5 s after the grace period.
+# How long after the grace period the server answers a cancelled request that does not end. If a
+# command survives SIGKILL, the daemon gives up at most 1.5 s after the grace period.
 CANCEL_MARGIN_S: Final = 2.0
 
 
@@ -116,7 +116,7 @@ class Server:
             wait_for_room=self._wait_for_room,
             wants_no_more=self._wants_no_more,
         )
-        # The members of batches that have not started yet.
+        # The members that have not started yet, of all batches.
         self._members: deque[tuple[Single, Deliver, BatchReply]] = deque()
         self._requests = RequestTable(daemon.options.max_in_flight)
         self._is_starting = False

@@ -202,8 +202,8 @@ class Output:
         try:
             if stat.S_ISSOCK(self._mode):
                 if self._socket is None:
-                    # `__init__` does not do this. If it failed then, the end of the socket object
-                    # would close a descriptor that the caller still owns.
+                    # `__init__` does not make this object. If `__init__` failed afterwards, the end
+                    # of the object would close a descriptor that the caller still owns.
                     self._socket = socket.socket(fileno=self._descriptor)
                 return self._socket.send(data, socket.MSG_DONTWAIT)
             if stat.S_ISFIFO(self._mode) and self._takes_some():
