@@ -103,8 +103,8 @@ def cached_bundle() -> Bundle:
 def write_file(path: Path, data: bytes, mode: int = 0o700) -> None:
     """Write a file so that no other process sees an incomplete file. Raises OSError.
 
-    The data goes into an existing pipe or device, which is not replaced. A symbolic link, such as
-    /dev/stdout, is followed, and stays.
+    If `path` is a pipe or a device, the data goes into it. A symbolic link, such as /dev/stdout, is
+    followed, and stays.
     """
     if path.exists() and not path.is_file():
         path.write_bytes(data)

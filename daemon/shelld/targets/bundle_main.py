@@ -1,7 +1,7 @@
 """Unpacks a bundle, whose first member this program is, into a cache, and then runs shelld.
 
-A bootstrap runs the same text with ``python -c`` before it sends the bundle (see `bootstrap`). Its
-arguments are then a marker, and the platform, the hash and the size of the bundle.
+A bootstrap runs the same text with ``python -c`` before it sends the bundle (see `bootstrap`). In
+that run, its arguments are a marker, and the platform, the hash and the size of the bundle.
 
 This program checks whether the bundle fits the Python, so it must run in any Python since 3.7. It
 uses only the standard library, and no recent syntax.

@@ -59,7 +59,7 @@ PING_S: Final = 15.0
 SILENCE_S: Final = 60.0
 # How long to wait for the answer to a request that was cancelled.
 CANCEL_S: Final = 3.0
-# How long to wait for the end of a target after the request to end. Its stop takes up to 5 s.
+# How long to wait for a target to end after it was asked to. Its stop takes up to 5 s.
 END_S: Final = 6.0
 
 # If more bytes of requests than this wait to be sent, the link refuses new requests.

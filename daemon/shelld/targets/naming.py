@@ -20,7 +20,7 @@ from shelld_protocol.errors import PassedOnError
 
 Members = dict[str, Raw]
 
-# The params that hold an id.
+# For each method, its params that hold an id.
 ID_PARAMS: Final[Mapping[str, tuple[str, ...]]] = {
     "bash_output": ("bash_id",),
     "write_stdin": ("bash_id",),
@@ -138,7 +138,7 @@ def named_event(target: str, params: bytes) -> dict[str, Any] | None:
 
 
 def name_ids(members: Members, target: str, names: tuple[str, ...] = _IDS) -> None:
-    """Put the target's name before the ids in `members`, and before the same ids in the message."""
+    """Put the target's name before the ids in `members`, and in the member `message`."""
     for name in names:
         raw = members.get(name)
         if raw is None or not (old := text_of(raw)):

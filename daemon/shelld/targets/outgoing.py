@@ -106,8 +106,8 @@ class Outgoing:
     def _give_up(self) -> None:
         """Send nothing more, and close the target's input.
 
-        A target that still runs then ends. So the reader sees the end of the stream, and may still
-        find answers before the end.
+        A target that still runs ends when its input is closed. So the reader sees the end of the
+        stream, and may still find answers before the end.
         """
         self._unsent.clear()
         self.backlog = 0

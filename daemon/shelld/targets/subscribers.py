@@ -57,7 +57,7 @@ class _Subscriber(NamedTuple):
 class Subscribers:
     def __init__(self) -> None:
         self._kept: dict[str, _Subscriber] = {}
-        # Whether the last event of each subscription that no answer has named yet says that there
+        # For each subscription that no answer has named yet: whether its last event says that there
         # are leftover processes.
         self._early: dict[str, bool] = {}
 

@@ -127,7 +127,7 @@ class Targets:
         try:
             return await link.end()
         except BaseException:
-            # Nobody else knows this link.
+            # Nobody else knows this link, so nobody else would cut it.
             link.cut()
             raise
 
@@ -144,7 +144,7 @@ class Targets:
         return self._places.get(session)
 
     def place(self, session: str, target: str) -> bool:
-        """Record that a session is at a target. Return whether this was not recorded before.
+        """Record that a session is at a target. Return whether this is new.
 
         Raises `RpcError` (invalid_params) if the session is in another place.
         """

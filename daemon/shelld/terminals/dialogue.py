@@ -84,7 +84,7 @@ def position_report(row: int, col: int) -> bytes:
 
 
 def pasted(data: bytes) -> bytes:
-    """Return data between the brackets of a paste. Remove sequences that would end the paste."""
+    """Put `data` between the brackets of a paste. Remove sequences that would end the paste."""
     kept = bytearray()
     for part in data.split(b"~"):
         # The bytes around a removed bracket may form a new bracket, so check the end after each

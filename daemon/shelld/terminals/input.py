@@ -126,7 +126,7 @@ class Input:
         self._flushed()
 
     def _write(self) -> int:
-        """Write as much of the queue as fits, and return its size. Raises OSError."""
+        """Write as many bytes of the queue as fit; return their number. Raises OSError."""
         return os.write(self.descriptor, self._queue)
 
     def _open_descriptor(self) -> int:
@@ -195,7 +195,8 @@ class PipeInput(Input):
             super().close(reason)
         finally:
             if self._is_held:
-                # In this order, another call closes the pipe if this call fails.
+                # If `close_pipe` fails, `_is_held` is still set, so another call can close the
+                # pipe.
                 close_pipe(self.descriptor)
                 self._is_held = False
 

@@ -206,7 +206,7 @@ def work(pieces: Sequence[str]) -> int:
 
 
 def edits(key: str) -> bool:
-    """Return whether readline changes the line, or the place of the cursor, at this key."""
+    """Return whether readline changes the line, or the position of the cursor, at this key."""
     return key in _EDITS or _is_quoted(key)
 
 

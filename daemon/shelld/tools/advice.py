@@ -43,7 +43,7 @@ def _advice(error: RpcError, request: RequestContext, params: dict[str, Any]) ->
 
 
 def shells_line(request: RequestContext) -> str:
-    """Return a line that lists the running shells, which a model can mean, with their commands."""
+    """Return a line that lists the shells that a model may mean, the running ones with commands."""
     # The newest shells come first, because a model usually means one of them.
     shells = request.daemon.manager.list_shells()[::-1]
     running = [f"{each.id} ({_beginning(each.command)})" for each in shells if not each.has_ended]

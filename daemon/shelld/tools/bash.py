@@ -129,7 +129,7 @@ reads, KillShell ends. Use neither & nor sleep: a server is up with until="liste
         ]
 
     def time_limit(self, context: ExecutionContext, params: Mapping[str, Any]) -> float:
-        # The command's own timeout applies instead, and then the time to kill the command.
+        # The command has its own timeout, and the kill after this timeout also takes time.
         return math.inf
 
     def _check_dangerous_command(self, command: str) -> str | None:

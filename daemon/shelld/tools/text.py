@@ -56,8 +56,8 @@ def excerpt_readers(
 
     Without `ends`, the readers read the new output. With `ends`, the readers read all output up to
     these offsets and move no read position. If one stream needs less than half of the limit, the
-    other stream gets the rest. The sizes are in bytes. This is safe, because no text has more
-    characters than bytes.
+    other stream gets the rest. What a stream needs is counted in bytes. This is safe, because no
+    text has more characters than bytes.
     """
     half = limit // 2
     stdout, stderr = shell.stdout, shell.stderr
