@@ -155,7 +155,7 @@ class OutputEntry(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """All rows of a screen in one version."""
+    """All rows of one version of a screen."""
 
     version: int
     lines: list[str]

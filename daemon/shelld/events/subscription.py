@@ -133,7 +133,7 @@ class Subscription:
         self._is_slow = False
         self._is_closed = False
         self.is_hurried = False
-        # The scopes of the waits in which output waits for the client.
+        # The scopes in which tasks hold output back until the client reads. `hurry` cancels them.
         self._patient: set[anyio.CancelScope] = set()
 
     @property

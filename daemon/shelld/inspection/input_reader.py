@@ -186,8 +186,8 @@ def _reader(members: list[Member], target: InputState, budget: _Budget) -> Found
 
 
 def _has_far_end(member: Member, budget: _Budget) -> bool:
-    """Return whether a process also waits for network data, as a process does that passes its input
-    on to another machine.
+    """Return whether a process also waits for network data. A process that passes its input on to
+    another machine does so.
 
     A listening socket does not count, because a server may also read keys from its user. Returns
     True if there is no time to find out.

@@ -48,8 +48,8 @@ def find(
     other namespaces of the command to `elsewhere`, which must be empty. Each key is the inode of a
     namespace, and each value is the directory in /proc of a process in it.
     """
-    # A process may have left the namespace in which it listens. Most likely, it has left the
-    # namespace of the daemon. So include the sockets of the daemon's namespace in any case.
+    # A process may have left the namespace in which it listens, most likely that of the daemon. So
+    # include the sockets of the daemon's namespace in any case.
     own = os.stat("/proc/self/ns/net").st_ino
     sockets = dict(_chosen(here, port))
     found: set[tuple[int, str]] = set()

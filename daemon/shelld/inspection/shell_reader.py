@@ -30,7 +30,7 @@ SHELLS: Final = vocabulary.SHELLS | {"busybox"}
 # shell that may read the input.
 _MAX_PROCESSES: Final = 500
 
-# Signals that the kernel has not delivered yet, to the thread and to the process.
+# Matches the signals that the kernel has not delivered yet to the thread or the process.
 _PENDING: Final = re.compile(rb"^(?:SigPnd|ShdPnd):\s*([0-9a-f]+)", re.MULTILINE)
 _IGNORED: Final = re.compile(rb"^SigIgn:\s*([0-9a-f]+)", re.MULTILINE)
 
@@ -111,8 +111,8 @@ def _shells(top: int, source: Source, pids: list[int]) -> Iterator[_Shell]:
         if program not in SHELLS:
             continue
         with contextlib.suppress(OSError, ValueError):
-            # Check this now, before `members` lists the children. A shell that waits starts no new
-            # child, so the list is then complete.
+            # Check this before `members` lists the children. A shell that waits starts no new
+            # child, so no child is missing in that list.
             waits = waits_for_child(pid)
             about = process(pid)
             own = None if about.is_dead else _source_of(pid, about, top, source)

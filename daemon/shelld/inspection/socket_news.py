@@ -25,7 +25,7 @@ _FIRST_PAUSE_S: Final = 0.04
 _LAST_PAUSE_S: Final = 0.2
 _QUIET_DIVISOR: Final = 50
 # If there are many sockets, a pause is at least this many times as long as the last look took. For
-# other namespaces, the pause is also a multiple of the number of these namespaces.
+# namespaces other than the daemon's, this pause is multiplied by their number.
 _COST_SHARE: Final = 40
 # It takes milliseconds to list the sockets of another namespace, and microseconds to count them.
 # While their number stays the same, the sockets are listed at most this often, in case one socket
@@ -127,8 +127,8 @@ class SocketNews:
         self._timer = loop.call_later(max(least_s, grown_s), self._look)
 
     def _cost_since(self, began: float) -> float:
-        """Return the processor time since `began`. For another namespace than the daemon's,
-        multiply it by the number of all other namespaces.
+        """Return the processor time since `began`. For a namespace other than the daemon's, the
+        result is multiplied by the number of these namespaces.
         """
         count = 1 if self._namespace is None else max(1, len(self._others))
         return (time.thread_time() - began) * count

@@ -84,7 +84,7 @@ def _memory(place: str, address: int, size: int) -> bytes:
 def _is_loaded(place: str, address: int, size: int) -> bool:
     """Return whether a piece of memory is loaded or swapped out. Raises OSError or OverflowError.
 
-    If it is neither, it may map a file of a server. A read of this memory would then wait for the
+    Memory that is neither may belong to a file on a server, and a read of it would wait for the
     server.
     """
     first, last = address // mmap.PAGESIZE, (address + size - 1) // mmap.PAGESIZE
@@ -107,7 +107,7 @@ def _from_read(place: str, arguments: Arguments) -> Wait:
 
 
 def _from_splice(place: str, arguments: Arguments) -> Wait:
-    # The call also sleeps when there is no room for its output.
+    # The call also sleeps when there is no room for its output. Such a sleep is no wait for input.
     may_write = read_short_file(f"{place}/wchan") in _MAY_WRITE
     return Wait(place, frozenset(() if may_write else arguments[:1]), has_limit=False, is_read=True)
 
@@ -188,7 +188,7 @@ def _with_inner_sets(wait: Wait) -> Wait:
         inner = islice((each for each in examined if _is_epoll(place, each)), _MAX_INNER_SETS)
         added = frozenset[int]()
         for descriptors, more in [_registered(place, each) for each in inner]:
-            # A descriptor that was known before is one for which the call itself waits.
+            # Leave out known descriptors, because the call itself, or an outer set, waits for them.
             added |= descriptors - found
             inodes |= {pair for pair in more if pair[0] not in found}
         found |= added

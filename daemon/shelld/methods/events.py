@@ -51,7 +51,7 @@ async def unsubscribe(context: RequestContext, params: UnsubscribeParams) -> Emp
 
 @contextmanager
 def notifying(context: RequestContext, params: BashParams) -> Generator[Callable[[Shell], None]]:
-    """Begin the subscription that `notify` asks for, before its command starts.
+    """Begin the subscription that `notify` asks for, before the command starts.
 
     Yields a function, which the caller must call with the shell. Without this call, the
     subscription ends with the block. Raises `RpcError` (resource_exhausted).

@@ -29,7 +29,8 @@ from shelld_protocol.session_methods import (
 )
 from shelld_protocol.structs import NO_LIMITS, NoParams, ResourceLimits
 
-# The allowed form and number of patterns. More or longer patterns would delay other requests.
+# The allowed form and number of patterns for the names of variables. More or longer patterns would
+# delay other requests.
 _NAME_PATTERN: Final = re.compile(r"[A-Za-z0-9_%*?]{1,64}")
 _MAX_PATTERNS: Final = 100
 

@@ -232,7 +232,8 @@ class StreamStore:
             # The tail begins after this block.
             self._gap_end = end
             self._oldest = number + 1
-        # If the block has both sides of the gap, a part of the head before it may already be lost.
+        # If the gap has reached this block already, an earlier part of the head may be lost as
+        # well.
         self._gap_start = min(self._gap_start, number * BLOCK_BYTES)
         self._gap_end = max(self._gap_end, end)
         self._free_gap()

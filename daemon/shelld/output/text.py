@@ -76,7 +76,7 @@ def _decoded(data: bytes, *, strip: bool, is_end: bool) -> tuple[str, int]:
 
 
 def _invalid_bytes(data: bytes, text: str) -> int:
-    """Return how many bytes of `data` the replacement characters in its text stand for."""
+    """Return how many bytes of `data` have become replacement characters in `text`."""
     replaced = text.count(_REPLACEMENT) - data.count(_REPLACEMENT.encode())
     return len(data) - len(text.encode()) + len(_REPLACEMENT.encode()) * replaced
 

@@ -29,9 +29,10 @@ from shelld_protocol.errors import RpcError, resource_exhausted, shutting_down
 
 T = TypeVar("T")
 
-# Enough time to start an interpreter while many others start, or to show one step of output.
+# This is enough time to start an interpreter while many others start, or to show one step of
+# output.
 ANSWER_TIMEOUT_S: Final = 10.0
-# Enough memory for a thousand lines of a thousand columns, and 10,000 lines above them.
+# This is enough memory for a thousand lines of a thousand columns, and 10,000 lines above them.
 MEMORY_BYTES: Final = 1024 * 1024 * 1024
 
 # The maximum processor time for one step. A step usually takes a few milliseconds.
@@ -166,7 +167,7 @@ class Screen:
     async def answer_questions(self) -> None:
         """Answer all or some of the waiting questions about the cursor.
 
-        Raises `RpcError`. The waiting questions then get no answer.
+        If this raises `RpcError`, the waiting questions get no answer.
         """
         done = end = self._terminal.questions[-1]
         try:

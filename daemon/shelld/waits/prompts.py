@@ -25,8 +25,8 @@ _DELIVERY_S: Final = 0.05
 # If a program waits with a time limit, it counts as waiting for the user after this time without
 # output. Before that, the program may wait for an answer of its terminal.
 _TIMER_MS: Final = 100
-# A look that costs more than this is expensive. Other results use its state again for `_REUSED`
-# times its cost, but at most for `_LONGEST_REUSE_S`.
+# A look that costs more than this is expensive. Later calls of `state_of` use its state again for
+# `_REUSED` times its cost, but at most for `_LONGEST_REUSE_S`.
 _EXPENSIVE_S: Final = 0.002
 _REUSED: Final = 10
 _LONGEST_REUSE_S: Final = 0.2
@@ -115,7 +115,7 @@ def state_of(shell: Shell, seen: SeenPrompt | None = None) -> State:
     program may have woken up only for a moment. If the program also waits for time to pass, the
     prompt counts only for `_TIMER_MS`.
 
-    This function does not wait for a turn. So if a look is expensive, many results share it.
+    This function does not wait for a turn. So if a look is expensive, many calls share it.
     """
     last = _looks.get(shell)
     is_good = last is not None and last.activity == shell.activity and not shell.has_ended
@@ -140,7 +140,8 @@ def _look_at(shell: Shell) -> State:
     try:
         state = _state_of(shell)
     except Exception as error:
-        # A look at unusual processes may fail. The result must still contain the output.
+        # A look at unusual processes may fail. The answer to the client must still contain the
+        # output.
         answer_for(error, "the look at a command's processes")
         state = _NOTHING
     if (cost := time.thread_time() - began) > _EXPENSIVE_S:
