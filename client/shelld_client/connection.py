@@ -239,7 +239,7 @@ class Connection(Generic[T]):
                 raise ProtocolError("the peer sent something that is no JSON-RPC message")
             if message.method is not None:
                 if message.id in self._pending:
-                    raise ProtocolError("the peer echoes our requests, so it is no shelld")
+                    raise ProtocolError("the peer echoes our requests, so it is not shelld")
                 self._tell_event(message.method, message.params)
                 continue
             if message.id is None and (limit := _size_limit_in(message)) is not None:

@@ -182,4 +182,4 @@ def no_shelld(error: ShellError) -> ShellError:
     """Return the exception that entering raises if its first call failed with `error`."""
     if isinstance(error, (DaemonExited, ProtocolError, SpawnFailed)):
         return error
-    return ProtocolError(f"the peer refuses a ping, so it is no shelld: {error}")
+    return ProtocolError(f"the peer refuses a ping, so it is not shelld: {error}")

@@ -96,7 +96,7 @@ async def test_endlessly_writing_peer_is_protocol_error(spawn: Spawn) -> None:
 
 async def test_another_json_rpc_server_is_a_protocol_error(spawn: Spawn) -> None:
     error = '{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"Unknown method ping"}}'
-    with pytest.raises(ProtocolError, match="no shelld: Unknown method ping"):
+    with pytest.raises(ProtocolError, match="not shelld: Unknown method ping"):
         await enter(spawn, f"read -r; echo '{error}'; cat > /dev/null")
 
 

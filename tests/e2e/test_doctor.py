@@ -172,7 +172,7 @@ def test_doctor_reports_a_test_process_that_cannot_start(tmp_path: Path) -> None
         env={"PATH": str(tmp_path)},
     )
     assert (ended.returncode, ended.stderr) == (1, "")
-    assert "problem containment   cannot start a process to test it with\n" in ended.stdout
+    assert "problem containment   cannot start a process for the test\n" in ended.stdout
 
 
 @pytest.mark.parametrize("arguments", [["nope"], ["--", "--nope"]])

@@ -170,16 +170,20 @@ def test_configuration_is_added_to_an_existing_file(
 @pytest.mark.parametrize(
     ("host", "text", "problem"),
     [
-        ("zed", "{} // mine", "is no plain JSON; add the configuration by hand"),
-        ("zed", "[]", "has another form; add the configuration by hand"),
-        ("zed", '{"a": 1, "a": 2}', "is no plain JSON; add the configuration by hand"),
-        ("zed", '{"a": 1e400}', "is no plain JSON; add the configuration by hand"),
-        ("zed", "[" * 100_000, "is no plain JSON; add the configuration by hand"),
-        ("zed", r'{"a": "\ud800"}', "is no UTF-8"),
-        ("codex", "x = " + "[" * 100_000, "already has such an entry, or is not valid TOML"),
-        ("zed", '{"context_servers": 3}', "has another form; add the configuration by hand"),
-        ("codex", "[mcp_servers.shelld]", "already has such an entry, or is not valid TOML"),
-        ("codex", "x = ", "already has such an entry, or is not valid TOML"),
+        ("zed", "{} // mine", "is not plain JSON; add the configuration by hand"),
+        ("zed", "[]", "does not have the expected objects; add the configuration by hand"),
+        ("zed", '{"a": 1, "a": 2}', "is not plain JSON; add the configuration by hand"),
+        ("zed", '{"a": 1e400}', "is not plain JSON; add the configuration by hand"),
+        ("zed", "[" * 100_000, "is not plain JSON; add the configuration by hand"),
+        ("zed", r'{"a": "\ud800"}', "is not UTF-8"),
+        ("codex", "x = " + "[" * 100_000, "already has an entry for shelld, or is not valid TOML"),
+        (
+            "zed",
+            '{"context_servers": 3}',
+            "does not have the expected objects; add the configuration by hand",
+        ),
+        ("codex", "[mcp_servers.shelld]", "already has an entry for shelld, or is not valid TOML"),
+        ("codex", "x = ", "already has an entry for shelld, or is not valid TOML"),
     ],
 )
 def test_file_that_is_not_understood_stays_unchanged(
@@ -194,7 +198,9 @@ def test_file_that_is_not_understood_stays_unchanged(
     assert path.read_text() == text
 
 
-@pytest.mark.parametrize(("kind", "problem"), [("fifo", "is no file"), ("mode", "is read-only")])
+@pytest.mark.parametrize(
+    ("kind", "problem"), [("fifo", "is not a regular file"), ("mode", "is read-only")]
+)
 def test_file_that_must_not_be_replaced_stays_unchanged(
     kind: str, problem: str, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

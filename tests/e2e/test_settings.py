@@ -177,7 +177,7 @@ def test_configuration_that_is_no_readable_file_is_refused(
     os.mkfifo(tmp_path / "fifo")
     for name in ("fifo", "missing", ""):
         path = tmp_path / name
-        assert refused(capsys, "--config", str(path)) == f"the configuration {path} is no file"
+        assert refused(capsys, "--config", str(path)) == f"the configuration {path} is not a file"
     (tmp_path / "binary").write_bytes(b"\xff")
     problem = refused(capsys, "--config", str(tmp_path / "binary"))
     assert problem == f"cannot read the configuration {tmp_path}/binary"

@@ -108,8 +108,8 @@ def test_compiled_client_drives_a_daemon(package: Path) -> None:
         "greeted": "ok\n",
         "strange": [
             "the daemon gave no answer within 100 ms",
-            "the program echoes what it reads, so it is no shelld",
-            "the program is no shelld: it writes other text",
+            "the program echoes what it reads, so it is not shelld",
+            "the program is not shelld: it writes other text",
             "the daemon wrote something else than messages",
             "the daemon could not read a request: Parse error",
             "the daemon closed its output",
@@ -134,7 +134,7 @@ def test_no_message_of_a_peer_ends_or_blocks_the_program(package: Path) -> None:
         "fraction": [NO_MESSAGE, NO_MESSAGE],
         "nothing": [NO_MESSAGE, NO_MESSAGE],
         "oddMethod": [NO_MESSAGE, NO_MESSAGE],
-        "echo": ["the program echoes what it reads, so it is no shelld"] * 2,
+        "echo": ["the program echoes what it reads, so it is not shelld"] * 2,
         "outputWithoutText": [{}, []],
         "exitWithoutProcesses": [{}, []],
         "oddResults": dict.fromkeys(

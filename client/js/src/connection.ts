@@ -222,7 +222,7 @@ export class Connection {
     this.#banner += data.length;
     if (this.#banner > MAX_BANNER) {
       this.#parts = [];
-      this.#giveUp("the program is no shelld: it writes other text");
+      this.#giveUp("the program is not shelld: it writes other text");
     }
   }
 
@@ -271,7 +271,7 @@ export class Connection {
 
   #takeNotification(id: number | null, method: string, params: Record<string, unknown>): void {
     if (id !== null && this.#pending.has(id)) {
-      this.#giveUp("the program echoes what it reads, so it is no shelld");
+      this.#giveUp("the program echoes what it reads, so it is not shelld");
       return;
     }
     if (method === "shell/lost") this.#takeLost(params);

@@ -59,7 +59,7 @@ def list_daemons(arguments: Sequence[str]) -> int:
         try:
             found.append(info_of(reply.info))
         except HandshakeError:
-            note(f"shelld: what listens as {name} is no shelld")
+            note(f"shelld: the program that listens as {name} is not shelld")
     if place is not None:
         place.close()
     if as_json:

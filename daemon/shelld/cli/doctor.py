@@ -309,12 +309,16 @@ async def _containment(daemon: LocalDaemon) -> Diagnosis:
         pid = int(result.stdout) if result.sandbox is None else result.leftover[0]
         os.kill(pid, 0)
     except (ValueError, IndexError, ProcessLookupError):
-        return Diagnosis("containment", "problem", "cannot start a process to test it with")
+        return Diagnosis("containment", "problem", "cannot start a process for the test")
     killed = await kill_shell(daemon.context, KillShellParams(result.bash_id))
     try:
         if not _is_alive(pid):
             return Diagnosis("containment", "ok", "a kill ends every process of a command")
-        found = f"{len(killed.survivors)} known to survive" if killed.survivors else "one escapes"
+        found = (
+            f"{len(killed.survivors)} processes survive"
+            if killed.survivors
+            else "a process escapes"
+        )
         meaning = "a process that leaves its session and its parent is not killed"
         return Diagnosis("containment", "problem", found, meaning)
     finally:
@@ -327,7 +331,7 @@ async def _cgroup(daemon: LocalDaemon) -> Diagnosis:
     if info is not None and info.cgroup:
         return Diagnosis("cgroup", "ok", "the kernel kills all processes of a command at once")
     meaning = "processes that changed their user are reported, but not killed"
-    return Diagnosis("cgroup", "note", "none that shelld may divide", meaning)
+    return Diagnosis("cgroup", "note", "shelld may not create a cgroup", meaning)
 
 
 async def _limits(daemon: LocalDaemon) -> Diagnosis:
@@ -343,7 +347,9 @@ async def _limits(daemon: LocalDaemon) -> Diagnosis:
         return Diagnosis("limits", "ok", "the kernel limits the memory and processes of sessions")
     watched = [name for name in ("memory", "processes") if getattr(enforced, name) == "watch"]
     found = f"no cgroup for a limit on {' and '.join(watched)}"
-    return Diagnosis("limits", "note", found, "shelld looks several times a second instead")
+    return Diagnosis(
+        "limits", "note", found, "shelld measures the commands several times a second instead"
+    )
 
 
 async def _sandbox(daemon: LocalDaemon) -> Diagnosis:
@@ -364,7 +370,7 @@ async def _sandbox(daemon: LocalDaemon) -> Diagnosis:
         return Diagnosis("sandbox", "problem" if is_wanted else "note", found, meaning)
     found = "bubblewrap can isolate commands"
     if policy.network == "hosts":
-        found += ", except for the hosts that a policy lists"
+        found += " and let them reach only the hosts that a policy lists"
     return Diagnosis("sandbox", "ok", found)
 
 

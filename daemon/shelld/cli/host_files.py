@@ -34,7 +34,7 @@ def write_into(path: Path, snippet: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         _replace(path, merge(path, text, snippet))
     except UnicodeError:
-        raise FileProblem(f"{path} is no UTF-8") from None
+        raise FileProblem(f"{path} is not UTF-8") from None
     except OSError as error:
         raise FileProblem(f"cannot write {path}: {error.strerror}") from None
 
@@ -47,7 +47,7 @@ def _read(path: Path) -> str:
         return ""
     # Reading a FIFO or a device may never end.
     if not stat.S_ISREG(mode):
-        raise FileProblem(f"{path} is no file")
+        raise FileProblem(f"{path} is not a regular file")
     # A rename could replace even a read-only file. But its owner does not want it to change.
     if not (mode & 0o222 and os.access(path, os.W_OK)):
         raise FileProblem(f"{path} is read-only")
@@ -64,7 +64,7 @@ def _merged_json(path: Path, text: str, snippet: str) -> str:
         # `allow_nan=False` refuses a file with a number so large that it was read as infinity.
         return json.dumps(content, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
     except (ValueError, RecursionError):
-        raise FileProblem(f"{path} is no plain JSON; add the configuration by hand") from None
+        raise FileProblem(f"{path} is not plain JSON; add the configuration by hand") from None
 
 
 def _members(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -80,7 +80,9 @@ def _members(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 def _object(path: Path, value: object) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise FileProblem(f"{path} has another form; add the configuration by hand")
+        raise FileProblem(
+            f"{path} does not have the expected objects; add the configuration by hand"
+        )
     return cast("dict[str, Any]", value)
 
 
@@ -92,7 +94,7 @@ def _merged_toml(path: Path, text: str, snippet: str) -> str:
         # This fails if the file already has the table, because TOML forbids a table to come twice.
         tomllib.loads(merged)
     except (ValueError, RecursionError):
-        raise FileProblem(f"{path} already has such an entry, or is not valid TOML") from None
+        raise FileProblem(f"{path} already has an entry for shelld, or is not valid TOML") from None
     return merged
 
 

@@ -130,7 +130,7 @@ def read_reply(data: bytes, name: str) -> Reply:
             raise RefusedError(OTHER_VERSION, sentence)
         return decode(data, Reply)
     except HandshakeError:
-        raise RefusedError(2, f"what listens as {name} is no shelld") from None
+        raise RefusedError(2, f"the program that listens as {name} is not shelld") from None
 
 
 # -- starting ---------------------------------------------------------------------------------

@@ -26,7 +26,9 @@ _SETTING: Final = re.compile(r"\s*(Kill\w+)\s*=(.*)")
 # In the file that comes with logind, comments show the defaults with which logind was built.
 _DEFAULT: Final = re.compile(r"\s*[#;]\s*(KillUserProcesses)\s*=(.*)")
 _BY_SESSION: Final = "logout kills the processes of this login (KillUserProcesses of logind)"
-_BY_USER: Final = "the last logout ends the user's manager, and this runs under it (no linger)"
+_BY_USER: Final = (
+    "lingering is off: the last logout ends the user's manager, and the daemon with it"
+)
 
 
 def why_a_logout_kills() -> str:

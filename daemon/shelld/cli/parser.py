@@ -259,8 +259,8 @@ def option_parser() -> argparse.ArgumentParser:
         default=[],
         type=_target,
         metavar="NAME=ARGV",
-        help="like --target, for a place with Python and without shelld: ARGV leads there, and "
-        "shelld is sent; repeatable",
+        help="like --target, for a machine with Python but without shelld: ARGV connects to it, "
+        "and shelld is copied there; repeatable",
     )
     parser.add_argument(
         "--sandbox",

@@ -107,7 +107,7 @@ def _from_file(
     """Yield the name and the words of each option in a file. Raises `SettingsError`."""
     unreadable = f"cannot read the configuration {path}"
     try:
-        file = read_toml(path, f"the configuration {path} is no file", unreadable)
+        file = read_toml(path, f"the configuration {path} is not a file", unreadable)
     except TomlError as error:
         raise SettingsError(str(error)) from None
     for key, value in file.content.items():

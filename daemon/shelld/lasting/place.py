@@ -48,7 +48,9 @@ def check_name(name: str) -> str:
             f"a name has 1 to {MAX_NAME_CHARACTERS} characters, and up to {_MAX_NAME_BYTES} bytes"
         )
     if "/" in name or name.startswith(".") or not name.isprintable():
-        raise ValueError("a name has no slash and no control characters, and begins with no dot")
+        raise ValueError(
+            "a name has no slash and no control characters, and does not begin with a dot"
+        )
     return name
 
 

@@ -91,7 +91,9 @@ def _check_patterns(parameter: str, patterns: list[str]) -> None:
     if len(patterns) > _MAX_PATTERNS:
         raise invalid_params(f"Too many items in {parameter}: at most {_MAX_PATTERNS}", parameter)
     if not all(map(_NAME_PATTERN.fullmatch, patterns)):
-        raise invalid_params(f"Invalid value for {parameter}: no pattern of names", parameter)
+        raise invalid_params(
+            f"Invalid value for {parameter}: must be a pattern for names of variables", parameter
+        )
 
 
 async def get_session(context: RequestContext, params: GetSessionParams) -> GetSessionResult:

@@ -96,7 +96,9 @@ def _notice(bash_id: str, stream: str) -> Notice:
 def dropped_notice(reads: Mapping[StreamName, Read]) -> list[str]:
     """Return a list with a line about dropped output, or an empty list if nothing was dropped."""
     dropped = sum(read.dropped for read in reads.values())
-    return [f"[{dropped} bytes were dropped, as only so much output is kept]"] if dropped else []
+    return (
+        [f"[{dropped} bytes were dropped, because the kept output is limited]"] if dropped else []
+    )
 
 
 def denied_lines(denied: list[Denied] | None) -> list[str]:
