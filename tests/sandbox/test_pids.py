@@ -36,6 +36,7 @@ def test_failed_look_at_a_runner_keeps_the_pid_of_its_command(
             patch.setattr(pids, "pid_of", fail)
             with pytest.raises(MemoryError):
                 ours.receive()
+        assert ours.receive() == []
         runner.send((STARTED, 3, ()), (handles[1],))
         assert ours.receive() == [((STARTED, command.pid, ()), [])]
         assert came == [(pids.ENDED, 2)]
@@ -71,6 +72,30 @@ def test_message_is_kept_until_its_pids_can_be_looked_up() -> None:
     finally:
         ours.close()
         runner.close()
+
+
+def test_channel_closes_the_handles_of_messages_that_were_not_translated() -> None:
+    def fail(_inner: Sequence[int]) -> list[int]:
+        raise MemoryError
+
+    ours, theirs = NamespacedChannel.pair()
+    ours.look_up = fail
+    runner = Channel(theirs)
+    handle = os.pidfd_open(os.getpid())
+    try:
+        # The second message has a handle.
+        runner.send((LEFTOVER, [5]))
+        runner.send((STARTED, 3, ()), (handle,))
+        with pytest.raises(MemoryError):
+            ours.receive()
+        before = len(os.listdir("/proc/self/fd"))
+        ours.close()
+        # The socket and the handle are closed.
+        assert len(os.listdir("/proc/self/fd")) == before - 2
+    finally:
+        ours.close()
+        runner.close()
+        os.close(handle)
 
 
 # -- the search: process 10 has the children 11 and 12; the inner pids are 1, 2 and 3 -----------

@@ -224,9 +224,16 @@ class Channel:
             # last frame of the read.
             messages[-1][1].extend(self._descriptors)
             self._descriptors.clear()
+        self._complete(messages)
         self._messages = []
         self._is_behind = False
         return messages
+
+    def _complete(self, messages: list[tuple[Message, list[int]]]) -> None:
+        """Change the messages before `receive` returns them.
+
+        If this raises MemoryError, the next call of `receive` calls this again with the same list.
+        """
 
     def _with_received(self, ancillary: list[tuple[int, int, bytes]]) -> list[int]:
         """Return the descriptors that still have no message: those of earlier reads, and those of
@@ -274,6 +281,9 @@ class Channel:
             # The last call of `receive` has failed before these descriptors had a message.
             self._descriptors = self._with_received(self._read[1])
             self._read = None
+        for _, descriptors in self._messages:
+            self._descriptors += descriptors
+        self._messages = []
         while self._descriptors:
             os.close(self._descriptors.pop())
 

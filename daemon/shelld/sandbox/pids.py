@@ -97,12 +97,10 @@ class NamespacedChannel(Channel):
 
     def __init__(self, sock: socket.socket) -> None:
         super().__init__(sock)
-        self._untranslated: list[tuple[Message, list[int]]] = []
-        self._translated_ones: list[tuple[Message, list[int]]] = []
+        # The number of messages at the beginning of the list that `_complete` has translated.
+        self._translated_count = 0
 
-    def receive(self) -> list[tuple[Message, list[int]]] | None:
-        messages = super().receive()
-        self._untranslated += messages or ()
+    def _complete(self, messages: list[tuple[Message, list[int]]]) -> None:
         if self.peer is not None and not self._is_known:
             # READY is the only message of its read, so the handle of READY is still in this list.
             inner = self.peer.pid
@@ -110,17 +108,14 @@ class NamespacedChannel(Channel):
             self.peer = RunnerInfo(pid, *self.peer[1:])
             self._is_known = True
             self.on_runner(pid, inner)
-        if not self._untranslated:
-            return messages
         # If this raises MemoryError, the next call continues with the remaining messages.
-        while self._untranslated:
-            message, descriptors = self._untranslated[0]
+        while self._translated_count < len(messages):
+            message, descriptors = messages[self._translated_count]
             translated = self._translated(message, descriptors)
             self._close_handles(descriptors)
-            self._translated_ones.append((translated, []))
-            del self._untranslated[0]
-        translated_ones, self._translated_ones = self._translated_ones, []
-        return translated_ones
+            messages[self._translated_count] = translated, []
+            self._translated_count += 1
+        self._translated_count = 0
 
     def _close_handles(self, descriptors: list[int]) -> int:
         """Close all handles. Return the pid of the last handle."""

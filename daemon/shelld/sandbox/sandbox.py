@@ -173,8 +173,8 @@ class Sandbox:
                 self._is_begun = True
                 self._outside.send((RUN, *command, len(given), False, None), tuple(given))
         finally:
-            for descriptor in descriptors:
-                os.close(descriptor)
+            while descriptors:
+                os.close(descriptors.pop())
 
     async def run(self) -> None:
         """Follow the sandbox until nothing of it is left. A cancellation ends the sandbox first.
