@@ -72,7 +72,8 @@ class RpcError(Exception):
 
 
 class PassedOnError(RpcError):
-    """An error that another daemon has sent. That daemon may be newer, and its code may be unknown.
+    """An error that another daemon has sent. That daemon may be newer, so
+    this daemon may not know the error's code.
 
     `data` is complete, and may hold undecoded JSON.
     """

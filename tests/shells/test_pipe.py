@@ -1,4 +1,4 @@
-"""The read end of a command's pipe moves data, and asks for a larger pipe if it needs one."""
+"""`Pipe` moves the output of a command to its store, and enlarges a pipe that is often full."""
 
 from __future__ import annotations
 

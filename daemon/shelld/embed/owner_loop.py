@@ -26,8 +26,8 @@ from shelld_protocol.errors import RpcError, shutting_down
 
 T = TypeVar("T")
 
-# The maximum time for leaving a scope. Usually, a scope ends as soon as the last processes in it
-# have been killed.
+# How long `LoopThread.stop` waits until its thread has left the `async with` block that it keeps
+# open. Usually, the thread leaves it as soon as the last processes have been killed.
 STOP_TIMEOUT_S: Final = 3.0
 
 

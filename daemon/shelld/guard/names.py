@@ -112,7 +112,8 @@ class Names(Arrays):
         # upper or lower case.
         self.integers: frozenset[str] = frozenset()
         self.cases: dict[str, str] = {}
-        # For each running function, the values, members and targets that ``local`` has hidden.
+        # For each running function, what ``local`` has hidden: the values of variables, the members
+        # of arrays, and the targets of namerefs.
         self.hidden: list[dict[str, Hidden]] = []
         # The number of nested scripts that the guard follows now in this shell.
         self.scripts = 0

@@ -74,6 +74,6 @@ def _member(text: str, name: str) -> dict[str, Any]:
 
 
 def _scripts(value: object) -> list[str]:
-    """Return the scripts with one name. The value is a string or a list of strings."""
+    """Return the scripts in `value`, the member for one name: a string, or a list of strings."""
     values = cast("list[object]", value) if isinstance(value, list) else [value]
     return [each for each in values if isinstance(each, str)]

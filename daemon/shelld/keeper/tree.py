@@ -111,7 +111,7 @@ def living_descendants() -> list[int] | None:
 
 
 def signal_process(pid: int, number: int, parent: int) -> None:
-    """Signal a process below this one that was found as a child of `parent`.
+    """Signal a descendant of this process. A scan found it as a child of `parent`.
 
     Sends no signal if the process now has a parent other than `parent` and this process.
     """

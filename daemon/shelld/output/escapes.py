@@ -36,7 +36,8 @@ _UNFINISHED: Final = re.compile(rb"(?:%s|%s\x1b?|%s\x1b?|%s|\x1b)\Z" % (_CSI, _O
 # Matches the beginning of a control string, which is the only sequence that can contain a line end.
 _UNFINISHED_STRING: Final = re.compile(rb"(?:%s|%s)\Z" % (_OSC, _STRING))
 # `without_escapes` removes sequences, and also an ESC that begins no sequence. The bytes after such
-# an ESC are text. At the end of the output, it also removes the beginning of a short sequence.
+# an ESC are text. At the end of the output, it also removes an unfinished sequence, but no
+# unfinished control string.
 _STRIPPED: Final = re.compile(rb"%s|\x1b" % _SEQUENCE.pattern)
 _STRIPPED_AT_END: Final = re.compile(rb"%s|(?:%s|%s)\Z|\x1b" % (_SEQUENCE.pattern, _CSI, _NF))
 

@@ -61,8 +61,8 @@ async def read_in_steps(
 ) -> Piece:
     """Convert up to `room` bytes from `start`, but not beyond `stop`, to text.
 
-    Converts at least one unit. With `final`, no output follows `stop`. Other requests run between
-    the steps.
+    Converts at least one unit. `final`: no output follows `stop`, so an incomplete unit there is
+    converted, too. Other requests run between the steps.
     """
     is_gap = store.read(start, 0).start > start
     continues = not is_gap and begins_within_line(store, start)

@@ -128,7 +128,8 @@ def command_of(
 ) -> tuple[bytes, list[bytes], dict[bytes, bytes], bytes]:
     """Return the program, the arguments, the environment and the directory of a sandbox.
 
-    `mechanism`: the mechanism of the daemon's runners. `lacking` must have found the program.
+    `mechanism`: the mechanism of the daemon's runners. Call this only if `lacking` has not
+    returned `NO_PROGRAM`.
     """
     program = find_engine()
     assert program is not None
@@ -151,8 +152,9 @@ def arguments_of(view: View) -> bytes:
 
 
 def filter_of(policy: ResolvedPolicy) -> bytes:
-    """Return the content of the descriptor from which bubblewrap reads the filter. `lacking` must
-    have found that there is a filter.
+    """Return the content of the descriptor from which bubblewrap reads the filter.
+
+    Call this only if `lacking` has not returned `NO_FILTER`.
     """
     content = seccomp.program(has_network=policy.network != "none")
     assert content is not None

@@ -18,7 +18,8 @@ from shelld_protocol.sandboxes import SandboxNetwork, SandboxPolicy
 _NETWORKS: Final[Sequence[SandboxNetwork]] = ("none", "loopback", "hosts", "full")
 
 _PROXY: Final = f"http://{ADDRESS}:{PORT}"
-# Many programs know only one spelling of these names. Some know only `all_proxy`.
+# Many programs know these variables only in lower case or only in upper case, so both are set.
+# Some know only `all_proxy`.
 _FOR_PROXY: Final = ("http_proxy", "https_proxy", "all_proxy")
 # These names lead to the servers of the sandbox itself.
 _OWN_NAMES: Final = ("localhost", "127.0.0.1", "::1")

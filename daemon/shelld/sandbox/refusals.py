@@ -1,4 +1,4 @@
-"""Makes the errors for a policy that is refused, and compares values from tight to loose."""
+"""Makes the errors for a refused policy, and finds the values that loosen a policy."""
 
 from __future__ import annotations
 

@@ -204,7 +204,8 @@ class Screen:
     ) -> bytes:
         """Make the process show the wanted output.
 
-        Then, if `kind` is given, send the process this request, and return its answer.
+        Then, if `kind` is given, send the process a request of this kind with `content`, and return
+        the answer.
         """
         give_up_at = self.used_at + CAPTURE_TIMEOUT_S
         attempts = _ATTEMPTS

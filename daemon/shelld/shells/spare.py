@@ -70,9 +70,9 @@ def arguments_address(stat: bytes) -> int | None:
     yet.
 
     A process may still be in execve(2) when its start is reported, for example after vfork(2).
-    During execve(2), the kernel counts the bytes of arguments and environment, and text that is
-    written too early would confuse the kernel. The kernel sets the end of the environment last, so
-    the arguments can be overwritten once this end is set.
+    During execve(2), the kernel counts the bytes of the arguments and the environment. If the
+    daemon overwrote the arguments meanwhile, the count would be wrong. The kernel sets the end of
+    the environment last, so the arguments can be overwritten once this end is set.
     """
     fields = fields_of(stat)
     return int(fields[_ARG_START]) if int(fields[_ENV_END]) else None

@@ -116,7 +116,8 @@ class Targets:
     async def remove(self, target: Target) -> bool:
         """Forget a target and its sessions, and end its daemon.
 
-        Return whether the daemon ended by itself.
+        Return whether the daemon ended when it was told to. If it did not, its process was killed,
+        or there was no connection to it.
         """
         places = {session: place for session, place in self._places.items() if place != target.name}
         self._targets.pop(target.name, None)

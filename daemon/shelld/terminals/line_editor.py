@@ -1,7 +1,8 @@
 """Computes the lines that the kernel's line editor (N_TTY) makes of typed bytes.
 
-Pure. Follows the keys and the modes that the program has set. While the terminal collects lines, a
-program reads exactly these lines. A line that is too long is cut as the kernel cuts it.
+Pure. Obeys the special keys (such as erase) and the modes that the program has set. While the
+terminal collects lines, a program reads exactly these lines. A line that is too long is cut as the
+kernel cuts it.
 """
 
 from __future__ import annotations

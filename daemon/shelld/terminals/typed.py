@@ -115,8 +115,8 @@ class Typed(NamedTuple):
 
     `kept`: pairs of an index and a text. The text is a line that bash may run without its first
     byte. It ends with the line that has this index in `readable`. If more text comes while bash
-    handles an interrupt, readline keeps its line and only drops the first byte. `dropped`: None
-    unless an interrupt comes right before the rest.
+    handles an interrupt, readline keeps the interrupted line without its first byte, and adds the
+    new text to it. `dropped`: None unless an interrupt comes right before the rest.
     """
 
     lines: list[bytes | None]
@@ -216,10 +216,10 @@ def readings(line: bytes) -> Iterator[str]:
     """Yield the texts that a shell may read if this line is typed, the likeliest text first.
 
     The first texts are the line as readline edits it, the line without its keys, and each part
-    between two keys. The parts count because a key may have dropped the text before it, may have
-    done nothing, or may have left its end in the line. The last texts are the line as the kernel
-    edits it, because the shell may read from another terminal, which gets its input from ours. Only
-    the first text may be empty.
+    between two keys. Each part is a possible line, because a key may have dropped the text before
+    it, may have done nothing, or may have left its end in the line. The last texts are the line as
+    the kernel edits it, because the shell may read from another terminal, which gets its input from
+    ours. Only the first text may be empty.
     """
     line = line.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     shown = line.decode("utf-8", "replace")
@@ -297,7 +297,7 @@ def _edited_by_kernel(line: bytes) -> Iterator[str]:
 def _between_unknown(pieces: Sequence[str]) -> Iterator[str]:
     """Split the line at unknown keys. Yield each part as readline edits it.
 
-    The parts count because an unknown key may drop the line.
+    Each part is a possible line, because an unknown key may drop the text before it.
     """
     start = 0
     for number in range(1, len(pieces), 2):
