@@ -141,7 +141,7 @@ class TaskHost:
         return cast("Json", self.end_of(task_id)["result"])
 
     def states(self, *task_ids: str) -> Iterator[Json]:
-        """Listen to tasks from now on; return the params of notifications, until all are over."""
+        """Listen to tasks from now on; return the params of notifications until all tasks end."""
         request_id = self.request("subscriptions/listen", notifications={"taskIds": task_ids})
         self._check_acknowledged(request_id, list(task_ids))
         return self._rest(request_id)

@@ -278,7 +278,8 @@ class Channel:
     def close(self) -> None:
         self._socket.close()
         if self._read is not None:
-            # The last call of `receive` has failed before these descriptors had a message.
+            # The last call of `receive` read these descriptors, but failed before it had assigned
+            # them to a message.
             self._descriptors = self._with_received(self._read[1])
             self._read = None
         for _, descriptors in self._messages:

@@ -1,4 +1,4 @@
-"""Encodes what a new lasting daemon must know as the first words of its command line."""
+"""Encodes what a new lasting daemon must know. This becomes the first words of its command line."""
 
 from __future__ import annotations
 

@@ -212,7 +212,7 @@ class StreamReader:
         return await self._look_at_lines(self._filter, stop, final=final)
 
     def goes_on_after(self, read: Read) -> bool:
-        """Whether `read` has left bytes with which the next peek can continue at once.
+        """Whether bytes are left after `read`, and the next peek can use them without more output.
 
         If the last peek could not use any bytes, the next peek must wait for more output.
         """

@@ -245,8 +245,9 @@ def waiting_prelude(
             b"\\exec %d<&-\n" % descriptor,
             # There are no last lines if the daemon has ended, or if bash has skipped the rest of
             # the prelude at a syntax error. Then bash runs the placeholder, which evaluates this
-            # variable. If the variable is empty, bash exits. At its start, bash sets the variable
-            # to the placeholder, which would then run itself without end.
+            # variable. If the variable is empty, bash exits. But when bash starts, it sets the
+            # variable to the placeholder. If the variable were not emptied here, the placeholder
+            # would run itself without end.
             b"BASH_EXECUTION_STRING=\n",
             _first_lines(withheld),
             state.script,

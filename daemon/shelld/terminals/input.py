@@ -220,10 +220,10 @@ class _Answer:
 class TerminalInput(Input):
     """The master side of a terminal. `dialogue` follows the output of the program.
 
-    `sizes`: the last sizes, with at most one size for each offset. There is always a last size.
-    `ask_position` is called when the program asks where the cursor is, unless an earlier question
-    is still unanswered. Whoever sets `ask_position` must then call `tell_position` until every
-    question is answered.
+    `sizes`: the latest sizes, each with the offset in the output from which on it holds; at most
+    one for each offset, and never empty. `ask_position` is called when the program asks where the
+    cursor is, unless an earlier question is still unanswered. Whoever sets `ask_position` must then
+    call `tell_position` until every question is answered.
     """
 
     def __init__(

@@ -111,7 +111,8 @@ class Typed(NamedTuple):
     quoted newline, the text from the previous newline, or from the start of the line, up to this
     newline. Readline adds a pasted or quoted newline to its line, but another program may end its
     line there. If the rest has such newlines, `parts` also has the rest up to the last of them. If
-    the rest is too long and loses its beginning, `parts` also has the whole rest.
+    the beginning of the next line is too long, `rest` has only its end, and `parts` also has the
+    uncut text.
 
     `kept`: pairs of an index and a text. The text is a line that bash may run without its first
     byte. It ends with the line that has this index in `readable`. If more text comes while bash
