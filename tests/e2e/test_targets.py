@@ -370,6 +370,7 @@ def daemon_of(hub: RawDaemon, word: str) -> int:
 
 def test_calls_on_a_cut_link_fail_and_the_next_one_connects(hub: RawDaemon) -> None:
     with target(hub, "cut", *FAR, "--grace", "998"):
+        hub.bash("x=1", target="cut", session="far")
         bash_id = hub.background("sleep 4097", target="cut")
         calls = [
             hub.request("bash", {"command": "sleep 4098", "target": "cut"}),
@@ -386,6 +387,7 @@ def test_calls_on_a_cut_link_fail_and_the_next_one_connects(hub: RawDaemon) -> N
         wait_for(lambda: not running_below(hub.pid, "sleep\x00409"))
         assert hub.bash("echo again", target="cut")["stdout"] == "again\n"
         assert hub.fail("bash_output", {"bash_id": bash_id})["code"] == 1003
+        assert hub.bash("echo ${x-new state}", session="far")["stdout"] == "new state\n"
 
 
 def test_subscribers_learn_that_the_link_is_cut(hub: RawDaemon) -> None:
