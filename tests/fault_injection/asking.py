@@ -82,6 +82,8 @@ class Asker:
                 message: Json = self.daemon.receive(ANSWER_S)
             except (AssertionError, ValueError) as error:
                 raise ViolationError(f"no answer to {method}: {str(error)[-1500:]}") from None
+            if "jsonrpc" not in message:
+                raise ViolationError(f"a batch is answered twice: {str(message)[:600]}")
             if message.get("id") == request_id:
                 return message
             if message.get("id") is None and "error" in message:
