@@ -209,7 +209,7 @@ class FrameReader:
             if end is None:
                 if self._skipping_line:
                     self._drop_buffer()
-                elif len(self._buffer) > self._limit:
+                elif self._is_too_long(len(self._buffer)):
                     self.refused_head = bytes(self._buffer[:_HEAD_BYTES])
                     self._drop_buffer()
                     self._skipping_line = True
@@ -218,12 +218,19 @@ class FrameReader:
             if self._skipping_line:
                 self._skipping_line = False
                 self._remove(end + 1)
-            elif end > self._limit:
+            elif self._is_too_long(end):
                 self.refused_head = bytes(self._buffer[:_HEAD_BYTES])
                 self._remove(end + 1)
                 return FrameError.TOO_LARGE
             elif line := self._take(end, end + 1):
                 return line
+
+    def _is_too_long(self, size: int) -> bool:
+        """Return whether a line of `size` bytes exceeds the limit.
+
+        A carriage return at its end belongs to the line end.
+        """
+        return size > self._limit + self._buffer.startswith(b"\r", size - 1)
 
     def _end_of_line(self) -> int | None:
         """Return the length of the next line without its newline.
