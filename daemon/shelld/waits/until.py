@@ -77,7 +77,7 @@ class Waiting:
             )
             return Reached("listening" if listening else None, listening=listening or None)
         if params.until == "quiet":
-            is_quiet = await _wait_for_quiet(shell, params.quiet_ms / 1000, give_up_at)
+            is_quiet = await wait_for_quiet(shell, params.quiet_ms / 1000, give_up_at)
             return Reached("quiet" if is_quiet else None)
         if (prompt := await wait_for_prompt(shell, give_up_at, Pauses(self._looks))) is not None:
             return Reached("prompt", prompt=SeenPrompt.now(prompt, shell))
@@ -105,7 +105,7 @@ async def preparing(params: BashOutputParams, manager: Manager) -> AsyncGenerato
         yield Waiting(params, line_filter, manager)
 
 
-async def _wait_for_quiet(shell: Shell, quiet_s: float, give_up_at: float) -> bool:
+async def wait_for_quiet(shell: Shell, quiet_s: float, give_up_at: float) -> bool:
     """Wait until the shell has been quiet for `quiet_s`, and return True.
 
     Return False at `give_up_at`, or if the shell ends.
@@ -114,7 +114,12 @@ async def _wait_for_quiet(shell: Shell, quiet_s: float, give_up_at: float) -> bo
         now = anyio.current_time()
         due = now - shell.quiet_s + quiet_s
         if due <= now:
-            return True
+            # If the daemon was suspended or busy, the command may have written something meanwhile.
+            before = shell.output.written
+            shell.catch_up()
+            if shell.output.written == before:
+                return True
+            due = now + quiet_s
         if give_up_at <= now:
             return False
         # Input to the command restarts the quiet time, but does not wake this task. So check again
