@@ -50,8 +50,8 @@ MAX_PROCESSES: Final = 16
 # A pattern without any of these characters is a literal.
 _SPECIAL: Final = frozenset("\\^$.|?*+()[]{}\r\n")
 
-# A distance between two occurrences of a word, in characters. If the average distance is shorter,
-# it is faster to check each line than to search for the next occurrence.
+# A distance between two occurrences of a word, in characters. If the average distance in a text is
+# shorter than this, it is faster to check each line than to search for the next occurrence.
 _SPARSE_CHARACTERS: Final = 400
 
 

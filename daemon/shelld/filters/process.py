@@ -19,7 +19,7 @@ from shelld.process.faults import shortage
 from shelld_protocol.errors import RpcError, invalid_params, resource_exhausted
 from shelld_protocol.structs import FilterEngine
 
-# The total time for matching until the next call of `renew`, for any number of texts. For the
+# The time limit for all texts together that are matched between two calls of `renew`. For the
 # largest read, a pattern without catastrophic backtracking needs a tenth of this time.
 TIME_BUDGET_S: Final = 2.0
 # The time limit for the start of the helper process and for compiling the pattern. It is long,
@@ -33,7 +33,8 @@ _PROGRAM: Final = Path(__file__).with_name("main.py")
 
 
 class FilterProcess:
-    """Implements `LineFilter` between the calls of `compile` and `close`. `compile` sets `engine`.
+    """Is a `LineFilter` after the call of `compile` and before the call of `close`. `compile` sets
+    `engine`.
 
     Raises `RpcError` (resource_exhausted) if no process can start.
     """

@@ -85,7 +85,8 @@ def arithmetic(text: str, variables: Variables, depth: int = 0) -> str:
     """Evaluate an expression, including its assignments. Return its value, or `UNKNOWN`."""
     text = plain(text.strip())
     if "[" in text and depth <= _MAX_NESTED:
-        # The text can be the value of a variable. Bash runs the substitutions in its subscripts.
+        # The text can be the value of a variable. Bash also runs the substitutions in the
+        # subscripts of such a value.
         variables.substituted(text)
     if UNKNOWN not in text and len(text) <= MAX_EXPRESSION and depth <= _MAX_NESTED:
         try:
@@ -103,8 +104,8 @@ class _Expression:
         self._tokens.reverse()
         self._variables = variables
         self._depth = depth
-        # This counter is above 0 in a part that bash does not evaluate, such as the right side of
-        # ``0 && x``.
+        # This counter is above 0 while the evaluation reads a part of the expression that bash does
+        # not evaluate, such as the right side of ``0 && x``.
         self._skips = 0
 
     def value(self) -> int:
@@ -182,8 +183,8 @@ class _Expression:
             self._tokens.pop()
             other = self._binary(own if operator == "**" else own + 1)
             if not self._skips or operator == "**":
-                # Bash computes powers even in a part that it skips, so a negative exponent is also
-                # an error in such a part.
+                # Bash computes a power even in a part of the expression that it skips. So a
+                # negative exponent is also an error in such a part.
                 value = _wrapped(int(function(value, other)))
 
     def _unary(self) -> int:  # noqa: PLR0911 - a table of cases

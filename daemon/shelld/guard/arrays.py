@@ -13,7 +13,9 @@ _MAX_REFERENCES: Final = 8
 
 
 class Hidden(NamedTuple):
-    """A hidden meaning of a name: a value, the members of an array, or the target of a nameref."""
+    """What a name stood for before ``local`` hid the name: a value, the members of an array, or the
+    target of a nameref.
+    """
 
     value: str | None
     members: list[str] | None
@@ -31,7 +33,8 @@ class Arrays(Streams):
     variables: dict[str, str]
     # Maps the name of each nameref (``declare -n``) to its target.
     references: dict[str, str]
-    # For each running function, the values, members and targets that ``local`` has hidden.
+    # For each running function, the names that ``local`` has hidden, and what these names stood
+    # for.
     hidden: list[dict[str, Hidden]]
 
     @abc.abstractmethod
@@ -51,7 +54,8 @@ class Arrays(Streams):
         if index in ("@", "*"):
             self.arrays.pop(name, None)
         elif (value := self.variables.get(reference)) is not None:
-            # An earlier ``name[index]=value`` has added this value at the end of the array.
+            # An earlier ``name[index]=value`` has stored this value, and has also added it at the
+            # end of the array.
             self.arrays[name] = [HOLE if each == value else each for each in members]
         elif number.isdecimal() and -len(members) <= int(index) < len(members):
             members[int(index)] = HOLE
@@ -67,7 +71,7 @@ class Arrays(Streams):
             )
 
     def restore(self, names: dict[str, Hidden]) -> None:
-        """Give back to names the values that they had before a function hid the names."""
+        """Restore what names stood for before a function hid the names."""
         for name, (value, members, target) in names.items():
             _put(self.variables, name, value)
             _put(self.arrays, name, members)

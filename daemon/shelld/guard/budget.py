@@ -16,9 +16,9 @@ MAX_STEPS: Final = 3_000
 # microseconds.
 CHARACTERS_PER_STEP: Final = 1_000
 MAX_SECONDS: Final = 0.25
-# The maximum time for parsing one script. If parsing takes longer, the guard uses the rest of
-# `MAX_SECONDS` to find commands without the parser. Parsing a valid script takes about a tenth of
-# `MAX_PARSE_SECONDS`.
+# The maximum time for parsing one script. If parsing takes longer, the guard stops the parser, and
+# finds commands without it in the time that is left of `MAX_SECONDS`. Parsing a valid script takes
+# about a tenth of `MAX_PARSE_SECONDS`.
 MAX_PARSE_SECONDS: Final = 0.1
 MAX_PARSE_SECONDS_AT_ONCE: Final = 0.01
 # The guard reads the clock once for each group of this many steps. Reading the clock takes a tenth
@@ -41,7 +41,7 @@ class Exhausted(Exception):
 
 
 class Budget:
-    """The limits and intermediate results of one judgement, shared by all its shells.
+    """The limits and intermediate results of one judgement. All shells of the judgement share them.
 
     If the steps or the parse time run out, the verdict becomes unresolved. With `gives_up`, the
     budget raises `Exhausted` instead.
@@ -63,7 +63,7 @@ class Budget:
         self.parse_seconds = MAX_PARSE_SECONDS_AT_ONCE if gives_up else MAX_PARSE_SECONDS
         self._gives_up = gives_up
         self._taken = 0
-        # The limit is in CPU time of this thread, so that a busy machine does not change a verdict.
+        # Measure the CPU time of this thread, so that a busy machine does not change a verdict.
         self._give_up_at = time.thread_time() + MAX_SECONDS
         self.depth = 0
         # The stack of function calls.
@@ -73,7 +73,7 @@ class Budget:
         self._traces = traces
 
     def take(self) -> bool:
-        """Count a step. Return whether the limits on steps, time and depth allow the step.
+        """Count a step. Return whether the limits on steps, time and depth allow this step.
 
         With `gives_up`, raises `Exhausted` if no steps are left.
         """

@@ -88,7 +88,8 @@ def nounset_after(arguments: Sequence[str]) -> bool | None:
 
 
 def _set(shell: Shell, arguments: Sequence[str], _stdin: str) -> str:
-    # Only `Evaluation` turns `nounset` on, because it knows whether this command certainly runs.
+    # This function never turns `nounset` on. `Evaluation` does that, because only `Evaluation`
+    # knows whether this ``set`` certainly runs.
     if any(UNKNOWN in each for each in arguments):
         shell.nounset = None
     elif nounset_after(arguments) is False and shell.nounset:
@@ -195,7 +196,7 @@ def _compgen(shell: Shell, arguments: Sequence[str], _stdin: str) -> str:
             with suppress(ExpansionError):
                 words += expand_text(value, shell.copy()).split()
         elif name == "c" or (name, value) == ("A", "command"):
-            # The name of a program is its own shortest completion.
+            # The operand counts as a completion, because a program can have exactly this name.
             words += operands[:1] or kept
     found = [each for each in words if each.startswith(prefix)]
     return "".join(f"{each}\n" for each in found) or UNKNOWN

@@ -17,7 +17,7 @@ _CONDITIONAL: Final = frozenset({"if_statement", "case_statement", "list", "func
 
 
 class Call(NamedTuple):
-    """A command that a body always runs.
+    """A command that the body of a function, or a script, always runs.
 
     `is_spawned` is true if the command runs in the background or in a pipeline. `times` is 2 if the
     command is in a loop, else 1.
@@ -101,7 +101,7 @@ _FRAME: Final = frozenset({"do", "done", "{", "}", "comment", "\n"})
 
 
 def only_starts(body: Node) -> bool:
-    """Return whether a loop's body only starts commands without waiting for them."""
+    """Return whether a loop's body only starts commands, and does not wait for them."""
     children = [each for each in body.children if each.type not in _FRAME]
     statements = 0
     for index, child in enumerate(children):
@@ -123,7 +123,7 @@ _INSTANT: Final = frozenset({":", "true", "echo", "printf", "disown", "let", "ex
 
 
 def _is_instant(node: Node) -> bool:
-    """Return whether a statement ends at once and does not end a loop around it."""
+    """Return whether a statement ends at once, and does not leave the loop that contains it."""
     if node.type == "variable_assignment":
         return b"$(" not in node.text and b"`" not in node.text
     name = text_of(node.named_children[0]) if node.named_children else ""
@@ -154,5 +154,8 @@ _PRINTERS: Final = frozenset({"echo", "printf", "cat", "true", ":"})
 
 
 def only_prints(body: Node) -> bool:
-    """Return whether a loop's body only writes text, so that an endless loop writes without end."""
+    """Return whether a loop's body only writes text.
+
+    An endless loop with such a body writes without end.
+    """
     return all(each.name in _PRINTERS for each in calls_of(body))

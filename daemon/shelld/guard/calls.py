@@ -24,12 +24,12 @@ from shelld.guard.markers import ACTIVE
 _MAX_LOOKS: Final = 64
 _MAX_ARGUMENTS: Final = 4 * 1024
 _MAX_NAMES: Final = 16
-# The guard searches this many characters before ``.each`` for the list, and this many characters
-# after ``for`` for ``glob``.
+# The guard looks for the list of a loop in this many characters before ``.each``. It looks for the
+# word ``glob`` in this many characters after ``for``.
 _MAX_LIST: Final = 256
 _MAX_GLOB: Final = 24
-# The guard follows at most this many characters of the body of a loop, and of all repeated bodies
-# together.
+# The guard follows at most `_MAX_BODY` characters of the body of a loop. It repeats the body for
+# each value of the loop. All repeated bodies together have at most `_MAX_UNROLLED` characters.
 _MAX_BODY: Final = 1024
 _MAX_UNROLLED: Final = 8 * 1024
 
@@ -45,7 +45,7 @@ def compiled(pattern: str) -> re.Pattern[str]:
 
 
 def given(code: str, calls: str) -> Iterator[list[str]]:
-    """Yield the known string arguments of each call that has some. `calls` is a pattern.
+    """For each call with known string arguments, yield these arguments. `calls` is a pattern.
 
     If an argument is the variable of a loop, yield the arguments once for each value of the loop.
     """
@@ -76,9 +76,9 @@ def _arguments_at(code: str, position: int) -> str:
 
 
 class _Place(NamedTuple):
-    """The text by which a variable gets a value, such as ``name =``.
+    """Text that gives a value to a variable, such as ``name =``.
 
-    `start` and `end` are the bounds of the text. The value follows the text, or precedes it if
+    `start` and `end` are the bounds of this text. The value comes after the text, or before it if
     `is_behind` is true.
     """
 
@@ -118,9 +118,9 @@ _FOR: Final = re.compile(r"\bfor\b")
 def _nearest(places: list[_Place], code: str, position: int) -> _Place:
     """Return the place that gives a variable the value that it has at a position in the code.
 
-    This is usually the last place before the position. If there is none, it is the next place. It
-    is also the next place if a ``for`` in the same line stands between the position and the next
-    place.
+    The result is usually the last place before the position. It is the first place after the
+    position if no place is before the position, or if a ``for`` in the same line stands between the
+    position and the first place after it.
     """
     index = bisect_left(places, (position,))
     if index == len(places):

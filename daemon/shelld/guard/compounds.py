@@ -28,7 +28,10 @@ _EMPTY: Final = re.compile(r"\[\s*\]|test|\(\(\s*0\s*\)\)")
 
 
 class Function(NamedTuple):
-    """A function. `redirects` are the redirections in its definition, and apply to every call."""
+    """A function.
+
+    `redirects` are the redirections in the definition of the function. They apply to every call.
+    """
 
     body: Node
     redirects: tuple[Node, ...]
@@ -55,7 +58,7 @@ class Compounds(Loops):
         return "".join([self._run(each, stdin) for each in nodes])
 
     def _status(self, nodes: Sequence[Node]) -> bool | None:
-        """Return whether the last of `nodes` succeeds, None if unknown."""
+        """Return whether the last command in `nodes` succeeds, None if unknown."""
         if not nodes:
             return None
         node = nodes[-1]
@@ -110,7 +113,8 @@ class Compounds(Loops):
     def _case(self, node: Node, stdin: str) -> str:
         """Follow every item of ``case``.
 
-        If one item surely runs, its variables and its directory override those of the other items.
+        If one item surely runs, the variables and the directory that this item sets override what
+        the other items set.
         """
         items = [each for each in node.named_children if each.type == "case_item"]
         subjects = [each for each in node.named_children if each.type != "case_item"]
@@ -136,7 +140,7 @@ class Compounds(Loops):
         return self._run_all(body, stdin)
 
     def _chosen(self, subjects: Sequence[Node], items: Sequence[Node]) -> Node | None:
-        """Return the item of ``case`` that surely runs, None if none does."""
+        """Return the item of ``case`` that surely runs, None if no item surely runs."""
         before, self.has_unset = self.has_unset, False
         try:
             value = "".join([expand_text(parse.text_of(each), self) for each in subjects[:1]])
@@ -163,7 +167,10 @@ class Compounds(Loops):
             return None
 
     def _function(self, node: Node, _stdin: str, more: Sequence[Node] = ()) -> str:
-        """Define a function. `more` are redirections that the parser puts outside of `node`."""
+        """Define a function.
+
+        `more` are redirections of the function that the parser puts outside of `node`.
+        """
         name = parse.text_of(node.named_children[0])
         redirects = [each for each in node.named_children if each.type.endswith("_redirect")]
         bodies = [each for each in node.named_children[1:] if each not in redirects]

@@ -20,7 +20,8 @@ _MAX_INPUT: Final = 64 * 1024
 _MAX_OUTPUT: Final = 64 * 1024
 # The maximum memory, in bytes, for decompressing the format of xz(1).
 _MAX_MEMORY: Final = 32 * 1024 * 1024
-# Values of zlib's ``wbits``: `_GZIP` is for the header of gzip(1), `_ANY_HEADER` for any header.
+# Values of zlib's ``wbits``. With `_GZIP`, zlib writes the header of gzip(1). With `_ANY_HEADER`,
+# zlib finds out by itself which header the data has.
 _GZIP, _ANY_HEADER = 31, 47
 # The first bytes of data from gzip(1), bzip2(1) and xz(1).
 _MAGIC: Final = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ")
@@ -65,8 +66,8 @@ def _packer(*, decompresses: bool = False) -> Output:
     """Return the function that computes the output of a program that compresses.
 
     If `decompresses` is true, the program decompresses. Compressed data always has the format of
-    gzip(1), even if the program is bzip2(1) or xz(1). This is enough, because only other programs
-    of this module read the data.
+    gzip(1), even if the program is bzip2(1) or xz(1). This is enough, because only the
+    decompressing functions of this module read the data.
     """
 
     def output(arguments: Sequence[str], inputs: Inputs) -> str | None:

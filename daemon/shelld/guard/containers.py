@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 
 def docker(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
-    """Follow the command in a container. The command sees only mounted files of the host."""
+    """Follow the command in a container.
+
+    Of the files of the host, the command sees only those that are mounted in the container.
+    """
     mounts = {
         target: host
         for target, host in _mounts(arguments)

@@ -27,8 +27,8 @@ _OPERAND: Final = r"'[^']*+'|\"[^\"]*+\"|\S++"
 _COMPARED: Final = re.compile(rf"(?<!\S)({_OPERAND})\s++-(?:eq|ne|lt|le|gt|ge)(?=\s++({_OPERAND}))")
 
 
-# The guard evaluates only operands that match this pattern. They can contain an assignment, or a
-# variable whose value has a subscript.
+# The guard evaluates only operands that match this pattern. Such operands can contain an
+# assignment, or a variable whose value has a subscript.
 _EVALUATED: Final = re.compile(r"[=$A-Za-z_]")
 # The target of a nameref, which is a variable or a member of an array.
 _REFERENCE: Final = re.compile(r"[A-Za-z_]\w*+(?>(?:\[.*\])?)", re.S)
@@ -36,7 +36,10 @@ _REFERENCE: Final = re.compile(r"[A-Za-z_]\w*+(?>(?:\[.*\])?)", re.S)
 
 class Declarations(Names):
     def assignment(self, node: Node, _stdin: str, *, is_local: bool = False) -> str:
-        """Follow ``name=value``. If `is_local`, restore the variable when the function returns."""
+        """Follow ``name=value``.
+
+        If `is_local` is true, hide the old value until the function returns.
+        """
         array = next((each for each in node.children if each.type == "array"), None)
         try:
             if array is not None:
@@ -57,7 +60,10 @@ class Declarations(Names):
         return ""
 
     def _member(self, name: str, field: str) -> str:
-        """Return the value of an array member. For ``[key]=value``, also store the value by key."""
+        """Return the value of an array member.
+
+        For ``[key]=value``, also store the value under ``name[key]``.
+        """
         match = re.match(r"\ue003?\[?([^\]]*)\]=(.*)", field, re.S)
         if match is None:
             return field
@@ -155,9 +161,9 @@ class Declarations(Names):
         return ""
 
     def test(self, node: Node, stdin: str) -> str:
-        """Follow the substitutions in ``[[``.
+        """Follow the substitutions in a ``[[`` test.
 
-        Also follow the assignments in its numeric operands and subscripts.
+        Also follow the assignments in the numeric operands and the subscripts of the test.
         """
         self.substitutions(node, stdin)
         text = parse.text_of(node)

@@ -82,7 +82,7 @@ def _home(shell: Shell) -> str:
     """Return the directory that ``cd`` enters if it has no operand.
 
     If the guard knows no value of X, ``cd $X`` seems to have no operand. But X may have a value
-    where the command runs, so the directory is then unknown.
+    where the command runs, so the result is `UNKNOWN` in this case.
     """
     return UNKNOWN if shell.has_unset else shell.value_of("HOME") or UNKNOWN
 

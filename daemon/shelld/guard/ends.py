@@ -36,7 +36,10 @@ def is_arithmetic(text: str) -> bool:
 
 
 class Ends(Parts):
-    """Finds the ends of the parts of one text. Stores the ends, so that the time is linear."""
+    """Finds where the quotations, expansions and substitutions of one text end.
+
+    Stores the ends that it has found, so that the time is linear.
+    """
 
     def of_substitution(self, position: int) -> int:
         """Return the position after the parenthesis that ends a substitution.

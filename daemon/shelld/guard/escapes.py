@@ -29,15 +29,15 @@ _ESCAPE: Final = re.compile(
 )
 
 
-# The escapes in a prompt for which the guard knows the text. ``\\[`` and ``\\]`` enclose characters
-# that the terminal does not print.
+# Maps the character of an escape in a prompt to the text that replaces the escape. ``\\[`` and
+# ``\\]`` enclose characters that the terminal does not print.
 _PROMPT: Final = {"\\": "\\\\", "$": "$", "n": "\n", "r": "\r", "e": "\x1b", "[": "", "]": ""}
 _PROMPT_ESCAPE: Final = re.compile(r"\\(?:([0-7]{1,3})|(.))", re.DOTALL)
 
 
 def prompted(text: str) -> str:
-    """Return a prompt in which text replaces the escapes. Bash does this before it expands the
-    prompt.
+    """Replace each escape in a prompt by the text that bash shows for it. Bash does this before it
+    expands the prompt.
 
     Reference: bash(1), PROMPTING.
     """

@@ -80,14 +80,14 @@ class Evaluation(Redirections):
             if len(text) > MAX_PARSED:
                 text = without_heredocs(text)
             if len(text) > MAX_PARSED:
-                # The guard does not parse text of this length, because the parser can take more
-                # than a second.
+                # The guard does not parse a text that is still longer than `MAX_PARSED`, because
+                # the parser can take more than a second.
                 self.unresolved("it is too long to be followed")
                 self._run_fragments(text)
                 return UNKNOWN
             text = rewritten(text)
-            # Charge only for the text that is left. The dropped here-documents must not use up the
-            # budget.
+            # Charge the budget only for the text that the parser gets. The here-documents that the
+            # guard has dropped must not use up the budget.
             self.spend(len(text) * _PARSING)
             try:
                 root = parse.parse(text, self.budget.parse_seconds)
@@ -108,7 +108,7 @@ class Evaluation(Redirections):
             self.budget.depth -= 1
 
     def _run_fragments(self, text: str) -> None:
-        """Follow every part that could be a command, in text that cannot be parsed."""
+        """In text that cannot be parsed, follow every part that could be a command."""
         shell = self.copy()
         if len(text) > _MAX_FRAGMENTS_TEXT:
             self.unresolved("it is too long to be followed")

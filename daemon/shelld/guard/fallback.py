@@ -24,7 +24,10 @@ _REDIRECT: Final = re.compile(r"\d*(?:&?>>?[|&]?|<>|<<<|<&?)")
 
 
 class SimpleCommand(NamedTuple):
-    """A command without expansion. `targets` are the files to which it redirects output."""
+    """A command whose words are not expanded.
+
+    `targets` are the files to which it redirects output.
+    """
 
     words: list[str]
     targets: list[str]

@@ -1,4 +1,5 @@
-"""Records the effects of programs on files: the content, links and named pipes that they make.
+"""Records the effects of programs on files: content that programs write, and links and named pipes
+that programs make.
 
 Also follows the files that a command makes and then runs.
 """
@@ -88,8 +89,8 @@ class Files(Shell):
     def written_late(self, path: str, text: str) -> None:
         if text == UNKNOWN:
             return
-        # The state of the shell that will run these scripts is unknown. So the guard reports only
-        # dangerous scripts, and ignores scripts that are unresolved.
+        # The guard does not know the state of the shell that will run the scripts in this file. So
+        # the guard reports only dangerous scripts, and ignores scripts that are unresolved.
         before = self.budget.unresolved
         for script in late_scripts(path, text):
             self.copy().run_script(script, "")
@@ -104,7 +105,8 @@ class Files(Shell):
         try:
             calls = callees.calls_of(parse.parse(plain(text), self.budget.parse_seconds))
         except parse.TooSlow:
-            # The guard also follows the script, and then reports that the time runs out.
+            # Report nothing here. When the guard follows the script, it reports that the time runs
+            # out.
             return
         calls = [
             each._replace(name=normalized(each.name, self.cwd)) if "/" in each.name else each

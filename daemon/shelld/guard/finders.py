@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 # The guard follows at most this many start directories.
 _MAX_ITEMS: Final = 32
-# Parts of a find(1) expression that exclude few files. The values are the numbers of arguments.
+# Maps each part of a find(1) expression that excludes few files to the number of its arguments.
 _WIDE_TESTS: Final = {
     "-depth": 0,
     "-d": 0,
@@ -55,7 +55,7 @@ _WIDE_TESTS: Final = {
 
 
 def _is_wide(expression: Sequence[str]) -> bool:
-    """Return whether a find(1) expression has no test that excludes many files."""
+    """Return whether each test in a find(1) expression excludes only few files."""
     index = 0
     while index < len(expression):
         word = expression[index]
@@ -116,7 +116,10 @@ def find(shell: Shell, arguments: Sequence[str], _stdin: str) -> str:
 def _run_for_each(
     shell: Shell, command: Sequence[str], found: Sequence[str], *, is_wide: bool
 ) -> None:
-    """Follow a command for each path in `found`; with `is_wide`, also for all files below it."""
+    """Follow a command for each path in `found`.
+
+    If `is_wide` is true, the command also runs for all files below each path.
+    """
     for item in found[:_MAX_ITEMS]:
         child = shell.copy()
         child.is_for_each = is_wide

@@ -19,12 +19,15 @@ def _among(calls: Iterable[Call], names: Collection[str]) -> list[Call]:
 
 
 def _multiply(calls: Sequence[Call]) -> bool:
-    """Return whether calls of a function start several copies of it that run in parallel."""
+    """Return whether `calls` start several copies of a function, and at least one of them in
+    parallel.
+    """
     return sum(each.times for each in calls) > 1 and any(each.is_spawned for each in calls)
 
 
 def is_fork_bomb_if_called(argv: Sequence[str], calls: Mapping[str, Sequence[Call]]) -> bool:
-    """Return whether a function starts itself by an argument that is its own name.
+    """Return whether a function starts itself several times in parallel, through arguments that are
+    its own name.
 
     An example is a function with the body ``$1 $1 &`` that gets its own name as ``$1``.
     """
@@ -42,9 +45,9 @@ def is_fork_bomb_as_file(path: str, calls: Sequence[Call]) -> bool:
 def is_fork_bomb(name: str, calls: Mapping[str, Sequence[Call]]) -> bool:
     """Return whether a function calls itself, directly or indirectly, several times in parallel.
 
-    Consider the functions through which the function can call itself, and their calls of each
-    other. The result is true if one of these functions makes more than one such call, and at least
-    one such call is spawned.
+    The circle consists of the function and of all functions through which it can call itself. The
+    result is true if a function of the circle calls functions of the circle more than once, and if
+    at least one call within the circle is spawned.
     """
     circle = _circle(name, calls)
     inner = [_among(calls[each], {*circle, *_OWN_NAME}) for each in circle]

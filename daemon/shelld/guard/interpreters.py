@@ -34,7 +34,7 @@ OWN_HOME: Final = "~/."
 
 
 class Commands(NamedTuple):
-    """The effects of code that the guard finds in its text."""
+    """The effects that the guard finds in the text of code."""
 
     scripts: list[str]
     argvs: list[list[str]]
@@ -45,7 +45,9 @@ class Commands(NamedTuple):
 
 
 def language_of(program: str) -> str | None:
-    """Return the name of an interpreter without its version, None if it is not known."""
+    """Return the name of an interpreter without its version, None if the guard does not know the
+    interpreter.
+    """
     name = program.rstrip(VERSION)
     return name if name in LANGUAGES else None
 
@@ -92,7 +94,10 @@ def code_of(
 
 
 def _with_lines(code: str, stdin: str) -> str:
-    """If the input is known, return the code once for each line, with the line as a literal."""
+    """If the input is known, repeat the code for each line of the input.
+
+    In each copy, a literal replaces the variable for the current line.
+    """
     if stdin in ("", UNKNOWN):
         return code
     return "\n".join(with_line(code, line) for line in plain(stdin).splitlines()[:_MAX_LINES])
@@ -113,8 +118,8 @@ def _timed(arguments: Sequence[str]) -> str:
     return "\n".join([*setups, *statements])
 
 
-# With an option like this, Perl and Ruby run the code for each line of input. The guard tries at
-# most `_MAX_LINES` lines.
+# With an option that matches this pattern, Perl and Ruby run the code for each line of input. The
+# guard tries at most `_MAX_LINES` lines.
 _READS: Final = re.compile(r"-[al0-9w]{0,8}[np]")
 _MAX_LINES: Final = 4
 # The length of ``-wlne``, as in ``perl -wlne``. A longer option is not a group of letters.
@@ -127,7 +132,7 @@ _CALLS: Final = (
 )
 _EVALUATES: Final = r"(?:\b(?:exec|eval)\b)"
 _OPENS: Final = r"(?:\bopen\b)"
-# The functions with which code writes to a program that it has started.
+# The functions that write text to a started program.
 _FEEDS: Final = r"(?:\b(?:communicate|write|print|printf|puts|say|end)\b)"
 _REMOVES: Final = (
     r"(?:\b(?:rmtree|remove_tree|rmSync|rmdirSync|rm_rf|rm_r|remove_dir|remove_dir_all|rmdir_r|remove_entry"

@@ -181,7 +181,7 @@ def _pee(shell: Shell, arguments: Sequence[str], stdin: str) -> str:
     return "".join([shell.copy().run_script(each, stdin) for each in arguments])
 
 
-# The keys are the values of `vocabulary.STARTERS`.
+# Maps each name of a handler in `vocabulary.STARTERS` to the handler.
 HANDLERS: Final[dict[str, Handler]] = {
     "xargs": _xargs,
     "parallel": _parallel,

@@ -1,4 +1,4 @@
-"""Finds the links, mounts and device nodes by which programs give other names to files.
+"""Finds links, mounts and device nodes that programs make. Each gives another name to a file.
 
 Pure. In this module, a link is any path that stands for another path. A rule must judge both paths.
 The guard knows only the links that the command itself makes.
@@ -41,7 +41,10 @@ def mounted_below(path: str, links: Mapping[str, str]) -> list[str]:
 
 
 def resolved(path: str, links: Mapping[str, str], *, is_followed: bool) -> str:
-    """Return the path to which links lead. If `is_followed`, the path may itself be a link."""
+    """Follow the links in a path, and return the path to which they lead.
+
+    If `is_followed` is true, also follow a symbolic link that is the path itself.
+    """
     for _ in range(_MAX_HOPS):
         for name, target in links.items():
             is_named = path == name and (is_followed or isinstance(target, Mount))
@@ -106,7 +109,10 @@ def _pairs(
     *,
     is_relative: bool,
 ) -> dict[str, str]:
-    """Return the links to all sources. The last operand is a link or a directory of links."""
+    """Return a link to each source.
+
+    The last operand is the path of the link, or the directory in which the links are.
+    """
     given = next((value for name, value in options if name in ("t", "target-directory")), None)
     if len(operands) < 2 or given is not None:
         # The links are in the directory that an option gives, or in the working directory.

@@ -142,7 +142,7 @@ def with_shifted(code: str, arguments: Sequence[str]) -> str:
 
 
 def with_names(code: str) -> str:
-    """Return code in which original names replace new names of functions in `_TELLING`.
+    """Return code in which the functions in `_TELLING` have their original names again.
 
     New names come from code such as ``from shutil import rmtree as r``, ``r = shutil.rmtree`` and
     ``{ rmSync: r } = require("fs")``.

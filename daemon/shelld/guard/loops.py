@@ -22,7 +22,7 @@ Node = Any
 _MAX_ROUNDS: Final = 64
 # The guard follows at most this many iterations of ``for ((...))``.
 _MAX_COUNTED: Final = 16
-# The condition of a loop that compares numbers.
+# Matches the condition of a loop if the condition compares numbers.
 _COMPARISON: Final = re.compile(r"(?:test |\[\[? |\(\()([\s\w$\"{}\[\]@#<>=!-]*?)(?: \]\]?|\)\)|)")
 _OPERATORS: Final = {"-lt": "<", "-le": "<=", "-gt": ">", "-ge": ">=", "-ne": "!=", "-eq": "=="}
 
@@ -56,8 +56,8 @@ class Loops(Programs):
                     fields = expand_word(parse.text_of(child), self)
                 except ExpansionError:
                     fields = [UNKNOWN]
-                # A list with these fields has the form of the output of `find` on a tree, see
-                # `_while`.
+                # The output of `find` on a tree has this form: first a known path, and `UNKNOWN`
+                # for everything below it. See `_while`.
                 walks = walks or (UNKNOWN in fields and fields[0].startswith("/"))
                 values += fields
         values = values if has_list else list(self.positional)

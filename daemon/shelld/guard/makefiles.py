@@ -9,7 +9,7 @@ from shelld.guard.markers import UNKNOWN
 
 _SET: Final = re.compile(r"^(?:export[ \t]++)?([A-Za-z_]\w*+)[ \t]*+[:?]{0,3}=[ \t]*+(.*)$", re.M)
 # Matches a dollar for the shell (``$$``), a variable of the makefile, or a variable such as ``$@``
-# and ``$<``, which stands for the target or its sources.
+# and ``$<``, which stands for the target or the sources of a rule.
 _USED: Final = re.compile(r"\$\$|\$[({]([A-Za-z_]\w*+)[)}]|\$(?:[@<^+*?%]|\([@<^+*?%][DF]?\))")
 # The maximum length of a chain of variables that refer to each other.
 _MAX_NESTED: Final = 4

@@ -165,7 +165,7 @@ def heredoc_tails(redirects: Sequence[Node]) -> tuple[list[Node], list[Node], li
                 inner.append(child)
             elif child.type in WORDS:
                 if text_of(child).startswith("\n"):
-                    # From here on, the words are the body of the here-document.
+                    # This word and all later words belong to the body of the here-document.
                     break
                 words.append(text_of(child))
             else:

@@ -77,7 +77,7 @@ def _printf(arguments: Sequence[str], _inputs: Inputs) -> str | None:
 
 
 def _mktemp(arguments: Sequence[str], _inputs: Inputs) -> str | None:
-    # Options such as ``-p`` name another directory.
+    # With an option such as ``-p``, the file is in another directory, so the output is unknown.
     return f"/tmp/{UNKNOWN}\n" if {*arguments} <= {"-d", "--directory", "-q"} else None
 
 
@@ -122,12 +122,13 @@ def _ls(arguments: Sequence[str], inputs: Inputs) -> str | None:
     if "d" in parsed.flags and not parsed.flags & {"l", "s", "F", "i"}:
         return "".join(each + "\n" for each in parsed.operands) or ".\n"
     if [normalized(each, inputs.cwd) for each in parsed.operands or ["."]] == ["/"]:
-        # Every system has these directories in its root. `UNKNOWN` stands for the rest.
+        # Every system has these directories in its root. `UNKNOWN` stands for all other names in
+        # the root.
         return None if parsed.flags & {"l", "s", "F", "i", "R"} else f"bin\netc\nusr\n{UNKNOWN}"
     return None
 
 
-# The maximum number of numbers in a sequence. The guard treats a longer sequence as unknown.
+# A sequence may have at most this many numbers. The guard treats a longer sequence as unknown.
 _MAX_SEQ: Final = 1000
 
 

@@ -12,7 +12,8 @@ from typing import Any, Final, cast
 
 from shelld.guard.markers import UNKNOWN, plain
 
-# For each program, the name of its file, and the member of the file that has the scripts.
+# Maps each program to the name of the file that it reads, and to the member of this file that
+# contains the scripts.
 _FILES: Final = {
     **dict.fromkeys(("npm", "pnpm", "yarn", "bun"), ("package.json", "scripts")),
     "composer": ("composer.json", "scripts"),
@@ -74,6 +75,9 @@ def _member(text: str, name: str) -> dict[str, Any]:
 
 
 def _scripts(value: object) -> list[str]:
-    """Return the scripts in `value`, the member for one name: a string, or a list of strings."""
+    """Return the scripts that a package file has for one name.
+
+    `value` is a string or a list of strings.
+    """
     values = cast("list[object]", value) if isinstance(value, list) else [value]
     return [each for each in values if isinstance(each, str)]

@@ -1,7 +1,7 @@
 """Expands parameters, such as ``$x`` and ``${x:-y}``, as far as the result can be known.
 
-Pure, except that it asks its `Scope` for the values of names. `Words` expands the words in an
-expansion.
+Pure, except that it asks its `Scope` for the values of names. `Words` expands the words that an
+expansion contains, such as ``y`` in ``${x:-y}``.
 
 Reference: bash(1), Parameter Expansion.
 """

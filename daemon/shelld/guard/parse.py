@@ -53,8 +53,8 @@ class _Parsers(threading.local):
         except Exception as error:
             if faults.shortage(error) is not None:
                 raise
-            # If memory is short, an import can raise many kinds of exceptions. Another thread that
-            # imports the same module can then also fail.
+            # If memory is short, an import can raise many kinds of exceptions. At the same time, an
+            # import of the same module in another thread can also fail.
             raise MemoryError from error
 
 
@@ -86,7 +86,7 @@ def parse(text: str, seconds: float = math.inf) -> Node:
     _require_memory_for(len(data))
     if len(data) <= _MAX_SHORT:
         return parser.parse(data).root_node
-    # The limit is in CPU time of this thread, so that a busy machine does not change a verdict.
+    # Measure the CPU time of this thread, so that a busy machine does not change a verdict.
     reading = Reading(data, time.thread_time() + seconds)
     try:
         # The parser can be stopped only if it reads the text through a callback.
@@ -137,8 +137,8 @@ def _require_memory_for(length: int) -> None:
     """
     size = min(_LEAST_MEMORY + _MEMORY_PER_BYTE * length, _MAX_MEMORY)
     try:
-        # Allocate the memory only as a check, and free it at once. Other threads can hardly use it
-        # up before the parser does, because they wait while the parser runs.
+        # Allocate the memory only as a check, and free it at once. Other threads can hardly take
+        # this memory before the parser does, because they wait while the parser runs.
         mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS).close()
     except OSError as error:
         raise MemoryError from error
@@ -156,7 +156,8 @@ _RESERVED: Final = frozenset({"}", "do", "done", "elif", "else", "esac", "fi", "
 
 
 def is_function(name: str, value: str, seconds: float) -> bool:
-    """Return whether bash certainly imports a function of this name from an environment entry.
+    """Return whether bash certainly imports the function `name` from an environment entry with
+    `value`.
 
     If bash refuses the function, a command of this name runs a program, which the guard must judge.
     """

@@ -16,7 +16,10 @@ _NO_METACHARACTER: Final = re.compile(r"[^ \t\n;&|()<>\\'\"`$]+")
 
 
 class Parts(abc.ABC):
-    """Finds parts of one text. Stores the ends of parentheses, so that the time is linear."""
+    """Finds the quotations, expansions and words of one text.
+
+    Stores the ends of parentheses, so that the time is linear.
+    """
 
     def __init__(self, text: str) -> None:
         self._text = text

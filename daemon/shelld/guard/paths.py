@@ -41,11 +41,11 @@ _DISK: Final = re.compile(
     rf"|block/\d+:\d+|zvol/.+|(?!(?:{_NO_DISKS})/)[\w.+-]+/[^/]+"
     rf"|disk/.+|(?:sd|hd|vd|xvd|nvme|mmcblk)[{ANY}{ONE}{SET}{UNKNOWN}].*|[{ANY}{ONE}].*)"
 )
-# Other paths of the root directory, such as ``/proc/self/root``.
+# Matches other paths that lead to the root directory, such as ``/proc/self/root``.
 _OWN_ROOT: Final = re.compile(
     rf"\A(?:/proc/(?:self|thread-self|1|{UNKNOWN})(?:/task/\d+)?/root)+(?=/|\Z)"
 )
-# Other paths of the directory ``/dev/fd``.
+# Matches other paths that lead to the directory ``/dev/fd``.
 _OWN_DESCRIPTORS: Final = re.compile(rf"\A/proc/(?:self|thread-self|{UNKNOWN})/fd/")
 _BRACKETS: Final = re.compile(rf"{SET}[^\]]*\]")
 

@@ -48,7 +48,10 @@ def _regex(pattern: str) -> str:
 
 
 def matches_whole(value: str, pattern: str) -> bool | None:
-    """Return whether a pattern matches a value, None if unknown or if letter case decides."""
+    """Return whether a pattern matches a value.
+
+    Return None if this is unknown or depends on letter case.
+    """
     result = _matches_whole(value, pattern)
     return result if _matches_whole(value.lower(), pattern.lower()) is result else None
 

@@ -24,7 +24,7 @@ from shelld.process.toml_file import TomlError, read_toml
 
 
 def load(path: Path) -> Policy:
-    """Return the policy in a file. Raises `TomlError` if it is invalid or unreadable."""
+    """Return the policy in a file. Raises `TomlError` if the file is invalid or unreadable."""
     no_file = "the rules of the guard are not in a file"
     file = read_toml(path, no_file, "cannot read the rules of the guard")
     policy = file.converted(Policy)
