@@ -12,8 +12,8 @@ from typing import Final
 
 from shelld.guard.options import Option, all_options
 
-# In a URL of git-remote-ext(1), "% " is a space within a word. "%" and another letter, such as
-# "%s", stand for the service or the repository.
+# In a URL of git-remote-ext(1), "% " is a space within a word. "%" and a letter, such as "%s",
+# stand for the service or the repository.
 _WORDS: Final = re.compile(r"(?>(?:%.|[^ %])+)", re.S)
 _ESCAPED: Final = re.compile(r"%(.)", re.S)
 # The guard stores the settings of ``git config`` as if they were in a file with this path.

@@ -34,7 +34,8 @@ from shelld.guard.wrappers import Inner, unwrapped
 _MAX_CANDIDATES: Final = 32
 # The names of the dynamic loader, ld.so(8), begin with one of these strings.
 _LOADERS: Final = ("ld-linux", "ld-musl", "ld64.so", "ld.so")
-# The variables that an interactive shell expands. Other shells expand only PS4, which comes first.
+# The variables that an interactive shell expands. Other shells expand only PS4, which is the first
+# of these variables.
 _PROMPTS: Final = ("PS4", "PS0", "PS1", "PS2", "ENV")
 # Bash runs this function if a program does not exist.
 _NOT_FOUND: Final = "command_not_found_handle"

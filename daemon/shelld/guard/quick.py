@@ -27,9 +27,9 @@ _MAX_CHARACTERS: Final = 4 * 1024
 
 # A command of only these characters has no quotes, expansions or redirections.
 _SIMPLE: Final = re.compile(r"[\w \n./:,=@%+&|;-]*")
-# An assignment of an arithmetic expansion. Evaluating the expansion may run code in the value of a
-# variable that an earlier command has set. docs/guard.md says that the guard does not follow
-# such code.
+# Matches an assignment whose value is an arithmetic expansion. If an earlier command has set a
+# variable in the expansion to a value with code, bash may run this code. docs/guard.md says that
+# the guard does not follow such code.
 _CALCULATED: Final = re.compile(r"=\$\(\([\w +*/%-]*\)\)(?=[\s;&|]|$)")
 _SEPARATORS: Final = re.compile(r"[\s;&|=]+")
 # Unlike `_SEPARATORS`, this pattern does not split words at ``=``, because the name of a function
@@ -40,9 +40,10 @@ _NOT_FOUND: Final = b"command_not_found_handle"
 _SOURCES: Final = re.compile(r"(?:^|[;&|\n])[ \t]*\. ")
 
 # Programs that a rule judges, and programs that start other programs. "-" stands for stdin, which
-# may be a script. mknod(1) gets the numbers of a disk, not its path. ``git clean`` removes trees.
-# `WRITERS`, `SPEAKERS` and `EVERYDAY_WRAPPERS` are not in this set. They do harm only in a command
-# that also contains "/dev", a program of this set, or a character outside `_SIMPLE`.
+# may be a script. mknod(1) is in this set because its arguments are the numbers of a disk, and not
+# a path below /dev. ``git clean`` removes trees. `WRITERS`, `SPEAKERS` and `EVERYDAY_WRAPPERS` are
+# not in this set. Their programs do harm only in a command that also contains "/dev", a program of
+# this set, or a character outside `_SIMPLE`.
 _TELLING: Final = frozenset(
     (
         *(*JUDGED, *TREE_PROGRAMS, *WRAPPERS, *STARTERS, *SHELLS, *LANGUAGES, *LISTENERS),

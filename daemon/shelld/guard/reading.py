@@ -1,7 +1,7 @@
 """Follows the builtins that read input: ``read`` and ``mapfile``.
 
 A handler takes the shell, the arguments and stdin. Commands that share an input read it one after
-the other. `Names.unread` returns the rest of the input.
+the other. `Names.unread` returns the text that no command has read yet.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Finds the trees that programs such as tar(1) and setfacl(1) remove or change.
 
-Pure. The functions take the arguments of a program other than rm(1), chmod(1) and chown(1). They
-return operands without change, because `rules` finds out which paths they mean.
+Pure. The functions take the arguments of a program other than rm(1), chmod(1) and chown(1). The
+functions return operands without change, because `rules` finds out which paths the operands mean.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ def _names_of(options: Sequence[Option]) -> set[str]:
 
 
 def _tar(arguments: Sequence[str]) -> list[str]:
-    """Return the paths that ``tar --remove-files`` removes, including paths below ``-C``."""
+    """Return the paths that ``tar --remove-files`` removes, including paths in the directories that
+    ``-C`` gives.
+    """
     if arguments and not arguments[0].startswith("-"):
         # The traditional option style of tar has no dash.
         arguments = ["-" + arguments[0], *arguments[1:]]
@@ -32,7 +34,7 @@ def _tar(arguments: Sequence[str]) -> list[str]:
     directory = ""
     found = list(operands)
     for value in (value for name, value in options if name in ("C", "directory") and value):
-        # A relative directory starts from the directory of the ``-C`` before it.
+        # A relative directory is below the directory of the previous ``-C``.
         directory = value if value.startswith("/") else f"{directory}{value}"
         directory += "/"
         found += [each if each.startswith("/") else f"{directory}{each}" for each in operands]
@@ -61,7 +63,7 @@ def _compress(arguments: Sequence[str]) -> list[str]:
 
 
 def keeps_originals(arguments: Sequence[str]) -> bool:
-    """Return whether a program such as gzip(1) does not remove the files that it reads."""
+    """Return whether a program such as gzip(1) keeps the files that it reads."""
     options, _ = all_options(arguments, "bS", ("suffix",))
     return not _names_of(options).isdisjoint(_KEEPS)
 

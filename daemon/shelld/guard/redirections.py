@@ -23,7 +23,8 @@ from shelld.guard.traps import run_traps
 from shelld.guard.units import ExpansionError
 from shelld.guard.words import expand_heredoc, expand_text
 
-# If a redirection follows such a statement, it belongs to the last member of the statement.
+# If a redirection follows a statement of one of these types, the redirection belongs to the last
+# member of the statement.
 _WITH_MEMBERS: Final = frozenset(("list", "pipeline"))
 
 Node = Any
@@ -34,8 +35,8 @@ class _LastMember(NamedTuple):
 
     In ``a && b | c > x``, the last member is ``c``, but the parser puts the redirection outside of
     the whole list. `body` is the member, or None if there is no command. `shell` is the shell that
-    runs the member, and `stdin` is its input. `output` is the output of the members before it.
-    `runs` is False if the member certainly does not run.
+    runs the member, and `stdin` is its input. `output` is the text that the earlier members of a
+    list write. `runs` is False if the member certainly does not run.
     """
 
     shell: Redirections
@@ -55,7 +56,11 @@ class Redirections(Compounds):
     def _execute_words(self, words: Sequence[str], stdin: str, segment: str) -> str: ...
 
     def _redirect(self, redirects: Sequence[Node], stdin: str) -> tuple[str, str | None]:
-        """Return the text of stdin, and the path of the file for the output (None for stdout)."""
+        """Follow redirections.
+
+        Return the text of stdin, and the path of the file that gets the output. The path is None if
+        the output goes to stdout.
+        """
         target: str | None = None
         statement = redirects[0].parent if redirects else None
         # ``>&N`` may send stdout to the file of another descriptor.
@@ -88,7 +93,10 @@ class Redirections(Compounds):
         return stdin, target
 
     def _opens(self, node: Node, operator: str, path: str) -> bool:
-        """Open a descriptor for writing. Return whether its output goes to `path`."""
+        """Open a descriptor for writing.
+
+        Return whether the output of this descriptor goes to `path`.
+        """
         copy = f"/dev/fd/{nodes.descriptor(node)}"
         if path in self.consumers:
             if not nodes.is_of_stdout(node):
@@ -104,9 +112,10 @@ class Redirections(Compounds):
         return True
 
     def _file_of(self, node: Node) -> tuple[str, str] | None:
-        """Return the operator of a redirection and its path, or its text for ``<<<``.
+        """Return the operator of a redirection, and its path. For ``<<<``, return the text in place
+        of a path.
 
-        Return None if the redirection has no path.
+        Return None if the redirection has neither a path nor a text.
         """
         operator, word = nodes.redirection(node)
         if word is None:
@@ -144,7 +153,9 @@ class Redirections(Compounds):
         )
 
     def _output_after(self, redirects: Sequence[Node], target: str | None) -> str | None:
-        """Return the file for the output after an ``exec`` with these redirections."""
+        """Return the path of the file to which the shell writes after an ``exec`` with these
+        redirections.
+        """
         changes = any(
             nodes.is_of_stdout(each) and not nodes.redirection(each)[0].startswith("<")
             for each in redirects
@@ -242,7 +253,8 @@ class Redirections(Compounds):
     def _pipe(self, members: Sequence[Node], stdin: str) -> str:
         words = nodes.words_of(members[0]) if members and members[0].type == "command" else []
         if len(members) == 2 and len(words) == 2 and words[0] == "coproc":
-            # `ends` rewrites ``coproc NAME`` before a compound command as such a pipeline.
+            # `ends` rewrites a coprocess with a compound command as a pipeline, whose first member
+            # is ``coproc NAME``.
             self.start_coprocess(words[1], parse.text_of(members[1]))
             return ""
         for index, member in enumerate(members):
@@ -255,7 +267,10 @@ class Redirections(Compounds):
         return stdin
 
     def _run_body(self, node: Node, body: Node | None, stdin: str, words: Sequence[str]) -> str:
-        """Follow the body of a redirected statement. `words` come after its redirections."""
+        """Follow the body of a redirected statement.
+
+        `words` are words of the statement that come after redirections.
+        """
         if body is None:
             # In ``<a >b rm x``, all words of the command come after a redirection.
             return self._execute_words(words, stdin, parse.text_of(node)) if words else ""

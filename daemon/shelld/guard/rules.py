@@ -34,10 +34,10 @@ from shelld.guard.vocabulary import DISK_TOOLS, JUDGED, MAKERS, MKFS, OPTIONS, W
 
 
 class Place(NamedTuple):
-    """The place where a program would run, and its stdin.
+    """The place where a program would run, and the stdin of the program.
 
-    `cwd` can contain `UNKNOWN`, and `home` is None if unknown. `links` maps paths to the paths for
-    which they stand, see `links`.
+    `cwd` can contain `UNKNOWN`, and `home` is None if unknown. `links` maps the path of each link
+    to the path that the link stands for, see the module `links`.
     """
 
     cwd: str

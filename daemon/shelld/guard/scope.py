@@ -21,7 +21,7 @@ class Scope(Protocol):
     def miss(self, name: str) -> None:
         """Record the use of a name that has no value and no default.
 
-        Raises `ExpansionError` if bash would stop there.
+        Raises `ExpansionError` if bash would stop at this use.
         """
         ...
 
@@ -44,5 +44,7 @@ class Scope(Protocol):
         ...
 
     def file_of(self, script: str, *, is_read: bool) -> str:
-        """Return the file name for ``<(script)`` if `is_read`, else for ``>(script)``."""
+        """Return the file name that bash would put in place of ``<(script)`` if `is_read`, else of
+        ``>(script)``.
+        """
         ...

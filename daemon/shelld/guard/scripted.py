@@ -52,8 +52,8 @@ _STARTERS: Final = frozenset({*SHELLS, *WRAPPERS})
 _WITH_SUBCOMMANDS: Final = frozenset(
     name for name, line in {**WRAPPERS, **EVERYDAY_WRAPPERS}.items() if "sub:" in line
 ) - {"git", "npm", "pnpm", "yarn", "bun", "deno"}
-# The value of a variable is a command if its name matches `_TOLD`. The programs in `_DEAF` run no
-# commands from variables.
+# The value of a variable is a command if the name of the variable matches `_TOLD`. The programs in
+# `_DEAF` run no commands from variables.
 _TOLD: Final = re.compile(
     r"(?:EDITOR|PAGER|BROWSER|VISUAL|ASKPASS|OPENER|TERMINAL|_COMMAND|_CMD|_HOOK|_EXEC|_WRAPPER"
     r"|_LAUNCHER|_RSH|_SSH)\Z|\A(?:CC|CXX|CPP|LD|AR|SHELL)\Z"
@@ -70,7 +70,8 @@ class Scripted(Files):
             self._follow_likely([command_behind_dashes(arguments)])
         if program in KNOWN or has_glob(program):
             return
-        # As for the programs in `WRITERS`, only a command with a path below /dev can name a disk.
+        # Only a path below /dev, or a link to it, can name a disk. The same is true for the
+        # programs in `WRITERS`.
         if self.links or self.cwd.startswith("/dev") or any("/dev" in each for each in arguments):
             place = self.place()
             for each in overwritten_by(arguments):
@@ -108,7 +109,7 @@ class Scripted(Files):
         return self.variables.get(name) if name in self.exported else None
 
     def run_told(self, program: str, variables: Mapping[str, str]) -> None:
-        """Follow the commands in variables of a program, as in ``BROWSER='...' program``."""
+        """Follow commands in environment variables, as in ``BROWSER='...' program``."""
         name = program.rpartition("/")[2]
         if name in _DEAF and language_of(name) is None:
             return

@@ -36,7 +36,7 @@ class _Command(NamedTuple):
     """The effects of a command of sed.
 
     `run` is a shell script, `write` is a file that sed writes, and `replacing` is a command ``s``
-    whose result runs as a script. Each is "" if there is none.
+    whose result runs as a script. Each of these is "" if the command has no such effect.
     """
 
     run: str = ""
@@ -111,7 +111,9 @@ def _substitution(script: str, start: int) -> tuple[_Command, int]:
 
 
 def _end_of_parts(script: str, start: int) -> tuple[int, int]:
-    """Return the positions after the delimiters that end both parts of ``s`` or ``y``."""
+    """Return the two positions after the delimiters that end the first and the second part of ``s``
+    or ``y``.
+    """
     delimiter, position = script[start : start + 1], start + 1
     ends: list[int] = []
     while position < len(script) and len(ends) < 2:

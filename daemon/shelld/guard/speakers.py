@@ -47,8 +47,8 @@ _GDB: Final = (r"^[^\S\n]*+(?:shell|!)\s*+(.*)", r"^[^\S\n]*+(?:pipe\s|\|).*?\|\
 _MYSQL: Final = (r"^[^\S\n]*+(?:system|\\!)\s++(.*)",)
 _VIM: Final = (
     _VI,
-    # The next two patterns match a command after another command (``|``), and the command of an
-    # ``autocmd``.
+    # The first of the next two patterns matches a command after another command and ``|``. The
+    # second pattern matches the command of an ``autocmd``.
     r"[^\S\n]\|[^\S\n]*+!++\s*+(.*)",
     r"^:*+[^\S\n]*+au\w*+!?\s++\S++\s++\S++\s++:*+!++(.*)",
     r"^:*+[^\S\n]*+ter(?:m(?:inal)?)?!?\s++(.*)",
@@ -95,7 +95,8 @@ _COMMANDS: Final[dict[str, tuple[str, ...]]] = {
     "apt-get": (r"(?i)^[\w:-]*invoke(?:-success)?(?:::)?=(.*)",),
 }
 
-# In ``ed`` and ``ex``, such a line begins inserted text, which ends at a line with a dot.
+# In ``ed`` and ``ex``, a line that matches this pattern begins inserted text. A line with a dot
+# ends the text.
 _INPUT: Final = re.compile(r"[\d.,$+-]*+[aic]\s*+")
 _EDITORS: Final = frozenset({"ed", "ex"})
 # Some speakers change files themselves. For each such change, `_EFFECTS` has a pattern and a shell

@@ -1,4 +1,7 @@
-"""Parses the lines in the tables of `vocabulary`, which explains their words. Pure."""
+"""Parses the lines in the tables of `vocabulary`.
+
+The docstring of `vocabulary` explains the words of a line. Pure.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,8 @@ class Specification(Struct, frozen=True):
 
 # The value of `operands` for ``+all``. It means that all operands come before the program.
 ALL_OPERANDS: Final = 99
-# A kind is the part of a word before the colon. A name with a kind in this set takes no value.
+# A kind is the part of a word before the colon. If the kind is in this set, the name after the
+# colon is not an option that takes a value.
 _WITHOUT_VALUE: Final = frozenset(
     {"idle", "shell", "if", "sub", "order", "env", "tells", "options", "default"}
 )

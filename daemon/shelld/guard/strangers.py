@@ -17,7 +17,7 @@ from shelld.guard.vocabulary import ORDERS
 _IDLE: Final = frozenset(
     {"help", "h", "dry-run", "dryrun", "simulate", "version", "test", "no-act", "pretend", "whatif"}
 )
-# Options whose value is a file to write, and keys with such a value, as with dd(1).
+# The names of options, and of keys as with dd(1), whose value is a file to write.
 _OUTPUTS: Final = frozenset({"o", "output", "out", "outfile", "output-file", "of", "dest"})
 # Options whose value is a disk to write, if the program also gets an image.
 _DEVICES: Final = frozenset({"d", "dest", "dev", "device", "drive", "outdev", "target", "to"})
@@ -57,7 +57,8 @@ def overwritten_by(arguments: Sequence[str]) -> list[str]:
     outputs = [value for name, value in given if name in _OUTPUTS]
     images = [at for at, each in enumerate(arguments) if _IMAGE.search(each)]
     if images:
-        # If an argument names an image and a disk comes after it, the program copies the image.
+        # If an argument names an image, the program may copy the image to the last argument, or to
+        # the value of an option in `_DEVICES`.
         outputs += arguments[-1:] if images[0] < len(arguments) - 1 else []
         outputs += [value for name, value in given if name in _DEVICES]
     return outputs
@@ -95,7 +96,7 @@ def commands_of(arguments: Sequence[str]) -> tuple[list[str], list[list[str]]]:
         while rest and rest[0] in _BEFORE_SCRIPT:
             rest.pop(0)
         scripts += [each for each in rest[:1] if " " in each and each[0] != "-"]
-        # The first word can be the name of a machine, so also try the rest as a command.
+        # The first word can be the name of a machine, so also try the words after it as a command.
         commands += [rest, rest[1:]]
     return scripts, [each for each in commands if each]
 

@@ -1,4 +1,5 @@
-"""Stores the text in files, descriptors and coprocesses that parts of a command write and read.
+"""Stores the text that one part of a command writes and another part reads. The text is in files,
+descriptors and coprocesses.
 
 An input is known text that several commands read one after the other. Unknown content is `UNKNOWN`.
 """
@@ -32,16 +33,16 @@ class Streams(abc.ABC):
         # command has written to them.
         self.pipes: set[str] = set()
         self.awaited: set[str] = set()
-        # The input that ``exec`` has opened, None if none.
+        # The input that ``exec`` has opened, None if ``exec`` has opened no input.
         self.input: str | None = None
         # The file to which ``exec`` has redirected the output, None if there is none. A copy of the
         # shell does not inherit this file.
         self.output: str | None = None
-        # The input that a command has read last, and the number of characters that were read from
-        # it.
+        # The input from which a command has read most recently, and the number of characters that
+        # commands have read from this input.
         self._consumed = ("", 0)
-        # The number of times that commands have read a known input, and whether some of the input
-        # was left after the last time.
+        # The number of times that commands have read from a known input, and whether the latest
+        # read has left some of the input.
         self.reads, self.has_more = 0, False
 
     @abc.abstractmethod
@@ -92,13 +93,19 @@ class Streams(abc.ABC):
         return path
 
     def start_coprocess(self, name: str, script: str) -> None:
-        """Follow a coprocess. The array `name` gets the descriptors of its output and its input."""
+        """Follow a coprocess.
+
+        The array `name` gets the descriptors of the coprocess's output and input.
+        """
         self.arrays[name] = list(_COPROCESS)
         self.consumers[f"/dev/fd/{_COPROCESS[1]}"] = script
         self.files[f"/dev/fd/{_COPROCESS[0]}"] = self.copy().run_script(script, UNKNOWN)
 
     def written(self, output: str) -> str:
-        """Write output to the file that ``exec`` has set. Return output that goes elsewhere."""
+        """If ``exec`` has redirected the output to a file, write it to this file.
+
+        Return output that does not go to a file.
+        """
         return output if self.output is None or not output else self.write(self.output, output)
 
     def write(self, path: str, text: str) -> str:

@@ -156,7 +156,7 @@ def _perl(arguments: Sequence[str], inputs: Inputs) -> str | None:
 
 
 def _edited(script: str, text: str | None, *, is_extended: bool, groups: str) -> str | None:
-    """Return a text that a script has edited. ``s`` is the only known command of the script.
+    """Return a text as a script edits it, None if unknown. The guard knows only the command ``s``.
 
     `groups` is a pattern for the parts of a replacement that refer to the matched text.
     """
@@ -202,7 +202,8 @@ def _grep(arguments: Sequence[str], inputs: Inputs) -> str | None:
     if not patterns or not names <= {"e", "regexp", "E", "F", "h", "i", "v", "w", "a"}:
         return None
     text = inputs.read(operands)
-    # Without ``-v``, unknown text makes the output unknown. With ``-v``, most of the text is left.
+    # Without ``-v``, unknown text makes the output unknown. With ``-v``, grep outputs most of the
+    # lines, and the unknown lines too.
     if text is None or (UNKNOWN in text and "v" not in names):
         return None
     pattern = "|".join(patterns)

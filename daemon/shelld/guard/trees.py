@@ -26,8 +26,8 @@ _WALK: Final = (
 _FIND: Final = r"\b(?:finddepth|find)\b\s{0,8}\((?=\s{0,8}(?:sub\b|\{|\\&|['\"]))"
 _INNER: Final = r"\bfor\s{1,8}(\w{1,40})\s{1,8}in\s{1,8}([^\n:]{1,80})"
 _NAMES: Final = re.compile(r"\w+")
-# For each program, the pattern matches functions that do to a single file what the program does.
-# `_PROGRAMS` has the commands that do this to a tree.
+# Maps each program to a pattern. The pattern matches functions that have the effect of the program
+# on a single file. `_PROGRAMS` has the commands that have the same effect on a tree.
 _ACTS: Final = {
     "rm": r"\b(?:rmtree|remove|unlink|unlink_missing_ok|rmdir|removedirs|delete|rm|rm_f|rm_rf)\b",
     "chmod": r"\bl?chmod\b",
@@ -79,7 +79,9 @@ def commands_on_trees(code: str) -> Iterator[list[str]]:
 
 
 def _element(code: str, position: int) -> str:
-    """Return the element of a comprehension whose ``for`` is at a position, else ""."""
+    """Return the element of the comprehension whose ``for`` is at `position`, "" if there is no
+    comprehension.
+    """
     line = code[max(code.rfind("\n", 0, position) + 1, position - _MAX_ELEMENT) : position]
     start = line.rfind("[") if "[" in line else line.find("(")
     return line[start + 1 :] if line.strip() and start >= 0 else ""
@@ -118,7 +120,7 @@ def _acts(root: str, body: str, names: set[str]) -> Iterator[list[str]]:
 
 
 def globs_removed(code: str) -> Iterator[str]:
-    """Yield each glob pattern in `code` whose files one call removes, without a loop."""
+    """Yield each glob pattern in `code` if one call removes all files that match the pattern."""
     for values in given(code, _UNLINKED):
         yield values[0]
     for match in islice(compiled(_ANGLES).finditer(code), _MAX_WALKS):

@@ -32,7 +32,7 @@ class Verdict(Struct, frozen=True):
     text.
 
     "unresolved" means that the guard cannot know which programs would run. `reason` says why. On
-    request, `trace` lists the commands that the guard found, as they would run.
+    request, `trace` lists the commands that the guard found, with expanded words.
     """
 
     verdict: GuardVerdict

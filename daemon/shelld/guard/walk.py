@@ -1,6 +1,6 @@
 """Walks through a script word by word, to the parenthesis that ends it. Pure.
 
-On the way, finds the syntax to rewrite for the parser, see `ends.Ends.rewritten`.
+On the way, finds the syntax that the parser does not know, and that `ends.Ends.rewritten` rewrites.
 
 Reference: parse.y of bash.
 """
@@ -64,7 +64,7 @@ class Walk:
         self._timing: list[tuple[int, int]] = []
         self._negations: list[tuple[int, int]] = []
         # The here-documents that begin at the next line. Each has a delimiter, and a flag that is
-        # true if bash removes leading tabs from its lines.
+        # true if bash removes leading tabs from the lines of the here-document.
         self._heredocs: list[tuple[str, bool]] = []
 
     def end(self) -> int | None:
@@ -112,8 +112,7 @@ class Walk:
         self._at += 1
         for delimiter, strips in self._heredocs:
             end = self._ends.of_heredoc(self._at, delimiter, strips=strips)
-            # If there is no end, ``<<`` does not begin a here-document, but is a shift in an
-            # arithmetic expression.
+            # If no line ends the here-document, ``<<`` is a shift in an arithmetic expression.
             self._at = self._at if end is None else end
         self._heredocs.clear()
 

@@ -37,7 +37,8 @@ class Inner(NamedTuple):
 def unwrapped(program: str, arguments: Sequence[str]) -> Inner | None:
     """Return the program or script that a wrapper starts, None if `program` starts nothing.
 
-    If a wrapper starts a shell by itself, the program is "bash".
+    If a wrapper starts a shell because its arguments name no program, the result is the program
+    "bash".
     """
     for spec in _specifications(program) if program in _ALL else ():
         inner = _Unwrapping(program, spec, arguments).inner()
@@ -46,7 +47,7 @@ def unwrapped(program: str, arguments: Sequence[str]) -> Inner | None:
     return None
 
 
-# Matches a word with options of a shell, if -c is one of them. The script is the next word.
+# Matches a group of short options of a shell that contains -c. The script is the next word.
 _C_OPTION: Final = re.compile(r"-[A-Za-z]*c[A-Za-z]*")
 # These programs treat "-" as an option.
 _TAKE_DASH: Final = ("env", "su", "runuser", "newgrp", "sg")

@@ -37,7 +37,7 @@ value, or is "-" if there are no such options. The other words are:
     says:operands   all operands are in the program's language
     says:input      the input is in the program's language
     file:NAME       an option whose value is a file in the program's language
-    default:NAME    a file in the program's language that it reads without a file:NAME option
+    default:NAME    a file in the program's language, read if there is no file:NAME option
     appends         the words after the subcommand are added to the command, as with an alias
     env:NAME        an environment variable whose value is a shell script
     tells:NAME      an environment variable whose value is in the program's language

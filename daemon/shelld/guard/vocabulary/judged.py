@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-# The programs that make file systems, and whose names do not begin with mkfs. The value is the
-# suffix that the name would have after ``mkfs.``.
+# The programs that make file systems, and whose names do not begin with mkfs. The value is the kind
+# of file system, such as ``ext2`` in ``mkfs.ext2``.
 MAKERS: Final = {
     "mke2fs": "ext2",
     "mkdosfs": "dos",

@@ -19,7 +19,8 @@ DESTROYERS: Final = frozenset(
     }
 )
 
-# With one of these words as an operand or long option, a program writes to the disk that it gets.
+# If one of these words is an operand or a long option, the program writes to the disk in its
+# arguments.
 ORDERS: Final = frozenset(
     {
         *("block-erase", "burn", "clear", "create", "crypto-erase", "destroy", "discard"),
