@@ -1,4 +1,4 @@
 """Runs helper processes.
 
-They are programs of shelld for work that could harm or delay the daemon.
+A helper process runs a program of shelld. It does work that could harm or delay the daemon.
 """

@@ -30,8 +30,8 @@ class Helper:
     """One helper process, until `close`. Owns the channel to its runner, and the socket to the
     process.
 
-    `words` are the arguments of the program. `packages` are further directories of modules. Raises
-    OSError if no process can start.
+    `words` are the arguments of the program. `packages` are further directories for the import path
+    of the program. Raises OSError if no process can start.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Helper:
         self._resources.close()
 
     def hang_up(self) -> None:
-        """End every wait for the process with EOFError."""
+        """Make every wait for the process raise EOFError."""
         with suppress(OSError):
             self._connection.shutdown(socket.SHUT_RDWR)
 
@@ -65,7 +65,7 @@ class Helper:
         await self._receive_frame()
 
     async def ask(self, data: bytes) -> bytes:
-        """Send a frame, and return the next one.
+        """Send a frame, and return the frame that answers it.
 
         Raises EOFError or ConnectionError once the process is gone. After any exception, including
         a cancellation, the process cannot be used any more.

@@ -21,7 +21,7 @@ from types import TracebackType
 class Frames:
     """Reads and writes frames, and sets the limits of this process.
 
-    Each read restarts the limit of `cpu_seconds`.
+    After each call of `read`, the process may use `cpu_seconds` of processor time.
     """
 
     def __init__(self, memory_bytes: int, cpu_seconds: int) -> None:

@@ -2,18 +2,19 @@
 
 A session has a cgroup with its limits, and each of its commands has a cgroup below the cgroup of
 the session. So the kernel limits the commands together, but counts for each command how often it
-has met a limit. A later command of the session reuses the cgroup of a command. This saves time,
-because making or removing a cgroup waits for every process of the machine that is just entering a
-cgroup.
+has met a limit. A command reuses the cgroup of an earlier command of the session, if possible. This
+saves time, because making or removing a cgroup waits for every process of the machine that is just
+entering a cgroup.
 
-If this process may write to the directory of its own cgroup, the module makes the cgroups below it.
-With cgroup v2, this works only if no process is in the directory. So with cgroup v2, the module can
-also make the cgroups beside the cgroup of this process, in a directory that was delegated to this
-user.
+If this process may write to the directory of its own cgroup, the module makes the cgroups in this
+directory. With cgroup v2, this works only if no process is directly in this directory. So with
+cgroup v2, the module can also make the cgroups beside the cgroup of this process, in a directory
+that was delegated to this user.
 
-This module owns the directories. Their names begin like those of `keeper.cgroup` and contain the
-pid of this process. So if this process is killed, its keeper removes them. This module raises no
-OSError. If it cannot make a cgroup, `limiter` watches the limit instead.
+This module owns the directories of the cgroups that it makes. The name of each directory begins
+with the prefix of `keeper.cgroup` and contains the pid of this process. So if this process is
+killed, its keeper finds and removes the directories. This module raises no OSError. If the module
+cannot make a cgroup, `limiter` watches the limit instead.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ class _Files(NamedTuple):
     """The names of a cgroup's files for one kind of limit.
 
     The file `limit` sets the limit. The file `counter` counts events, and `line` matches the line
-    with the count. `more` maps files with further limits, which not every system has, to their
-    values. None stands for the value of `limit`. The file `switch` makes the limit apply to the
-    cgroups below.
+    with the count. `more` maps the names of files for further limits to the values of these limits.
+    Not every system has these files. None means the same value as in the file `limit`. The file
+    `switch` makes the limit apply to the cgroups below.
     """
 
     limit: str
@@ -99,8 +100,8 @@ def _places(kind: Kind, own: list[OwnCgroup], *, under_systemd: bool) -> Iterato
                 yield Place(each.directory, is_v2=False)
         elif not each.controllers:
             for place in (each.directory, each.parent):
-                # The limits of this process's own cgroup do not hold in a cgroup beside it. So
-                # require a delegated directory there.
+                # The limits of this process's own cgroup do not hold in a cgroup beside it. So a
+                # cgroup beside it must be in a delegated directory.
                 must_be_delegated = under_systemd or place != each.directory
                 is_ours = not must_be_delegated or is_delegated(place)
                 if is_ours and _is_writable(place) and _enable(kind, place):
@@ -139,7 +140,9 @@ class CommandCgroups:
         self.begin()
 
     def begin(self) -> None:
-        """Record the counts of the kernel, so that only later events count for the next command."""
+        """Record what the kernel has counted so far, so that only later events count for the next
+        command.
+        """
         self._shortages_before = self._session.count_shortages()
         self._before = {}
         for kind in self._paths:
@@ -255,7 +258,7 @@ class SessionCgroups:
     def count_shortages(self) -> int:
         """Return how often the session has met its limit of memory.
 
-        Only cgroup v2 has this count.
+        Only cgroup v2 counts this. With cgroup v1, the result is 0.
         """
         if "memory" not in self.paths or not self.is_v2("memory"):
             return 0
@@ -263,7 +266,7 @@ class SessionCgroups:
         return 0 if found is None else int(found[1])
 
     def open(self) -> CommandCgroups:
-        """Return cgroups for a command, except those that cannot be made."""
+        """Return cgroups for a command. Leave out a cgroup that cannot be made."""
         if not self.unused:
             return CommandCgroups(self, f"command-{next(self._numbers)}")
         command = self.unused.pop()
@@ -311,7 +314,7 @@ class Cgroups:
         return self._places
 
     def open(self, limits: Mapping[Kind, int]) -> SessionCgroups:
-        """Make the cgroups of a session, except those that cannot be made."""
+        """Make the cgroups of a session. Leave out a cgroup that cannot be made."""
         name = f"{PREFIX}{os.getpid()}-limits-{next(_numbers)}"
         session = SessionCgroups(name, self.places if limits else {}, limits)
         self._sessions.add(session)
@@ -326,7 +329,10 @@ class Cgroups:
             self._left.add(command)
 
     def end_session(self, session: SessionCgroups) -> None:
-        """Remove the cgroups of a session. While processes are in them, leave this to `trim`."""
+        """Remove the cgroups of a session.
+
+        If a cgroup still has processes, `trim` removes it later.
+        """
         self._sessions.discard(session)
         if not session.remove():
             self._left.add(session)
@@ -336,7 +342,10 @@ class Cgroups:
         self._left = {each for each in self._left if not each.remove()}
 
     def close(self) -> None:
-        """Remove all cgroups without processes. The keeper removes the other cgroups."""
+        """Remove all cgroups without processes.
+
+        The keeper removes the cgroups that still have processes.
+        """
         for session in list(self._sessions):
             self.end_session(session)
         self.trim()
@@ -344,7 +353,7 @@ class Cgroups:
 
 
 def _remove_all(paths: Iterable[str]) -> bool:
-    # With cgroup v2, both limits have the same directory.
+    # With cgroup v2, the limits on memory and on processes can have the same directory.
     results = {path: remove(path) for path in set(paths)}
     return all(results.values())
 

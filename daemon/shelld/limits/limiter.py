@@ -38,14 +38,17 @@ _REST_SHARE: Final = 20
 _SLICE_S: Final = 0.002
 _SLICE_PAUSE_S: Final = 0.004
 
-# The maximum number of groups without members that are kept.
+# The limiter keeps at most this many groups without members.
 _MAX_UNUSED: Final = 8
 
 _HINT: Final = "Mount /proc, or let the daemon create cgroups."
 
 
 class Limiter:
-    """Enforces the limits of all commands. `start_task` starts a task that outlives the request."""
+    """Enforces the limits of all commands.
+
+    `start_task` starts a task that outlives the current request.
+    """
 
     def __init__(self, start_task: Callable[[Callable[[], Awaitable[None]]], object]) -> None:
         self._start_task = start_task
@@ -58,7 +61,7 @@ class Limiter:
         self._is_watching = False
         # The processor time that all scans have taken.
         self._cost_s = 0.0
-        # The part of this time after the last pause.
+        # The processor time that scans have taken since the last pause.
         self._slice_s = 0.0
 
     # -- commands ---------------------------------------------------------------------------
@@ -66,7 +69,8 @@ class Limiter:
     def admit(
         self, session: object | None, limits: ResourceLimits, *, is_waiting: bool = False
     ) -> Member:
-        """Return the membership of a command that will start; with `is_waiting`, of a spare shell.
+        """Return the membership of a command that will start. If `is_waiting` is true, return the
+        membership of a spare shell, which has no command yet.
 
         If `session` is None, the command shares its limits with no other command. Raises `RpcError`
         (unavailable) if a limit cannot be enforced.
@@ -218,7 +222,8 @@ class Limiter:
     def _thin_out(self, group: Group) -> None:
         """Kill the youngest command if too many processes have entered the cgroup."""
         judged = self._judged(group)
-        # Wait while a member is being killed, because the kernel still counts its processes.
+        # Kill nothing while a member is being killed, because the kernel still counts the processes
+        # of this member.
         nobody_dies = len(judged) + group.waiting == len(group.members)
         if judged and nobody_dies and group.cgroups.is_crowded(group.waiting):
             self._end_by(max(judged, key=lambda member: member.began_at), "processes")

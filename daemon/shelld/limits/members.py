@@ -22,13 +22,16 @@ from shelld_protocol.structs import EnforcedLimits, LimitMechanism, ResourceLimi
 LimitReason = Literal["memory", "processes", "cpu", "file_size"]
 LIMIT_REASONS: Final = frozenset(get_args(LimitReason))
 
-# With SIGXFSZ, the kernel ends a process that writes too large a file. The first code means that
-# this process was bash itself, the second that it was the process for which bash waited last.
+# With SIGXFSZ, the kernel ends a process that writes too large a file. The first return code means
+# that this process was bash itself. The second return code means that it was the last process for
+# which bash waited.
 _FILE_TOO_LARGE: Final = (-signal.SIGXFSZ, 128 + signal.SIGXFSZ)
 
 
 def rlimits_of(limits: ResourceLimits) -> tuple[tuple[int, int], ...]:
-    """Return the limits that the kernel enforces for each process, for `Restrictions`."""
+    """Return the limits that the kernel enforces for each single process, in the form of
+    `Restrictions`.
+    """
     both = ((resource.RLIMIT_FSIZE, limits.file_bytes), (resource.RLIMIT_NOFILE, limits.open_files))
     return tuple((number, value) for number, value in both if value is not None)
 
@@ -43,7 +46,8 @@ def cgroup_limits_of(limits: ResourceLimits) -> Mapping[Kind, int]:
 class Command(Protocol):
     """A running command, as the code that watches limits sees it.
 
-    `runner` is the pid of its runner while the pid is known and the runner is alive.
+    `runner` is the pid of the command's runner. It is None if the pid is unknown or the runner has
+    ended.
     """
 
     @property
@@ -51,7 +55,7 @@ class Command(Protocol):
 
     @property
     def is_killed_at_once(self) -> bool:
-        """Whether somebody has asked for a kill of the command without any grace."""
+        """Whether somebody has asked to kill the command at once, without a grace period."""
         ...
 
     @property
@@ -65,10 +69,11 @@ class Command(Protocol):
 
 
 class Group:
-    """The members that share limits, while they run or wait.
+    """The members that share limits. A member stays in the group while it runs, or waits as a spare
+    shell.
 
-    With `is_of_session`, the group is for a session, and not for a single command. With
-    `is_closed`, the session was closed.
+    `is_of_session` says that the group is for a session, and not for a single command. `is_closed`
+    says that the session was closed.
     """
 
     def __init__(
@@ -89,7 +94,8 @@ class Group:
         """Raise the limit on processes, so that waiting spare shells do not use any of it.
 
         The kernel lets a spare shell enter a full cgroup. So raise the limit only after the spare
-        shell has entered. If the limit rose earlier, a command could use up the room.
+        shell has entered. If the limit rose earlier, a command could start processes up to the
+        higher limit.
         """
         self.cgroups.make_room(sum(member.has_entered for member in self.members))
 
@@ -113,12 +119,13 @@ class Member:
         self.command: Command | None = None
         # When the command began (time.monotonic()).
         self.began_at = 0.0
-        # The processor time that the runner had reaped before the command; None if unknown.
+        # The processor time of the processes that the runner had reaped before the command began;
+        # None if unknown.
         self.reaped_before_s: float | None = None
 
     @property
     def restrictions(self) -> Restrictions | None:
-        """The restrictions with which the command must start; None for no restrictions."""
+        """The restrictions that apply to the command from its start; None if there are none."""
         limits = rlimits_of(self.group.limits)
         directories = tuple(map(os.fsencode, self.cgroups.directories))
         return Restrictions(limits, directories) if limits or directories else None
@@ -155,7 +162,10 @@ class Member:
             self.cgroups.refused(directories[index])
 
     def reason_of_end(self, returncode: int) -> LimitReason | None:
-        """Return the limit that made a command fail, if nobody has killed the command."""
+        """Return the limit that made a command fail; None if no limit did.
+
+        Assumes that nobody has killed the command.
+        """
         if returncode == 0:
             return None
         if self.cgroups.has_met("memory"):

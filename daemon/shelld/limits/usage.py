@@ -18,7 +18,8 @@ from shelld.keeper.proc import children_by_thread, children_of, lister, read_fil
 _TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 
-# Indexes of fields of /proc/PID/stat (proc(5)), counted from the third, which is the state.
+# Indexes in the result of `stat_fields`. Index 0 is the third field of /proc/PID/stat (proc(5)),
+# which is the state.
 _UTIME: Final = 14 - 3
 _CSTIME: Final = 17 - 3
 _THREADS: Final = 20 - 3
