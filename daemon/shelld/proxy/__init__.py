@@ -43,9 +43,9 @@ SERVE: Final = 1
 SERVING: Final = 2
 DENIED: Final = 3
 
-# The reasons why a connection is refused. "not_listed": no entry has the host. "private_address":
-# an entry has the host, but the addresses of the host are private, and no entry has them. "full":
-# there are too many connections.
+# The reasons why a connection is refused. "not_listed": no entry of the policy lists the host.
+# "private_address": an entry lists the name of the host, but all addresses of this name are
+# private, and no entry lists them. "full": there are too many connections.
 Reason = Literal["not_listed", "private_address", "full"]
 
 # The address at which commands find the proxy. The network of the sandbox is new, so the port is

@@ -2,7 +2,8 @@
 
 Invariants:
 
-* A name that no entry allows is never resolved, because a look-up would carry data to others.
+* A name that no entry allows is never resolved, because a look-up sends the name to other people,
+  and the name can contain data.
 * The address that is judged is the address that is connected to. A name is resolved once.
 """
 
@@ -105,7 +106,7 @@ class Connector:
 
 def is_here(address: str) -> bool:
     """Return whether an address belongs to this machine. If it does, the kernel also uses it as the
-    source of a connection to it.
+    source address of a connection to this address.
     """
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:

@@ -22,8 +22,8 @@ from typing import Final, NamedTuple
 _MAX_NAME: Final = 253
 _LABEL: Final = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 _NAME: Final = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
-# If the last part of a text is a number, getaddrinfo(3) takes the text for an IPv4 address, in many
-# forms.
+# getaddrinfo(3) accepts IPv4 addresses in many forms. It takes a text for an IPv4 address if the
+# text after the last dot is a number.
 _NUMBER: Final = re.compile(r"(?:0x[0-9a-f]*|[0-9]+)")
 _IPV4: Final = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}")
 _IPV6: Final = re.compile(r"[0-9a-fA-F:.]{2,45}")
@@ -135,7 +135,9 @@ class Rules:
             table.setdefault(rule.host, set()).add(rule.port)
 
     def allow(self, host: str, port: int) -> bool:
-        """Return whether an entry has the host itself, or a wildcard for it."""
+        """Return whether an entry allows the host and the port, with the host itself or with a
+        wildcard.
+        """
         return _has(self._ports, host, port) or self._has_above(host, port)
 
     def cover(self, rule: Rule) -> bool:

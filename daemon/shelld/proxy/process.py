@@ -1,8 +1,8 @@
 """Runs the daemon's side of a proxy: starts the process, and starts another one if it ends.
 
-Owns the listening socket of the sandbox, the runner of the process and the socket to it. A runner
-starts the process in the same way as a command. So the process ends when `close` closes the
-runner's channel, or when the daemon is gone.
+Owns the listening socket of the sandbox, the runner of the process, and the socket that connects
+the daemon to the process. A runner starts the process in the same way as a command. So the process
+ends when `close` closes the runner's channel, or when the daemon is gone.
 
 While there is no process, connections wait in the listening socket. Only a proxy can accept these
 connections, so a sandbox without a proxy reaches no host.
@@ -26,7 +26,8 @@ from shelld.proxy import DENIED, SERVE, SERVING, Reason
 
 logger = Log("shelld.proxy")
 
-# If a process has lived for less than this time, the next process starts after this time.
+# If a process ends sooner than this after its start, the daemon waits for this long before it
+# starts the next process.
 _PAUSE_S: Final = 1.0
 
 _BOOT: Final = (
@@ -38,12 +39,13 @@ _OURS: Final = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(
 # libraries.
 _VARIABLES: Final = (b"LD_LIBRARY_PATH", b"LOCALDOMAIN", b"RES_OPTIONS")
 
-# An entry of DENIED has the pid of a runner or 0, a host, a port, a reason, a count, and a time.
+# An entry of a message DENIED has the pid of a runner or 0, a host, a port, a reason, the number of
+# refusals, and a time.
 Entry = tuple[int, str, int, Reason, int, float]
 
 
 class Proxy:
-    """`note` is called with each entry of DENIED. `hosts`: the hosts of the policy."""
+    """`note` is called with each entry of each message DENIED. `hosts`: the hosts of the policy."""
 
     def __init__(
         self, pool: RunnerPool, hosts: Sequence[str], note: Callable[[Entry], None]
@@ -132,7 +134,10 @@ class Proxy:
                 channel.close()
 
     def close(self) -> None:
-        """End the process. In a forked child, this method closes only the child's copies."""
+        """End the process.
+
+        In a forked child, this method closes only the child's copies of the descriptors.
+        """
         try:
             self._end()
         finally:

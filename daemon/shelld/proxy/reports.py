@@ -65,8 +65,9 @@ class Reports:
         for peer, refusal, at in new:
             key = runners.get(peer, 0), refusal
             count, before = self._unsent.get(key, (0, at))
-            # If the command is known, a process of it still waits for the answer, so this command
-            # has met the latest refusal. Otherwise, keep the time of the first refusal.
+            # If the command is known, one of its processes still waits for the answer to this
+            # refusal, so keep the time of this refusal. Otherwise, keep the time of the first
+            # refusal.
             self._unsent[key] = count + 1, at if key[0] else before
         entries = [
             (runner, *refusal, count, at) for (runner, refusal), (count, at) in self._unsent.items()

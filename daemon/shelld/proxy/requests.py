@@ -122,7 +122,10 @@ def request_of(head: bytes) -> Request:
 
 
 def response_of(head: bytes, method: bytes) -> Response:
-    """Return the response with this head to a request with `method`. Raises `RefusedError`."""
+    """Return the response that has this head.
+
+    `method` is the method of its request. Raises `RefusedError`.
+    """
     try:
         first, headers = _lines(head)
         line = _STATUS_LINE.fullmatch(first)
@@ -190,7 +193,9 @@ def _length(headers: list[Header]) -> int | Literal["chunked"] | None:
 
 
 def _passed_on(headers: list[Header], *, is_response: bool = False) -> list[Header]:
-    """Return the headers that concern both ends. The `Host` of a request is written anew."""
+    """Return the headers that concern both the client and the origin server, and not only one
+    connection. Leave out the `Host` of a request, because the caller writes it anew.
+    """
     named = {
         name.strip().lower()
         for header, value in map(_lower, headers)

@@ -195,7 +195,8 @@ async def _upload(client: Stream, server: Stream, request: Request) -> None:
     try:
         await copy(client, server, request.length)
     except (OSError, EOFError, RefusedError):
-        # With a normal end, the server might take a part of the body for the whole body.
+        # If the connection ended normally, the server might take a part of the body for the whole
+        # body.
         server.writer.transport.abort()
 
 
@@ -211,7 +212,8 @@ async def _pass_response(client: Stream, server: Stream, method: bytes) -> None:
         response = response_of(head, method)
         await client.write(response.head)
         if response.status >= 200:
-            # An incomplete response is shorter than its length, so the client notices the failure.
+            # An incomplete response is shorter than the length in its head, so the client notices
+            # the failure.
             with suppress(RefusedError):
                 await copy(server, client, response.length)
             return
