@@ -21,30 +21,33 @@ the keeper and the daemon kill the processes that they can still find.
 
 This package imports only the standard library, neither anyio nor the rest of the daemon. The keeper
 must stay small, because every runner is a fork of the keeper. The keeper does not import `pool`,
-which is the daemon's end.
+which only the daemon uses.
 
 The protocol
 ------------
 Messages are marshalled tuples on a `Channel`. A message can carry descriptors.
 
 daemon -> keeper
-    ``(SPAWN_RUNNER,)`` + [socket]   fork a runner that serves this socket. There is no answer:
-                                     messages sent into the other end wait there for the runner.
+    ``(SPAWN_RUNNER,)`` + [socket]   fork a runner that serves this socket. There is no answer.
+                                     The daemon need not wait for the runner, because messages to
+                                     the runner stay in the socket until the runner reads them.
     ``(STOP_RUNNER, pid)``           SIGKILL an unresponsive runner and, if the keeper is a
-                                     subreaper, all processes below the runner, because one may
-                                     trace the runner and so keep it from being reaped.
+                                     subreaper, all processes below the runner. One of these
+                                     processes may trace the runner. Then the runner cannot be
+                                     reaped before its tracer has ended.
 
 daemon -> runner
     ``(RUN, program, argv, env, cwd, count, has_terminal, restrictions)``
     + [stdin, stdout, stderr, *extra]
                                      start a command; extra descriptors become 3, 4, ... All strings
-                                     are bytes; an empty `cwd` is the daemon's own; `count` is the
-                                     number of descriptors sent. With `has_terminal`, the first
-                                     three descriptors are one terminal, which becomes the
-                                     controlling terminal of the command. `restrictions` is None, or
-                                     the members of `start.Restrictions`, but with the number of
-                                     handles in place of `handles`. The handles are the last
-                                     descriptors of the message.
+                                     are bytes. With an empty `cwd`, the command starts in the
+                                     daemon's own directory. `count` is the number of descriptors
+                                     sent. With `has_terminal`, the first three descriptors are one
+                                     terminal, which becomes the controlling terminal of the
+                                     command. `restrictions` is None, or the members of
+                                     `start.Restrictions`, but with the number of handles in place
+                                     of `handles`. The handles are the last descriptors of the
+                                     message.
     ``(KILL, signal, grace_ms)``     signal the tree, and SIGKILL it after the grace. If `signal` is
                                      None, send SIGTERM, unless the command has already got SIGTERM.
 
@@ -62,10 +65,10 @@ runner -> daemon
                                      true, this message implies EMPTY.
     ``(STOPPED,)``                   a signal has stopped bash.
     ``(LEFTOVER, pids)``             the list of leftover processes has changed.
-    ``(SURVIVORS, pids)``            these processes are left `KILL_DEADLINE_MS` after the grace.
-                                     The runner still tries to kill them.
-    ``(RETIRES,)``                   this command is the runner's last. The runner sends this before
-                                     its last message about the command.
+    ``(SURVIVORS, pids)``            these processes are still alive `KILL_DEADLINE_MS` after the
+                                     end of the grace. The runner still tries to kill them.
+    ``(RETIRES,)``                   the runner takes no other command after this one. The runner
+                                     sends this before its last message about the command.
     ``(EMPTY,)``                     no process is left. The runner can take the next command.
 
 keeper -> daemon, on the socket of a runner that has died
@@ -74,19 +77,20 @@ keeper -> daemon, on the socket of a runner that has died
                                      the same messages as above. End of file follows.
 
 A runner reads end of file on its socket if the daemon is gone or has given up the command. Then the
-runner kills the tree and ends. A command that the runner has not started before this end of file
-never starts. After end of file on its own socket, the keeper ends once its last runner has ended.
-Until then, a keeper that is a subreaper kills each runner that cannot end, with all processes that
-this runner has started. If the daemon reads end of file without EMPTY, the keeper is also gone,
-could not fork, or cannot know which processes a runner left.
+runner kills the tree and ends. If the runner has not started the command before it reads this end
+of file, the command never starts. After end of file on its own socket, the keeper ends once its
+last runner has ended. Until then, a keeper that is a subreaper kills each runner that cannot end,
+with all processes that this runner has started. If the daemon reads end of file on the socket of a
+runner and has not received EMPTY, the keeper is also gone, could not fork, or cannot know which
+processes the runner left.
 
 Failures
 --------
 Any system call may fail, and any line may raise MemoryError. Each owner has one boundary:
 
 `tree`      Raises no OSError. A process that cannot be inspected counts as alive. If the children
-            of this process cannot be listed, it returns None. No caller takes None for "no process
-            is left".
+            of this process cannot be listed, the functions return None. No caller takes None for
+            "no process is left".
 `Channel`   If only part of a message could be sent, the sender shuts the channel down, so both ends
             read end of file. A message whose file did not arrive becomes FILE_LOST. A runner
             answers FILE_LOST with FAILED, and the daemon gives up the channel.

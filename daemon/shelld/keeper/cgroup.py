@@ -74,7 +74,7 @@ def _is_limited(path: str) -> bool:
 def remove_stale(parent: str) -> None:
     """Remove the cgroups in `parent` that belong to dead processes."""
     if not os.path.exists(f"{parent}/cgroup.procs"):
-        # `parent` is no cgroup if it is above the root of the hierarchy.
+        # If `parent` is above the root of the hierarchy, it is no cgroup.
         return
     with contextlib.suppress(OSError):
         for name in os.listdir(parent):

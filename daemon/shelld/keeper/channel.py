@@ -43,8 +43,8 @@ ENTERED: Final = 16
 # After the grace, a runner tries to kill the tree for this long before it reports survivors.
 KILL_DEADLINE_MS: Final = 1_000
 
-# The longest tuple in a frame. The smallest default send buffer (Linux: 208 KiB) has room for
-# several such frames.
+# The maximum size of a tuple inside a frame. The smallest default send buffer (Linux: 208 KiB) has
+# room for several such frames.
 INLINE_BYTES: Final = 32 * 1024
 _MAX_DESCRIPTORS: Final = 8
 # The highest descriptor that `Channel.pair` uses. The kernel keeps a table with 8 bytes for each
@@ -109,9 +109,9 @@ class Channel:
         self._socket = sock
         self._buffer = bytearray()
         self._descriptors: list[int] = []
-        # The state of a `receive` that a shortage of memory has interrupted: the last read, the
-        # messages so far, and whether the buffer may hold more messages. The next call continues
-        # with this state.
+        # The state of a call of `receive` that has failed for lack of memory: the result of its
+        # read, the messages that it had completed, and whether the buffer may hold more messages.
+        # The next call continues with this state.
         self._read: _Read | None = None
         self._messages: list[tuple[Message, list[int]]] = []
         self._is_behind = False
@@ -236,8 +236,8 @@ class Channel:
         """
 
     def _with_received(self, ancillary: list[tuple[int, int, bytes]]) -> list[int]:
-        """Return the descriptors that still have no message: those of earlier reads, and those of
-        this read.
+        """Return the descriptors that are not assigned to a message yet: the descriptors of earlier
+        reads, and the descriptors of this read.
         """
         descriptors = self._descriptors.copy()
         for level, kind, content in ancillary:
@@ -290,7 +290,7 @@ class Channel:
 
 
 def _socket_at(descriptor: int) -> socket.socket:
-    """Return the socket object for a descriptor, which it owns from now on. Raises OSError."""
+    """Return a socket object that owns the descriptor from now on. Raises OSError."""
     try:
         return socket.socket(fileno=descriptor)
     except OSError:

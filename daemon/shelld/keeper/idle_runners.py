@@ -18,7 +18,8 @@ SPARE: Final = 2
 
 class IdleRunners:
     def __init__(self) -> None:
-        # The idle runners. The most recently used runner is the last, and is the next to be used.
+        # The idle runners. The most recently used runner is at the end of the list, and gets the
+        # next command.
         self._channels: list[Channel] = []
         self._fewest = 0
 

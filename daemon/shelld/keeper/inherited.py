@@ -2,11 +2,12 @@
 
 Commands inherit limits and priority from their runner, and runners from the keeper.
 
-A command may change these for any process of its user, for example for its runner with ``prlimit
---pid $PPID``. After such a change, the runner takes no other command, so no other command inherits
-the change. A lowered soft limit does not stop a runner or the keeper from doing its work. But
-nobody checks a runner that has no command. If a command changes the limits or the priority of such
-a runner, the runner's next command inherits the change. That command is the runner's last.
+A command may change the limits and the priority of any process of its user, for example of its
+runner with ``prlimit --pid $PPID``. After such a change, the runner takes no other command, so no
+other command inherits the change. A lowered soft limit does not stop a runner or the keeper from
+doing its work. But nobody checks a runner that has no command. If a command changes the limits or
+the priority of such a runner, the runner's next command inherits the change. After that command,
+the runner takes no other command.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ daemon in the name of a runner.
 The keeper first sends ``(ENTERED,)`` with descriptors of the directory for shelld's own files and
 of /dev/null. If the sandbox has a proxy, the message also has a descriptor of the socket at which
 commands reach the proxy. Before this message, no command has run in the sandbox. If the keeper
-cannot protect itself, it ends and sends no message. It is the first process of its namespace, so no
-command can kill it.
+cannot protect itself, it ends and sends no message. The keeper is the first process of its
+namespace, so no command can kill it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def main(
     `network` is "shared" if the sandbox shares the network of the machine, or else the port of the
     proxy, or "0" for no proxy. `writable` are the paths to which commands can write.
 
-    The descriptor `_TERMINALS` is the directory of the terminals that commands get, if it is open.
+    If the descriptor `_TERMINALS` is open, it is the directory of the terminals that commands get.
     """
     if ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0):
         os._exit(1)

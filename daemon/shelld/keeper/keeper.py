@@ -77,11 +77,12 @@ class KeeperOptions(NamedTuple):
 
 
 class _Runner:
-    """A forked runner, until its tree is known to be empty. Owns a copy of its socket.
+    """What the keeper knows about a forked runner, until the runner's tree is empty. Owns a copy of
+    the runner's socket.
 
-    After the runner has died, this object reports which of its processes are left. It never waits
-    for a daemon that does not read. `others` are the survivors of runners that died earlier. With
-    `is_given_up`, the keeper must kill the runner and all processes below it.
+    After the runner has died, this object reports which processes of the runner are left. A report
+    never waits for a daemon that does not read. `others` are the survivors of runners that died
+    earlier. With `is_given_up`, the keeper must kill the runner and all processes below it.
     """
 
     def __init__(self, descriptor: int, cgroup: Cgroup | None) -> None:
@@ -93,7 +94,9 @@ class _Runner:
         self.reported = False
 
     def tell(self, message: Message) -> bool:
-        """Send a message. Return False if this fails; then the daemon sees end of file later."""
+        """Send a message. Return False if this fails. In that case, the daemon sees end of file
+        when this keeper closes the socket.
+        """
         try:
             sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, fileno=self.socket)
         except OSError:
@@ -206,8 +209,9 @@ class Keeper:
         try:
             messages = self._channel.receive()
         finally:
-            # Close the channel at its end. Also close it after an error, because it is unknown how
-            # much of the channel was read. The daemon then starts another keeper.
+            # Close the channel when it has ended. Also close it after an error, because after an
+            # error it is unknown how much of the channel was read. After an error, the daemon
+            # starts another keeper.
             if messages is None:
                 self._poll.unregister(self._channel.fileno())
                 self._channel.close()
@@ -219,7 +223,8 @@ class Keeper:
                 self._fork_runner(descriptors.pop())
             elif message[0] == SPAWN_RUNNER:
                 # The kernel has dropped the runner's socket, because this process had no descriptor
-                # left. The daemon sees end of file and asks again.
+                # left. The daemon sees end of file on its end of the socket, and asks for another
+                # runner.
                 self._limits.restore()
                 self._check_inheritance()
             elif message[0] == STOP_RUNNER and message[1] in self._runners:
@@ -366,7 +371,7 @@ class Keeper:
 
 
 def _limit_files(soft: int) -> None:
-    # A command may have lowered both limits since the daemon started.
+    # A command may have lowered the soft and the hard limit since the daemon started.
     with contextlib.suppress(ValueError, OSError):
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         if hard != resource.RLIM_INFINITY:

@@ -33,9 +33,9 @@ _CLEAN_ROUNDS: Final = 2
 class OrphanReaper:
     """Kills all processes below this one in rounds, except spared processes and their descendants.
 
-    The caller sets `must_start` when there may be new orphans. The next round is then the first of
-    a new series, with a new deadline. `must_start` is an attribute, because an assignment cannot
-    fail.
+    The caller sets `must_start` when there may be new orphans. If it is set, the next round begins
+    a new series of rounds, with a new deadline. `must_start` is an attribute, because an assignment
+    cannot fail.
 
     `survivors` are the processes that are alive after the deadline. Rounds still try to kill them,
     but `is_done` ignores them. `is_blind` says that the deadline has passed, but the processes

@@ -15,9 +15,9 @@ class OwnCgroup(NamedTuple):
 
     @property
     def parent(self) -> str:
-        """The directory above.
+        """The directory above `directory`.
 
-        It is a cgroup only if `directory` is not the root of the hierarchy.
+        If `directory` is the root of the hierarchy, the directory above is no cgroup.
         """
         return os.path.dirname(self.directory)
 

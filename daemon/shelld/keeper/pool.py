@@ -1,4 +1,4 @@
-"""Serves as the daemon's end of the keeper. It hands out runners and takes them back.
+"""Starts the keeper for the daemon, hands out the keeper's runners, and takes the runners back.
 
 The pool owns the keeper process and the channels of idle runners. An acquired channel belongs to
 the shell for which it was acquired. Every call is synchronous, so no other task can run between the
@@ -44,8 +44,8 @@ _ROOT: Final = str(Path(__file__).parents[2])
 
 
 class RunnerPool:
-    """Hands out runners. `file_limit` is the soft RLIMIT_NOFILE of commands, if this process raises
-    its own.
+    """Hands out runners. If this process raises its own soft RLIMIT_NOFILE, `file_limit` is the
+    soft RLIMIT_NOFILE of commands.
 
     `mechanism` is the strongest containment to use, if the system has it: "cgroup", "subreaper" or
     "process-group". With `adopts`, this process is a subreaper, and all its own children are
@@ -384,7 +384,9 @@ class RunnerPool:
         return channel
 
     def _other_keeper(self, silent: Channel) -> Channel:
-        """Return the channel of a new keeper, which replaces one that does not listen."""
+        """Return the channel of a new keeper, which replaces the keeper that does not listen on
+        `silent`.
+        """
         if self.adopts:
             self._reap()
         if self._keeper is silent and self._keeper_pid is not None:

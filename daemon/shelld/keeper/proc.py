@@ -79,9 +79,10 @@ def read_file(path: str) -> bytes:
 
 
 def read_short_file(path: str) -> bytes:
-    """Return the content of a file of /proc that the kernel returns at once. Raises OSError.
+    """Return the content of a file of /proc that the kernel returns in one read. Raises OSError.
 
-    The kernel returns a file about one thread or descriptor at once, but a list in several parts.
+    For a file about one thread or descriptor, one read returns the whole file. For a list, one read
+    returns only a part.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -144,7 +145,7 @@ def children_by_thread(pid: int) -> Iterator[list[int]]:
     """Yield the direct children of a process, thread by thread."""
     is_gone = True
     for thread in os.listdir(f"/proc/{pid}/task"):
-        # A thread may end between the two reads.
+        # The thread may have ended since `listdir`.
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             yield list(map(int, read_file(f"/proc/{pid}/task/{thread}/children").split()))
             is_gone = False

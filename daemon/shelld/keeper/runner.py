@@ -99,8 +99,8 @@ class Runner:
     """Serves one channel. `cgroup` is this runner's own cgroup. `keeper_pid` is the pid of the
     keeper, which later removes the cgroup.
 
-    With `is_namespaced`, the daemon is in another PID namespace. Then each pid in a message goes
-    with a pidfd.
+    With `is_namespaced`, the daemon is in another PID namespace, so each message with a pid also
+    carries a pidfd.
     """
 
     def __init__(
@@ -127,8 +127,8 @@ class Runner:
         self._arrivals = select.poll()
         self._arrivals.register(self._channel.fileno(), select.POLLIN)
         self._home = _open_working_directory()
-        # Whether this process is in the directory of a command. It may be impossible to return to
-        # the first directory.
+        # Whether this process is in the directory of a command. This process may be unable to
+        # return to `_home`.
         self._is_away = False
         # The limits and priority that each command should inherit. A command can change the limits
         # and the priority of its runner.
@@ -231,7 +231,8 @@ class Runner:
     def _unless_abandoned(
         self, messages: list[tuple[Message, list[int]]]
     ) -> list[tuple[Message, list[int]]] | None:
-        """Return these messages and all later ones; None if the channel has ended by now.
+        """Return `messages` and all messages that have arrived since; None if the channel has
+        ended.
 
         The daemon may have closed the channel to give up the command, perhaps even before this
         process existed.
@@ -269,14 +270,14 @@ class Runner:
         failure = self._spawn(message, descriptors)
         if failure is not None:
             self._go_home()
-            # Perhaps only this process is short of the resource, and its next command would fail in
-            # the same way.
+            # If a resource is short, perhaps only this process is short of it. Its next command
+            # would fail in the same way, so this runner retires.
             self._retire_if_spoilt(is_short=failure[0] in _SHORTAGES)
             self._send((FAILED, *failure))
         else:
             assert self._leader is not None
-            # Send the pid first. If this process were killed before that, the daemon would never
-            # know the pid.
+            # Send the pid before anything else. If this process were killed without sending the
+            # pid, the daemon would never know the pid.
             self._send_pid((STARTED, self._leader, self._refused))
             self._tree.begin(self._leader)
             self._busy = True
@@ -294,7 +295,8 @@ class Runner:
                 self._is_away = False
 
     def _retire_if_spoilt(self, *, is_short: bool = False) -> None:
-        """Retire if the next command would start elsewhere, get other limits, or fail to start.
+        """Retire if the next command would start in a wrong directory, inherit changed limits, or
+        fail to start.
 
         Call this before the last message about a command.
         """
