@@ -39,7 +39,7 @@ def share_of_command(space: int) -> int:
 def share_of_variables(space: int) -> int:
     """Return how many bytes the variables of a state may take.
 
-    Its functions may take as many bytes.
+    The functions of the state may take the same number of bytes in addition.
     """
     return (space - share_of_command(space) - _RESERVED) // 2
 

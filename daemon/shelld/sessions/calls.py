@@ -56,7 +56,8 @@ def state_of_call(state: ShellState, changes: Changes | None) -> ShellState:
         line = options.removesuffix(b"\n") or b"\\builtin set"
         options = b"%s -o %s\n" % (line, b" -o ".join(names))
     if changes.get(_POSIX) is not None:
-        # Do not switch posix mode off, because bash would then unset the variable.
+        # The line must not switch posix mode off, because bash would then also unset
+        # POSIXLY_CORRECT.
         options = options.replace(b" +o posix", b"")
     state = replace(state.without(frozenset(map(to_bytes, changes))), options=options)
     functions = _functions(changes)
@@ -145,7 +146,7 @@ def lines_of_call(changes: Changes, path: str | None) -> bytes:
 
 
 def split_told(written: bytes) -> tuple[Told, bytes]:
-    """Return the report that bash made before it ran its command, and the dump."""
+    """Split the written text into the report that bash made before its command, and the dump."""
     options, _, rest = written.partition(b"\0")
     variables, _, dump = rest.partition(b"\0")
     return Told(variables, frozenset(options.rstrip(b"\n").split(b":"))), dump
@@ -161,8 +162,8 @@ def without_options_of_call(dump: bytes, told: Told, changes: Changes, state: Sh
         given |= _POSIX_OPTIONS
     if not given:
         return dump
-    # The last line of the prelude may set the options of `set`. Bash makes its report before that
-    # line. So that line, not the report, decides about these options.
+    # The last line of the prelude may set the options of `set`. Bash makes its report before it
+    # runs that line. So that line, not the report, says which of these options are on.
     before = told.options - _SET_OPTIONS if state.options else told.options
     before |= frozenset(_IS_ON.findall(state.options))
     return without_options(dump, given - before)

@@ -62,14 +62,17 @@ class Declaration(Struct, frozen=True):
 
 
 def declarations_in(text: bytes) -> list[Declaration] | None:
-    """Return the declarations in a text, in order. Return None if the text holds anything else."""
+    """Return the declarations in a text, in order. Return None if the text has anything besides
+    declarations.
+    """
     found: list[Declaration] = []
     position, length = 0, len(text)
     while position < length:
         end = text.find(b"\n", position) + 1
         each = None
         if 0 < end - position <= _MAX_CACHED_BYTES:
-            # A value may contain a newline. Then the declaration goes on after this line.
+            # If a value contains a newline, the declaration is longer than this line, and `each` is
+            # None.
             each = _declaration_on(text[position:end])
         if each is None:
             match = _DECLARATION.match(text, position)

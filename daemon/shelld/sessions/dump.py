@@ -15,8 +15,8 @@ from typing import Final
 from shelld.sessions.quoting import quote
 from shelld.sessions.scripts import lines_of
 
-# Variables of the program. They hold the options as they were before the program changed them, the
-# traps that the command has set, and whether POSIXLY_CORRECT was set.
+# Variables of the program. In this order, they hold: the options before the program changed any,
+# the traps that the command has set, and whether POSIXLY_CORRECT was set.
 OPTIONS_VARIABLE: Final = b"__shelld_options"
 TRAPS_VARIABLE: Final = b"__shelld_traps"
 POSIX_VARIABLE: Final = b"__shelld_posix"
@@ -46,12 +46,13 @@ def dump_program(
 
     `own_directory`: a path to the daemon's directory. `globals_word`: the program in
     `globals.bash`, as a word. `functions_word`: the program in `functions.bash`, as a word, or b""
-    to leave out its check. The standard output of that program must be a file. `before_functions`:
-    commands of ours that run before bash reports its functions, each with "; " at its end. When
-    these commands run, nothing that the session's command has set up can interfere. Posix mode is
-    off, because in posix mode, bash would exit if `eval` defined a function whose name is not an
-    identifier. `lists_options`: whether bash lists the names of all options. After one dump, the
-    names are known.
+    to leave out its check. The standard output of the program in `functions.bash` must be a file.
+    `before_functions`: commands of ours that run before bash reports its functions, each with "; "
+    at its end. When these commands run, nothing that the session's command has set up can
+    interfere. Posix mode is off, because in posix mode, bash would exit if `eval` defined a
+    function whose name is not an identifier. `lists_options`: whether bash lists the names of all
+    options. The names are the same in all dumps, so bash need not list them again after the first
+    dump.
     """
     program = _DUMP.replace(b"OWN_DIRECTORY", own_directory).replace(b"GLOBALS", globals_word)
     check = rb"\builtin eval %s; " % functions_word if functions_word else b""
@@ -59,12 +60,13 @@ def dump_program(
     program = program.replace(b"SET_OPTIONS ", rb"\builtin set +o; " if lists_options else b"")
     # BASHOPTS does not always show whether dotglob is on, see `dump_parser`.
     program = program.replace(b" SHOPT_OPTIONS", b"" if lists_options else b" dotglob")
-    # Replace this word last, because these commands may contain the words that are replaced above.
+    # Replace this word last, because `before_functions` may contain the words that are replaced
+    # above.
     return program.replace(b"BEFORE_FUNCTIONS ", before_functions)
 
 
 def short_dump_program(names: Iterable[bytes], own_directory: bytes) -> bytes:
-    """Return the program that reports only these variables and the directory, in one line.
+    """Return the program that reports only the variables `names` and the directory, in one line.
 
     `own_directory`: a path to the daemon's directory.
     """

@@ -53,7 +53,7 @@ _UNKNOWN: Final = OptionNames()
 
 # The number of dumps whose settings the cache keeps.
 _MAX_CACHED: Final = 32
-# The settings of a longer dump are not cached.
+# If a dump is longer than this, its settings are not cached.
 _MAX_CACHED_BYTES: Final = 64 * 1024
 
 
@@ -207,7 +207,7 @@ def _variables(found: list[Declaration], size: int = 0) -> _Variables:
                 declarations[name] = each.line
             continue
         if name == b"POSIXLY_CORRECT" and b"x" not in each.flags:
-            # The option posix, which is set last, sets this variable again.
+            # The script sets the option posix at its end, and the option sets this variable again.
             continue
         if each.exported is not None:
             env[name] = each.exported
@@ -248,7 +248,8 @@ class _Settings(Struct, frozen=True):
 
 @lru_cache(maxsize=_MAX_CACHED)
 def _settings(known: OptionNames, value: bytes, *parts: bytes) -> _Settings | None:
-    """Parse these parts of a dump. Returns None if a part has another form.
+    """Parse the parts of a dump that `_Settings` describes. Returns None if a part has another
+    form.
 
     `value`: the value of `OPTIONS_VARIABLE`.
     """

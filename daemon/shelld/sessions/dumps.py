@@ -1,9 +1,9 @@
 """The anonymous files to which commands write their state. Bash opens them through /proc.
 
-A process that a command left behind may write to the path of its file at any later time. So the
-descriptor stays open after the command has ended, and the next command uses it. In this way, no
-other file ever gets the descriptor's number. Each command has a *mark*, which its own bash writes
-after its state.
+A process that a command left behind may write to the path of the command's file at any later time.
+The path names a descriptor. So the descriptor stays open after the command has ended, and a later
+command uses the same file. In this way, no other file ever gets the descriptor's number. Each
+command has a *mark*, which its own bash writes after its state.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CAN_RECORD: Final = os.path.isdir("/proc/self/fd")
 
 
 class DumpFiles:
-    """Owns the files. Makes a new file only if all the others are in use.
+    """Owns the files. Makes a new file only if all existing files are in use.
 
     `own_directory`: a path to the daemon's own directory. If it is ".", every directory counts as
     the daemon's own.
@@ -59,7 +59,7 @@ class DumpFiles:
         return f"/proc/{os.getpid()}/fd/{descriptor}"
 
     def give_back(self, descriptor: int) -> None:
-        """Take a file back, and free its memory. Does nothing if the file is already back."""
+        """Take a file back, and free its memory. A second call for the file does nothing."""
         if descriptor in self._unused:
             return
         if not self._is_open:
@@ -70,16 +70,16 @@ class DumpFiles:
             os.ftruncate(descriptor, 0)
 
     def close(self) -> None:
-        """Close the unused files now, and the others when their owners give them back."""
+        """Close the unused files now, and each file in use when its owner gives it back."""
         self._is_open = False
         while self._unused:
             os.close(self._unused.pop())
 
 
 class PrivateDumpFiles(DumpFiles):
-    """The files of a sandbox, in which bash does not see the daemon. `make` makes a file, and
-    returns its descriptor and its path in the sandbox. `nothing` opens the sandbox's /dev/null.
-    Both raise OSError.
+    """Owns the files of a sandbox. Inside the sandbox, bash does not see the process of the daemon.
+    `make` makes a file, and returns its descriptor and its path in the sandbox. `nothing` opens the
+    sandbox's /dev/null. Both raise OSError.
     """
 
     def __init__(self, make: Callable[[], tuple[int, str]], nothing: Callable[[], int]) -> None:

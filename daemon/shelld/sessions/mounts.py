@@ -90,7 +90,7 @@ def _byte(escape: re.Match[bytes]) -> bytes:
 
 
 def _leads_into(path: bytes, mounts: frozenset[bytes]) -> bool:
-    """Return whether a path leads through one of these directories.
+    """Return whether a path leads through one of the directories in `mounts`.
 
     Touches no file in these directories.
     """

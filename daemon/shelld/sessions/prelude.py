@@ -36,7 +36,7 @@ _WORD: Final = re.compile(rb"[^\s;&|<>(){}$`'\"\\]+")
 # The maximum length of a command that is split into words. A longer command would delay other
 # requests.
 _MAX_WORDS_BYTES: Final = 64 * 1024
-# The function `trap`, for a command that may set traps.
+# If a command may set traps, this function replaces the builtin `trap`.
 _WRAPPER: Final = b" ".join(lines_of("trap.bash")).replace(b"TABLE", TRAPS_VARIABLE)
 
 # With one of these variables in its environment, bash may start in posix mode, or with ~/.bashrc
@@ -137,9 +137,9 @@ def dump_at_exit(
 def short_dump_at_exit(
     path: str, own_directory: str, mark: bytes, *, names: frozenset[bytes]
 ) -> bytes:
-    """Return lines that report only these variables and the directory.
+    """Return lines that make bash report only the variables `names` and the directory.
 
-    Otherwise, they are like the lines of `dump_at_exit`.
+    In all other respects, these lines are like the lines of `dump_at_exit`.
     """
     program = short_dump_program(names, own_directory.encode())
     return _trap(program + rb"; \builtin printf " + mark, _to_file(path))
@@ -205,7 +205,7 @@ def _run_startup_file(value: bytes) -> bytes:
     """
     if not _EXPANDED.search(value):
         path = quote(value if b"/" in value else b"./" + value)
-        # Bash prints this error without the name and the line number of the prelude.
+        # Bash itself prints this error without a name and a line number of its startup file.
         refusal = rb'\builtin printf "bash: %s: is a directory\n" ' + quote(value) + b" >&2"
         tests = b"if [[ -d %s ]]; then %s\nelif [[ -e %s ]]; then \\builtin . %s; fi\n"
         return tests % (path, refusal, path, path)
@@ -216,8 +216,8 @@ def _run_startup_file(value: bytes) -> bytes:
 def _after_startup_file(state: ShellState) -> ShellState:
     """Return the state for a bash that has run a startup file.
 
-    The startup file may have set a readonly variable of the state already. Then the line for that
-    variable fails, and bash must not print the error.
+    The startup file may have set a readonly variable of the state already. In this case, the line
+    of the state for that variable fails, and bash must not print the error.
     """
     lines = {
         name: b"{ %s; } 2>/dev/null\n" % line[:-1]
@@ -232,9 +232,9 @@ def waiting_prelude(
 ) -> bytes:
     """Return the prelude of a spare shell, which waits for `last_lines`.
 
-    Bash reads the prelude from `descriptor`. The last lines come from a pipe, which is the next
-    descriptor. Bash reads the pipe to its end before it runs any of these lines. `last_word`
-    becomes the command's first ``$_``.
+    Bash reads the prelude from `descriptor`. Bash reads the last lines from a pipe, whose
+    descriptor is `descriptor` + 1. Bash reads the pipe to its end before it runs any of the last
+    lines. `last_word` becomes the command's first ``$_``.
 
     Without its last lines, bash would run its command in the wrong state. So the prelude first
     closes `descriptor`, because bash needs a free descriptor to open the pipe. If bash still cannot

@@ -17,10 +17,11 @@ class Recorder:
     """Owns the file to which the bash of one command writes its state.
 
     The command has no descriptor for that file. When bash ends, it opens the file by `path`, as any
-    process of the same user could. It writes its state, and then `mark`. On a system without paths
+    process of the same user could, and writes its state and then `mark`. On a system without paths
     to descriptors, no state is kept. `files`: the files of the command's sandbox, if it has one.
-    `is_apart`: the command has a tighter sandbox than its session. Then its state is not kept
-    either. Otherwise later commands would run its functions outside its sandbox.
+    `is_apart`: the command has a tighter sandbox than its session. The state of such a command is
+    not kept either. Otherwise the session's later commands would run the functions of this command
+    outside the tighter sandbox.
     """
 
     def __init__(

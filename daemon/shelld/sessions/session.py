@@ -66,11 +66,11 @@ class Start(NamedTuple):
 class Left(NamedTuple):
     """The dump of a command, with the directory and the variables that its call has set.
 
-    `started_in` and `changes` are `cwd` and `env` of the call. The session does not keep these. It
-    keeps a directory or a value only if the command itself has set it. `started_in` has two forms
-    of the path: the path as given, and the path without symbolic links, by which bash may know the
-    directory. If a call has no `cwd`, but has PWD in its `env`, `started_in` is the session's
-    directory.
+    `started_in` and `changes` are `cwd` and `env` of the call. The session does not keep the
+    directory and the values of a call. It keeps a directory or a value only if the command itself
+    has set it. `started_in` has two forms of the path: the path as given, and the path without
+    symbolic links. Bash may know the directory by either form. If a call has no `cwd`, but has PWD
+    in its `env`, `started_in` is the session's directory.
     """
 
     dump: bytes
@@ -126,7 +126,7 @@ class Session:
         # A remote directory in which a command could not start.
         self._lost_directory: bytes | None = None
         # The number of dumps that threads are parsing. Until a dump is parsed, the session does not
-        # have the state of its command.
+        # have the state that the dump describes.
         self._settling = 0
         self._when_settled: Callable[[], None] | None = None
         # For each of these dumps, the function that parses the dump and passes its state to the
@@ -164,8 +164,9 @@ class Session:
         A relative `cwd` is relative to the session's directory.
 
         Without `cwd`, the command starts in the session's directory. If that directory was deleted,
-        the command starts in the nearest existing directory above it. A remote directory is not
-        checked. Only a failed start of a command shows that it was deleted.
+        the command starts in the nearest existing directory above it. If the directory is remote,
+        this method does not check whether it exists. Only a failed start of a command shows that a
+        remote directory was deleted.
         """
         if cwd is not None:
             return os.path.join(self.cwd, cwd)
@@ -209,7 +210,8 @@ class Session:
         if bash knows this directory by the path that the daemon knows.
         """
         # The directory of a call does not become the session's directory. If bash's directory was
-        # deleted, bash does not know the path. In both cases, the session's directory stays.
+        # deleted, bash does not know the path. In both cases, the session keeps the directory that
+        # it had before the command.
         own = left.started_in
         if not cwd or cwd in own or any(self._mounts.is_same(path, cwd) for path in own[:1]):
             return self._state.cwd, self._state.inherits_cwd
@@ -300,7 +302,8 @@ class Session:
         if left.start is not None and state.size > MAX_DUMP_BYTES:
             return Unkept.TOO_LARGE
         if left.number > self._kept:
-            # Otherwise the session has the state of a command that ended later than this one.
+            # If `left.number` is smaller, the session already has the state of a command that ended
+            # later.
             self._take(left, state, names)
             self._kept = left.number
         return Unkept.FUNCTIONS if has_lost_functions(left.dump) else None

@@ -26,7 +26,7 @@ _TOKEN: Final = re.compile(
     re.VERBOSE,
 )
 # Assignments. A value may contain sums, and the output of commands that consist of plain words.
-# These commands run in another process, so they change nothing here.
+# These commands run in another process, so they change nothing in bash itself.
 _OUTPUT: Final = r"\$\((?!\()[A-Za-z0-9_./:=,@%+*?~|;& \t-]*\)"
 # The operators ++ and -- are not allowed here, because they assign.
 _SUM: Final = r"\$\(\((?:[A-Za-z0-9_ */%<>]|\+(?!\+)|-(?!-))*\)\)"
@@ -81,8 +81,8 @@ def changes_of(command: str, state: ShellState) -> frozenset[bytes] | None:
     Most commands only start programs, one after the other or in pipelines. After such a command,
     bash need not report its state, so bash needs no trap. Without a trap, bash becomes the last
     program, as under ``bash -c``, and a signal that ends this program thus ends bash. Most other
-    commands only assign variables or change the directory. Then bash reports only the variables and
-    the directory.
+    commands only assign variables or change the directory. After such a command, bash reports only
+    the variables and the directory.
     """
     if len(command) > _MAX_CHARACTERS:
         return None
@@ -174,7 +174,8 @@ class _Reader:
         line = self._state.declarations.get(name)
         if line is not None and not line.startswith((name + b"=", b"\\builtin export " + name)):
             return False
-        # If the command does not reach the assignment, the variable keeps its old value.
+        # If the command does not reach the assignment, the variable keeps its old value. So the old
+        # value must also be a number.
         self._assigned[name] = is_number and self._is_number(name)
         return True
 

@@ -38,7 +38,8 @@ class OptionNames(Struct, frozen=True):
 class ShellState(Struct, frozen=True):
     """The state of a bash.
 
-    `env` has the exported variables. `script` and `options` restore the rest.
+    `env` has the exported variables. `script` and `options` restore everything except these
+    variables.
 
     `later`: the names of variables that must not be in the environment when bash starts. The script
     sets them. The fields that make up the script are in the order in which bash runs them. `cwd` is
@@ -98,12 +99,12 @@ class ShellState(Struct, frozen=True):
         return len(self.script) + in_env + functions
 
     def without(self, names: frozenset[bytes]) -> ShellState:
-        """Return this state without the script's lines for these variables."""
+        """Return this state, without the lines of the script for the variables in `names`."""
         kept = {name: line for name, line in self.declarations.items() if name not in names}
         return replace(self, declarations=kept)
 
     def with_entries_of(self, other: ShellState, names: Iterable[bytes]) -> ShellState:
-        """Return this state with these variables as they are in `other`."""
+        """Return this state, with the variables in `names` taken from `other`."""
         env, declarations, later = {**self.env}, {**self.declarations}, set(self.later)
         permanent = set(self.permanent)
         for name in names:
@@ -174,7 +175,7 @@ def with_late_settings(state: ShellState, base: dict[bytes, bytes]) -> ShellStat
         name: b"{ \\builtin export %s=%s; } 2>/dev/null\n" % (name, quote(state.env[name]))
         for name in names
     }
-    # A variable that has other attributes already has a line.
+    # A variable with other attributes already has a line in `state.declarations`. Keep that line.
     return replace(
         state,
         declarations={**lines, **state.declarations},
