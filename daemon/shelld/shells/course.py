@@ -243,7 +243,7 @@ _STEPS: Final[dict[State, dict[Event, Step]]] = {
         Event.OUTPUT_DUE: Step(State.LEFTOVER, (Action.END,)),
     },
     State.LEFTOVER: {
-        # Bash has survived a kill, but has ended now.
+        # Bash had survived a kill, and has ended after that.
         Event.BASH_EXITED: Step(State.LEFTOVER),
         Event.EXITED_EMPTY: Step(State.OVER),
         Event.EMPTY: Step(State.OVER),

@@ -56,7 +56,8 @@ _START_TRACE: Final = rb"\builtin set -x;"
 class TimeoutPolicy(Struct, frozen=True):
     """Says what happens after `timeout_ms` of running, or of silence.
 
-    The command is killed with `grace_ms`, or moves to the background.
+    With `action` "kill", the command gets SIGTERM, and SIGKILL `grace_ms` later. With "background",
+    the command moves to the background.
     """
 
     timeout_ms: int
@@ -98,9 +99,9 @@ class StartRequest(Struct, frozen=True):
 class Launch:
     """A bash that is about to start. `stdout` and `stderr` are the read ends of its pipes.
 
-    With a terminal, `stdout` is its descriptor and `stderr` is None. `stderr` is also None if there
-    is one pipe for both streams. `restrictions` are the limits with which bash must start. `files`
-    are the files for the states of commands, if bash starts in a sandbox.
+    With a terminal, `stdout` is the descriptor of the terminal and `stderr` is None. `stderr` is
+    also None if there is one pipe for both streams. `restrictions` are the limits with which bash
+    must start. `files` are the files for the states of commands, if bash starts in a sandbox.
 
     The read ends never block. The supervisor owns them after `hand_over`. The constructor raises
     OSError if a resource is short.
@@ -241,7 +242,7 @@ class Launch:
         self._give(anonymous_file(content))
 
     def _give(self, descriptor: int) -> None:
-        """Add the command's next descriptor."""
+        """Add a descriptor. In bash, it gets the next free number."""
         self._theirs.append(descriptor)
         self._descriptors.append(descriptor)
 

@@ -96,7 +96,7 @@ class Life:
 
     @property
     def runner(self) -> int | None:
-        """The pid of the runner, while it owns the processes of the command."""
+        """The pid of the runner; None if it does not own the processes of the command now."""
         peer = self.links.channel.peer
         return None if self.runner_is_lost or peer is None else peer.pid
 
@@ -153,7 +153,7 @@ class Life:
         return True
 
     def catch_up(self) -> None:
-        """Store all output that was written by now, and wake the waiters."""
+        """Store all output that was written before this call, and wake the waiters."""
         before = self.shell.output.written
         self.links.drain()
         if self.sandbox is not None:
@@ -303,13 +303,15 @@ class Life:
         """Close our copies of the descriptors of a command in the background.
 
         A terminal stays open until bash ends. A program may close the terminal and open it again.
-        The program must not get a hang-up in between, and also not while it exits.
+        The program must not get a hang-up while it has the terminal closed, and also not while it
+        exits.
         """
         if not self.shell.has_terminal:
             self.launch.close()
 
     def _await_output(self) -> None:
-        # Close the daemon's copies of the write ends, so that the end of file shows at once.
+        # Close the daemon's copies of the write ends. Without these copies, the pipes reach end of
+        # file as soon as the last process of the command has closed its copies.
         self.launch.close()
         self.links.drain()
         self._set_deadline(Event.OUTPUT_DUE, OUTPUT_GRACE_S)
@@ -320,7 +322,7 @@ class Life:
             self.shell.reason = "lost"
 
     def _end(self) -> None:
-        # All output of bash is in the pipes by now.
+        # By now, bash has written all its output to the pipes.
         self.links.drain()
         self.links.end_input()
         self._outcome.settle(self.shell, self.launch.recorder)

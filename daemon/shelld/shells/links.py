@@ -20,7 +20,7 @@ from shelld.terminals.input import TerminalInput
 
 # The number of attempts to hand over a command, if no runner comes. The death of a keeper may cost
 # two attempts, because the kernel may close the socket of the runner before the socket of the
-# keeper. In between, the keeper still seems to listen.
+# keeper. Between these two moments, the keeper still seems to listen.
 MAX_LAUNCHES: Final = 5
 
 # `Links.read` fails when this many reads in a row have run out of memory. The supervisor pauses for
@@ -181,11 +181,12 @@ class Links:
         return not self._pipes
 
     def drain(self) -> None:
-        """Store all output that was written by now."""
+        """Store all output that was written to the pipes or the terminal before this call."""
         try:
             ready = self._poller.poll(0, _MAX_EVENTS)
         except MemoryError:
-            # Any pipe may hold output. Draining an empty pipe does no harm.
+            # It is unknown which pipes hold output, so drain all pipes. Draining an empty pipe does
+            # no harm.
             ready = [(descriptor, READABLE) for descriptor in self._pipes]
         for descriptor, events in ready:
             if events & READABLE and descriptor in self._pipes:

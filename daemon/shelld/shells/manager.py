@@ -49,8 +49,8 @@ _TURNS_TO_RELEASE: Final = 4
 
 class Manager:
     """Calls `on_start` with every shell that starts, `on_end` with every shell that has ended, and
-    all of `on_forget` with every shell that it forgets. Calls `on_close` before it kills the
-    remaining shells. Only `on_end` may raise.
+    each function in `on_forget` with every shell that the manager forgets. Calls `on_close` before
+    it kills the remaining shells. Only `on_end` may raise.
     """
 
     def __init__(
@@ -129,8 +129,8 @@ class Manager:
         except BaseExceptionGroup as group:
             if error is None or group.exceptions != (error,):
                 raise
-            # The group contains only the exception of the block itself. Return False, so that this
-            # exception propagates unchanged.
+            # The group contains only the exception that has ended the ``async with`` block. Return
+            # False, so that this exception propagates unchanged.
             return False
         finally:
             runtime, self._runtime = self.runtime, None
@@ -283,8 +283,8 @@ class Manager:
         return len(expired)
 
     def _forget_excess(self) -> None:
-        """If there are too many ended shells, forget the oldest ones, except those that a request
-        reads.
+        """If there are too many ended shells, forget the oldest ones. Keep each shell whose output
+        a request is reading.
         """
         excess = len(self._ended) - self.options.max_retained
         if excess > 0:

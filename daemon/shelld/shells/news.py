@@ -1,4 +1,6 @@
-"""Writes the messages of a runner, or of the keeper that does its work, into the shell's record."""
+"""Writes the messages about a command into its shell's record. A runner sends these messages, or
+the keeper that does the runner's work.
+"""
 
 from __future__ import annotations
 
@@ -65,6 +67,7 @@ def _note_exit(message: Message, shell: Shell, outcome: Outcome) -> Event:
         shell.usage = CommandUsage(user, system, rss)
         outcome.bash_exited(shell, wait_status, was_signalled=was_signalled)
     if leftover is None:
-        # The runner could not list the leftover processes. So it ends, and the keeper kills them.
+        # The runner could not list the leftover processes. So the runner ends, and the keeper kills
+        # these processes.
         shell.reason = "lost"
     return Event.EXITED_EMPTY if is_empty else Event.BASH_EXITED

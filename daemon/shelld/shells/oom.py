@@ -19,7 +19,8 @@ _COUNT: Final = re.compile(rb"^oom_kill (\d+)$", re.MULTILINE)
 
 
 class OomKills:
-    """Reads how many processes the kernel has killed for lack of memory, from `path` if given.
+    """Reads how many processes the kernel has killed for lack of memory. If `path` is given, reads
+    only this file.
 
     Owns the descriptor from first use to `close`.
     """

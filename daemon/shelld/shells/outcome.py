@@ -24,8 +24,8 @@ logger = Log("shelld.shells")
 _SIGKILLED: Final = (-signal.SIGKILL, 128 + signal.SIGKILL)
 
 # Some reasons hold only if a kill by shelld has ended the shell. For each such reason, this table
-# has the possible values of `Outcome.kill_reason`. A limit has two events, because a command may
-# exceed the limit in the grace after a timeout.
+# has the possible values of `Outcome.kill_reason`. For a limit, two values are possible, because a
+# command may exceed the limit in the grace after a timeout.
 _BY_LIMIT: Final = frozenset({ShellEvent.KILLED, ShellEvent.TIMED_OUT})
 _KILLS: Final[Mapping[EndReason | None, Set[ShellEvent]]] = {
     "idle": frozenset({ShellEvent.TIMED_OUT}),
@@ -91,8 +91,8 @@ class Outcome:
                 self._limit = reason
 
     def assume_killed(self) -> None:
-        """Count bash as ended by SIGKILL, because nobody has reported its end, or because bash
-        survives.
+        """Count bash as ended by SIGKILL, because nobody has reported the end of bash, or because
+        bash has survived a kill.
         """
         self._wait_status, self._was_signalled = signal.SIGKILL, True
 
@@ -117,7 +117,7 @@ class Outcome:
     def settle_as_lost(self, shell: Shell) -> bool:
         """End a shell whose processes were all killed. Return False if the shell had ended before.
 
-        Afterwards, the record names only the survivors among its processes.
+        Afterwards, the record has only the survivors as leftover processes.
         """
         if shell.status is ShellStatus.PENDING:
             shell.started()

@@ -31,8 +31,9 @@ _MAX_LARGE_PIPES: Final = 16
 # The number of empty reads in a row after which `drain` stops.
 MAX_ATTEMPTS: Final = 3
 
-# One read of a terminal returns at most 4 KiB. One pump reads at most 128 KiB, so that others get
-# their turn. A terminal never holds that much, unless its command goes on writing.
+# One read of a terminal returns at most 4 KiB. One pump reads at most 128 KiB, so that other pipes
+# and requests get their turn. A terminal never holds 128 KiB at once, but its command may go on
+# writing during the pump.
 _TERMINAL_BYTES: Final = 128 * 1024
 
 # If there is no memory to store the bytes that a pump has read, the pump tries up to
@@ -95,21 +96,25 @@ class Pipe:
 
     def _enlarge(self) -> None:
         if Pipe._large_pipes < _MAX_LARGE_PIPES and hasattr(fcntl, "F_SETPIPE_SZ"):
-            # Ask the system only once. If it refuses, the pipe keeps its usual size.
+            # Ask the system only once for a larger pipe. If the system refuses, the pipe keeps its
+            # usual size.
             self._is_large = True
             Pipe._large_pipes += 1
             with contextlib.suppress(OSError), unlocked(self.descriptor):
                 fcntl.fcntl(self.descriptor, fcntl.F_SETPIPE_SZ, _LARGE_PIPE_BYTES)
 
     def drain(self) -> None:
-        """Move the bytes that are in the pipe now, not those that arrive meanwhile."""
+        """Move the bytes that are in the pipe now. Bytes that arrive during the call may stay in
+        the pipe.
+        """
         size = bytearray(4)
         try:
             with unlocked(self.descriptor):
                 fcntl.ioctl(self.descriptor, termios.FIONREAD, size)
             held = int.from_bytes(size, sys.byteorder)
         except OSError:
-            # No pipe of the daemon holds more than this.
+            # The number of bytes in the pipe is unknown. No pipe of the daemon holds more than this
+            # number.
             held = _LARGE_PIPE_BYTES
         store = self._stream.store
         end, attempts = store.written + held, MAX_ATTEMPTS

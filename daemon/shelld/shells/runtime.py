@@ -199,7 +199,7 @@ class Runtime:
         return self._runner_info
 
     def _start_in(self, spare: Spare, request: StartRequest, session: Session) -> bool:
-        """Let a spare shell run the command. Return False if it cannot.
+        """Let a spare shell run the command. Return False if the spare shell cannot run it.
 
         Discards the spare shell after a failure.
         """
@@ -215,8 +215,8 @@ class Runtime:
                 return False
             working_dir = session.resolve(request.cwd)
             if life.member is not None:
-                # From now on, the shell counts towards the limits. The command cannot have started
-                # a process before.
+                # From now on, the shell counts towards the limits. Until now, bash has not got the
+                # command, so the command cannot have started a process.
                 self.limiter.begin(life.member, life)
             launch.run(session, request)
         except BlockingIOError:

@@ -117,7 +117,7 @@ class Shell:
     exit_code: int | None = field(default=None, init=False)
     signal: str | None = field(default=None, init=False)
     usage: CommandUsage = field(default=NO_USAGE, init=False)
-    # The pids of the processes that were alive after the end of bash, as last reported.
+    # The pids of the processes that were alive after the end of bash, from the newest report.
     leftover: list[int] = field(init=False)
     # Whether bash left any processes when it ended.
     left_processes: bool = field(default=False, init=False)
@@ -134,7 +134,7 @@ class Shell:
     failure: tuple[int, str] | None = field(default=None, init=False)
     # Whether the call of the command was answered while the command ran.
     released: bool = field(default=False, init=False)
-    # The prompt because of which the call was answered early; None if there was no such prompt.
+    # If the call was answered early because of a prompt, this is the prompt; otherwise None.
     released_at: SeenPrompt | None = field(default=None, init=False)
     created_at: float = field(init=False)
     started_at: float | None = field(default=None, init=False)
@@ -142,7 +142,7 @@ class Shell:
     input: PipeInput | TerminalInput | None = field(default=None, init=False)
     # Reads the command's state, if the session keeps it.
     recorder: Recorder | None = field(default=None, init=False)
-    # The owner of the processes and pipes; None once none of them is left.
+    # The owner of the processes and pipes; None once no process is left.
     owner: Owner | None = field(default=None, init=False)
     status: ShellStatus = field(default=ShellStatus.PENDING, init=False)
     _began: float = field(init=False)
@@ -192,12 +192,16 @@ class Shell:
 
     @property
     def silent_s(self) -> float:
-        """How many seconds ago the command last wrote something, or started."""
+        """How many seconds ago the command last wrote something. If it has written nothing, how
+        many seconds ago it started.
+        """
         return min(time.monotonic() - self.latest_stream.written_at, self.elapsed_ms / 1000)
 
     @property
     def quiet_s(self) -> float:
-        """How many seconds ago the command last wrote something, got input or started."""
+        """How many seconds ago the newest of these events happened: the command wrote something,
+        got input or started.
+        """
         if self.input is None:
             return self.silent_s
         return min(self.silent_s, time.monotonic() - self.input.written_at)
@@ -227,7 +231,7 @@ class Shell:
 
     @property
     def elapsed_ms(self) -> int:
-        """The run time so far, by the monotonic clock."""
+        """The run time until the end of bash, or until now if bash runs, by the monotonic clock."""
         lasted = self._lasted
         return round((time.monotonic() - self._began if math.isnan(lasted) else lasted) * 1000)
 
@@ -264,8 +268,8 @@ class Shell:
         """Wait until the command writes something or the shell ends. Return False at the deadline.
 
         `deadline` is a moment of the event loop's clock. `written` is the number of bytes that the
-        command had written when the caller last read the output. By default, only new output
-        counts.
+        command had written when the caller last read the output. By default, only output that the
+        command writes after this call counts.
         """
         before = self.output.written if written is None else written
 
@@ -298,7 +302,7 @@ class Shell:
         return is_possible
 
     def catch_up(self) -> None:
-        """Store all output that was written by now. Does not wait."""
+        """Store all output that was written before this call. Does not wait."""
         if self.owner is not None:
             self.owner.catch_up()
 

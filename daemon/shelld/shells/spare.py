@@ -71,8 +71,8 @@ def arguments_address(stat: bytes) -> int | None:
 
     A process may still be in execve(2) when its start is reported, for example after vfork(2).
     During execve(2), the kernel counts the bytes of the arguments and the environment. If the
-    daemon overwrote the arguments meanwhile, the count would be wrong. The kernel sets the end of
-    the environment last, so the arguments can be overwritten once this end is set.
+    daemon overwrote the arguments during execve(2), the count would be wrong. The kernel sets the
+    end of the environment last, so the arguments can be overwritten once this end is set.
     """
     fields = fields_of(stat)
     return int(fields[_ARG_START]) if int(fields[_ENV_END]) else None
@@ -90,7 +90,9 @@ def has_signals(status: bytes) -> bool:
 
 
 class SpareLaunch(Launch):
-    """Starts a spare shell in the present state of a session, and gives it its command."""
+    """Starts a spare shell in the present state of a session, and later gives the spare shell a
+    command.
+    """
 
     is_waiting = True
 
@@ -152,7 +154,9 @@ class SpareLaunch(Launch):
         self.check()
 
     def check(self) -> None:
-        """Check whether bash can take a command now. Raises OSError if bash can never take one."""
+        """Check whether bash can take a command now. Raises OSError if bash will never be able to
+        take a command.
+        """
         if self.is_ready or not self.has_started:
             return
         stat = os.open(f"/proc/{self._pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
@@ -224,7 +228,7 @@ class SpareLaunch(Launch):
             raise ProcessLookupError(errno.ESRCH, "it has ended")
         if has_signals(os.pread(self._status, _STAT_BYTES, 0)):
             raise ProcessLookupError(errno.ESRCH, "it is being killed")
-        # The end of file lets bash continue.
+        # Bash reads end of file from the pipe, and runs the last lines and the command.
         os.close(self._theirs.pop(self._theirs.index(self._pipe)))
         self.is_waiting = False
 
@@ -240,8 +244,8 @@ class SpareLaunch(Launch):
             return True
         bash_is_in = os.stat(f"/proc/{self._pid}/cwd")
         if will_go:
-            # Bash changes to another directory. But if its present directory was deleted before
-            # bash started, bash has printed errors.
+            # Bash will change to another directory. But if its present directory was deleted, bash
+            # may have started in the deleted directory, and printed errors.
             return bash_is_in.st_nlink > 0
         try:
             leads_to = os.stat(to_bytes(session.resolve(request.cwd)))

@@ -42,11 +42,13 @@ class SparePolicy(Struct, eq=False):
     # A session that was not used for this long has no spare shells.
     idle_s: float = 300.0
     # Spare shells younger than this do not make room for others. Otherwise each of several sessions
-    # that run commands in turn would end the spare shells of the others before a command uses them.
+    # that run commands in turn would end the spare shells of the other sessions before a command
+    # uses these spare shells.
     min_age_s: float = 15.0
     # A command follows another *at once* if the pause between the two commands is shorter than this
-    # number times the fastest start of a spare shell. Then `in_a_row` spare shells wait, and they
-    # start while a command runs. Otherwise no spare shell starts while a command runs.
+    # number times the fastest start of a spare shell. If a session's commands follow one another at
+    # once, `in_a_row` spare shells wait for the session, and start while a command runs. Otherwise
+    # no spare shell starts while a command runs.
     starts_between: float = 10
     in_a_row: int = 2
     # After this many consecutive failures, assume that the system forbids spare shells.
@@ -106,7 +108,9 @@ class SparePolicy(Struct, eq=False):
         return next(iter([*_extra(waiting), *old]), None)
 
     def not_needed(self, waiting: Sequence[W]) -> list[W]:
-        """Return the old surplus spare shells, and the spare shells of idle sessions."""
+        """Return the surplus spare shells that are older than `min_age_s`, and the spare shells of
+        idle sessions.
+        """
         extra = self._older_than(self.min_age_s, _extra(waiting))
         idle = self._older_than(self.idle_s, waiting)
         return extra + [each for each in idle if each not in extra]
@@ -118,7 +122,7 @@ class SparePolicy(Struct, eq=False):
 def _extra(waiting: Sequence[W]) -> list[W]:
     """Return the surplus spare shells.
 
-    These are all spare shells of each session except its oldest one.
+    Each session may keep its oldest spare shell. All other spare shells are surplus.
     """
     names = [each.session_name for each in waiting]
     return [each for index, each in enumerate(waiting) if names[index] in names[:index]]

@@ -69,7 +69,7 @@ class Spares:
     def command_is_over(self, session: Session) -> None:
         """Start the next spare shell after the end of a command.
 
-        After the end, there is time for the start.
+        At this time, the start delays no command of the session.
         """
         if not self._limit:
             return
@@ -154,12 +154,14 @@ class Spares:
         launch, shell = spare.launch, spare.life.shell
         with anyio.move_on_after(MAX_START_WAIT_S):
             await shell.wait_until(lambda: launch.has_started or shell.is_empty)
-        # The start may have been reported while bash was still in execve(2), so check once more.
+        # When the start was reported, bash may still have been in execve(2), and not ready. So
+        # check once more whether bash is ready.
         with contextlib.suppress(OSError):
             launch.check()
         if shell.is_empty and shell.failure is None:
             self.note_use(succeeded=False)
-        # Other tasks have run meanwhile, so the spare shell may no longer suit.
+        # Other tasks have run during the wait, and may have changed the session. So check again
+        # whether the spare shell suits.
         return launch.is_ready and spare.suits(session, request)
 
     def note_use(self, *, succeeded: bool) -> None:

@@ -25,9 +25,8 @@ from shelld.shells.orphans import kill_orphans
 # If the daemon notices a deadline more than this time late, the daemon itself was suspended.
 PAUSE_S: Final = 1.0
 
-# The deadlines that other processes must meet, and the new time (s) that these processes get after
-# a suspension of the daemon. They may also have been suspended, and a busy machine may resume them
-# late.
+# The deadlines that other processes must meet. After a suspension of the daemon, these processes
+# get this new time (s). They may also have been suspended, and a busy machine may resume them late.
 _OF_OTHERS: Final[Mapping[Event, float]] = {
     Event.START_DUE: START_TIMEOUT_S,
     Event.KILL_DUE: KILL_TIMEOUT_S,
@@ -66,7 +65,9 @@ class Supervisor:
             self._finish()
 
     def give_up(self, _error: BaseException) -> None:
-        """Report that `run` has failed, and finish its work. The runner kills the tree."""
+        """Report that `run` has failed, and finish its work. This closes the channel, so the runner
+        kills the tree.
+        """
         faults.report("the supervision of a shell")
         if not self.life.moments.is_told(Moment.EMPTY):
             self.life.runner_is_lost = True
@@ -107,8 +108,8 @@ class Supervisor:
         if not life.is_over:
             self._read()
         if life.shell.failure is None:
-            # If the start failed, waiters wake only later, after the manager has forgotten the
-            # shell.
+            # Do not wake the waiters of a shell whose start failed. They wake later, after the
+            # manager has forgotten the shell.
             life.shell.notify()
         return life.is_over or life.has_orphans or self._links.is_shortage
 
