@@ -273,7 +273,8 @@ class ShellManager:
         check_text(command, working_dir, env)
         request = StartRequest(command, cwd=_absolute(working_dir), env=env)
         process = await self.run(self._start, request, discard=ShellProcess.discard)
-        # Show the end of the command only after the caller has awaited something else.
+        # If the command has already ended, show its end only after the caller has awaited something
+        # else.
         call_threadsafe(current_token(), process.show_end)
         return process
 
@@ -286,13 +287,13 @@ class ShellManager:
             shell.discard()
             raise
         process = self._process_of(shell)
-        # At first, a command counts as running even if it has already ended: see `create_shell`.
+        # At first, show the command as running even if it has already ended: see `create_shell`.
         process.hide_end()
         return process
 
     def _process_of(self, shell: Shell) -> ShellProcess:
         process = self._processes.get(shell.id)
-        # Another thread may have made an object for this shell meanwhile.
+        # Since the call of `get`, another thread may have made an object for this shell.
         return process or self._processes.setdefault(
             shell.id, ShellProcess(record=shell, owner=self._last_owner)
         )

@@ -26,8 +26,8 @@ from shelld_protocol.errors import RpcError, shutting_down
 
 T = TypeVar("T")
 
-# How long `LoopThread.stop` waits until its thread has left the `async with` block that it keeps
-# open. Usually, the thread leaves it as soon as the last processes have been killed.
+# `LoopThread.stop` waits at most this long until its thread has left the scope. Usually, the thread
+# leaves the scope as soon as the last processes have been killed.
 STOP_TIMEOUT_S: Final = 3.0
 
 
@@ -38,7 +38,7 @@ class OwnerLoop:
         self._tasks = tasks
         self._token = current_token()
         self._thread = threading.get_ident()
-        # This lock guards the next two members. After `close`, no call is added.
+        # This lock guards `_to_do` and `_closed`. After `close`, no call is added to `_to_do`.
         self._lock = threading.Lock()
         self._to_do: deque[Callable[[], object]] = deque()
         self._closed = False
@@ -97,8 +97,8 @@ class OwnerLoop:
             self._add(action)
 
     def close(self) -> None:
-        """Accept no more calls. Calls that were accepted earlier still start. They end with the
-        task group.
+        """Accept no more calls. Calls that were accepted earlier still start. When the task group
+        ends, these calls end as well.
         """
         with self._lock:
             self._closed = True

@@ -19,12 +19,15 @@ from shelld.shells.shell import Shell
 
 T = TypeVar("T")
 
-# The event loop reads bytes at most this many iterations after they were written to a watched pipe.
+# After a process has written bytes to a watched pipe, the event loop reads these bytes within this
+# many iterations.
 _TURNS_TO_READ: Final = 3
 
 
 class BashProcess(NamedTuple):
-    """`returncode` is as in `subprocess`: negative for a signal, None while the process runs."""
+    """`returncode` means the same as in `subprocess`: negative for a signal, None while the process
+    runs.
+    """
 
     pid: int
     returncode: int | None
@@ -61,7 +64,7 @@ class ShellProcess:
     pid = _Member[int | None]()
     exit_code = _Member[int | None]()
     signal = _Member[str | None]()
-    # Pids of processes that were alive after the end of bash, as last reported.
+    # The pids of the processes that were alive after the end of bash, from the newest report.
     leftover = _Member[list[int]]()
     # Pids of processes that were alive at the deadline of the last kill.
     survivors = _Member[list[int]]()
@@ -221,11 +224,11 @@ class ShellProcess:
         return self.record.stdout.unread_bytes + self.record.stderr.unread_bytes > 0
 
     def get_new_output(self, include_stderr: bool = True) -> str:
-        """Return the output since the last read, whether by this method or by another call.
+        """Return the output that neither this method nor another call has read yet.
 
-        The text of stderr comes after a line ``[stderr]``. While the command may write more, an
-        incomplete character or escape sequence at the end stays for the next read, as in
-        `bash_output`.
+        The text of stderr comes after a line ``[stderr]``. If the output ends with an incomplete
+        character or escape sequence, and the command may write more, the next read returns this
+        end, as in `bash_output`.
         """
         return self._here(self._new_output, include_stderr)
 
@@ -238,7 +241,7 @@ class ShellProcess:
         return join_streams(*texts)
 
     def get_all_output(self, include_stderr: bool = True) -> str:
-        """Return all retained output. This method does not move the position of other reads."""
+        """Return all retained output. This does not change where the next read begins."""
         return self._here(self._all_output, include_stderr)
 
     def _all_output(self, include_stderr: bool) -> str:

@@ -18,8 +18,7 @@ class EventLoop(asyncio.SelectorEventLoop):
     _is_to_stop = False
 
     def stop(self) -> None:
-        # Record the call of `stop`, because `run_forever` of the base class forgets the call when
-        # it fails.
+        # Record the call of `stop`. If `run_forever` of the base class fails, it forgets the call.
         self._is_to_stop = True
         super().stop()
 

@@ -39,7 +39,7 @@ async def give_back_regularly() -> None:
     addresses can delay the return of the memory to the system for a long time. malloc_trim(3) takes
     some milliseconds if the daemon has freed much memory, and almost no time otherwise.
     """
-    # Other C libraries do not keep such memory, and do not have this function.
+    # C libraries other than glibc do not keep freed memory, and do not have malloc_trim.
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     while trim is not None:
         await anyio.sleep(GIVE_BACK_S)

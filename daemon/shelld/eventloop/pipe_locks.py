@@ -49,8 +49,8 @@ INTERVAL_S: Final = 0.25
 NEXT_INTERVAL_S: Final = 0.02
 # The thread waits for the event loop for at most this time after it has stopped the processes.
 RELEASE_S: Final = 1.0
-# The longest wait until a process has stopped. A process usually stops after microseconds, but
-# later if all processors are busy.
+# The longest wait until a process has stopped. A process usually stops within microseconds. If all
+# processors are busy, it stops later.
 STOP_S: Final = 0.5
 _PAUSE_S: Final = 0.001
 
@@ -101,8 +101,8 @@ class _Process:
         with contextlib.suppress(OSError):
             with self._lock:
                 self._stops += 1
-                # Check the state of the process, because some other process may have continued it
-                # since the other thread stopped it.
+                # The other thread may already have stopped the process. But since then, some other
+                # process may have continued it. So check its state.
                 if self._state() not in b"Tt":
                     os.kill(self.pid, signal.SIGSTOP)
                     self._is_stopped_by_us = True
@@ -115,7 +115,8 @@ class _Process:
     def go_on(self) -> None:
         """Take back one `stop`.
 
-        When every `stop` was taken back, this continues the process, if this module has stopped it.
+        When every `stop` was taken back, this method continues the process. It does so only if this
+        module has stopped the process.
         """
         with self._lock:
             self._stops -= 1
@@ -137,8 +138,8 @@ class _Process:
 # Maps the daemon's descriptor of a pipe to the processes to stop during a system call on this pipe.
 # Each process comes after its ancestors.
 _holders: Final[dict[int, list[_Process]]] = {}
-# Maps the descriptor of a pipe that the event loop closes now to its link in /proc/self/fd.
-# close(2) removes the link before it waits for the lock.
+# If the event loop is closing a pipe, this maps the descriptor of the pipe to the descriptor's link
+# in /proc/self/fd. close(2) removes the link before it waits for the lock.
 _closing: Final[dict[int, str]] = {}
 
 
@@ -180,7 +181,8 @@ def close_pipe(descriptor: int) -> None:
         _closing.pop(descriptor, None)
         _holders.pop(descriptor, None)
         if is_open:
-            # The processes may still run, so this call may have to wait for the lock.
+            # The holders of the lock were perhaps not stopped, so this call may have to wait for
+            # the lock.
             os.close(descriptor)
 
 
@@ -202,7 +204,7 @@ class PipeWatch:
         self._files: list[int] = []
         # The system call in which the event loop slept at the last check.
         self._before: re.Match[bytes] | None = None
-        # Whether the last check stopped processes, but the event loop still slept.
+        # Whether the event loop still slept after the last check had stopped processes.
         self._was_in_vain = False
 
     def command_starts(self) -> None:

@@ -59,7 +59,7 @@ class Watch:
             self._until = math.inf
 
     def set_deadline(self, until: float) -> None:
-        """If a task waits now, end its wait at `until`, unless it ends earlier."""
+        """If a task waits now, end its wait at `until`, unless the wait ends earlier."""
         if self._is_over is None or until >= self._until:
             return
         if self._timer is not None:
@@ -85,7 +85,7 @@ class Watch:
 
     def _end(self) -> None:
         try:
-            # The waiting task may have been cancelled. Then its future is done.
+            # If the waiting task was cancelled, its future is already done.
             if self._is_over is not None and not self._is_over.done():
                 self._is_over.set_result(None)
         except Exception:
@@ -162,6 +162,6 @@ class Wakeup:
         await self._is_set
 
     def set(self) -> None:
-        # The waiting task may have been cancelled. Then its future is done.
+        # If the waiting task was cancelled, its future is already done.
         if not self._is_set.done():
             self._is_set.set_result(None)

@@ -156,8 +156,8 @@ async def run_in_thread(
     """
     async with limiter or anyio.to_thread.current_default_thread_limiter():
         over, loop = anyio.Event(), current_token()
-        # `call_threadsafe` fails if the event loop has ended. Then no task waits for the thread any
-        # more.
+        # `call_threadsafe` fails if the event loop has ended. In that case, no task waits for the
+        # thread any more.
         thread = Thread(partial(function, *args), partial(call_threadsafe, loop, over.set))
         _at_work.add(thread)
         try:

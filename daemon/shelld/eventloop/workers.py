@@ -43,7 +43,8 @@ def scope_is_cancelled() -> bool:
     try:
         return anyio.current_effective_deadline() == -math.inf
     except Exception:
-        # Assume that no scope is cancelled, so that the cancellation ends only the job.
+        # It is unknown whether a scope is cancelled. Assume that none is, so that the cancellation
+        # ends only the job.
         return False
 
 
@@ -79,7 +80,8 @@ class Workers(Generic[J]):
         self._tasks = tasks
         self._work = work
         self._on_fault = on_fault
-        # The idle workers. The most recently used worker is the last, and is the next to be used.
+        # The idle workers. The most recently used worker is at the end of the list, and gets the
+        # next job.
         self._idle: list[Worker[J]] = []
         self._is_open = True
 
@@ -160,8 +162,8 @@ class Workers(Generic[J]):
         except anyio.get_cancelled_exc_class():
             if worker in self._idle:
                 self._idle.remove(worker)
-            # If the worker got a job meanwhile, ignore the cancellation here. The job begins, and
-            # then gets the cancellation.
+            # If the worker got a job before the cancellation arrived, ignore the cancellation here.
+            # The job begins, and then gets the cancellation.
             if worker.job is None:
                 raise
 

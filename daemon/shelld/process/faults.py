@@ -94,7 +94,8 @@ def shortage(error: BaseException) -> RpcError | None:
     try:
         return resource_exhausted(limit, f"The daemon is short of {limit}")
     except MemoryError:
-        # Drop the old traceback. Otherwise it would grow with each use of this error.
+        # Drop the old traceback. Otherwise the traceback would grow each time that this error is
+        # raised.
         return _NO_MEMORY.with_traceback(None)
 
 
