@@ -1,7 +1,8 @@
 """Finds out whether input is still on its way to a program behind relays.
 
-Bytes that a relay writes to a terminal arrive a moment later. Before they arrive, the relay already
-sleeps again, and the program that is about to get the input still sleeps in its read.
+Bytes that a relay writes to a terminal arrive a moment later. During this moment, the relay sleeps
+again already, and the program that will get the bytes still sleeps in its read. So both seem to
+wait for input.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ class Hop(NamedTuple):
 
 
 def wait_on(member: Member, source: Source) -> tuple[Wait, int] | None:
-    """Return the wait in which a process sleeps until it can read a source, and its descriptor of
-    the source.
+    """Return the wait in which a process sleeps until it can read a source, and the descriptor from
+    which the process will read the source.
 
     Returns None if the process does not wait for the source.
     """
@@ -58,8 +59,8 @@ def is_on_its_way(hops: Sequence[Hop]) -> bool:
     its input from the hop before it.
 
     Looks at the hops in the order in which input passes them. A relay that sleeps has passed on all
-    input that it has read. So if the terminal behind the relay is then empty, and the next process
-    sleeps, all input has arrived at that process.
+    input that it has read. If, after that, the terminal behind the relay is empty and the next
+    process sleeps, all input has arrived at the next process.
     """
     for number, (member, source) in enumerate(hops):
         found = wait_on(member, source)
@@ -76,9 +77,12 @@ def is_on_its_way(hops: Sequence[Hop]) -> bool:
 def _has_input(wait: Wait, descriptor: int, source: Source) -> bool:
     """Return whether a terminal has input to read. Returns False if the terminal cannot be opened.
 
-    Before the kernel answers that there is no input, it passes on all bytes that are on their way.
+    The kernel first passes on all bytes that are on their way. Only after that, it can answer that
+    there is no input.
     """
-    # A descriptor of /dev/tty does not lead to the terminal, but another descriptor may.
+    # If the process has opened /dev/tty, its descriptor does not lead to the terminal, because
+    # /dev/tty means another terminal when the daemon opens it. So also try the standard streams of
+    # the process.
     for each in (descriptor, *_STANDARD):
         with contextlib.suppress(OSError):
             terminal = _opened(f"{wait.place}/fd/{each}", source)
@@ -95,8 +99,8 @@ def _opened(path: str, source: Source) -> int:
     """Open a terminal by a link in /proc. Raises OSError if this fails, or if the link leads to
     another file.
     """
-    # Open only the path first. The descriptor may be another file by now, and opening that file may
-    # hang.
+    # With O_PATH, this opens only the path, and not the file itself. The descriptor may mean
+    # another file by now, and opening that file itself may hang.
     place = os.open(path, os.O_PATH | os.O_CLOEXEC)
     try:
         about = os.fstat(place)

@@ -23,15 +23,17 @@ _FLAGS: Final = re.compile(rb"^flags:\s*([0-7]+)", re.MULTILINE)
 
 
 class Pipes(NamedTuple):
-    """The names of the pipes from which a process can read, and of those to which it can write."""
+    """`read`: the names of the pipes from which a process can read. `written`: the names of the
+    pipes to which it can write.
+    """
 
     read: frozenset[str]
     written: frozenset[str]
 
 
 def file_in(place: str, descriptor: int, known: int | None) -> tuple[int, ...]:
-    """Return the file behind a descriptor, as `file_of` does. Return () for a file whose server may
-    not answer.
+    """Return the file behind a descriptor, in the form of `Source.file`. Return () for a file whose
+    server may not answer.
 
     `place`: the directory of a process or thread in /proc. `known`: the number of a mount that is
     known to be in memory. A file on this mount is found faster. Raises OSError.
@@ -67,8 +69,8 @@ def access_mode(place: str, descriptor: int | str) -> int:
 def _is_in_memory(place: str, descriptor: int, known: int | None) -> bool:
     """Return whether a file is on a file system in memory. Raises OSError.
 
-    Looks for the mount in two mount namespaces, because the process may have inherited the file
-    from our namespace, and be in another one now.
+    Looks for the mount in the mount namespaces of the process and of this daemon, because the
+    process may have inherited the file from our namespace and entered another namespace since then.
     """
     if (mount := mount_of(place, descriptor)) is None:
         return False

@@ -145,10 +145,10 @@ def _reader(members: list[Member], target: InputState, budget: _Budget) -> Found
     Another program may pass the input on to this process through another terminal.
     """
     wanted, seen = [target.source], {target.source}
-    # These terminals are behind a relay that has several of them, so the input may go to another
-    # one.
+    # The terminals behind a relay that has several inner terminals. The input may go to any of the
+    # inner terminals.
     beside = set[Source]()
-    # For each source, the relays through which its input has come.
+    # Maps each source to the relays through which the input reaches this source.
     relays: dict[Source, list[Hop]] = {target.source: []}
     while wanted:
         source = wanted.pop()
@@ -186,8 +186,8 @@ def _reader(members: list[Member], target: InputState, budget: _Budget) -> Found
 
 
 def _has_far_end(member: Member, budget: _Budget) -> bool:
-    """Return whether a process also waits for network data. A process that passes its input on to
-    another machine does so.
+    """Return whether a process also waits for network data. For example, a process that passes its
+    input on to another machine also waits for data from there.
 
     A listening socket does not count, because a server may also read keys from its user. Returns
     True if there is no time to find out.
@@ -207,7 +207,9 @@ def _has_far_end(member: Member, budget: _Budget) -> bool:
 
 
 def _hidden_reader(members: list[Member], source: Source) -> Found | None:
-    """Return a process that cannot be inspected, and that may sleep in the foreground."""
+    """Return a process that may wait for the input: it cannot be inspected, and it sleeps in the
+    foreground, or its state cannot be seen.
+    """
     if _is_relayed(members, source):
         return None
     for pid, about, reads in members:
@@ -234,7 +236,8 @@ def _is_relayed(members: list[Member], source: Source) -> bool:
 def _is_on(about: Process, source: Source) -> bool:
     """Return whether our terminal is the terminal of a process.
 
-    A terminal in a container may have the same number, but has another group in its foreground.
+    A terminal in a container may have the same number as our terminal, but another group is in its
+    foreground.
     """
     return (about.terminal,) == source.file and about.terminal_group == source.group
 

@@ -1,8 +1,9 @@
 """Asks the kernel for the state of a process, and for the files that its threads wait to read.
 
 This module only reads /proc. A thread that sleeps in a system call shows the call's number and
-arguments in /proc/PID/task/TID/syscall. The module `waiting_calls` interprets them. All of this
-requires the rights of a debugger. A parent has these rights over processes of its own user.
+arguments in /proc/PID/task/TID/syscall. The module `waiting_calls` interprets the numbers and
+arguments. The daemon can read the file `syscall` only with the rights of a debugger. A parent has
+these rights over processes of its own user.
 """
 
 from __future__ import annotations
@@ -23,9 +24,11 @@ from shelld.terminals.source import OWN_TERMINAL
 # The maximum number of threads of a process that `may_read` and `written_by` examine. The main
 # thread is listed first.
 _MAX_WRITERS: Final = 256
-# A 32-bit program has its stack below this address. A 64-bit program almost never does.
+# A 32-bit program has its stack below this address. A 64-bit program almost always has its stack
+# above this address.
 _32_BITS: Final = 1 << 32
-# The fifth byte of a program is its class. The class 1 stands for a 32-bit program (elf(5)).
+# The fifth byte of a program file is the class of the program. The class 1 stands for a 32-bit
+# program (elf(5)).
 _ELF_CLASS: Final = 4
 _ELF_32: Final = 1
 
@@ -109,8 +112,8 @@ def _state_of_another_thread(pid: int) -> bytes:
 def threads_of(pid: int) -> list[str]:
     """Return the ids of the threads of a process. The first thread comes first. Raises OSError."""
     path = f"/proc/{pid}/task"
-    # The link count of this directory is the number of threads plus two. One call is faster than a
-    # list of the directory.
+    # The link count of this directory is the number of threads plus two. So one stat(2) shows
+    # whether there is only one thread, and is faster than a list of the directory.
     return [str(pid)] if os.stat(path).st_nlink == _LINKS_OF_ONE_THREAD else os.listdir(path)
 
 
@@ -141,10 +144,11 @@ def waits(pid: int, is_spent: Callable[[], bool] = lambda: False) -> Iterator[Wa
             # A 32-bit program has other numbers for its calls.
             continue
         if thread != str(pid) and _is_held(place):
-            # A tracer such as a debugger may hold a thread at the beginning of a call.
+            # A tracer such as a debugger may hold a thread at the beginning of a call, so that the
+            # thread does not wait in the call.
             continue
-        # Meanwhile, another thread may unmap memory or close a descriptor. An address may be
-        # invalid.
+        # During the look, another thread may unmap memory or close a descriptor. An argument of the
+        # call may also be an invalid address.
         with contextlib.suppress(OSError, ValueError, OverflowError, struct.error):
             yield look(place, arguments)
     if failure is not None and not has_seen:
@@ -179,8 +183,8 @@ def _is_32_bit(place: str) -> bool:
 def can_end(wait: Wait, descriptor: int) -> bool:
     """Return whether a wait ends when input arrives at one of its descriptors. Raises OSError.
 
-    Input never arrives at the write end of a pipe. A thread cannot sleep in a read from the write
-    end.
+    A wait for several descriptors may include the write end of a pipe, where input never arrives. A
+    thread in read(2) never has the write end, because such a read fails at once.
     """
     if wait.is_read:
         return True
@@ -246,8 +250,8 @@ def may_read(pid: int, but: str = "") -> bool:
 
 
 def inner_terminals(place: str) -> tuple[list[int], bool]:
-    """Return the devices of the terminals whose master side a thread holds, and whether all its
-    descriptors were examined. Raises OSError.
+    """Return the devices of the terminals whose master side a thread holds, and whether all
+    descriptors of the thread were examined. Raises OSError.
     """
     names = os.listdir(f"{place}/fd")
     found = [inner_terminal(place, int(name)) for name in names[:MAX_DESCRIPTORS]]
@@ -256,12 +260,13 @@ def inner_terminals(place: str) -> tuple[list[int], bool]:
 
 
 def inner_terminal(place: str, descriptor: int) -> int | None:
-    """Return the device of the terminal whose master side a descriptor is; None for other files.
+    """If a descriptor is the master side of a terminal, return the device of this terminal. Return
+    None for other files.
 
     `place`: the directory of a process or thread in /proc. Raises OSError.
     """
     with contextlib.suppress(FileNotFoundError):
-        # The device that makes terminals has this name in any directory.
+        # The device that makes terminals may be in any directory, but always has the name ptmx.
         if os.readlink(f"{place}/fd/{descriptor}").endswith("/ptmx"):
             # Only the master side of a terminal has an index.
             index = _MASTER_INDEX.search(read_file(f"{place}/fdinfo/{descriptor}").decode())

@@ -10,7 +10,8 @@ from shelld.inspection.kernel import Process, file_behind, process, waits
 from shelld.inspection.waiting_calls import Wait
 from shelld.keeper.proc import exists
 
-# Maps each file that threads wait to read to their waits and descriptors.
+# Maps a file to the waits of the threads that wait to read this file. Each wait is paired with the
+# descriptor of the file.
 Reads: TypeAlias = dict[tuple[int, ...], list[tuple[Wait, int]]]
 
 

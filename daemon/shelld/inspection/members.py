@@ -35,8 +35,8 @@ def members(top: int) -> Iterator[int | None]:
 def _parent(pid: int) -> int | None:
     """Return the parent of a process; None if the system hides the process (hidepid in proc(5)).
 
-    Bash may have become a program of another user, such as sudo. Raises OSError or ValueError if
-    the process is gone.
+    The system may hide the command's bash if bash has executed a program of another user, such as
+    sudo, in its own process. Raises OSError or ValueError if the process is gone.
     """
     try:
         return process(pid).parent

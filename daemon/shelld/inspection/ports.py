@@ -48,8 +48,8 @@ def find(
     other namespaces of the command to `elsewhere`, which must be empty. Each key is the inode of a
     namespace, and each value is the directory in /proc of a process in it.
     """
-    # A process may have left the namespace in which it listens, most likely that of the daemon. So
-    # include the sockets of the daemon's namespace in any case.
+    # A process may have left the namespace in which it listens, and most likely this is the
+    # namespace of the daemon. So include the sockets of the daemon's namespace in any case.
     own = os.stat("/proc/self/ns/net").st_ino
     sockets = dict(_chosen(here, port))
     found: set[tuple[int, str]] = set()
@@ -71,8 +71,8 @@ def find(
 
 
 def living_thread(pid: int) -> str:
-    """Return the directory of a process in /proc, or of a living thread if the first thread has
-    ended.
+    """Return the directory in /proc of a process. If the first thread of the process has ended,
+    return the directory of a living thread.
     """
     place = f"/proc/{pid}"
     with contextlib.suppress(OSError):

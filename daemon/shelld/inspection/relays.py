@@ -2,8 +2,8 @@
 
 Programs such as script(1), tmux and sudo do this. Such a relay holds the master side of the inner
 terminal, and waits to read the output of the programs on that terminal. A program that uses pexpect
-also holds the master side of a child's terminal. But it passes nothing on while it asks something
-itself.
+also holds the master side of a child's terminal. But such a program passes nothing on while it asks
+its own user something.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class Passed(NamedTuple):
     """`inner`: the terminals to which a process passes its input on. `is_uncertain`: the process
     may also pass its input on in another way.
 
-    The sources have no group, because the state of each process shows which group is in the
-    foreground of its own terminal. So they differ from the source of our terminal, even if a
-    terminal in a container has the same number.
+    The sources in `inner` have no group, because the state of each process shows which group is in
+    the foreground of its own terminal. So a source in `inner` always differs from the source of our
+    terminal, even if it is a terminal in a container with the same number.
     """
 
     inner: list[Source]
@@ -58,8 +58,8 @@ def passes_on(
     is_uncertain = not is_known
     for device in devices:
         source = Source(None, (device,))
-        # A process may have inherited a terminal in `seen` from the relay in front of it. Such a
-        # terminal counts only if the process itself reads from it.
+        # A process may have inherited the master side of a terminal in `seen` from the relay in
+        # front of it. Such a terminal counts only if the process itself reads from it.
         if _is_read(device, [reader] if source in seen else members):
             inner.append(source)
         elif source not in seen and _may_be_read(device, reader, wait, members, is_spent):
@@ -93,10 +93,11 @@ def _may_be_read(
     members: Sequence[Member],
     is_spent: Callable[[], bool],
 ) -> bool:
-    """Return whether a thread with a terminal's master side may read from it now or very soon.
+    """Return whether a thread that holds the master side of a terminal may read from the master
+    side now or very soon.
 
-    This function looks at one thread after the other. So a thread that reads now may have been
-    running when its waits were listed.
+    `Member.reads` does not show this reliably. A thread that reads now may have been running when
+    its waits were listed, and so may have no wait there.
     """
     if may_read(reader.pid, but=wait.place):
         return True
@@ -119,8 +120,9 @@ def _has_relay_beside(
     """Return whether a process can send its input to another process that has the master side of a
     terminal.
 
-    It can do so through a Unix socket or a pipe, directly or by way of other processes. The other
-    end of a socket is not known, so any process may be there. The terminals in `seen` do not count.
+    The input can go through a Unix socket or a pipe, directly or by way of other processes. The
+    kernel does not show which process has the other end of a Unix socket, so this may be any
+    process. The terminals in `seen` do not count.
     """
     try:
         written, has_socket = pipes_of(wait.place).written, has_local_socket(wait.place)

@@ -38,9 +38,10 @@ _IGNORED: Final = re.compile(rb"^SigIgn:\s*([0-9a-f]+)", re.MULTILINE)
 class _Shell(NamedTuple):
     """A shell that may read the input. `waits`: whether the shell waits for one of its children.
 
-    `pid` is None if there may be such a shell among the processes that cannot be seen, or that were
-    not looked at. `source`: the source from which the shell reads. This is the shell's own terminal
-    if a program such as sudo or tmux passes the input on to that terminal.
+    `pid` is None if this item stands for processes that cannot be seen, or that were not looked at,
+    because one of them may be such a shell. `source`: the source from which the shell reads. This
+    is the shell's own terminal if a program such as sudo or tmux passes the input on to that
+    terminal.
     """
 
     pid: int | None

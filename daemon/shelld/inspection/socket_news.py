@@ -19,18 +19,19 @@ from shelld.inspection import sockets
 from shelld.inspection.sockets import Socket
 from shelld.process.faults import answer_for
 
-# The pauses between two looks. They grow until a task begins to watch, or a socket begins to
-# listen.
+# The limits of the pause between two looks. The pause grows with the time since a task last began
+# to watch, or a socket last began to listen.
 _FIRST_PAUSE_S: Final = 0.04
 _LAST_PAUSE_S: Final = 0.2
 _QUIET_DIVISOR: Final = 50
-# If there are many sockets, a pause is at least this many times as long as the last look took. For
-# namespaces other than the daemon's, this pause is multiplied by their number.
+# A pause is at least this many times as long as the last look, because a look takes long if there
+# are many sockets. For a namespace other than the daemon's, this minimum is multiplied by the
+# number of such namespaces.
 _COST_SHARE: Final = 40
-# It takes milliseconds to list the sockets of another namespace, and microseconds to count them.
-# While their number stays the same, the sockets are listed at most this often, in case one socket
-# has taken the place of another. The time between two lists is also a multiple of the time that the
-# last list took.
+# It takes milliseconds to list the sockets of another namespace, and microseconds to count them. So
+# a look counts the sockets, and lists them only if their number has changed. It also lists them
+# after this time, because a new socket may have replaced another one. The time between two such
+# lists is also at least `_LIST_COST_SHARE` times as long as the last list took.
 _LIST_ANYWAY_S: Final = 1.0
 _LIST_COST_SHARE: Final = 400
 
@@ -47,14 +48,16 @@ class SocketNews:
 
     `count` rises when a look finds a socket that did not listen at the previous look. `namespace`:
     the inode of the namespace; None for the daemon's. To watch several namespaces, use `Watch`.
-    `listening`: the sockets that the last look has found. `listening` is up to date only for
-    watchers.
+    `listening`: the sockets that the last look has found. `listening` is up to date only while a
+    task watches.
     """
 
     def __init__(
         self, namespace: int | None = None, group: dict[int, SocketNews] | None = None
     ) -> None:
-        """`group`: the objects for all namespaces but the daemon's. They share processor time."""
+        """`group`: the objects for all watched namespaces except the daemon's, by inode. These
+        objects share the processor time that one object may use.
+        """
         self.count = 0
         self.listening: frozenset[Socket] = frozenset()
         self._namespace = namespace
@@ -92,8 +95,8 @@ class SocketNews:
     ) -> Generator[None]:
         """Watch another namespace. `place`: the directory in /proc of a process in it.
 
-        `wake` is also called if the process has left the namespace. Sockets that listen at the
-        beginning of the block may count as news.
+        `wake` is also called if no process that a watcher has named is in the namespace any more.
+        Sockets that listen at the beginning of the block may count as news.
         """
         news = self._others.setdefault(namespace, SocketNews(namespace, self._others))
         try:
@@ -128,13 +131,15 @@ class SocketNews:
 
     def _cost_since(self, began: float) -> float:
         """Return the processor time since `began`. For a namespace other than the daemon's, the
-        result is multiplied by the number of these namespaces.
+        result is multiplied by the number of watched namespaces other than the daemon's.
         """
         count = 1 if self._namespace is None else max(1, len(self._others))
         return (time.thread_time() - began) * count
 
     def _place(self) -> str | None:
-        """Return the directory of a process in the namespace; None if all have left it."""
+        """Return the directory in /proc of a process in the namespace. Return None if all processes
+        that the watchers have named have left the namespace.
+        """
         if self._namespace is None:
             return "/proc/self"
         for watcher in self._watchers:
@@ -173,7 +178,7 @@ class Watch:
     """Watches the namespace of the daemon and the namespaces that `follow` names, while the block
     runs.
 
-    `count` rises, and `wake` is called, when there is news in one of them.
+    `count` rises, and `wake` is called, when there is news in one of these namespaces.
     """
 
     def __init__(self, news: SocketNews, wake: Callable[[], None]) -> None:
@@ -197,8 +202,8 @@ class Watch:
         return self._news.listening
 
     def follow(self, places: Mapping[int, str]) -> None:
-        """Watch these other namespaces, and no others. `places`: for each namespace, the directory
-        in /proc of one process.
+        """From now on, watch only these namespaces and the daemon's namespace. `places` maps the
+        inode of each namespace to the directory in /proc of a process in the namespace.
         """
         before, self._followed = self._followed, {}
         for namespace, place in places.items():

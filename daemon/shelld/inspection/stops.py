@@ -16,9 +16,9 @@ _MAX_DEPTH: Final = 64
 def is_stopped(top: int, group: int | None, members: Sequence[Member]) -> bool:
     """Return whether a signal has stopped the bash `top`, or all processes of a group.
 
-    In the group, a process that waits for its children, such as a shell, counts as stopped if all
-    these children are. Otherwise, it does not count. The children may be in another group, as those
-    of timeout(1) are.
+    A process of the group that waits for its children, such as a shell, counts as stopped if all
+    its children are stopped. If some of its children still run, the process is ignored. The
+    children may be in another group, as those of timeout(1) are.
     """
     if _is_bash_stopped(top, members):
         return True

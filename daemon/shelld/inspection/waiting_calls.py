@@ -54,8 +54,9 @@ class Wait(NamedTuple):
     `place`: the thread's directory in /proc. `has_limit`: whether the thread's system call has a
     time limit. `is_read`: the thread waits in read(2) or a similar call, so it can do nothing else.
 
-    `inodes`: pairs of a descriptor and an inode, for those descriptors whose files an epoll set
-    names. An epoll set keeps a file even if the number of the descriptor means another file by now.
+    `inodes`: pairs of a descriptor and the inode of its file, as epoll sets report them. An epoll
+    set still watches this file if the process has closed the descriptor and its number means
+    another file by now.
     """
 
     place: str
@@ -84,7 +85,7 @@ def _memory(place: str, address: int, size: int) -> bytes:
 def _is_loaded(place: str, address: int, size: int) -> bool:
     """Return whether a piece of memory is loaded or swapped out. Raises OSError or OverflowError.
 
-    Memory that is neither may belong to a file on a server, and a read of it would wait for the
+    Other memory may belong to a file on a server, and a read of such memory would wait for the
     server.
     """
     first, last = address // mmap.PAGESIZE, (address + size - 1) // mmap.PAGESIZE
@@ -123,8 +124,8 @@ def _from_poll(place: str, arguments: Arguments) -> Wait:
 
 
 def _from_restart(place: str, arguments: Arguments) -> Wait:
-    # After a stop, the kernel restarts poll with the same arguments. It restarts sleeps in the same
-    # way.
+    # After a stop, the kernel continues a poll or a sleep with restart_syscall(2), which has the
+    # same arguments. The file wchan shows whether this is a poll.
     if b"poll" not in read_short_file(f"{place}/wchan"):
         return Wait(place, frozenset(), has_limit=False)
     return _from_poll(place, arguments)
