@@ -1,13 +1,13 @@
 """Divides output into units, and finds escape sequences. This module is pure.
 
-A unit is a UTF-8 character, an escape sequence, or a byte that is part of no character. The end of
-a unit depends only on the bytes of the output, at most `MAX_SEQUENCE_BYTES` of them. So the units
-are the same, even if reads divide the output differently.
+A unit is a UTF-8 character, an escape sequence, or a byte that is part of no character. Where a
+unit ends depends only on the bytes of the output, and on at most `MAX_SEQUENCE_BYTES` of them. So
+the units are the same, however reads divide the output.
 
 The escape sequences are those of ECMA-48 and ISO 2022: CSI, the control strings OSC, DCS, SOS, PM
-and APC, designations of character sets, and two-byte escapes. As in xterm, BEL also ends OSC. CSI
-(U+009B) is the only 8-bit form that this module knows, because terminals accept no other 8-bit form
-in UTF-8.
+and APC, designations of character sets, and two-byte escapes. As in xterm, BEL also ends an OSC
+string. U+009B, the 8-bit form of CSI, is the only 8-bit form that this module knows, because
+terminals accept no other 8-bit form in UTF-8.
 """
 
 from __future__ import annotations
@@ -43,9 +43,10 @@ _STRIPPED_AT_END: Final = re.compile(rb"%s|(?:%s|%s)\Z|\x1b" % (_SEQUENCE.patter
 
 
 def without_escapes(data: bytes, *, is_end: bool) -> list[bytes]:
-    """Return `data` (whole units) without sequences, as pieces to decode separately.
+    """Return the pieces of `data` that are between escape sequences. The caller decodes each piece
+    separately. `data` holds whole units.
 
-    With `is_end`, no more data follows, and the last unit may be incomplete.
+    `is_end` says that no more data follows. In that case, the last unit may be incomplete.
     """
     if b"\x1b" in data or b"\x9b" in data:
         return (_STRIPPED_AT_END if is_end else _STRIPPED).split(data)
@@ -95,8 +96,9 @@ def first_unit(data: bytes) -> int:
 def rest_of_unit(before: bytes, data: bytes) -> int:
     """Return how many bytes of `data` belong to a unit that began before `data`.
 
-    `before` holds the bytes before `data`. If `before` is empty, those bytes were dropped, and only
-    the rest of a character can be recognised.
+    `before` holds the bytes before `data`. If those bytes were dropped, `before` is empty. In that
+    case, this function recognises only the rest of a character, and not the rest of an escape
+    sequence.
     """
     if not before:
         return next((at for at, byte in enumerate(data[:4]) if byte & 0xC0 != 0x80), 0)

@@ -17,7 +17,7 @@ TRUNCATED_SUFFIX: Final = "... (truncated)"
 
 class Head(NamedTuple):
     """The head of a stream. `text` covers the bytes up to `end`. `invalid` of these bytes are not
-    UTF-8. If `is_cut` is true, the text ends with the suffix.
+    UTF-8. If `is_cut` is true, the text ends with `TRUNCATED_SUFFIX`.
     """
 
     text: str
@@ -29,12 +29,13 @@ class Head(NamedTuple):
 async def read_head(store: StreamStore, max_text_bytes: int, *, strip: bool, final: bool) -> Head:
     """Return the beginning of a stream in at most `max_text_bytes` of UTF-8, including the suffix.
 
-    The text is cut only if the stream does not fit, or if the bytes that follow were dropped.
+    The text is cut only if the stream does not fit, or if the bytes that follow the text were
+    dropped.
     """
     stop = store.written
     room = max_text_bytes - len(TRUNCATED_SUFFIX)
     gathered = _Gathered(0, strip=strip)
-    # The head that fits, in case the text must be cut.
+    # The longest head that fits together with the suffix. It is the result if the text must be cut.
     cut: Head | None = None
     while True:
         piece = read_text(store, gathered.end, stop, STEP_BYTES, strip=strip, final=final)

@@ -1,10 +1,10 @@
 """Reads the part of a stream that one call returns: new output, or a range of offsets.
 
 Plain readers have no offset of their own, and share one position in a stream. `peek` reads without
-moving this position, and may be interrupted. `take` moves the position, and does not await. A read
-of a plain reader goes to `take` only if the read starts at the shared position. If another reader
-has moved the position meanwhile, the plain reader first calls `peek` again. So two readers never
-get the same bytes, and together they miss no bytes.
+moving this position, and may be interrupted. `take` moves the position, and does not await. The
+caller passes the result of a plain reader's `peek` to `take` only if this result starts at the
+shared position. If another reader has moved the position since the `peek`, the caller first calls
+`peek` again. So two readers never get the same bytes, and together they miss no bytes.
 
 Large reads happen in steps. Other requests run between the steps.
 """
@@ -61,8 +61,8 @@ async def read_in_steps(
 ) -> Piece:
     """Convert up to `room` bytes from `start`, but not beyond `stop`, to text.
 
-    Converts at least one unit. `final`: no output follows `stop`, so an incomplete unit there is
-    converted, too. Other requests run between the steps.
+    Converts at least one unit. `final` says that no output follows `stop`. In that case, this also
+    converts an incomplete unit before `stop`. Other requests run between the steps.
     """
     is_gap = store.read(start, 0).start > start
     continues = not is_gap and begins_within_line(store, start)
@@ -157,12 +157,13 @@ class StreamReader:
         self._dropped = self._invalid = 0
         # The number of bytes that had been written at the time of the last peek.
         self._seen = self._position
-        # Whether the last peek left bytes with which the next peek can continue at once.
+        # Whether the last read that was skipped has left bytes that the next peek can use at once.
         self._goes_on = False
         # Earlier peeks have searched the current line up to this offset and have not found its end.
         self._searched = 0
-        # `_searched` as of the last `skip`. Every peek begins its search at this offset, because it
-        # may repeat an earlier peek whose read was not skipped or taken.
+        # The value of `_searched` at the last `skip`. Every peek begins its search at this offset.
+        # If the caller has neither skipped nor taken the read of the last peek, the next peek reads
+        # the same bytes again.
         self._searched_for_good = 0
 
     @property
@@ -172,7 +173,9 @@ class StreamReader:
 
     @property
     def has_news(self) -> bool:
-        """Whether there are bytes that no peek has read, or with which a peek can continue."""
+        """Whether the next peek may return more: bytes have arrived since the last peek, or the
+        last read that was skipped has left bytes that the next peek can use at once.
+        """
         if self.was_overtaken:
             return self._store.written > self._stream.read_position
         return self._goes_on or self._store.written > self._seen
@@ -197,7 +200,7 @@ class StreamReader:
     async def peek(self, *, final: bool) -> Read:
         """Read the output after the bytes that were skipped. Does not move the shared position.
 
-        With `final`, the command will write no more output.
+        `final` says that the command will write no more output.
         """
         if self.was_overtaken:
             self._start = self._position = self._stream.read_position
@@ -212,9 +215,9 @@ class StreamReader:
         return await self._look_at_lines(self._filter, stop, final=final)
 
     def goes_on_after(self, read: Read) -> bool:
-        """Whether bytes are left after `read`, and the next peek can use them without more output.
-
-        If the last peek could not use any bytes, the next peek must wait for more output.
+        """Whether bytes are left after `read` that the next peek can use without new output. This
+        is False if the last peek could not use any bytes, because the next peek could not use these
+        bytes either.
         """
         return read.more and read.end > self._position
 
@@ -257,7 +260,8 @@ class StreamReader:
         found: list[str] = []
         position, dropped, room = self._position, self._dropped, self._max_bytes
         invalid = self._invalid
-        # The time limit of a filter applies to one peek, because a call may wait for many minutes.
+        # The time limit of a filter applies to each peek separately, because a call may wait for
+        # many minutes and peek many times.
         line_filter.renew()
         while room > 0:
             if found:
@@ -301,10 +305,10 @@ class StreamReader:
     ) -> int:
         """Return the size in bytes of the whole lines that begin at `start`.
 
-        If output was dropped there, the lines begin after the gap. Returns 0 if the first line has
-        not ended, or does not fit. With `may_cut`, a line that does not fit counts up to `room`.
-        With `final`, the last line needs no line end. The search omits the bytes in which earlier
-        peeks found no line end, so a long line costs little while it grows.
+        If output was dropped at `start`, the lines begin after the gap. Returns 0 if the first line
+        has not ended, or does not fit. With `may_cut`, returns `room` if the first line does not
+        fit. With `final`, the last line needs no line end. The search omits the bytes in which
+        earlier peeks found no line end, so a long line costs little while it grows.
         """
         store = self._store
         position = max(start, self._searched)

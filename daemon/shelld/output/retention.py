@@ -3,10 +3,10 @@
 Owns the spool, and knows every shell's output from the shell's start until the shell is forgotten.
 A shell that exceeds its own limit loses the oldest bytes of its tail. If all shells together exceed
 their common limit, or the disk is full, ended shells lose output first, in the order in which they
-ended. Ended shells whose output a request is reading come after the other ended shells. After the
-ended shells, the running shell that stores the most output loses some of it. So the output of other
-shells never prevents a shell from storing its own output. This module never forgets a shell by
-itself.
+ended. Ended shells whose output a request is reading lose output after the other ended shells.
+After the ended shells, the running shell that stores the most output loses some of it. So the
+output of other shells never prevents a shell from storing its own output. This module never forgets
+a shell by itself.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from shelld.process.options import Options
 
 _DEFAULT: Final = Options()
 
-# The head of each stream gets 1/_HEAD_SHARE of a shell's limit. The two tails share the rest of the
-# limit.
+# The head of each stream gets 1/_HEAD_SHARE of a shell's limit. The tails of the two streams share
+# the rest of the limit.
 _HEAD_SHARE: Final = 4
 
 # A running shell gives up 1/_RECLAIM_SHARE of its blocks at once. If it gave up single blocks, each
@@ -41,7 +41,7 @@ class OutputStream:
     def __init__(self, store: StreamStore) -> None:
         self.store = store
         self.read_position = 0
-        # When the command last wrote to this stream, as a reading of time.monotonic().
+        # The time.monotonic() at which the command last wrote to this stream.
         self.written_at = -math.inf
 
     @property
@@ -90,12 +90,14 @@ class ShellOutput:
 
     @property
     def error(self) -> str | None:
-        """The name of the errno that caused output within the limits to be dropped."""
+        """The name of the errno because of which output was dropped although the limits allowed it.
+        None if there was no such error.
+        """
         return self._stores[0].error or self._stores[1].error
 
     def append(self, stream: OutputStream, data: bytes | memoryview) -> None:
-        # Drop before the append, which needs free room. Drop again after it, because `data` may be
-        # larger than the limit.
+        # Drop before the append, which needs free room. Drop again after the append, because `data`
+        # may be larger than the limit.
         self._drop_excess(len(data))
         stream.store.append(data)
         if len(data):

@@ -17,8 +17,8 @@ import os
 from collections.abc import Sequence
 from typing import Final
 
-# The size of a block. A block is written in one step. It is small enough to keep each stream's
-# last, partly filled block in memory.
+# The size of a block. A block is written in one step. A block is so small that the last block of
+# each stream can stay in memory until it is full.
 BLOCK_BYTES: Final = 64 * 1024
 
 _DIRECTORIES: Final = ("/tmp", "/var/tmp")

@@ -75,17 +75,18 @@ class StreamStore:
     """`written` is the number of bytes appended, which is the offset of the next byte.
 
     The head has at most `head_limit` bytes. Callers limit the tail with `drop`. `error` is the name
-    of the errno that caused bytes within the limits to be dropped.
+    of the errno because of which bytes were dropped although the limits allowed them, or None.
     """
 
     def __init__(self, head_limit: int, blocks: Blocks | None = None) -> None:
         self.written = 0
         self.error: str | None = None
-        # The error with which the last block was refused, if it was refused.
+        # The error with which `Blocks` has refused the last block. None if `Blocks` stored this
+        # block, or only had no room for it.
         self._refusal: str | None = None
         self._blocks = MemoryBlocks() if blocks is None else blocks
-        # The gap between head and tail. Until bytes are dropped, it is an empty range at the future
-        # end of the head.
+        # The gap between head and tail. Until bytes are dropped, the gap is an empty range at the
+        # offset at which the head will end.
         self._gap_start = self._gap_end = head_limit
         # The bytes after the last full block.
         self._window = bytearray()
@@ -184,7 +185,7 @@ class StreamStore:
     # -- dropping ---------------------------------------------------------------------------
 
     def drop(self, count: int) -> int:
-        """Drop up to `count` of the oldest bytes of the tail; return how many."""
+        """Drop up to `count` of the oldest bytes of the tail. Return how many bytes were dropped."""
         count = min(count, self.tail_bytes)
         self._drop_to(self._gap_end + count)
         return count
@@ -216,7 +217,7 @@ class StreamStore:
 
     def _end_of(self, number: int) -> int:
         end = (number + 1) * BLOCK_BYTES
-        # The last block of a stream that has ended may be shorter.
+        # The last stored block of a stream that has ended may be shorter than `BLOCK_BYTES`.
         return min(end, self.written) if number in self._stored else end
 
     def _lose(self, number: int) -> None:
@@ -232,7 +233,7 @@ class StreamStore:
             # The tail begins after this block.
             self._gap_end = end
             self._oldest = number + 1
-        # If the gap has reached this block already, an earlier part of the head may be lost as
+        # The gap may begin before this block already, if an earlier part of the head is lost as
         # well.
         self._gap_start = min(self._gap_start, number * BLOCK_BYTES)
         self._gap_end = max(self._gap_end, end)

@@ -3,8 +3,9 @@ overwritten states of lines.
 
 This module is pure. Bytes of a command become text only in this module. The same range always gives
 the same text. The joined texts of adjacent ranges are the text of the whole range, with one
-exception. If a line was overwritten between two reads, its new state begins with a carriage return.
-`last_states` of the joined text then removes the old state.
+exception. If a program overwrites a line between two reads, the text of the second read begins with
+a carriage return, and the joined text still has the old state of the line. `last_states` removes
+the old state from the joined text.
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ _REPLACEMENT: Final = "\ufffd"
 # other.
 _RETURNS: Final = "\r" * 65_536
 
-# The maximum number of bytes in one read that may begin an escape sequence. Each of these bytes
+# A read has at most this number of bytes that can begin an escape sequence. Each of these bytes
 # takes as much time as a hundred bytes of text.
 MAX_INTRODUCERS: Final = 4_096
 
-# The maximum number of control strings that are checked for a newline inside. Only hostile output
-# has more of them.
+# `whole_lines` gives up after it has found this number of control strings with a newline inside.
+# Only hostile output has so many.
 _STRINGS: Final = 1_000
 
 
@@ -85,8 +86,9 @@ def last_states(text: str, *, continues: bool = False) -> str:
     """Return only the last state of each line, as a terminal shows it: the text after the last
     carriage return.
 
-    With `continues`, the text begins within a line. If that line is overwritten, the result begins
-    with a carriage return, because its earlier state was in a previous text.
+    `continues` says that the text begins within a line. If the text overwrites this line, the
+    result begins with a carriage return, because the earlier state of the line was in a previous
+    text.
     """
     if _RETURN_BEFORE_TEXT.search(text) is None:
         return text
@@ -114,7 +116,7 @@ class JoinedText:
         self._continues = strip and continues
         self._begins_overwritten = False
         self._lines: list[str] = []
-        # The parts of the last line so far.
+        # The pieces of the last line that were added so far.
         self._line: list[str] = []
 
     def add(self, text: str) -> None:
@@ -140,8 +142,8 @@ class JoinedText:
             self._line.append(state)
 
     def joined(self, *, is_end: bool) -> str:
-        """Return the text. With `is_end`, no text follows, and a final carriage return has no
-        effect.
+        """Return the text. `is_end` says that no text follows. In that case, carriage returns at
+        the end overwrite nothing, and the result leaves them out (only with `strip`).
         """
         text = "\r" * self._begins_overwritten + "".join([*self._lines, *self._line])
         return without_final_returns(text) if self._strip and is_end else text
@@ -210,8 +212,8 @@ def begins_within_line(store: StreamStore, start: int) -> bool:
 def _whole(
     store: StreamStore, start: int, stop: int, data: bytes, want: int, *, final: bool
 ) -> tuple[bytes, bool]:
-    """Return the whole units of `data`. If there are no whole units, return the first unit, even if
-    it is too long.
+    """Return the whole units of `data`. If there are no whole units, read more bytes, and return
+    the first unit.
 
     Also returns whether the output, or the part before the gap, ends after these units.
     """

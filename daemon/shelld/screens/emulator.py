@@ -36,8 +36,8 @@ _UNFINISHED: Final = re.compile(
     r"|(?:\x1b\[|\x9b)\??[\d;]{0,64})\Z"
 )
 _MAX_UNFINISHED: Final = 4_200
-# Matches a sequence that sets the lines that scroll. Without numbers, it sets all lines. A reset
-# also sets all lines.
+# Matches a sequence that sets which lines scroll. After a sequence without numbers, or a reset, all
+# lines scroll.
 _MARGINS: Final = re.compile(r"(?:\x1b\[|\x9b)([\d;]*)r|\x1bc")
 _PRINTABLE: Final = re.compile(rb"[ -~]*")
 # With a single column, a wide character may make the emulator end the process.
@@ -91,7 +91,8 @@ class Emulator:
     def _show(self, data: bytes) -> None:
         """Show output.
 
-        Leave out lines that have scrolled off by the end of the output, to save time.
+        To save time, leave out lines that later lines in `data` push off the screen and its
+        scrollback.
         """
         _, rows = self._vt.size
         gap = unseen(data, rows, self._scrollback)
@@ -103,7 +104,8 @@ class Emulator:
             self._feed(data[start:end])
             start = end
         is_probed = start > gap.start and not self._has_margins
-        # If the probe does not move the cursor, the probe may be a part of a title, for example.
+        # The probe is some printable text at the beginning of the gap. If the text does not move
+        # the cursor, it may be a part of a title, for example. In that case, leave nothing out.
         if is_probed and self.cursor.col == start - gap.start:
             self._unfinished = ""
             start = max(start, gap.end)
@@ -121,7 +123,7 @@ class Emulator:
 
     @property
     def _now(self) -> Vt:
-        """The emulator, after all output so far."""
+        """The emulator, which also gets the text that `Marks` has held back."""
         self._vt.feed_str(self._marks.release())
         return self._vt
 

@@ -1,8 +1,8 @@
 """The program of the helper process. It shows the screen of one terminal.
 
 This is a separate program, which `screen` starts by its path. The program exchanges frames, as
-`helpers.program` describes. A frame that it reads is a letter and a JSON value. The answer is a
-JSON value.
+`helpers.program` describes. Each frame that the program reads begins with a letter. A JSON value
+follows. The answer is a JSON value.
 
 * "N" and ``[rows, cols, scrollback, version]`` makes an empty screen. This frame comes first.
 * "F", with a list of offsets, a newline and output, shows more output. The answer is the position

@@ -17,10 +17,10 @@ from shelld.terminals.characters import is_mark
 # characters that are not assigned. If a program writes a character of these ranges, this character
 # also gets a stand-in.
 _STAND_INS: Final = {1: range(0x100000, 0x10FFFE), 2: range(0x32400, 0x3FFFE)}
-# If a character has more marks than this, the rest is dropped.
+# If a character has more marks than this, the further marks are dropped.
 _MAX_MARKS: Final = 16
-# Matches a character that may be a mark or a stand-in. The listed ranges contain no such
-# characters. They are Latin, symbols, box drawing, Chinese, Japanese and Korean.
+# Matches a character that may be a mark or a stand-in. The excluded ranges contain neither marks
+# nor stand-ins. They are Latin, symbols, box drawing, Chinese, Japanese and Korean.
 _UNUSUAL: Final = re.compile(
     r"[^\0-\u02ff\u2070-\u20cf\u2100-\u2cee\u3030-\u3098\u309b-\ua66e\uac00-\ud7af]"
 )
@@ -42,11 +42,11 @@ class Marks:
         self._width = width
         self._free = {cols: iter(places) for cols, places in _STAND_INS.items()}
         self._stand_ins: dict[str, str] = {}
-        # The text of each stand-in, in the form for `str.translate`.
+        # Maps each stand-in to its text, in the form for `str.translate`.
         self._texts: dict[int, str] = {}
         # The last character and its marks, held back because more marks may follow.
         self._held = ""
-        # The end of the text before `_held`.
+        # The last characters before `_held`. An escape sequence may begin there.
         self._before = ""
 
     def join(self, text: str) -> str:
@@ -59,7 +59,9 @@ class Marks:
         return self._joined(text[:last])
 
     def release(self) -> str:
-        """Return the text that was held back. If its marks come later, they are dropped."""
+        """Return the text that was held back. If more marks of its last character come later, they
+        are dropped.
+        """
         held, self._held = self._held, ""
         return self._joined(held)
 

@@ -49,8 +49,8 @@ _STEP_BYTES: Final = 64 * 1024
 # program that writes at full speed would cause the next gap before the emulator has caught up. The
 # limit has room for a thousand large screens.
 _MAX_AFTER_GAP: Final = 4 * 1024 * 1024
-# The maximum number of attempts to show the same output. The first process may be killed, and a
-# step of the output may end the next two processes.
+# The maximum number of attempts to show the same output. For example, the first process is killed,
+# and a step of the output ends the next two processes. The fourth process skips this step.
 _ATTEMPTS: Final = 4
 _MAX_SCROLLBACK: Final = 10_000
 _PROGRAM: Final = Path(__file__).with_name("main.py")
@@ -119,7 +119,8 @@ class Screen:
         self._scrollback = 0
         # The version of the screen at the last capture.
         self._version = 0
-        # Output before this offset is not shown, because it has ended two processes.
+        # Output before this offset is not shown, because the step at its end has ended two
+        # processes.
         self._start = 0
         # The offset and the kind of the step at which the last process was lost.
         self._lost_at = -1, b""
@@ -152,8 +153,8 @@ class Screen:
     ) -> View:
         """Return the screen after all output so far.
 
-        After `cut_at`, as of anyio.current_time(), the capture stops when the output up to the
-        offset `least` is shown. The result is then an earlier state of the screen.
+        When anyio.current_time() has passed `cut_at`, the capture stops as soon as the output up to
+        the offset `least` is shown. In that case, the result is an earlier state of the screen.
 
         Raises `RpcError` (unavailable, resource_exhausted).
         """
@@ -217,8 +218,8 @@ class Screen:
                 return await self._ask(kind, content) if kind else b""
             except (OSError, _Lost) as error:
                 failure = shortage(error)
-                # A step that has ended processes is skipped. A later step may also end processes,
-                # so all attempts are available again.
+                # If `_start` has changed, the next attempt skips the step that has ended processes.
+                # A later step may also end processes, so allow all attempts again.
                 attempts = _ATTEMPTS if self._start > start else attempts - 1
         raise failure or resource_exhausted(
             "processes", "No helper process can start for this screen"
@@ -267,7 +268,8 @@ class Screen:
         sizes = self._terminal.sizes
         past = [each for each in sizes if each.offset <= position]
         current = past[-1] if past else sizes[0]
-        # A client that has seen an earlier version has not seen this screen.
+        # Begin with a new version, because a client that has seen an earlier version has not seen
+        # this screen.
         new = [current.size.rows, current.size.cols, self._scrollback, self._version + 1]
         await self._ask(b"N", _json(new))
         self._version += 1
@@ -292,9 +294,9 @@ class Screen:
                 self._resizes = number
 
     async def _step(self, kind: bytes, content: bytes, length: int) -> bytes:
-        """Make the process show a part of the output, or a new size (then `length` is 0).
-
-        If a step has ended two processes, later processes skip it and all output before it.
+        """Make the process show a part of the output, which has `length` bytes, or a new size, with
+        `length` 0. If a step has ended two processes, later processes skip this step and all output
+        before it.
         """
         try:
             return await self._ask(kind, content)

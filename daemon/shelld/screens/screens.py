@@ -74,7 +74,7 @@ class Screens:
 
     @contextlib.contextmanager
     def following(self, terminal: TerminalInput, output: StreamStore) -> Generator[Screen]:
-        """Keep the helper process until the end of the block, even if the command ends earlier."""
+        """During the block, the end of the command does not end the helper process."""
         screen = self.of(terminal, output)
         screen.followers += 1
         try:

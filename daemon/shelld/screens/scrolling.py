@@ -40,8 +40,9 @@ def unseen(data: bytes, rows: int, scrollback: int) -> Unseen | None:
         return None
     start = data.find(b"\r\n") + 2
     end = len(data)
-    # Until the cursor has reached the last row, new lines may be written over other lines. These
-    # other lines also scroll off.
+    # At first, line ends may only move the cursor down, over older lines, until it reaches the last
+    # row. This takes at most `rows` line ends. The line ends after that scroll all older lines off
+    # the screen, and then off the scrollback.
     for _ in range(2 * rows + scrollback):
         end = data.rfind(b"\n", start, end)
         if end < 0:
