@@ -44,7 +44,9 @@ def command_for(argv: Sequence[str]) -> list[str]:
 
 
 class Over(NamedTuple):
-    """Tells that the dialogue is over. `rest` is the first part of the protocol's stream."""
+    """Tells that the dialogue is over. `rest` holds the bytes that came after the dialogue, and
+    that belong to the protocol.
+    """
 
     rest: bytes
 
@@ -107,8 +109,9 @@ class Bootstrap:
 def _for_shell(program: str, words: list[str]) -> bytes:
     """Return one command for any POSIX shell.
 
-    Some shells read one command at a time. If a script had several commands, its unread rest would
-    precede the bundle in the input.
+    Some shells read one command at a time. If a script had several commands, Python might start
+    before the shell has read all of them. Python would read the other commands as the beginning of
+    the bundle.
     """
     test = f"import sys; sys.exit(sys.version_info[:2] != {PYTHON!r})"
     found = '$(for p in python3 python; do command -v "$p" >/dev/null && "$p" --version 2>&1; done)'

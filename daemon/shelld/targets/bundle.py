@@ -4,7 +4,8 @@ The bundle contains compiled modules, so it runs only with the same version of P
 kind of machine (`PLATFORM`). Its first member is `bundle_main.py`, which unpacks the other members
 into a cache.
 
-The same packages always make the same bytes, so that a hash of them names the cache.
+The same packages always make the same bytes. So a hash of the content names the directory in the
+cache.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ _TIME: Final = (1980, 1, 1, 0, 0, 0)
 
 
 class BundleError(Exception):
-    """The bundle cannot be made. The text is the end of a sentence."""
+    """The bundle cannot be made. The text of the error is the end of a sentence that the caller
+    begins.
+    """
 
 
 class Bundle(NamedTuple):
@@ -103,8 +106,8 @@ def cached_bundle() -> Bundle:
 def write_file(path: Path, data: bytes, mode: int = 0o700) -> None:
     """Write a file so that no other process sees an incomplete file. Raises OSError.
 
-    If `path` is a pipe or a device, the data goes into it. A symbolic link, such as /dev/stdout, is
-    followed, and stays.
+    If `path` is a pipe or a device, the data goes into it. If `path` is a symbolic link, such as
+    /dev/stdout, the file that it leads to is written, and the link stays.
     """
     if path.exists() and not path.is_file():
         path.write_bytes(data)

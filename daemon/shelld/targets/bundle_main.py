@@ -1,4 +1,5 @@
-"""Unpacks a bundle, whose first member this program is, into a cache, and then runs shelld.
+"""Unpacks a bundle into a cache, and then runs shelld. This program is the first member of the
+bundle.
 
 A bootstrap runs the same text with ``python -c`` before it sends the bundle (see `bootstrap`). In
 that run, its arguments are a marker, and the platform, the hash and the size of the bundle.
@@ -27,7 +28,9 @@ START = (
 
 
 class UnpackError(Exception):
-    """The bundle cannot be unpacked. The text is the end of a sentence."""
+    """The bundle cannot be unpacked. The text of the error is the end of a sentence that the caller
+    begins.
+    """
 
 
 def is_safe(directory: str) -> bool:
@@ -127,7 +130,9 @@ def say(marker: str, text: str) -> None:
 
 
 def receive(size: int) -> IO[bytes]:
-    """Return the bundle, once it has arrived. Ends the process if it does not."""
+    """Return the bundle, once it has arrived. Ends the process if the input ends before the whole
+    bundle has arrived.
+    """
     data = bytearray()
     while len(data) < size:
         more = os.read(0, size - len(data))

@@ -17,7 +17,7 @@ from shelld_protocol.errors import RpcError, unavailable
 
 # How much text may come before the protocol.
 MAX_BANNER_BYTES: Final = 64 * 1024
-# How much of the text an error quotes.
+# An error quotes at most this many bytes of other text that has arrived.
 QUOTED_BYTES: Final = 4_096
 
 

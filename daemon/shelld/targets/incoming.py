@@ -1,8 +1,8 @@
 """Splits the bytes that a target sends into messages, once the protocol has begun. Pure.
 
-Owns the bytes of messages that are not complete. Decodes only the members that identify a call or a
-client. Skips up to MAX_BANNER_BYTES of other text between two messages, because a program on the
-way, such as ssh, may write such text.
+Owns the bytes of messages that are not complete. Decodes only the name of the method. All other
+members stay JSON text. Skips up to MAX_BANNER_BYTES of other text between two messages, because a
+program on the way, such as ssh, may write such text.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _message: Final = msgspec.json.Decoder(Message)
 class IncomingError(Exception):
     """The rest of the stream cannot be split into messages.
 
-    The text is the end of a sentence about the target.
+    The text of the error is the end of a sentence about the target, which the caller begins.
     """
 
 

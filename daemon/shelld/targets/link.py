@@ -115,9 +115,9 @@ class Link:
         self._notify: Callable[[str, Mapping[str, Any]], bool] | None = None
         self._client: Reader | None = None
         self.subscribers = Subscribers()
-        # The next message, if it must wait. It waits while the client has much to read. It also
-        # waits after an answer, because the task of the answered call may not have passed the
-        # answer on.
+        # The next message, if it must wait. Any message waits while the client has much to read. An
+        # event also waits after an answer, because the task of the answered call may not have
+        # passed the answer on yet.
         self._held: Message | None = None
         self._has_answered = False
         # Why the link is over, as the end of a sentence, or as an error.
@@ -172,8 +172,8 @@ class Link:
     async def answer(self, call: Call) -> bytes:
         """Return the result (JSON) of a call. Raises `RpcError`.
 
-        If this is cancelled, it cancels the request at the target. It then waits up to CANCEL_S
-        seconds for the target's error, which names survivors. `call.error` has this error.
+        If this method is cancelled, it cancels the request at the target, and waits up to CANCEL_S
+        seconds for the target's error. This error is in `call.error`, and names survivors.
         """
         try:
             await call.done.wait()
@@ -207,7 +207,9 @@ class Link:
             self._send(b'{"jsonrpc":"2.0","method":"background","params":%b}' % params)
 
     async def end(self) -> bool:
-        """Tell the target to end, and wait for it. Return whether it has ended by itself."""
+        """Tell the target to end, and wait until the link is over. Return whether the target ended
+        when it was told to. If it did not, this method has cut the link.
+        """
         self._is_ending = True
         try:
             if self.greeting is not None:
@@ -284,7 +286,8 @@ class Link:
     def close(self) -> None:
         """End the process and all calls.
 
-        `run` calls this method. If `run` is never called, the caller must do so.
+        `run` calls this method. If no task calls `run`, the code that has made the link must call
+        this method.
         """
         self.is_over = True
         with ExitStack() as stack:
@@ -447,7 +450,9 @@ class Link:
             self._notify(message.method, params)
 
     def _read_errors(self) -> bool:
-        """Keep the end of what the process writes to its standard error. Return True at its end."""
+        """Keep the last bytes that the process has written to its standard error. Return True if
+        its standard error has ended.
+        """
         try:
             data = os.read(self._process.errors, _READ_BYTES)
         except OSError:

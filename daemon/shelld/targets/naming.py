@@ -1,4 +1,5 @@
-"""Adds a target's name to the ids in its messages, and removes it from ids sent to it. Pure.
+"""Adds a target's name to the ids in messages from the target, and removes the name from ids in
+messages to the target. Pure.
 
 No message is decoded as a whole. The functions split the members of an object, and change only the
 members that hold ids, as JSON text. So a target may send members and values that this daemon does
@@ -170,7 +171,9 @@ def request_id_for(number: int, request_id: bytes | None) -> bytes:
 
 
 def request_id_in(far_id: bytes) -> bytes:
-    """Return the client's id in an id that `request_id_for` has made, or null if it has none."""
+    """Return the client's id in an id that `request_id_for` has made, or null if this id contains
+    no client's id.
+    """
     _, dash, own = far_id.partition(b"-")
     if not dash or far_id[:1] != b'"':
         return b"null"

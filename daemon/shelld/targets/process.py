@@ -29,9 +29,9 @@ _REPORT_S: Final = 1.0
 class TargetProcess:
     """Owns the process, and the daemon's ends of its standard streams, until `close`.
 
-    `connection` is its standard input and output. `errors` is the descriptor to read its standard
-    error from. Neither blocks. Raises OSError, and `RpcError` (spawn_failed) for a program that
-    does not exist.
+    `connection` is the daemon's end of the process's standard input and output. `errors` is the
+    descriptor from which the daemon reads the process's standard error. Reads and writes on both
+    never block. Raises OSError, and `RpcError` (spawn_failed) for a program that does not exist.
     """
 
     def __init__(self, pool: RunnerPool, argv: Sequence[str]) -> None:
@@ -60,7 +60,9 @@ class TargetProcess:
             self._resources = stack.pop_all()
 
     async def end(self) -> RpcError | str:
-        """Return, as the end of a sentence, how the process has ended, or why it did not start."""
+        """Return how the process has ended, as the end of a sentence. If the process did not start,
+        return an error.
+        """
         with anyio.move_on_after(_REPORT_S):
             while (messages := self._channel.receive()) is not None:
                 for (kind, *details), _ in messages:

@@ -16,9 +16,9 @@ from msgspec import Raw
 from shelld_protocol.encoding import decode
 from shelld_protocol.event_methods import LOST_NOTIFICATION, OVER_NOTIFICATION
 
-# The maximum number of recorded subscriptions. A daemon has at most 256 at a time, but this module
-# does not learn the end of a subscription that tells no end. Beyond the limit, it forgets one of
-# these.
+# The maximum number of recorded subscriptions. A daemon has at most 256 subscriptions at a time.
+# But some subscriptions send no event when they end, so this module may still record them after
+# their end. Beyond the limit, it forgets the oldest of these.
 MAX_KEPT: Final = 1_024
 
 
@@ -46,11 +46,14 @@ class _Subscriber(NamedTuple):
     request_id: bytes | None
     is_of_one_shell: bool
     events: frozenset[str]
-    # Whether an event will tell the end, unless the client ends the subscription.
+    # Whether the subscription will send an event when it ends, unless the client ends it.
     tells_end: bool
 
     def ends_with(self, *, has_leftover: bool) -> bool:
-        """Return whether an event about an end or about leftover processes is the last one."""
+        """Return whether this subscription ends with an event about the end of its shell, or about
+        leftover processes. It goes on if the event says that processes are left over
+        (`has_leftover`), and if the subscription has events about such processes.
+        """
         return self.is_of_one_shell and not (has_leftover and "leftover" in self.events)
 
 
@@ -106,7 +109,8 @@ class Subscribers:
         elif found is None:
             self._early[name] = has_leftover
             if len(self._early) > MAX_KEPT:
-                # A command whose answer is an error has no answer that names its subscription.
+                # If the answer to a command is an error, no answer ever names the subscription of
+                # the command, so its item would stay.
                 del self._early[next(iter(self._early))]
         elif found.ends_with(has_leftover=has_leftover):
             self.forget(name)

@@ -44,7 +44,8 @@ class Target:
         self.link: Link | None = None
 
     def connected(self, pool: RunnerPool, attend: Attend) -> Link:
-        """Return the link, and start a new link if there is none. The link may still be connecting.
+        """Return the link. Start a new link if there is none, or if the link is over. The link may
+        still be connecting.
 
         Raises OSError or `RpcError`.
         """
@@ -110,7 +111,7 @@ class Targets:
         return tuple(self._targets.values())
 
     def list(self) -> list[TargetInfo]:
-        """Return the targets in the order in which they were added."""
+        """Return descriptions of the targets, in the order in which they were added."""
         return [target.info for target in self._targets.values()]
 
     async def remove(self, target: Target) -> bool:
