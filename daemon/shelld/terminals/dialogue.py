@@ -1,7 +1,8 @@
 """Finds the questions that programs ask a terminal in their output, and knows the answers.
 
-The answers have fixed forms. If a terminal reported its title or a setting, a file that a command
-prints could choose the text that the terminal types. So shelld's terminals never send such reports.
+The answers have fixed forms. Some terminals also report their title or a setting. On such a
+terminal, a file that a command prints could set the title, ask for it, and so choose input for the
+program. So shelld's terminals never send such reports.
 """
 
 from __future__ import annotations

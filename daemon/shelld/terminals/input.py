@@ -40,8 +40,8 @@ from shelld.terminals.typed import NOTHING_TYPED
 MAX_QUEUED_BYTES: Final = 1024 * 1024
 # A terminal gives no answers while more than this number of bytes wait for its program.
 _MAX_ANSWER_BYTES: Final = 4_096
-# In line mode, a terminal drops an answer that would make the line longer than this. The rest of
-# the line is reserved for typed text.
+# In line mode, a terminal drops an answer that would make the line longer than this. The remaining
+# bytes of the line are reserved for typed text.
 _MAX_ANSWERED_LINE: Final = 1_024
 # The maximum number of sizes that a terminal remembers.
 _MAX_SIZES: Final = 1_000
@@ -101,8 +101,8 @@ class Input:
         self.flush()
 
     def watch_with(self, watch: Callable[[bool], None]) -> None:
-        """Call `watch(True)` when input begins to wait for room, and `watch(False)` when none
-        waits.
+        """Call `watch(True)` when input begins to wait for room, and `watch(False)` when no input
+        waits any more.
 
         If input waits already, call `watch(True)` now. If `watch` raises OSError or MemoryError,
         the next `flush` calls `watch` again.
@@ -220,10 +220,11 @@ class _Answer:
 class TerminalInput(Input):
     """The master side of a terminal. `dialogue` follows the output of the program.
 
-    `sizes`: the latest sizes, each with the offset in the output from which on it holds; at most
-    one for each offset, and never empty. `ask_position` is called when the program asks where the
-    cursor is, unless an earlier question is still unanswered. Whoever sets `ask_position` must then
-    call `tell_position` until every question is answered.
+    `sizes`: the latest sizes, each with the offset in the output at which the terminal got it.
+    There is at least one size, and at most one for each offset. `ask_position` is called when the
+    program asks where the cursor is, unless an earlier question is still unanswered. After such a
+    call, the code that has set `ask_position` must call `tell_position` until every question is
+    answered.
     """
 
     def __init__(
@@ -320,8 +321,8 @@ class TerminalInput(Input):
         """Return an upper bound on the number of written bytes that the program has not taken yet.
 
         `now`: the current modes. The kernel does not report the number while the program could read
-        something. The result is then the last known number, plus all bytes written since. If the
-        result cannot exceed `enough`, the kernel is not asked.
+        something. In that case, the result is the last known number, plus all bytes written since.
+        If the result cannot exceed `enough`, the kernel is not asked.
         """
         if self._untaken <= enough or self.pending_bytes:
             return self._untaken
@@ -348,16 +349,18 @@ class TerminalInput(Input):
         return modes(self._open_descriptor())
 
     def resize(self, size: Size, offset: int) -> None:
-        """Change the size, at an offset in the output. The program gets SIGWINCH.
+        """Change the size. `offset` is the offset in the output at which the size changes. The
+        program gets SIGWINCH.
 
         Raises OSError once the terminal is gone.
         """
         resize(self._open_descriptor(), size)
         new = Resize(self.sizes[-1].number + 1, offset, size)
         if self.sizes[-1].offset == offset:
-            # No output was written while the terminal had the last size. A user who moves the edge
-            # of a window causes many sizes. If all were kept, they would push out the sizes of
-            # earlier output, and the computation of a screen would go through all of them.
+            # No output was written while the terminal had the last size, so replace that size. A
+            # user who moves the edge of a window causes many sizes. If all sizes were kept, they
+            # would push the sizes of earlier output out of the queue, and the computation of a
+            # screen would go through all of them.
             self.sizes[-1] = new
         else:
             self.sizes.append(new)

@@ -19,7 +19,8 @@ from shelld_protocol.errors import invalid_params
 MAX_LINE_BYTES: Final = 4_095
 _RETURN: Final = 0x0D
 _NEWLINE: Final = 0x0A
-# The number of bytes to remember of each part of a line. The guard examines only shorter texts.
+# At most this number of bytes is remembered of each part of a line. The guard examines only texts
+# that are shorter than this.
 MAX_KEPT: Final = 64 * 1024 + 1
 # The bytes of a UTF-8 character after its first byte.
 _CONTINUATION: Final = range(0x80, 0xC0)
@@ -93,11 +94,11 @@ def _lower(byte: int) -> int:
 
 
 def edit(line: Line, data: bytes, modes: Modes, *, ignores_interrupt: bool = False) -> Edited:
-    """Return the result of typing `data`, which comes from `received`, after `line`.
+    """Return the result of typing `data` after `line`. `data` is a result of `received`.
 
     Outside of line mode, a program edits its line itself, usually with the same keys. In that case,
-    a carriage return also ends a line. Of the keys that send signals, only the interrupt key then
-    drops the line. `ignores_interrupt`: the program ignores that key.
+    a carriage return also ends a line, and the interrupt key is the only key that sends a signal
+    and drops the line. `ignores_interrupt`: the program ignores the interrupt key.
     """
     signals = {modes.intr, modes.quit, modes.susp}
     swallowed = {modes.start, modes.stop, *signals}

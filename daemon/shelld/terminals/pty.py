@@ -193,7 +193,8 @@ def modes(master: int) -> Modes:
 def _modes(flags: int, local: int, characters: tuple[bytes | int, ...]) -> Modes:
     """Return the modes for members of the structure of termios(3): c_iflag, c_lflag and c_cc.
 
-    The last results are remembered, because each write asks for them several times.
+    The results for the latest arguments are remembered, because each write asks for the modes
+    several times.
     """
 
     def key(index: int, needed: int = 0, now: int = local) -> bytes:

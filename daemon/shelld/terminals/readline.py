@@ -1,7 +1,8 @@
 """Computes the line that GNU readline makes of typed keys, with its usual bindings.
 
-Pure. Knows the keys that move the cursor or change the line. Other keys, such as those of the
-history, change nothing here. A shell may have bound keys in another way, as in vi mode.
+Pure. Knows the keys that move the cursor or change the line. Ignores all other keys, such as the
+keys that fetch earlier lines from the history. A shell may have bound keys in another way, as in vi
+mode.
 """
 
 from __future__ import annotations
@@ -193,8 +194,8 @@ def work(pieces: Sequence[str]) -> int:
     """Return an upper bound for the work of `edited`. The work is the number of characters that
     each key may have to process, added up over all keys.
 
-    A key in `_STEPS` counts as one character, plus twice the marks of the line. A key that edits
-    nothing counts as one character.
+    A key in `_STEPS` counts as one character, plus twice the number of marks in the line. A key
+    that edits nothing counts as one character.
     """
     longest = longest_line(pieces)
     step = 1
@@ -243,6 +244,8 @@ def edited(pieces: Sequence[str], *, is_typed_ahead: bool = False) -> str | None
 
 
 def longest_line(pieces: Sequence[str]) -> int:
-    """Return the length above which `edited` gives up. Keys could double a line for ever."""
+    """Return the length of the line above which `edited` gives up. Without this limit, a few keys,
+    again and again, could double the line for ever.
+    """
     quoted = sum(map(_is_quoted, pieces[1::2]))
     return 1_000 + 2 * (sum(map(len, pieces[::2])) + quoted)

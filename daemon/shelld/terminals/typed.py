@@ -87,7 +87,7 @@ class TypedLine(NamedTuple):
         return bool(self.keys or scripts or line.passed or line.text or dropped)
 
     def followed_by(self, answer: bytes) -> TypedLine:
-        """Return the line after the terminal has added an answer to its keys."""
+        """Return the line that results when the terminal adds an answer to the keys."""
         keys = (self.keys + answer)[-MAX_KEPT:]
         dropped = len(self.keys) + len(answer) - len(keys)
         starts = tuple(each - dropped for each in self.starts if each >= dropped)
@@ -110,14 +110,14 @@ class Typed(NamedTuple):
     `is_passed_on`: the program may read `rest` before the line ends. `parts`: for each pasted or
     quoted newline, the text from the previous newline, or from the start of the line, up to this
     newline. Readline adds a pasted or quoted newline to its line, but another program may end its
-    line there. If the rest has such newlines, `parts` also has the rest up to the last of them. If
-    the beginning of the next line is too long, `rest` has only its end, and `parts` also has the
-    uncut text.
+    line there. If `rest` has such newlines, `parts` also has the text of `rest` up to the last such
+    newline. If the beginning of the next line is too long, `rest` has only the end of this
+    beginning, and `parts` also has all of it.
 
-    `kept`: pairs of an index and a text. The text is a line that bash may run without its first
-    byte. It ends with the line that has this index in `readable`. If more text comes while bash
-    handles an interrupt, readline keeps the interrupted line without its first byte, and adds the
-    new text to it. `dropped`: None unless an interrupt comes right before the rest.
+    `kept`: pairs of an index and a text. The text is an interrupted line, followed by the line that
+    has this index in `readable`. Bash may run this text without its first byte: if more text comes
+    while bash handles an interrupt, readline keeps the interrupted line without its first byte, and
+    adds the new text to it. `dropped`: None unless an interrupt comes right before the rest.
     """
 
     lines: list[bytes | None]
@@ -136,8 +136,8 @@ class Typed(NamedTuple):
 
     @property
     def readable(self) -> list[bytes | None]:
-        """The lines that a shell may run now. They include the rest if the terminal has passed it
-        on.
+        """The lines that a shell may run now. They include `rest` if the program may read it
+        already.
         """
         return [*self.lines, self.rest] if self.rest and self.is_passed_on else self.lines
 
@@ -218,9 +218,9 @@ def readings(line: bytes) -> Iterator[str]:
 
     The first texts are the line as readline edits it, the line without its keys, and each part
     between two keys. Each part is a possible line, because a key may have dropped the text before
-    it, may have done nothing, or may have left its end in the line. The last texts are the line as
-    the kernel edits it, because the shell may read from another terminal, which gets its input from
-    ours. Only the first text may be empty.
+    it, may have done nothing, or may have left the end of its bytes in the line. The last texts are
+    the line as the kernel edits it, because the shell may read from another terminal, which gets
+    its input from ours. Only the first text may be empty.
     """
     line = line.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     shown = line.decode("utf-8", "replace")
@@ -265,10 +265,9 @@ def _with_fewer_quotes(shown: str) -> Iterator[list[str]]:
 
 
 def _with_ends_of_keys(shown: str) -> Iterator[list[str]]:
-    """Yield the pieces of the line if it has the ends of keys that readline may not know.
-
-    Readline drops the beginning of such a key, and takes the end of the key as text. So the key F5
-    may leave a tilde in the line.
+    """If the line has keys that readline may not know, yield the pieces of the line in which only
+    the ends of these keys are left. A readline that does not know a key drops the beginning of the
+    key, and takes the end of the key as text. So the key F5 may leave a tilde in the line.
     """
     for begins_key in _BEGINS_KEY:
         if (without := begins_key.sub("", shown)) != shown:

@@ -30,9 +30,10 @@ from shelld.waits.pauses import Pauses
 from shelld_protocol.errors import unavailable
 from shelld_protocol.structs import Listener
 
-# The longest pause between two looks while other programs begin to listen again and again.
+# While other programs begin to listen again and again, the pause between two looks grows up to this
+# limit.
 _BUSY_PAUSE_S: Final = 0.2
-# Without news, the pause between two looks is as long as the wait so far, within these limits.
+# Without news, the pause between two looks is as long as the wait has lasted, within these limits.
 _FIRST_PAUSE_S: Final = 0.5
 _LAST_PAUSE_S: Final = 8.0
 # The longest pause if a process is in another network namespace. Other processes may soon enter
@@ -55,7 +56,7 @@ async def wait_for_port(
 ) -> list[Listener]:
     """Wait until the command listens, and return its ports.
 
-    Return none at `give_up_at`, or if the shell ends.
+    Return an empty list at `give_up_at`, or if the shell ends.
 
     `give_up_at` is a time of the event loop's clock. If this time has passed, look once.
     """
@@ -90,7 +91,7 @@ async def _wait_for_sockets(
 ) -> None:
     """Wait until a socket begins to listen, but at least `least_s` and at most `most_s` seconds.
 
-    `seen`: the count of news before the last look. The end of the shell ends the wait.
+    `seen`: the value of `watch.count` before the last look. The end of the shell ends the wait.
     """
     with anyio.move_on_after(least_s):
         await shell.wait_until(lambda: shell.has_ended)
@@ -136,12 +137,13 @@ def basis_of_ports(shell: Shell) -> object | None:
 
 
 class _LastLook:
-    """The look with which the waits for the ports of a shell end. Waits that end at the same time
-    share a look, because it takes almost a second if the command has thousands of processes.
+    """The last look of a wait for the ports of a shell. Waits that end at the same time share this
+    look, because a look takes almost a second if the command has thousands of processes.
     """
 
     def __init__(self, shell: Shell) -> None:
-        # The dictionary that keeps this object must not keep the shell alive.
+        # The dictionary `_last_looks` keeps this object until the shell is gone. So this object
+        # must not keep the shell alive.
         self._shell = ref(shell)
         self._lock = anyio.Lock()
         self._found: list[Listener] = []

@@ -109,7 +109,8 @@ class _StreamSearch:
 
 
 def _line_start_near_middle(data: bytes) -> int | None:
-    """Return the offset of a line near the middle; None if only the first line is found.
+    """Return the offset at which a line near the middle begins. Return None if no line is found
+    except the first one.
 
     A newline inside a control string does not end a line.
     """
@@ -151,7 +152,8 @@ class Search:
         shell = self._shell
         # Allow some time for a search of the output so far, even if the wait is shorter.
         stop_at = max(give_up_at, anyio.current_time() + _LEAST_S)
-        # The time at which to search the unfinished lines; infinite after this search.
+        # The time at which to search the unfinished lines. After this search, it is infinite until
+        # more output comes.
         written_at = max(shell.stdout.written_at, shell.stderr.written_at)
         rest_due = anyio.current_time() + _REST_OF_LINE_S - (time.monotonic() - written_at)
         while True:

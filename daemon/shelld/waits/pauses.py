@@ -17,7 +17,7 @@ T = TypeVar("T")
 _FIRST_PAUSE_S: Final = 0.01
 _LAST_PAUSE_S: Final = 8.0
 # A pause is at least `_COST_SHARE` times the cost of the last look, and 1/`_QUIET_DIVISOR` of the
-# quiet time.
+# time for which the shell has been quiet.
 _COST_SHARE: Final = 20
 _QUIET_DIVISOR: Final = 3
 
@@ -29,8 +29,8 @@ def _never() -> bool:
 class Pauses:
     """The pauses between looks at a shell. The pauses grow while the shell is quiet.
 
-    So a look finds a waiting program soon after its last output, and looks at quiet programs are
-    rare.
+    So soon after the last output of a program, a look finds out whether the program waits. A
+    program that stays quiet is rarely looked at.
     """
 
     def __init__(self, looks: Turns) -> None:
@@ -49,8 +49,8 @@ class Pauses:
     async def pause(self, shell: Shell, is_due: Callable[[], bool] = _never) -> None:
         """Wait until the next look is due.
 
-        After `shortest` seconds, new output ends the pause, and so does a notification of the shell
-        if `is_due` then returns True.
+        New output ends the pause early, and so does a notification of the shell after which
+        `is_due` returns True. But the pause always takes at least `shortest` seconds.
         """
         now, before = anyio.current_time(), shell.output.written
 

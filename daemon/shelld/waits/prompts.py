@@ -25,8 +25,8 @@ _DELIVERY_S: Final = 0.05
 # If a program waits with a time limit, it counts as waiting for the user after this time without
 # output. Before that, the program may wait for an answer of its terminal.
 _TIMER_MS: Final = 100
-# A look that costs more than this is expensive. Later calls of `state_of` use its state again for
-# `_REUSED` times its cost, but at most for `_LONGEST_REUSE_S`.
+# A look that costs more than this is expensive. Later calls of `state_of` return the result of this
+# look again, for `_REUSED` times the cost of the look, but at most for `_LONGEST_REUSE_S`.
 _EXPENSIVE_S: Final = 0.002
 _REUSED: Final = 10
 _LONGEST_REUSE_S: Final = 0.2
@@ -68,12 +68,13 @@ class PromptIdentity(NamedTuple):
         return 0 <= self.wrote == other.wrote or self.text == other.text
 
     def since(self, other: PromptIdentity) -> PromptIdentity:
-        """Return the identity with which to compare the next look.
+        """Return the identity that the caller should compare with the prompt of the next look.
 
         `other` is an earlier identity of this prompt.
 
         The program may have written another question since `other`, and the kernel may still be
-        passing this output on. So the next look must not count this output as seen.
+        passing this output on. So the returned identity has the number of written bytes of `other`,
+        and the next look does not count this output as seen.
         """
         return self._replace(wrote=other.wrote)
 

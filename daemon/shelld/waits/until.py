@@ -25,7 +25,7 @@ from shelld_protocol.structs import Listener, Matched, UntilName
 
 
 class Reached(NamedTuple):
-    """The end of a wait.
+    """Describes how a wait has ended.
 
     `what` is None if the time was over, or if no input is possible (see `reason`).
     """
