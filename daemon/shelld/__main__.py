@@ -29,16 +29,16 @@ from typing import Final
 # The exit code that a shell reports for a program that SIGINT has ended.
 _INTERRUPTED: Final = 128 + signal.SIGINT
 
-# If there is no memory, an import raises an error with one of these texts. Python itself raises a
-# SystemError. If dlopen(3) fails, the error is an ImportError.
+# If there is no memory, an import may raise a SystemError with one of the first two texts. If
+# dlopen(3) fails, the import raises an ImportError with the third text.
 _NO_MEMORY: Final = ("without exception set", "without setting an exc", "failed to map segment")
 
 
 def main() -> int:
     if not sys.flags.inspect:
         return _main()
-    # With PYTHONINSPECT, the interpreter would print a traceback instead of ending. It would also
-    # run more code from stdin, and return another exit code.
+    # With PYTHONINSPECT, a call of `sys.exit` would not end the interpreter. The interpreter would
+    # print a traceback, run more code from stdin, and return another exit code.
     try:
         code = _main()
     except SystemExit as end:

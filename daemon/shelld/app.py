@@ -1,7 +1,7 @@
 """Runs the daemon: builds its parts, waits for a reason to stop, and stops.
 
 Every stage of the stop has a deadline, and starts even if the previous stage has failed. When the
-daemon ends, the runners see end of file and kill the commands that are left.
+daemon ends, the runners see end of file on their channels and kill the commands that still run.
 """
 
 from __future__ import annotations
@@ -51,21 +51,24 @@ logger = Log("shelld.app")
 # The signals that stop the daemon. A second signal shortens the stop.
 STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
-# After the last read, requests in flight get `DRAIN_S` to end by themselves. Then shells that still
-# run get SIGTERM. After this grace period, they get SIGKILL.
+# After the daemon has stopped reading requests, the requests in flight get `DRAIN_S` to end by
+# themselves. Then the daemon sends SIGTERM to the shells that still run. After this grace period,
+# it sends them SIGKILL.
 STOP_GRACE_MS: Final = 500
-# All of these shells must be dead after this time, which includes the grace period. Each shell
-# extends the time, and if the drain ends early, the rest of `DRAIN_S` is added. The time is counted
-# in turns (see `patience`), and a turn in which a shell ends does not count. A busy machine may end
-# shells late, and clients must still learn of their ends.
+# The time from SIGTERM until all shells must be dead, and the time that each shell adds. If the
+# requests in flight end before `DRAIN_S` is over, the shells also get the time that was left. The
+# time is counted in turns (see `patience`), and a turn in which a shell ends does not count,
+# because a busy machine may end shells late, and clients must still learn that their shells have
+# ended.
 STOP_KILL_S: Final = 0.8
 STOP_KILL_PER_SHELL_S: Final = 0.003
-# Time for the client to read the last answers: the rest of STOP_S, but at least FLUSH_S. The whole
-# stop must take less than 2 s, because MCP hosts send SIGKILL after that time. A turn in which the
-# client reads does not count, so the time may grow by up to FLUSH_S. When only FLUSH_S is left, the
-# daemon skips long output, so that it can still send the ends of all shells.
+# The time for the whole stop. The client can read the last answers in the time that the earlier
+# stages leave, but at least for FLUSH_S. The stop must take less than 2 s, because MCP hosts send
+# SIGKILL after that time. A turn in which the client reads does not count, so the time for the
+# answers may grow by up to FLUSH_S. When only FLUSH_S is left, the daemon skips long output, so
+# that it can still send the ends of all shells.
 STOP_S: Final = 1.6
-# How late the stages of the stop may end on a busy machine.
+# On a busy machine, the stop may take this much longer than all its stages should take.
 LATENESS_S: Final = 1.0
 # Time for threads to end after the event loop has ended. Some threads cannot be stopped, such as a
 # search by RE2.
@@ -123,10 +126,11 @@ def run(
 
 
 def _try_descriptors() -> None:
-    """Open and close the descriptors that an event loop opens first. Raises OSError.
+    """Open the descriptors that an event loop opens at its start, and close them again. Raises
+    OSError.
 
-    Without this check, asyncio could run out of descriptors after it has opened some. Then asyncio
-    would also print a traceback later.
+    Without this check, asyncio could fail after it has opened only some of its descriptors. In that
+    case, asyncio would also print a traceback later.
     """
     with selectors.DefaultSelector():
         for end in socket.socketpair():
@@ -145,7 +149,9 @@ def _end_although_tasks_run(manager: Manager, pool: RunnerPool, exit_code: int) 
 
 
 def _end_process(pool: RunnerPool, exit_code: int) -> NoReturn:
-    """End this process at once. No answer can be sent any more, and no log line is buffered."""
+    """End this process at once. This loses nothing: no answer can be sent any more, and the log has
+    no buffer.
+    """
     try:
         pool.close()
     finally:
@@ -218,7 +224,7 @@ async def _run(
             exit_code = _exit_code(server, output)
             service.end(exit_code)
             # asyncio waits for all tasks, and a task may ignore its cancellation. So end the
-            # process at this time at the latest.
+            # process when the time for the last answers is over.
             loop.call_at(_flush_until(stop_at), _end_although_tasks_run, manager, pool, exit_code)
             try:
                 watchers.cancel_scope.cancel()

@@ -2,12 +2,12 @@
 
 The log never holds output, input or values of the environment.
 
-Owns the log file and rotates it at `max_bytes`: FILE becomes FILE.1, and so on up to FILE.3.
-Creates files with mode 0600. FILE may also be a device, or a FIFO that has a reader. A device or
-FIFO is not rotated, and keeps its mode. If a file of another kind takes the place of a regular
-FILE, lines still go to the old file. A line that cannot be written at once is dropped with a
-warning, so the log never delays a command or makes it fail. After an incomplete line, the next
-record begins on a new line. If FILE cannot be rotated, it grows.
+Owns the log file and rotates it at `max_bytes`: FILE becomes FILE.1, FILE.1 becomes FILE.2, and
+FILE.2 becomes FILE.3. Creates files with mode 0600. FILE may also be a device, or a FIFO that has a
+reader. A device or FIFO is not rotated, and keeps its mode. If a FIFO, for example, replaces a
+regular FILE, the log continues in the old file. A line that cannot be written at once is dropped
+with a warning, so the log never delays a command or makes it fail. After an incomplete line, the
+next record begins on a new line. If FILE cannot be rotated, it grows.
 """
 
 from __future__ import annotations
@@ -110,17 +110,18 @@ class AuditLog:
         status = os.fstat(descriptor)
         is_file = stat.S_ISREG(status.st_mode)
         if self._is_file and not is_file:
-            # If a FIFO took the place of the file, the log would end with the reader of the FIFO.
+            # Refuse to replace a regular file by a file of another kind. With a FIFO, for example,
+            # the log would end when the reader of the FIFO ends.
             os.close(descriptor)
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
         self._is_file = is_file
         self._identity = status.st_dev, status.st_ino
         self._size = status.st_size
-        # The log holds commands, so an older file with a wider mode gets mode 0600.
+        # The log holds commands, so a file that exists already gets mode 0600 as well.
         if self._is_file:
             with contextlib.suppress(PermissionError):
                 os.fchmod(descriptor, 0o600)
-        # True if only a part of the last line was written.
+        # True if the file ends with an incomplete line.
         self._is_cut = self._is_file and self._size > 0 and not _ends_with_line(self._path)
         return descriptor
 
@@ -154,7 +155,7 @@ class AuditLog:
             self._is_cut = line[len(line) - len(view) - 1] != ord("\n")
 
     def _follow(self) -> None:
-        """Take account of lines that other daemons have written.
+        """Update the size of the file, because other daemons may have written lines.
 
         If another daemon has rotated the log, use the new file.
         """
@@ -196,8 +197,9 @@ class AuditLog:
             self._warn("rotated", error)
 
     def _begin_new_file(self) -> None:
-        # If the last rotation could not open a new file, FILE is missing, or another file has got
-        # its name since. In both cases, do not rename the old files.
+        # If the last rotation renamed FILE but could not open a new file, either FILE is still
+        # missing, or another file has got the name FILE since then. In both cases, do not rename
+        # the files again.
         for number in range(OLD_FILES, 0, -1) if self._is_at_its_path() else ():
             source = self._path if number == 1 else self._numbered(number - 1)
             with contextlib.suppress(FileNotFoundError):
