@@ -185,7 +185,7 @@ class StreamStore:
     # -- dropping ---------------------------------------------------------------------------
 
     def drop(self, count: int) -> int:
-        """Drop up to `count` of the oldest bytes of the tail. Return how many bytes were dropped."""
+        """Drop up to `count` of the oldest bytes of the tail. Return how many were dropped."""
         count = min(count, self.tail_bytes)
         self._drop_to(self._gap_end + count)
         return count
