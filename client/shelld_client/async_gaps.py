@@ -31,9 +31,11 @@ class AsyncRequest(Protocol):
 
 
 class AsyncOutputReader:
-    """Takes the events of one command, and puts events with all its output into `ready`, in order.
+    """Takes the events of one command, and fills `ready` with events that skip no output.
 
-    If a call is cancelled or raises, another call with the same event does the remaining steps.
+    Together, the events in `ready` have all output of the command, in order. If a call is cancelled
+    or raises an exception, repeat the call with the same event. The new call does the remaining
+    steps.
     """
 
     def __init__(self, request: AsyncRequest, *, strip: bool | None) -> None:
@@ -45,8 +47,8 @@ class AsyncOutputReader:
     async def take(self, event: OutputEvent) -> None:
         await self._fill(event, event.stream, event.start)
         if event.start < self._ends[event.stream]:
-            # A second subscription begins at an earlier offset, so the reader already has a part of
-            # this event's output.
+            # The event comes from a second subscription, which has begun at an earlier offset. So
+            # the reader already has a part of the event's output.
             await self._fill(event, event.stream, event.end)
             return
         self._ends[event.stream] = event.end
@@ -65,7 +67,7 @@ class AsyncOutputReader:
             try:
                 part = calls.output_event(event, stream, await self._request(call))
             except (ShellNotFound, ShuttingDown, DaemonExited):
-                # The output is no longer kept, or can no longer be read.
+                # The daemon no longer keeps the output, or the daemon ends or has ended.
                 part = calls.lost_output(event, stream, start, end)
             kept_from = part.start + part.dropped
             if part.dropped and part.end > end:
@@ -73,7 +75,7 @@ class AsyncOutputReader:
                 part = calls.lost_output(event, stream, start, min(kept_from, end))
             if part.end == start:
                 # The output ends within a character. Leftover processes may still write the rest of
-                # the character, so no read returns its beginning yet.
+                # the character, so no read returns the first bytes of the character yet.
                 part = calls.lost_output(event, stream, start, end)
             self._ends[stream] = part.end
             self.ready.append(part)

@@ -2,9 +2,10 @@
 
 `jobs.py` has the same code without await, for `Client`. `make sync` makes it from this file.
 
-Owns the command from the start to the end of its block, and the offsets up to which each reader of
-the job has the output. Never moves the position of plain reads, so a job takes no output from other
-readers of the shell. Invariant: a call that raises or is cancelled has taken no output.
+Owns the command from its start to the end of the ``async with`` block. For each reader of the job,
+owns the offsets up to which the reader has received the output. Never moves the position of plain
+reads, so a job takes no output from other readers of the shell. Invariant: a call that raises or is
+cancelled has taken no output.
 """
 
 from __future__ import annotations
@@ -50,8 +51,8 @@ class AsyncJob(AsyncItems[Event]):
 
     Use it with ``async with``. Iterate over the job for its events: all its output from the
     beginning, its prompts, and `ExitEvent` at the end. The iteration, `output` and `wait_for` each
-    have a position of their own. So none of them takes output from another one of them, or from
-    `bash_output`.
+    have a position of their own. So each of these three gets all output, whatever the other two and
+    `bash_output` have read.
 
     The methods raise `ShellNotFound` once the daemon has forgotten the command, long after its end.
     """
@@ -103,7 +104,7 @@ class AsyncJob(AsyncItems[Event]):
     def pid(self) -> int | None:
         """The pid of the job's bash.
 
-        It is None if the daemon does not know it (see `BackgroundResult`).
+        None if the daemon does not know the pid (see `BackgroundResult`).
         """
         return self.started.pid
 
@@ -141,7 +142,7 @@ class AsyncJob(AsyncItems[Event]):
                 await self._finish(calls.kill_shell(self.id, {}))
             self._is_killed = True
         except TimeoutError:
-            # The daemon has received the kill request, or will read it.
+            # The request was sent, and the daemon executes it although nobody waits for the answer.
             self._is_killed = True
         finally:
             self._end()
@@ -163,8 +164,9 @@ class AsyncJob(AsyncItems[Event]):
     async def wait(self, timeout: float | None = None) -> BashOutputResult:
         """Wait until the command has ended.
 
-        Return its end, and the output that `output` would return. The output stays unread. Raises
-        `WaitTimedOut` after `timeout` seconds (None: never). The command then goes on.
+        Return how the command has ended, and the output that `output` would return. The next call
+        of `output` returns the same output. Raises `WaitTimedOut` after `timeout` seconds (None:
+        never); the command goes on.
         """
 
         def call(wait: int) -> Call[BashOutputResult]:
@@ -225,8 +227,8 @@ class AsyncJob(AsyncItems[Event]):
             end = found.end
             is_rest = found.start == end == self._matched_to.get(found.stream)
             if is_rest:
-                # The match is the empty rest of the line that matched last. Search again after the
-                # end of this line.
+                # The match is empty, and is at the end of the line in which the last match was.
+                # Search again after the end of this line.
                 text = result.stdout if found.stream == "stdout" else result.stderr
                 end += 2 if text.startswith("\r\n") else 1
             ends = (end, 0) if found.stream == "stdout" else (0, end)

@@ -100,7 +100,7 @@ class AsyncOngoing:
         return self._subscription
 
     def can_be_continued(self, error: object) -> bool:
-        """Return whether the request can go on, because `error` means only a lost connection."""
+        """Return whether another request can continue this request after `error`."""
         return self._send_later is not None and was_cut(error)
 
     async def next(self) -> Item:
@@ -110,7 +110,7 @@ class AsyncOngoing:
         return item
 
     async def answer(self) -> bytes:
-        """Wait for the answer, which must come before all events. Raises `ShellError`."""
+        """Wait for the answer. Raises `ShellError`, also if an event comes before the answer."""
         item = await self.next()
         if isinstance(item, ShellError):
             raise item

@@ -129,8 +129,8 @@ class AsyncEventStream(_Iteration[Event]):
         super().__init__()
         self.subscription = ""
         self.seq = 0
-        # The number of the last event that has come. `seq` may already be the number of a later
-        # event, which the daemon sends again.
+        # The number of the last event that this iteration has received. `seq` is higher while the
+        # daemon sends older events again.
         self._reached = 0
         self._begin = begin
         # Which events to yield. None means all events that come.
@@ -159,12 +159,13 @@ class AsyncEventStream(_Iteration[Event]):
         self.subscription, self.seq = result.subscription, result.seq
         from_seq = self._params.get("from_seq")
         self._reached = result.seq if from_seq is None else from_seq
-        # If the subscription is over, no event comes, unless the daemon sends events again.
+        # If the subscription is over, the only events that still come are those that the daemon
+        # sends again.
         self._is_over = result.is_over and self._reached == result.seq
         return self
 
     def end(self) -> None:
-        """End the iteration. Also end its subscription, unless another reader has continued it."""
+        """End the iteration, and the subscription unless another reader has continued it."""
         if self._ongoing is None or self._subscribed is not None:
             super().end()
             return

@@ -1,8 +1,8 @@
 """Runs a task without a parent task, on asyncio or trio.
 
-A task group is no alternative. The task that entered it must also exit it, and must do so before it
-exits any scope around it. But a client in an asynchronous generator or a pytest fixture is often
-exited in another task.
+A task group is no alternative. The task that has entered a task group must also exit the group, and
+must do this before it exits any scope around the group. But a client in an asynchronous generator
+or a pytest fixture is often exited in another task.
 """
 
 from __future__ import annotations

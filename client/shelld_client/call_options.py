@@ -74,12 +74,13 @@ class StreamOptions(BashOptions, total=False):
 class EventOptions(TypedDict, total=False):
     """Options that choose the events of a shell, of a session, or of all shells.
 
-    All shells are those of the daemon, or of `target`.
+    Without `bash_id` and `session`, the events are those of all shells of the daemon, or of
+    `target`.
 
     `events` are "exit", "output", "prompt", "listening", "leftover" and "screen". Two events with
     output of the same shell are at least `interval_ms` (0 to 5,000) apart, unless `max_bytes`
-    (1,024 to 1,048,576) of output have come. `subscription` names a subscription to continue. The
-    events after `from_seq` then come again.
+    (1,024 to 1,048,576) of output have come in between. `subscription` names a subscription to
+    continue. With `from_seq`, the daemon sends the events after this number again.
     """
 
     bash_id: str | None

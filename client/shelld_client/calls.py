@@ -127,7 +127,7 @@ def bash(command: str, options: Mapping[str, Any]) -> Call[AnyBashResult]:
 
 
 def checked(result: R) -> R:
-    """Return a result. Raises `CommandFailed` if its command has failed."""
+    """Return `result`. Raises `CommandFailed` if `result` says that the command has failed."""
     if isinstance(result, BashResult) and result.exit_code != 0:
         raise CommandFailed(result)
     return result

@@ -144,8 +144,8 @@ class Child:
         """End the process with end of file, then SIGTERM, then SIGKILL.
 
         Yields, after each step, the step's `Haste` and the seconds to wait for the end of the
-        process. Stop the iteration when the process has ended. A process that has changed its user
-        gets no signals, and may outlive the last step.
+        process. The caller stops the iteration when the process has ended. A process that has
+        changed its user gets no signals, and may outlive the last step.
         """
         self.stdin.close()
         yield Haste.PATIENTLY, CLOSE_TIMEOUT_S

@@ -137,13 +137,14 @@ class AsyncClient(SpawnedClient, AsyncMethods):
         entering.
 
         With `restart`, the first call after the death of a daemon starts a new daemon within
-        `start_timeout`. If the start fails, the call raises the errors of entering. Calls under way
-        raise `DaemonExited`. All shells, sessions and subscriptions are lost. The client repeats
-        the settings of `configure_session` and `add_target`; if this fails, the call raises the
-        error. With `keep_directories`, the client creates the sessions again, in the directories
-        that the last results of `bash` and `stream` have reported. Sessions of targets do not get
-        their directories again. `on_restart` is called once for each new daemon, before it takes
-        calls. An exception in `on_restart` is logged.
+        `start_timeout`. If the start fails, this call raises the errors of entering. Calls that
+        were under way when the daemon died raise `DaemonExited`. All shells, sessions and
+        subscriptions are lost. The client repeats the settings of `configure_session` and
+        `add_target`; if this fails, the first call raises the error. With `keep_directories`, the
+        client creates the sessions again, in the directories that the last results of `bash` and
+        `stream` have reported. Sessions of targets do not get their directories again. `on_restart`
+        is called once for each new daemon, before the daemon takes calls. An exception in
+        `on_restart` is logged.
         """
         argv = daemon_command(command, args)
         return cls(
@@ -187,7 +188,7 @@ class AsyncClient(SpawnedClient, AsyncMethods):
             raise self._no_answer(self._connection.said)
 
     async def _identify_daemon(self) -> None:
-        """Record which lasting daemon is at the other end.
+        """Record which lasting daemon is at the other end of the connection.
 
         Raise `DaemonExited` if this is another daemon than before.
         """
@@ -226,7 +227,8 @@ class AsyncClient(SpawnedClient, AsyncMethods):
         return self._restarts and isinstance(failure, DaemonExited)
 
     async def _attach_again(self, reconnect: Reconnect, cause: DaemonExited) -> None:
-        # `lasting` is the error of future calls, and `failure` that of this call.
+        # `lasting` is the error that future calls raise. `failure` is the error that this call
+        # raises.
         lasting: ShellError = cause
         failure: ShellError = cause
         self._command = reconnect.command
@@ -272,7 +274,8 @@ class AsyncClient(SpawnedClient, AsyncMethods):
             if scope.cancelled_caught:
                 raise self._no_answer(self._connection.said)
         except BaseException:
-            # Keep the cause, so that the next call tries again.
+            # Keep the error that says that the daemon has died, so that the next call tries again
+            # to replace the daemon.
             self._failure = cause
             await self._release(patiently=False)
             raise
@@ -379,8 +382,8 @@ class AsyncClient(SpawnedClient, AsyncMethods):
             is_cancelled = isinstance(error, anyio.get_cancelled_exc_class())
             if not (pending.answered.is_set() and is_cancelled and _comes_again()):
                 raise
-            # The answer came before the cancellation. Return its output, because the daemon counts
-            # it as read.
+            # The answer came before the cancellation. Return the answer, because the daemon counts
+            # the output in the answer as read.
         if isinstance(pending.answer, ShellError):
             raise pending.answer
         return call.decode(pending.answer)
@@ -429,7 +432,7 @@ class AsyncClient(SpawnedClient, AsyncMethods):
         self._send_unsent()
 
     def _send_unsent(self) -> None:
-        """If calls are possible, repeat the calls to which lost connections gave no answer."""
+        """If calls are possible, repeat the calls that lost connections have left unanswered."""
         reconnect, transport, connection = self._reconnect, self._transport, self._connection
         if reconnect is None or transport is None or self._failure or self._is_attaching:
             return
@@ -479,7 +482,8 @@ class AsyncClient(SpawnedClient, AsyncMethods):
     def _fail(self, failure: ShellError) -> None:
         """Make all present and future calls raise `failure`, because no more answers will come."""
         self._failure = failure = self._failure or failure
-        # While the client attaches again, only its own calls are under way.
+        # While the client attaches again, the only calls under way are those that the attempt
+        # makes.
         is_in_use = self._is_entered and self._left is None and not self._is_attaching
         if self._reconnect is not None and is_in_use and is_connection_lost(failure):
             # Future calls attach again, so only the pending calls fail.

@@ -146,8 +146,8 @@ class Connection(Generic[T]):
         self._banner: bytearray | None = bytearray()
         # How many bytes of the banner are complete lines without a message.
         self._skipped = 0
-        # Whether logging was on at the last check. Some callers may not check, because a check can
-        # wait for a lock.
+        # Whether logging was on at the last check. A check can wait for a lock, so code that must
+        # not wait uses this value instead.
         self._is_logging = False
         # Messages to be logged later, because the code that sent or received them must not wait.
         self._unlogged: collections.deque[tuple[str, bytes]] = collections.deque()

@@ -133,7 +133,7 @@ class SessionNotFound(ShellError):
 
 
 class RequestCancelled(ShellError):
-    """The request was cancelled. If it had started a command, the command was killed."""
+    """The request was cancelled. If the request had started a command, the command was killed."""
 
 
 class ShuttingDown(ShellError):
@@ -141,7 +141,10 @@ class ShuttingDown(ShellError):
 
 
 class InvalidParams(ShellError, ValueError):
-    """`parameter` is invalid. The client refuses non-JSON values; the daemon checks the rest."""
+    """`parameter` is invalid.
+
+    The client refuses values that JSON does not have; the daemon refuses all other invalid values.
+    """
 
     @property
     def parameter(self) -> str | None:
@@ -240,7 +243,7 @@ class TargetLost(ShellError):
 
 
 class SessionLost(ShellError):
-    """A daemon of a pool is gone, and with it everything that `session` had there.
+    """A daemon of a pool is gone, and with it the whole state of `session`.
 
     `session` is None for a command without a session. A command that was under way may have had its
     effect. `reason` says why the daemon is gone.
@@ -286,7 +289,7 @@ class NoAnswer(ProtocolError):
 
 
 def _last_line(text: str) -> str:
-    """Return up to 200 characters of the last line of a text that is not blank, or ""."""
+    """Return up to 200 characters of the last line that is not blank; "" if all lines are blank."""
     return text.rstrip().rpartition("\n")[2].strip()[:200]
 
 

@@ -46,8 +46,8 @@ class Job(Items[Event]):
 
     Use it with ``with``. Iterate over the job for its events: all its output from the
     beginning, its prompts, and `ExitEvent` at the end. The iteration, `output` and `wait_for` each
-    have a position of their own. So none of them takes output from another one of them, or from
-    `bash_output`.
+    have a position of their own. So each of these three gets all output, whatever the other two and
+    `bash_output` have read.
 
     The methods raise `ShellNotFound` once the daemon has forgotten the command, long after its end.
     """
@@ -99,7 +99,7 @@ class Job(Items[Event]):
     def pid(self) -> int | None:
         """The pid of the job's bash.
 
-        It is None if the daemon does not know it (see `BackgroundResult`).
+        None if the daemon does not know the pid (see `BackgroundResult`).
         """
         return self.started.pid
 
@@ -137,7 +137,7 @@ class Job(Items[Event]):
                 self._finish(calls.kill_shell(self.id, {}))
             self._is_killed = True
         except TimeoutError:
-            # The daemon has received the kill request, or will read it.
+            # The request was sent, and the daemon executes it although nobody waits for the answer.
             self._is_killed = True
         finally:
             self._end()
@@ -159,8 +159,9 @@ class Job(Items[Event]):
     def wait(self, timeout: float | None = None) -> BashOutputResult:
         """Wait until the command has ended.
 
-        Return its end, and the output that `output` would return. The output stays unread. Raises
-        `WaitTimedOut` after `timeout` seconds (None: never). The command then goes on.
+        Return how the command has ended, and the output that `output` would return. The next call
+        of `output` returns the same output. Raises `WaitTimedOut` after `timeout` seconds (None:
+        never); the command goes on.
         """
 
         def call(wait: int) -> Call[BashOutputResult]:
@@ -221,8 +222,8 @@ class Job(Items[Event]):
             end = found.end
             is_rest = found.start == end == self._matched_to.get(found.stream)
             if is_rest:
-                # The match is the empty rest of the line that matched last. Search again after the
-                # end of this line.
+                # The match is empty, and is at the end of the line in which the last match was.
+                # Search again after the end of this line.
                 text = result.stdout if found.stream == "stdout" else result.stderr
                 end += 2 if text.startswith("\r\n") else 1
             ends = (end, 0) if found.stream == "stdout" else (0, end)

@@ -22,7 +22,10 @@ MAX_HELD_CHARACTERS: Final = 8 * 1024 * 1024
 
 
 class End(NamedTuple):
-    """Marks the end of the items. The cause is `error`, or the caller's end of the request."""
+    """Marks the end of the items.
+
+    The cause is `error`. If `error` is None, the caller has ended the request.
+    """
 
     error: ShellError | None = None
 
@@ -81,7 +84,7 @@ class _Mailbox:
         self._append(event)
 
     def abandon(self, take_answer: Callable[[bytes], None]) -> None:
-        """Pass the result to a function when it comes, or now if it has come."""
+        """Pass the result to a function when the result comes, or at once if it is already here."""
         self._abandoned = take_answer
         self._tell_abandoned()
 

@@ -81,7 +81,10 @@ class Methods:
         raise NotImplementedError
 
     def _noted(self, call: Call[T]) -> Call[T]:
-        """Return the call. A client that restarts daemons overrides this to remember the result."""
+        """Return the call.
+
+        A client that restarts daemons overrides this method to remember the result.
+        """
         return call
 
     @overload

@@ -98,7 +98,7 @@ class Ongoing:
         return self._subscription
 
     def can_be_continued(self, error: object) -> bool:
-        """Return whether the request can go on, because `error` means only a lost connection."""
+        """Return whether another request can continue this request after `error`."""
         return self._send_later is not None and was_cut(error)
 
     def next(self) -> Item:
@@ -108,7 +108,7 @@ class Ongoing:
         return item
 
     def answer(self) -> bytes:
-        """Wait for the answer, which must come before all events. Raises `ShellError`."""
+        """Wait for the answer. Raises `ShellError`, also if an event comes before the answer."""
         item = self.next()
         if isinstance(item, ShellError):
             raise item

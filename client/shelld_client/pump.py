@@ -179,7 +179,7 @@ class Pump:
                 self._started.put(None)
                 self._serve()
         except OSError:
-            # There is no memory for a poll.
+            # The kernel has no memory for poll(2).
             self._hurry(Haste.BY_FORCE)
         finally:
             try:

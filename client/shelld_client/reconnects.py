@@ -47,7 +47,8 @@ class Reconnect:
         self.command = list(command)
         # The pid of the daemon; None before the first connection.
         self.pid: int | None = None
-        # Calls to send again, because a lost connection gave no answer. Nobody needs their answers.
+        # Calls to send again, because their connection was lost before the answer. Nobody needs
+        # their answers.
         self.unsent: collections.deque[Call[Any]] = collections.deque()
 
     def take_unsent(self, ownership: Ownership) -> Iterator[Call[Any]]:
@@ -76,7 +77,7 @@ class Reconnect:
 
 
 def is_connection_lost(failure: object) -> bool:
-    """Return whether the daemon may go on without the client.
+    """Return whether the daemon may still run after `failure`.
 
     Any exit code except 0 means that the daemon has died, or that another client has taken it.
     """

@@ -69,7 +69,7 @@ class Memory:
 
     @property
     def configured(self) -> Sequence[Call[Any]]:
-        """The calls that configure the next daemon as the last daemon was configured."""
+        """The calls that give the next daemon the configuration of the last daemon."""
         return tuple(self._configured.values())
 
     @property

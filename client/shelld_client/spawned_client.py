@@ -116,11 +116,12 @@ class SpawnedClient:
         is `DaemonExited` with `exit_code` 4.
 
         With `reconnect`, the client attaches again if its connection is lost, for up to 30 seconds.
-        Calls under way that have an `idempotency_key` are repeated, and so are calls that change
-        nothing: `kill_shell`, `bash_output` with both offsets, and others that only read. All other
-        calls under way raise `TargetLost`. Iterations over events and jobs go on where they were.
-        If the daemon has died, or another client has taken it, the client does not attach again,
-        and calls raise `DaemonExited`.
+        The client repeats the calls under way that have an `idempotency_key`. It also repeats calls
+        that have no further effect when they are repeated: `kill_shell`, `bash_output` with both
+        offsets, and other calls that only read. All other calls under way raise `TargetLost`.
+        Iterations over events and jobs continue after the last event that they received. If the
+        daemon has died, or another client has taken it, the client does not attach again, and calls
+        raise `DaemonExited`.
         """
         command = attach_command(name, linger=linger, steal=steal, args=args)
         again = attach_command(name, linger=None, steal=False, args=())

@@ -64,7 +64,8 @@ class Client(SpawnedClient, Methods):
         )
         # The link that calls use, even after it has failed.
         self._link: Link | None = None
-        # The newest link. Calls may use it only after its daemon is identified.
+        # The newest link. Calls may use this link only after the client has identified the daemon
+        # at its other end.
         self._newest: Link | None = None
         # The thread that attaches again holds this lock. The lock is reentrant for the reason in
         # `AsyncItems`.
@@ -87,8 +88,8 @@ class Client(SpawnedClient, Methods):
     def _connect(self, timeout: float | None) -> Link:
         """Start the process, and return the link to it once the daemon has answered.
 
-        Raises `ShellError` if the start fails, or after `timeout` seconds. The process has then
-        ended.
+        Raises `ShellError` if the start fails, or after `timeout` seconds. Before this method
+        raises an exception, it ends the process.
         """
         link = Link(self._start_child, self._message_limit, self._error_under_way)
         self._newest = link
@@ -216,7 +217,7 @@ class Client(SpawnedClient, Methods):
         self._send_unsent()
 
     def _send_unsent(self) -> None:
-        """If calls are possible, repeat the calls to which lost connections gave no answer."""
+        """If calls are possible, repeat the calls that lost connections have left unanswered."""
         reconnect, link = self._reconnect, self._link
         if reconnect is None or link is None or self._failure or link.failure:
             return
@@ -241,6 +242,6 @@ class Client(SpawnedClient, Methods):
         raise AssertionError
 
     def _error_under_way(self, link: Link, failure: ShellError) -> ShellError:
-        """Return the error of the calls that were under way when a link has failed."""
+        """Return the error for the calls that were under way when a link failed."""
         is_lost = link is self._link and self._failure is None and is_connection_lost(failure)
         return self._reconnect.lost() if self._reconnect is not None and is_lost else failure

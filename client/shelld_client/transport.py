@@ -33,8 +33,9 @@ _STREAM_ENDED: Final = (OSError, ValueError, anyio.ClosedResourceError)
 class Transport:
     def __init__(self, daemon: Child) -> None:
         self._child = daemon
-        # For each message: the part that was unwritten before the last write, and how many bytes of
-        # this part that write has written.
+        # The messages that are not completely written. For each message, the first item is the
+        # bytes that were unwritten when the last write began. The second item is a list, to which
+        # this write adds the number of bytes that it has written.
         self._outbox: collections.deque[tuple[memoryview, list[int]]] = collections.deque()
         self._outbox_filled = anyio.Event()
         self.stderr_ended = anyio.Event()
@@ -139,8 +140,8 @@ class Transport:
     async def close(self, *, patiently: bool) -> None:
         """End the daemon, and return once it is reaped.
 
-        If `patiently` is False, skip the first wait. If the event loop interrupts this despite the
-        shield, as asyncio's `Task.cancel` does, the daemon is killed.
+        If `patiently` is False, skip the first wait. If the event loop interrupts this method
+        despite the shield, as asyncio's `Task.cancel` does, the daemon is killed.
         """
         self.is_closed = True
         try:

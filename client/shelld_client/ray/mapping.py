@@ -1,7 +1,7 @@
 """Yields the results of many commands, in the order of the commands. Does not use Ray.
 
 Owns the tasks that run commands, until each task has given its result or the iteration ends.
-Invariant: the commands that run, and the results that nobody has taken yet, are bounded.
+Invariant: the number of commands that run, and of results that nobody has taken yet, is bounded.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Represents one daemon of a pool, from the request for its actor to its end.
 
-Owns the actor, the link to it, and the numbers from which the pool chooses. Invariant: once the
-daemon is lost or closed, every call of its sessions fails at once. The calls of other daemons go
-on.
+Owns the actor, the link to the actor, and the load of the daemon, by which the pool chooses a
+daemon. Invariant: once the daemon is lost or closed, every call of its sessions fails at once. The
+calls of other daemons go on.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ class Member:
         self._on_idle = on_idle
         self._places = anyio.Semaphore(max_in_flight, fast_acquire=True)
         self.sessions = set[str]()
-        # The number of commands that run or wait for a place.
+        # The number of foreground commands that run, or wait because `max_in_flight` commands run
+        # already.
         self.commands = 0
         # Whether all calls fail, because the daemon is lost or ends.
         self.is_gone = False
@@ -81,7 +82,7 @@ class Member:
         return not (self.sessions or self.commands)
 
     async def _take_place(self) -> None:
-        """Wait until fewer than `max_in_flight` commands run, then take a place."""
+        """Count a foreground command. Wait until fewer than `max_in_flight` such commands run."""
         self.commands += 1
         try:
             await self._places.acquire()
@@ -96,7 +97,10 @@ class Member:
         self._on_idle(self)
 
     async def request(self, call: Call[T], session: str | None) -> T:
-        """Send a call, and return its result. A command may wait for a place first."""
+        """Send a call, and return its result.
+
+        A foreground command first waits until fewer than `max_in_flight` such commands run.
+        """
         if not takes_a_place(call):
             return await self._link.request(call, session)
         await self._take_place()

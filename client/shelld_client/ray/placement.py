@@ -134,7 +134,7 @@ class Placement:
         return home
 
     def forget(self, session: str) -> None:
-        """Forget the place of a session that has ended, unless one of its calls is under way."""
+        """Forget the daemon of a session that has ended, unless one of its calls is under way."""
         home = self._homes.get(session)
         if home is not None and not home.calls:
             del self._homes[session]

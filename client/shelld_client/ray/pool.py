@@ -59,9 +59,9 @@ class Pool:
     their turn. `actor_options` are further options of Ray's actors, such as `scheduling_strategy`
     and `runtime_env`.
 
-    Entering joins the cluster of the process, or starts Ray. It waits up to `start_timeout` seconds
-    for room in the cluster, and then raises `ResourceExhausted`. When the block or the process
-    ends, all daemons end with all their commands.
+    Entering joins the cluster of the process, or starts Ray. Entering raises `ResourceExhausted` if
+    the cluster has no room within `start_timeout` seconds. When the block or the process ends, all
+    daemons end with all their commands.
     """
 
     def __init__(
@@ -153,7 +153,8 @@ class Pool:
     def session(self, name: str) -> Session:
         """Return the session `name`: an object with the methods of `AsyncClient`.
 
-        It starts with its first call, on the daemon with the fewest sessions, and stays there.
+        The session starts with its first call, on the daemon with the fewest sessions, and stays on
+        this daemon.
         """
         if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"the name of a session must be text, not {type(name).__name__}")
@@ -215,12 +216,13 @@ class Pool:
     ) -> Results[Any]:
         """Run many commands, each outside all sessions, with the same options.
 
-        Iterate over the results with ``async for``, or await them as a list. They come in the order
-        of the commands. The commands are taken from the iterable as daemons have places for them.
+        Iterate over the results with ``async for``, or await them as a list. The results come in
+        the order of the commands. The pool takes the next command from the iterable when the
+        daemons can run another one.
 
         A command that raises an error ends the iteration with this error, and cancels the commands
-        that run. With `return_exceptions`, the error takes the place of the result. `progress`
-        shows a progress bar of tqdm.
+        that run. With `return_exceptions`, the error is the result of this command, and the
+        iteration goes on. `progress` shows a progress bar of tqdm.
         """
         if isinstance(commands, str):
             raise TypeError("map needs several commands, not one text")
@@ -241,12 +243,14 @@ class Pool:
     async def resize(self, size: int, *, timeout: float | None = None) -> None:
         """Change the number of daemons, while the pool is used. Wait until the number has changed.
 
-        A larger pool waits up to `start_timeout` for room, as entering does, or stays as it is.
+        A larger pool waits up to `start_timeout` for room in the cluster, as entering does. If
+        there is no room, the pool keeps its size, and the call raises `ResourceExhausted`.
 
         A smaller pool drains the daemons with the fewest sessions. These daemons take no new
-        sessions, and end with their last session and command. After `timeout` seconds (None:
-        never), the pool ends the draining daemons that still run, and their sessions are lost. With
-        size 0, all daemons end; the pool then refuses new sessions, until it is resized again.
+        sessions. Each ends when its last session is closed and its last command has ended. After
+        `timeout` seconds (None: never), the pool ends the draining daemons that still run, and
+        their sessions are lost. With size 0, all daemons end; the pool then refuses new sessions,
+        until it is resized again.
         """
         _check_count("size", size, least=0)
         async with self._resizing:
@@ -272,7 +276,8 @@ class Pool:
     def _drain(self, count: int) -> list[Member]:
         """Choose `count` daemons that take no more sessions.
 
-        Return the daemons among them that have started. Each of these ends once it is idle.
+        First choose daemons that would replace lost ones, and cancel their start. Return the other
+        chosen daemons. Each of them ends once it is idle.
         """
         for task in list(self._replacements)[: max(0, count)]:
             task.cancel()
@@ -315,7 +320,7 @@ class Pool:
     # -- starting ----------------------------------------------------------------------------
 
     async def _start(self, count: int, timeout: float | None) -> None:
-        """Start `count` daemons. If one of these starts fails, end all of these daemons. Raises
+        """Start `count` daemons. If one daemon fails to start, end all `count` daemons. Raises
         `ShellError`.
         """
         members = list[Member]()

@@ -94,7 +94,8 @@ class Session(AsyncMethods):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        # The session's daemon is gone, closed or silent, or the session was never used.
+        # These errors mean that the session's daemon is gone, closed or silent, or that the session
+        # was never used.
         with suppress(SessionLost, SessionNotFound, DaemonExited, TimeoutError):
             await self._finish(calls.close_session(self.name, None))
         self._router.forget(self.name)
@@ -132,10 +133,10 @@ class Session(AsyncMethods):
     async def close_session(
         self, session: str = DEFAULT_SESSION, *, target: str | None = None
     ) -> CloseSessionResult:
-        """End this session and all its processes, and forget its place.
+        """End this session and all its processes, and forget on which daemon the session was.
 
         The next call may start the session on another daemon. If the session is lost, only forget
-        its place.
+        its daemon.
         """
         try:
             result = await super().close_session(session, target=target)
