@@ -223,7 +223,8 @@ class ScreenEvent(Event, kw_only=True):
 
 class LostSubscription(Result, kw_only=True):
     """The params of ``shell/lost``: a subscription at a target sends nothing more, because the
-    connection to the target is gone. It has no number, because only the target can number events.
+    connection to the target is gone. The notification has no number, because only the target can
+    number events.
     """
 
     subscription: SubscriptionId
@@ -238,8 +239,8 @@ LOST_NOTIFICATION: Final = "shell/lost"
 class SubscriptionOver(Result, kw_only=True):
     """The params of ``shell/over``: a continued subscription of one shell sends nothing more.
 
-    It is sent only if the events of the subscription do not include `exit`, which also tells this.
-    It has no number, because it is not sent again.
+    If the events of the subscription include `exit`, the exit event says this, and the notification
+    is not sent. The notification has no number, because it is never sent again.
     """
 
     subscription: SubscriptionId

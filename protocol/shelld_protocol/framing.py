@@ -14,8 +14,8 @@ Invariants:
   The following messages are intact.
 * The search for a line end looks at each byte only once, however small the received pieces are.
 * The messages and errors of a stream do not depend on the pieces in which the stream arrives.
-* After a wrong Content-Length, at most the next message is lost as well, because the reader also
-  finds a header on the line where the body before it ends.
+* If a Content-Length is wrong, only its message and at most the next message are lost, because the
+  reader also finds a header that follows the end of a body on the same line.
 * Among headers, a line that is not a header yields one `FrameError`. The headers before and after
   it stay valid.
 """
@@ -32,7 +32,8 @@ DEFAULT_MAX_MESSAGE_BYTES: Final = 64 * 1024 * 1024
 MAX_HEADER_LINE_BYTES: Final = 4096
 _HEADER_END_BYTES: Final = 100
 
-# If the stated length of a body was too small, the rest of the body precedes the next header.
+# If the stated length of a body was too small, the rest of the body is on the line of the next
+# header.
 _LENGTH_HEADER: Final = re.compile(
     rb"(?:.*[\]}])?[ \t]*content-length[ \t]*:(.*)", re.IGNORECASE | re.DOTALL
 )
@@ -107,14 +108,14 @@ class FrameReader:
         self._body_length: int | None = None
         self._header_length: int | None = None
         self._header_seen = False
-        # For Content-Length: whether the beginning of the header line was dropped, and this
-        # beginning.
+        # For Content-Length: whether the current header line was too long, so that most of it was
+        # dropped, and the first bytes of this line.
         self._line_is_long = False
         self._line_start = b""
         self._out_of_memory = False
 
     def receive_data(self, data: bytes) -> None:
-        """Take the next bytes of the stream. Their number does not matter.
+        """Take the next bytes of the stream, in a piece of any size.
 
         If memory is short, drop the unfinished message to free some memory. If there is no
         unfinished message, take no bytes, and raise MemoryError. Another call with the same data

@@ -93,8 +93,9 @@ MAX_LEVELS: Final = 400
 # A message with at most this many brackets is not nested deeply, so its depth is not checked.
 _UNCHECKED_BRACKETS: Final = 100
 
-# A batch may not have more members, because a member of two bytes costs the daemon 1,000 bytes, and
-# its answer takes 100. A client with more requests can send several batches.
+# The maximum number of members of a batch. It is necessary because a member of two bytes costs the
+# daemon 1,000 bytes of memory, and an answer of 100 bytes. A client with more requests can send
+# several batches.
 MAX_BATCH_MEMBERS: Final = 10_000
 
 _JSON_NUMBER: Final = re.compile(rb"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?")

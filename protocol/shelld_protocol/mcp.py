@@ -36,8 +36,9 @@ CacheScope: TypeAlias = Literal["public", "private"]
 class McpParams(Params, forbid_unknown_fields=False, kw_only=True):
     """Base of all MCP params, and the params of ``server/discover``.
 
-    Unknown members are ignored, because a later revision may add some. The types require no member,
-    because the daemon first needs `meta`, which tells whether the request is for an MCP method.
+    Unknown members are ignored, because a later revision may add members. The types require no
+    member, because the daemon first needs `meta`, which tells whether the request is for an MCP
+    method.
     """
 
     meta: Annotated[dict[str, Any], Meta(description="Metadata of the MCP request.")] | None = (
@@ -46,7 +47,7 @@ class McpParams(Params, forbid_unknown_fields=False, kw_only=True):
 
 
 class PingParams(McpParams, forbid_unknown_fields=True, kw_only=True):
-    """Refuses unknown members, because ``ping`` is also one of shelld's methods, which do so."""
+    """Refuses unknown members, because ``ping`` is also a method of shelld, which refuses them."""
 
 
 class InitializeParams(McpParams, kw_only=True):

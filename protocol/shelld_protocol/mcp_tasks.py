@@ -1,4 +1,4 @@
-"""Defines MCP's Tasks extension, with which the answer to a call can be a task.
+"""Defines MCP's Tasks extension. It allows a server to answer a call with a task.
 
 Pure. A client declares the extension in each request that may use it. The extension also defines
 the requests about a task. All names are those of the extension's schema.
@@ -107,7 +107,7 @@ class TaskState(McpResult, kw_only=True):
 
 
 class Acknowledged(Result, kw_only=True):
-    """The params of the notification with which a subscription begins."""
+    """The params of the first notification of a subscription."""
 
     meta: dict[str, Raw] = field(name="_meta")
     notifications: dict[str, list[str]]

@@ -55,7 +55,7 @@ SignalName: TypeAlias = Literal["TERM", "INT", "HUP", "QUIT", "KILL", "USR1", "U
 EndReason: TypeAlias = Literal[
     "lost", "oom", "idle", "prompt", "memory", "processes", "cpu", "file_size"
 ]
-# The reasons in the result of a read. "no_input": the call was to wait for a prompt, but the
+# The reasons in the result of a read. "no_input": the call asked to wait for a prompt, but the
 # command takes no input.
 ReadReason: TypeAlias = Literal[
     "lost", "oom", "idle", "prompt", "memory", "processes", "cpu", "file_size", "no_input"
