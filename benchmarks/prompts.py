@@ -38,11 +38,11 @@ _AT_ONCE = 3
 # How long a program may take to start (ms). A prompt that the daemon has not found within this time
 # counts as missed.
 _PATIENCE_MS = 20_000
-# Each line of this command lets the benchmark look at the decoys once. All looks together take
-# longer than the silence that a likely prompt needs.
+# Each time this command writes a line, the benchmark looks at the decoys once. All looks together
+# take longer than the silence after which the daemon reports a likely prompt.
 _CLOCK = "while sleep 0.5; do echo tick; done"
 _LOOKS = 8
-# After this time, the daemon's pauses between scans of the processes no longer grow.
+# The daemon's pauses between two scans of the processes grow for this time.
 _SETTLE_S = 8.0
 
 Patterns = dict[str, list[re.Pattern[str]]]

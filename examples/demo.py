@@ -52,7 +52,7 @@ def say(text: str) -> None:
 
 
 async def follow(shell: AsyncClient, bash_id: str) -> None:
-    """Print what a shell writes as it arrives, and how it ended."""
+    """Print the output of a shell as it arrives, and then how the shell has ended."""
     while True:
         read = await shell.bash_output(bash_id, wait=10_000)
         if read.stdout:

@@ -65,7 +65,8 @@ class ScriptedModel:
         ]
         (deploy,) = re.findall(r"shell_\w+", self._answer("deploy"))
         yield [self._use("answer", "BashInput", bash_id=deploy, text="y\n")]
-        # Without a call in its turn, the model waits: the harness goes on when something happens.
+        # A turn without a call means that the model waits. The harness asks the model for its next
+        # turn when a job has failed, or when the last job has ended.
         yield [{"type": "text", "text": "I wait for the tests."}]
         assert "exit code 3" in str(self._messages[-1]["content"])
         yield [self._use("stop", "KillShell", shell_id=server)]
@@ -132,7 +133,7 @@ class Harness:
         return [results[call["id"]] for call in calls]
 
     async def _next_end(self) -> str:
-        """Wait until a job fails or the last one ends; return a message that says so."""
+        """Wait until a job fails or the last job ends; return a message about this job."""
         while True:
             end = await anext(self._ends)
             assert isinstance(end, ExitEvent)

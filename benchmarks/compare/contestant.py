@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import NamedTuple
 
-# After this time, a contestant counts as not answering.
+# How long to wait for an answer of a contestant.
 LIMIT_S = 30.0
 # How long a contestant may take, after its own time limit, to report that the limit was reached.
 PATIENCE_S = 5.0

@@ -10,7 +10,7 @@ from compare.terminal import COLS, ROWS, HasTerminals, Terminal
 
 
 class Pexpect(HasTerminals):
-    """pexpect with its defaults. One of them is a pause of 50 ms before each write."""
+    """pexpect with its default settings, such as a pause of 50 ms before each write."""
 
     name = "pexpect"
     pauses = True

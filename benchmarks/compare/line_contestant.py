@@ -25,7 +25,10 @@ class LineContestant(Contestant):
         """Return the command line that starts the server."""
 
     def environment(self) -> Mapping[str, str]:
-        """Return additional environment variables; the home directory exists by then."""
+        """Return additional environment variables.
+
+        The home directory exists when this method is called.
+        """
         return {}
 
     @abstractmethod

@@ -57,7 +57,7 @@ class Marked:
         return pids
 
     def left(self) -> int:
-        """Return how many processes are left, some time after they should have ended."""
+        """Wait until the processes have ended, at most `END_LIMIT_S`. Return how many are left."""
         deadline = time.monotonic() + END_LIMIT_S
         while (pids := self.pids()) and time.monotonic() < deadline:
             time.sleep(0.05)

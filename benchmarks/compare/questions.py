@@ -121,7 +121,7 @@ def _output(figure: str, megabytes: int) -> Callable[[Contestant], Samples]:
 def _leftover(contestant: Contestant) -> Samples:
     marked = Marked()
     try:
-        # Use only the first of the three processes, which keeps the pipe open.
+        # Use only the first of the three processes, because only this process keeps the pipe open.
         command = marked.command.split("&")[0] + "& echo hi"
         answer = contestant.run(command, timeout_s=SHORT_LIMIT_S)
         if answer.seconds >= SHORT_LIMIT_S - 1:

@@ -64,7 +64,10 @@ def ahead_of(results: Results, figure: str, name: str) -> list[str]:
 
 
 def merged(results: Results, path: Path) -> Results:
-    """Add the rows that only the file has, if it is about the same contestants and machine."""
+    """Add the rows of the file that `results` lacks.
+
+    Raises SystemExit if the file is about other contestants or another machine.
+    """
     if not path.exists():
         return results
     before = read(path)

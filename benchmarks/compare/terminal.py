@@ -28,7 +28,7 @@ class Terminal(ABC):
 
 class HasTerminals(Participant):
     def terminal(self, command: str, shown: str) -> Terminal:
-        """Run a command with bash in a terminal; return when `shown` has come."""
+        """Run a command with bash in a terminal; return when `shown` has appeared in the output."""
         raise NotOffered("has no terminal")
 
 
@@ -43,7 +43,10 @@ class Output:
         self._last = b""
 
     def add(self, data: bytes) -> bool:
-        """Return whether `end` has come. After `end`, add no more output."""
+        """Add output, and return whether the output has `end` now.
+
+        If it has, add no more output.
+        """
         self.count += len(data)
         self._last = self._last[-len(self._end) :] + data
         return self._end in self._last

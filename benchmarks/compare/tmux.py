@@ -77,7 +77,10 @@ class Tmux(HasTerminals):
         raise AssertionError
 
     def receive(self, pane: str, output: Output) -> None:
-        """Take output until its end has come. Drop the answers in between."""
+        """Take the output of a pane until `output` has the end for which it waits.
+
+        Drop the answers to commands that come in between.
+        """
         start = f"%output {pane} ".encode()
         for line in self._client.lines(LIMIT_S):
             if line.startswith(start):
