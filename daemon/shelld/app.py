@@ -120,7 +120,7 @@ def run(
     for thread in threads:
         thread.join(max(0, give_up_at - time.monotonic()))
     if not is_idle or any(thread.is_alive() for thread in threads):
-        logger.info("the daemon ends although threads of it are busy")
+        logger.info("the daemon ends although some of its threads are busy")
         _end_process(pool, exit_code)
     return exit_code
 
@@ -144,7 +144,7 @@ def _end_although_tasks_run(manager: Manager, pool: RunnerPool, exit_code: int) 
         logger.info("the daemon ends before its shells")
     else:
         # Some tasks ignore their cancellation, or have had too little processor time.
-        logger.info("the daemon ends although tasks of it still run")
+        logger.info("the daemon ends although some of its tasks still run")
     _end_process(pool, exit_code)
 
 

@@ -26,7 +26,7 @@ async def test_session_is_configured_before_its_first_command(
         result = await shell.bash("echo ${DEPLOY_TOKEN-unset}", session="mine")
         assert result.stdout == "unset\n"
         assert "DEPLOY_TOKEN" in (await shell.get_session("mine")).removed
-        with pytest.raises(InvalidParams, match="has run a command"):
+        with pytest.raises(InvalidParams, match="has already started a command"):
             await shell.configure_session("mine", env=rules)
         with pytest.raises(InvalidParams):
             await shell.configure_session("other", env=EnvironmentRules(remove=["a b"]))

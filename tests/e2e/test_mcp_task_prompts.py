@@ -209,7 +209,10 @@ def test_answer_that_a_terminal_would_cut_leaves_the_question_open(host: TaskHos
     response = {"action": "accept", "content": {"answer": "x" * 5_000}}
     error = host.fail("tasks/update", taskId=task, inputResponses={key: response})
     name = f"inputResponses.{key}.content.answer"
-    assert error["message"] == f"Invalid value for {name}: a terminal takes 4095 bytes a line"
+    assert (
+        error["message"]
+        == f"Invalid value for {name}: a terminal accepts at most 4095 bytes per line"
+    )
     assert error["data"]["parameter"] == name
     assert question_of(host, task)[0] == key
 

@@ -103,7 +103,7 @@ def test_invalid_id_of_a_request_in_an_event_is_null(hub: RawDaemon, own: str) -
 def test_text_without_end_between_messages_cuts_the_connection(hub: RawDaemon) -> None:
     answer = request(hub, "noise", "b'x\\n' * 1_000_000")
     assert answer["error"]["code"] == 1011
-    assert "too much that is no message" in answer["error"]["message"]
+    assert "too much text that is not a message" in answer["error"]["message"]
 
 
 def test_some_text_between_messages_is_skipped(hub: RawDaemon) -> None:

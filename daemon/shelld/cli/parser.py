@@ -106,7 +106,7 @@ def _target(text: str) -> tuple[str, tuple[str, ...]]:
 
     name, _, line = text.partition("=")
     if not is_target_name(name):
-        raise argparse.ArgumentTypeError(f"no name of a target: {name or 'nothing'}")
+        raise argparse.ArgumentTypeError(f"not a valid name for a target: {name or 'nothing'}")
     try:
         argv = shlex.split(line)
     except ValueError:

@@ -61,7 +61,7 @@ class Programs(Scripted):
             return UNKNOWN
         self.budget.note(argv)
         if UNKNOWN in program:
-            self.unresolved("the name of a program is not known before it runs")
+            self.unresolved("the name of a program that would run is not known in advance")
             return UNKNOWN
         self.budget.depth += 1
         try:
@@ -233,7 +233,7 @@ class Programs(Scripted):
     def run_text(self, script: str, stdin: str) -> str:
         """Follow a script. The script may be unknown, in whole or in part."""
         if UNKNOWN in script:
-            self.unresolved("what a shell runs is not known before it runs")
+            self.unresolved("the script that a shell would run is not known in advance")
         if script in ("", UNKNOWN):
             return script
         return self.run_script(script, stdin)

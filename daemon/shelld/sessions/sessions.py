@@ -87,7 +87,7 @@ class Sessions:
     def check_unused(self, name: str) -> None:
         """Raise `RpcError` (invalid_params) if the session has started a command."""
         if name in self._sessions and self._sessions[name].is_used:
-            raise invalid_params(f"Session {name} has run a command already", "session")
+            raise invalid_params(f"Session {name} has already started a command", "session")
 
     def configure(
         self,

@@ -88,7 +88,7 @@ class Incoming:
     def _skip(self, noise: bytes) -> None:
         """Skip a line that a program on the way has written."""
         if not self._noise_bytes:
-            logger.info("target %s has sent a line that is no message", self._target)
+            logger.info("target %s has sent a line that is not a message", self._target)
         self._noise_bytes += len(noise) + 1
         if self._noise_bytes > MAX_BANNER_BYTES:
-            raise IncomingError("it has sent too much that is no message")
+            raise IncomingError("it has sent too much text that is not a message")

@@ -94,7 +94,7 @@ class Targets:
     def add(self, name: str, argv: Sequence[str], *, bootstrap: bool = False) -> None:
         """Add a target. Raises `RpcError` (invalid_params, resource_exhausted)."""
         if not is_target_name(name):
-            raise invalid_params("Invalid value for name: no name of a target", "name")
+            raise invalid_params("Invalid value for name: not a valid name for a target", "name")
         if (problem := problem_with_argv(argv)) is not None:
             raise invalid_params(f"Invalid value for argv: {problem}", "argv")
         if name in self._targets:

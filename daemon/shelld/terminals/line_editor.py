@@ -154,7 +154,8 @@ def check_length(edited: Edited, parameter: str, before: bytes = b"") -> None:
     `before`: the part of the line that was typed earlier.
     """
     if edited.is_cut:
-        sentence = f"Invalid value for {parameter}: a terminal takes {MAX_LINE_BYTES} bytes a line"
+        limit = f"a terminal accepts at most {MAX_LINE_BYTES} bytes per line"
+        sentence = f"Invalid value for {parameter}: {limit}"
         more = ", including what was typed before" if before else ""
         raise invalid_params(sentence + more, parameter)
 
