@@ -77,8 +77,9 @@ def attach(arguments: Sequence[str]) -> int:
     arguments, options = split_options(arguments)
     given = _parser().parse_args(arguments)
     if options or any(name.startswith("SHELLD_") for name in os.environ):
-        # Report mistakes in the options here, because nobody sees the daemon's messages. But a
-        # client waits, so load the parser of options only if there are options.
+        # Report mistakes in the options here, because nobody sees the daemon's messages. Loading
+        # the parser of options takes time, and the client waits meanwhile. So load the parser only
+        # if there are options.
         from shelld.cli.parser import parse_options  # noqa: PLC0415
 
         if parse_options(options).parent_pid is not None:

@@ -43,7 +43,9 @@ def bundle(arguments: Sequence[str]) -> int:
 
 
 def _is_stdout(file: str) -> bool:
-    """Return whether a file is stdout. If so, its name must not be written after the bundle."""
+    """Return whether a file is stdout. If the bundle goes to stdout, the name of the file must not
+    follow the bundle.
+    """
     try:
         return os.path.samestat(os.stat(file), os.fstat(1))
     except OSError:

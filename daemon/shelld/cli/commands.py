@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-# For each subcommand, its arguments and its purpose.
+# Maps each subcommand to its arguments and its purpose.
 SUBCOMMANDS: Final = {
     "attach": ("[OPTION ...] [-- OPTION ...]", "join a lasting daemon, which outlives its client"),
     "bundle": ("[-o FILE]", "write shelld into one file that needs only Python"),
@@ -23,7 +23,9 @@ SUBCOMMANDS: Final = {
 
 
 def no_such_command(name: str) -> str:
-    """Return the error for a word that names no subcommand, or that stands where none may stand."""
+    """Return the error for an unexpected word: no subcommand has this name, or only options may
+    stand there.
+    """
     if name in SUBCOMMANDS:
         return f"{name} is a command, and only options may stand here"
     from difflib import get_close_matches  # noqa: PLC0415

@@ -32,7 +32,8 @@ from shelld.lasting.handshake import (
 from shelld.lasting.place import Place, PlaceError
 from shelld.lasting.views import Info, info_of
 
-# How long to wait for a daemon's answer, and for its end, which is slow with a thousand shells.
+# How long to wait for a daemon's answer, and for its end. A daemon with a thousand shells ends
+# slowly.
 ANSWER_S: Final = 5.0
 STOP_S: Final = 15.0
 
@@ -88,7 +89,8 @@ def stop(arguments: Sequence[str]) -> int:
         try:
             connection.settimeout(STOP_S)
             send(connection, _hello("stop"))
-            # Read the answer. Then wait for the end of the process, which ends the connection.
+            # Read the answer. Then wait until the connection ends, because it ends together with
+            # the daemon's process.
             while data := receive(connection)[0]:
                 read_reply(data, name)
         except RefusedError as error:

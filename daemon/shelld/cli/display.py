@@ -1,8 +1,8 @@
 """Shows a command's output, and shelld's own messages about the command.
 
-Owns descriptors 1 and 2. If they are terminals, it keeps track of the cursor. Output is written
-byte for byte. Progress appears only on a terminal, only at the beginning of a line, and is erased
-before anything else is written. Any thread may write.
+Owns descriptors 1 and 2. If a descriptor is a terminal, `Display` remembers whether the cursor is
+in the middle of a line. Output is written byte for byte. Progress appears only on a terminal, only
+at the beginning of a line, and is erased before anything else is written. Any thread may write.
 """
 
 from __future__ import annotations
@@ -55,15 +55,15 @@ class Display:
         self._is_progress_shown = False
 
     def begin(self) -> None:
-        """Start to count the time, because the command has started."""
+        """Start to measure the time of the command. Call this when the command has started."""
         self._begun_at = self._written_at = self._clock()
 
     @property
     def is_one_stream(self) -> bool:
         """Tells whether stdout and stderr are the same file.
 
-        If so, the command must write both to one pipe, so that the file shows all output in its
-        order.
+        If so, the command must write both streams to one pipe, so that the file has all output in
+        the order in which the command wrote it.
         """
         return _is_open(1) and _is_open(2) and os.path.samestat(os.fstat(1), os.fstat(2))
 
@@ -81,7 +81,7 @@ class Display:
             try:
                 _write_all(fd, data)
             except OSError as error:
-                # If stderr is closed, only messages are lost, so go on.
+                # If stderr cannot be written, only the command's messages are lost, so go on.
                 if stream == "stdout":
                     raise OutputLost(error) from None
             if fd in self._terminals:
@@ -128,7 +128,7 @@ class Display:
         try:
             _write_all(2, text.encode("utf-8", "backslashreplace"))
         except OSError:
-            # There is no other stream for the message.
+            # The message is lost, because there is no other stream for it.
             return
 
 

@@ -226,7 +226,8 @@ def _files(options: Options) -> list[Diagnosis]:
             diagnoses.append(Diagnosis(name, "problem", found, "the daemon does not start"))
         else:
             if not exists:
-                # The path may be a symbolic link. Delete the file to which the link leads.
+                # The check has created the file. If the path is a symbolic link, the check has
+                # created the target of the link, so delete the target.
                 os.unlink(os.path.realpath(path))
     return diagnoses
 
@@ -241,8 +242,8 @@ def _ports() -> Diagnosis:
 def _environment() -> list[Diagnosis]:
     if "BASH_ENV" not in os.environ:
         return []
-    # Unset BASH_ENV for the other checks. Otherwise, the file that it names could add to their
-    # output.
+    # Unset BASH_ENV for the other checks. Otherwise, the file in BASH_ENV could add text to the
+    # output of these checks.
     path = os.environ.pop("BASH_ENV")
     meaning = "every bash reads it first, and there are no spare shells"
     return [Diagnosis("BASH_ENV", "note", path, meaning)]

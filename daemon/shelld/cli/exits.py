@@ -34,7 +34,7 @@ def _number_of(name: str) -> int:
 
 
 def name_of(pid: int) -> str:
-    """Return a text with a pid and the name of its program."""
+    """Return a pid, followed by the name of the process's program if the process still exists."""
     try:
         return f"{pid} {Path(f'/proc/{pid}/comm').read_text(errors='replace').strip()}"
     except OSError:

@@ -40,7 +40,8 @@ def explain(arguments: Sequence[str]) -> int:
         description="Show the guard's verdict on a command, in this directory and environment.",
         epilog="exit codes: 0 allow, 1 block, 3 unresolved",
     )
-    # The words of the command may look like options of `shelld explain`.
+    # The command may contain words that look like options of `shelld explain`, so take all
+    # remaining words as the command.
     parser.add_argument(
         "command",
         metavar="COMMAND",
@@ -58,8 +59,8 @@ def explain(arguments: Sequence[str]) -> int:
         parser.error("--guard-rules comes before COMMAND")
     command = words[0] if len(words) == 1 else shlex.join(words)
     policy = DEFAULT_POLICY
-    # Without --guard-rules, the daemon takes its rules from a variable, or from the file that
-    # SHELLD_CONFIG names.
+    # Without --guard-rules, use the daemon's rules. The daemon takes them from a variable, or from
+    # the file that SHELLD_CONFIG names.
     rules = options.guard_rules or parse_options([]).guard_rules
     if rules is not None:
         try:
@@ -74,7 +75,7 @@ def explain(arguments: Sequence[str]) -> int:
         lines += [f"rule: {verdict.rule}", f"segment: {verdict.segment}"]
     lines += [f"  {line}" for line in verdict.trace]
     text = "\n".join(lines)
-    # The encoding of stdout may not have every character.
+    # The encoding of stdout may lack some characters of the text, so escape these characters.
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     shown = text.encode(encoding, "backslashreplace").decode(encoding)
     return show(shown, _EXIT_CODES[verdict.verdict])

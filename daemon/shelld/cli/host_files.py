@@ -48,7 +48,8 @@ def _read(path: Path) -> str:
     # Reading a FIFO or a device may never end.
     if not stat.S_ISREG(mode):
         raise FileProblem(f"{path} is not a regular file")
-    # A rename could replace even a read-only file. But its owner does not want it to change.
+    # A rename could replace even a read-only file. But the owner of a read-only file does not want
+    # the file to change.
     if not (mode & 0o222 and os.access(path, os.W_OK)):
         raise FileProblem(f"{path} is read-only")
     return path.read_text(encoding="utf-8")
@@ -61,7 +62,8 @@ def _merged_json(path: Path, text: str, snippet: str) -> str:
         ((key, servers),) = json.loads(snippet).items()
         members = _object(path, content)
         members[key] = {**_object(path, members.get(key, {})), **servers}
-        # `allow_nan=False` refuses a file with a number so large that it was read as infinity.
+        # If a number in the file is too large, Python has read it as infinity. `allow_nan=False`
+        # refuses such a file.
         return json.dumps(content, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
     except (ValueError, RecursionError):
         raise FileProblem(f"{path} is not plain JSON; add the configuration by hand") from None

@@ -1,8 +1,8 @@
 """Joins a lasting daemon, or starts it and then joins it.
 
 Owns the start of the daemon. This process holds the lock (see `place`) from the search for the
-daemon's socket until the new daemon has its socket. Never waits until the daemon no longer serves
-the client; `attach` does that.
+daemon's socket until the new daemon has its socket. `attach`, and not this module, waits until the
+daemon no longer serves the client.
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ PAUSE_S: Final = 0.05
 
 
 class RefusedError(Exception):
-    """The client was not attached. The message says why. `exit_code` is that of `shelld attach`."""
+    """The client was not attached. The message says why. `exit_code`: the exit code of `shelld
+    attach`.
+    """
 
     def __init__(self, exit_code: int, message: str) -> None:
         super().__init__(message)
@@ -60,7 +62,8 @@ class RefusedError(Exception):
 def join(name: str, hello: Hello, options: Sequence[str], *, may_start: bool) -> socket.socket:
     """Attach to the daemon, and return the connection.
 
-    If `may_start`, start a daemon that does not run. Raises RefusedError and PlaceError.
+    If the daemon does not run and `may_start` is True, start the daemon. Raises RefusedError and
+    PlaceError.
     """
     for _ in range(MAX_TRIES):
         connection = connect(name)
@@ -91,7 +94,9 @@ def connect(name: str, seconds: float = ANSWER_S) -> socket.socket | None:
 
 
 def _ask(connection: socket.socket, name: str, hello: Hello) -> bool:
-    """Ask the daemon to take the client. Return False if the daemon ends. Raises RefusedError."""
+    """Ask the daemon to take the client. Return False if the daemon ends before it answers. Raises
+    RefusedError.
+    """
     try:
         connection.settimeout(ANSWER_S)
         send(connection, hello, (0, 1))
@@ -157,7 +162,7 @@ def _start(name: str, hello: Hello, options: Sequence[str]) -> socket.socket | N
         with place.listen(name) as listener:
             identity = place.identity(name)
             errors = _spawn(Lasting(name, listener, linger_s), options)
-    # Release the lock, so that other processes do not wait until this daemon runs.
+    # The lock is released now, so that other processes do not wait until this daemon runs.
     try:
         connection = connect(name)
         if connection is not None and _ask(connection, name, hello):
@@ -171,7 +176,8 @@ def _start(name: str, hello: Hello, options: Sequence[str]) -> socket.socket | N
 
 
 def _spawn(lasting: Lasting, options: Sequence[str]) -> int:
-    """Start a daemon that is not a child of this process. Return the descriptor of its errors.
+    """Start a daemon that is not a child of this process. Return the descriptor of a pipe with the
+    daemon's stderr.
 
     The daemon does not inherit the client's descriptors.
     """

@@ -1,7 +1,7 @@
 """Reads commands of one or more lines for `shelld shell`, from a terminal or any other stdin.
 
-On a terminal, readline edits the lines and remembers them until the program ends. A command ends at
-the first line with which `bash -n` finds it complete. `bash -n` runs nothing.
+On a terminal, readline edits the lines and remembers them until the program ends. A command gets
+more lines until `bash -n` finds the command complete. `bash -n` runs nothing.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class Lines:
         self._bash = bash
         self.is_terminal = os.isatty(0) and os.isatty(1)
         if self.is_terminal:
-            # `input` uses readline once readline is loaded. It completes file names in our working
-            # directory.
+            # `input` uses readline once readline is loaded. Readline completes file names in our
+            # working directory.
             import readline  # noqa: PLC0415
 
             readline.parse_and_bind("tab: complete")
@@ -71,6 +71,6 @@ class Lines:
                 check=False,
             )
         except (OSError, subprocess.TimeoutExpired):
-            # Run the command, so that the daemon reports what is wrong.
+            # The check has failed. Run the command, so that the daemon reports what is wrong.
             return True
         return not any(sign in checked.stderr for sign in _UNFINISHED)

@@ -1,6 +1,6 @@
 """Predicts from files whether a logout would end a lasting daemon that is started now.
 
-Owns the rules of systemd-logind about the files that it reads, their order, and the users whose
+Owns the rules of systemd-logind: which files it reads, in which order it reads them, and whose
 processes it kills. Never asks a service, and never changes a file. A setting that no file mentions
 counts as harmless.
 """
@@ -23,7 +23,8 @@ _DIRECTORIES: Final = (
 )
 _TRUE: Final = frozenset({"1", "yes", "y", "true", "t", "on"})
 _SETTING: Final = re.compile(r"\s*(Kill\w+)\s*=(.*)")
-# In the file that comes with logind, comments show the defaults with which logind was built.
+# The file that comes with logind has comments. They show the defaults that were chosen when logind
+# was built.
 _DEFAULT: Final = re.compile(r"\s*[#;]\s*(KillUserProcesses)\s*=(.*)")
 _BY_SESSION: Final = "logout kills the processes of this login (KillUserProcesses of logind)"
 _BY_USER: Final = (

@@ -38,8 +38,8 @@ _CLAUDE_FOLDER: Final = (
 class _Host(NamedTuple):
     """Describes a host.
 
-    `snippet` makes the text from the command line that starts the daemon. If `file` is only the
-    name of the file, `path` is its path.
+    `snippet` makes the configuration from the command line that starts the daemon. If `file` is
+    only the name of the file, `path` is its path.
     """
 
     file: str

@@ -55,7 +55,8 @@ def parse_options(arguments: Sequence[str]) -> Options:
         from shelld.cli import settings  # noqa: PLC0415
 
         try:
-            # Targets of the command line replace all other targets, because no name may come twice.
+            # If the command line has targets, they replace all targets of the variables and of the
+            # file, because no name of a target may come twice. The same holds for bootstraps.
             names = {"targets": "target", "bootstraps": "bootstrap"}
             replaced = {name for dest, name in names.items() if values[dest]}
             words = settings.words(parser, values["config"], os.environ, replaced)

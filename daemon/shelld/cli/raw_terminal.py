@@ -1,6 +1,7 @@
-"""Makes the user's terminal raw while a command has a terminal, so that it gets every key.
+"""Makes the user's terminal raw while a command has a terminal, so that the command gets every key.
 
-Owns the settings of the terminal, and restores them. Gives the command's terminal the same size.
+Owns the settings of the terminal, and restores them. Gives the command's terminal the size of the
+user's terminal.
 """
 
 from __future__ import annotations

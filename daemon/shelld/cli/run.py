@@ -1,9 +1,9 @@
 """``shelld run [OPTION ...] -- COMMAND``: run one command, and leave nothing behind.
 
 Starts a daemon for the command, and ends it with the command. Shows output as it comes, byte for
-byte. Standard input is passed on. Ctrl-C, SIGTERM, SIGHUP and SIGQUIT end the command with all its
-processes. When the command ends, shelld ends the processes that it has left running. A summary goes
-to stderr.
+byte. Passes standard input on to the command. Ctrl-C, SIGTERM, SIGHUP and SIGQUIT end the command
+with all its processes. When the command ends, shelld ends the processes that the command has left
+running. A summary goes to stderr.
 
 The exit code is that of the command, or 128 + the number of the signal that ended it. Other exit
 codes are 124 if the command was ended at the time limit, 125 if shelld has failed or has lost
@@ -115,7 +115,9 @@ def _split(
 
 
 class _Run:
-    """Runs one command. The daemon ends when the caller leaves `stack`, after the command."""
+    """Runs one command. When the command has ended, the caller leaves `stack`, which ends the
+    daemon.
+    """
 
     def __init__(
         self, command: str, own: argparse.Namespace, display: Display, stack: ExitStack

@@ -1,8 +1,8 @@
 """Reads the daemon's options from variables and from a file, as words of a command line.
 
-The words precede those of the command line. The order is the file, the variables, the command line;
-the last word for an option wins. This module checks all values, so that an error names the
-variable, or the file and the line.
+These words come before the words of the command line. The order is: the file, the variables, the
+command line. If an option occurs several times, its last occurrence wins. This module checks all
+values, so that an error names the variable, or the file and the line.
 
 ```toml
 guard = "strict"
@@ -67,13 +67,15 @@ def words(
     env: Mapping[str, str],
     replaced: Container[str] = (),
 ) -> list[str]:
-    """Return the words that stand for the file `config` and the variables `env`.
+    """Return the options in the file `config` and in the variables `env`, as words of a command
+    line.
 
     The result omits the options in `replaced`, but their values are checked as well. Raises
     `SettingsError`.
     """
     settings = settings_of(parser)
-    # The words of each option. The words of a variable replace the words of the file.
+    # The words of each option. The words of a variable replace the words of the file. But if an
+    # option has the form NAME=VALUE, the words of the variable are added to the words of the file.
     chosen: dict[str, list[str]] = {}
     path = config or env.get(CONFIG_VARIABLE)
     if path:

@@ -161,7 +161,7 @@ class _Shell:
             strip_ansi=False,
             merge=self._display.is_one_stream,
         )
-        # If Ctrl-C interrupts the block, leaving the block kills the command.
+        # If Ctrl-C interrupts the block, the end of the block kills the command.
         with output:
             for item in output:
                 if isinstance(item, OutputEvent):

@@ -18,7 +18,8 @@ def show(text: str, exit_code: int) -> int:
         sys.stdout.write(text + "\n")
         sys.stdout.flush()
     except OSError as error:
-        # Without this, the interpreter would try to write the rest again when it ends.
+        # If `sys.stdout` were kept, the interpreter would try to write the unwritten text again
+        # when it ends.
         sys.stdout = None
         return refuse(f"cannot write to stdout: {error.strerror}")
     return exit_code

@@ -1,6 +1,6 @@
 """Passes on standard input to a command as the input arrives.
 
-Owns descriptor 0. Passes on one block of input before it reads the next, so it waits while the
+Owns descriptor 0. Passes on each block of input before it reads more input. So it waits while the
 command's queue in the daemon is full. In the background of a terminal, it reads nothing, so that
 the terminal does not stop the process.
 """
@@ -25,7 +25,8 @@ from shelld_client import (
 )
 
 _READ_BYTES: Final = 64 * 1024
-# The pauses while the daemon's queue is full. The queue holds 1 MiB.
+# The first and the longest pause between two attempts to write while the daemon's queue is full.
+# The queue holds 1 MiB.
 _FIRST_PAUSE_S: Final = 0.01
 _LONGEST_PAUSE_S: Final = 0.25
 

@@ -73,7 +73,9 @@ class Sight(Protocol):
 
 
 def watch(arguments: Sequence[str]) -> int:
-    """Show the daemon until it ends or the user has seen enough; return the exit code."""
+    """Show the daemon until it ends, or until a signal such as Ctrl-C arrives; return the exit
+    code.
+    """
     given = _parser().parse_args(arguments)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _leave)

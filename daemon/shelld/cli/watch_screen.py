@@ -20,7 +20,7 @@ from shelld.cli.formats import duration
 from shelld.cli.watch_lines import client_of, how_it_ended, one_line, printable
 from shelld.lasting.views import View, ViewRequest, WatchedShell
 
-# The picture says that the daemon is silent only after this time.
+# If the daemon has sent nothing for this time, the picture says that the daemon is silent.
 _SILENT_S = 5.0
 # The signals that end the program, by an exception.
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
