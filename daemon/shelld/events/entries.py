@@ -3,8 +3,9 @@
 An entry holds enough data to send its event now, and to send it again later.
 
 An entry does not keep the text of output. It has a range of offsets, and reads the text from the
-shell's output when the event is sent. So a journal is small. If the output is no longer kept by
-then, `dropped` counts the lost bytes. For each screen, only the last change has rows.
+shell's output when the event is sent. So a journal is small. If the shell no longer keeps the
+output at that time, `dropped` counts the lost bytes. For each screen, only the entry of the last
+change has rows.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class Entry(Protocol):
 class FactEntry(NamedTuple):
     """An event that is kept with all its members.
 
-    Events of output and of screens have other entries.
+    Events of output and of screens have entries of other types.
     """
 
     bash_id: str
@@ -102,7 +103,7 @@ class OutputEntry(NamedTuple):
         return self.with_text(header, piece.text, piece.dropped)
 
     def _rest(self) -> Piece:
-        """Return what is left of the range.
+        """Return the text that is left of the range.
 
         Call this if bytes in the range or after it were lost.
         """
@@ -166,7 +167,8 @@ class ScreenEntry:
 
     `screens` has all rows of each shell's screen, as the last change of that screen has left them.
 
-    If the journal is sent again, only the last change of a screen has rows, and it has all of them.
+    If the journal is sent again, only the event of a screen's last change has rows. This event has
+    all rows of the screen.
     """
 
     method = "shell/screen"
@@ -192,6 +194,6 @@ class ScreenEntry:
         return ScreenEvent(**header._asdict(), **self._facts, lines=lines, changed=changed)
 
     def for_slow_client(self, header: Header) -> Event:
-        # A slow client also gets the rows, because later changes build on them. This costs little,
-        # because at most one stored screen per shell is sent.
+        # A slow client also gets the rows, because later events contain only the changes of these
+        # rows. This costs little, because at most one stored screen per shell is sent.
         return self.event(header)

@@ -154,8 +154,8 @@ class Feed:
             if has_ended:
                 return
             if self._positions == before:
-                # Only a part of a character or a sequence has arrived. Do not make the rest wait
-                # for the interval.
+                # Only a part of a character or a sequence has arrived. Do not wait for the
+                # interval, so that the complete unit is sent without delay.
                 continue
             with anyio.move_on_after(self.interval_s):
                 await shell.wait_until(
@@ -167,7 +167,8 @@ class Feed:
         """Send all output that was written so far. If the client is slow, skip this output.
 
         While a process may still write the rest of an incomplete unit, this method leaves the unit
-        for later. `is_last`: this is the last call, so all output for a slow client is skipped.
+        for later. `is_last` says that this is the last call. If the client is slow, this call then
+        skips all output. Other calls leave the newest line for later.
         """
         if "output" not in self._options.events:
             return
@@ -187,7 +188,9 @@ class Feed:
                         await checkpoint()
 
     async def _send_from(self, name: StreamName, stop: int, *, final: bool, is_last: bool) -> bool:
-        """Send or skip the next part of a stream up to `stop`. Return whether it was sent."""
+        """Send the next part of a stream, or skip output up to `stop`. Return whether a part was
+        sent.
+        """
         store, start, strip = self._streams[name].store, self._positions[name], self._options.strip
         max_bytes = self._options.max_bytes
         has_room = await self.subscription.wait_for_room()
@@ -232,18 +235,20 @@ class Feed:
     async def send_screen(
         self, facts: Mapping[str, Any], lines: list[str], changed: list[int], since: Rows | None
     ) -> bool:
-        """Send the rows that have changed, after the earlier output.
+        """Send the earlier output, and then the rows that have changed.
 
         Do nothing after the event about the end.
 
-        `changed`: the numbers of these rows. If the client does not know the screen, these are all
-        rows. `since`: the result of `shown_rows` before the look. If `shown_rows` returns another
-        result by now, send no event and return False.
+        `lines`: the rows that have changed. If the client does not know the screen, `lines` has all
+        rows. `changed`: the numbers of the rows in `lines`. `since`: the result of `shown_rows`
+        before the screen was captured. If `shown_rows` now returns another result, send no event
+        and return False.
         """
         await self.send_output()
         if self.end_told.is_set():
             return True
-        # Do not await from here on, because `shown_rows` must not change.
+        # Do not await from here on, because the result of `shown_rows` must not change before the
+        # event is published.
         if self.subscription.shown_rows(self.shell) is not since:
             return False
         count = facts["rows"]
@@ -265,8 +270,8 @@ class Feed:
         if "exit" in self._options.events and shell.has_ended:
             sizes = {name: each.store.written for name, each in self._streams.items()}
             if "output" in self._options.events:
-                # Leftover processes may have written more output since then. Count only output that
-                # was sent or skipped.
+                # Leftover processes may have written more output since the last call of
+                # `send_output`. Count only output that was sent or skipped.
                 sizes = self._positions
             self._publish(
                 "shell/exited",
@@ -289,15 +294,16 @@ class Feed:
                 # To a client, this is the last event, even if the shell is not empty yet.
                 self._note_last_event()
         if leftover:
-            # A later event must report the leftover processes, even if all are gone by that time.
+            # A later event must report which of these processes are left, even if none of them is
+            # left.
             self._told_leftover = None
         self.end_told.set()
 
     def _note_last_event(self) -> None:
         """If the subscription covers only this shell, record that no more events can follow.
 
-        If a client continues the subscription, the answer reports this, even if some events are not
-        sent yet.
+        If a client continues the subscription, the answer says that the subscription is over, even
+        if some events are not sent yet.
         """
         if self._options.bash_id is not None:
             self.subscription.is_over = True

@@ -80,7 +80,8 @@ class PromptFollower:
                 await self._tell(found)
             self._told = identity
         if self._told is not None and not shell.has_ended:
-            # The input was closed after the last look, perhaps while the event was being sent.
+            # After the last look, the input was closed, perhaps while the event about the prompt
+            # was being sent.
             await self._tell(None)
             self._told = None
 

@@ -1,6 +1,6 @@
 """The last events of a subscription, numbered from 1. Pure.
 
-Invariant: the kept numbers are consecutive. The last number is `newest`.
+Invariant: the numbers of the kept events are consecutive. The last of these numbers is `newest`.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ class Journal(Generic[T]):
 
     @property
     def oldest(self) -> int:
-        """The number of the oldest kept event; the next number if no event is kept."""
+        """The number of the oldest kept event, or of the next event if no event is kept."""
         return self.newest - len(self._kept) + 1
 
     def add(self, event: T) -> int:
         """Keep an event; return its number."""
-        # Number the event and keep it in one step, so that a failure cannot come between.
+        # Number the event and keep it in one step, so that no failure can happen between the two.
         self._kept[seq := self.newest + 1] = event
         if len(self._kept) > self._limit:
             del self._kept[self.oldest]

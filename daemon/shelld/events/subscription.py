@@ -5,12 +5,12 @@ itself.
 
 Invariants:
 
-* The numbers that a client receives rise by one. A client that continues the subscription names a
-  number, and gets the events after this number again. If the client then does not read while 10,000
-  events follow, it loses the oldest events.
-* While `MAX_QUEUED_BYTES` or more wait for the client, events of output and of screens are not
-  sent. Any other event is sent whether the client reads or not. So a client that does not read
-  costs little memory, and delays no command.
+* Each event that a client receives has the number of the event before it, plus one. A client that
+  continues the subscription names a number, and gets the events after this number again. If the
+  client then does not read while 10,000 events follow, it loses the oldest events.
+* While `MAX_QUEUED_BYTES` or more bytes wait for the client to read them, events of output and of
+  screens are not sent. Any other event is sent whether the client reads or not. So a client that
+  does not read costs little memory, and delays no command.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class Subscription:
         self.options = options
         self._recipient = recipient
         self._request_id = request_id
-        # Whether a client has continued the subscription before it was over.
+        # Whether the subscription was not over yet when the present client continued it.
         self._must_tell_over = False
         self._start_task = start_task
         # The last published rows of each screen. They are kept until the shell is forgotten.
@@ -128,7 +128,8 @@ class Subscription:
         self._shown: WeakSet[Shell] = WeakSet()
         self._journal: Journal[Entry] = Journal(JOURNAL_EVENTS)
         self._sent = 0
-        # This event is set when the journal was sent. It is None if no task is sending the journal.
+        # A task sets this event when it has sent all events of the journal. None if there is no
+        # such task.
         self._replayed: anyio.Event | None = None
         self._is_slow = False
         self._is_closed = False
@@ -158,7 +159,9 @@ class Subscription:
     # -- room -------------------------------------------------------------------------------
 
     async def wait_for_room(self) -> bool:
-        """Wait for room, unless the client is known to be slow. Return whether there is room."""
+        """Wait until the client can take more output, unless the client is known to be slow. Return
+        whether the client can take more output.
+        """
         while True:
             has_room = await self._wait_until_read()
             if self._replayed is None:
@@ -253,10 +256,12 @@ class Subscription:
             self._replay_later()
 
     def send_over(self) -> None:
-        """Tell a client that no more events follow, if no event has told this. Raises MemoryError.
+        """Tell a client that no more events follow, unless an event has told the client this
+        already.
 
-        A client that begins a subscription can ask for the event `exit`, which tells it the same. A
-        client that continues a subscription cannot ask for more events.
+        A client that begins a subscription can ask for the event `exit`, which has the same
+        meaning. A client that continues a subscription cannot ask for other kinds of events. Raises
+        MemoryError.
         """
         if self._must_tell_over and "exit" not in self.options.events and not self._is_closed:
             over = SubscriptionOver(subscription=self.name, request_id=self._request_id)

@@ -39,7 +39,7 @@ STDOUT_FAILED: Final = 3
 
 
 class Version(NamedTuple):
-    """Holds the members of a message that all versions understand."""
+    """Holds those members of a message that all versions of shelld understand."""
 
     handshake: int = 0
     # The protocol of `server_info`, and the version of the program.
@@ -55,7 +55,7 @@ class Hello(NamedTuple):
     version: str = ""
     wants: Literal["attach", "info", "stop", "watch"] = "info"
     steal: bool = False
-    # How long the daemon stays without a client. None leaves the present time as it is.
+    # How long the daemon stays without a client. None does not change this time.
     linger_s: int | None = None
 
 
@@ -64,7 +64,7 @@ class Reply(NamedTuple):
 
     In the state `busy`, another client is attached. In the state `failed`, the daemon is short of a
     resource that a client needs, or already has the maximum number of watchers. The first three
-    members are those of `Version`. `info` is a `views.Info`, as JSON has it.
+    members are those of `Version`. `info` is a `views.Info` in the form of decoded JSON.
     """
 
     handshake: int = 0
@@ -173,7 +173,7 @@ def receive(connection: socket.socket) -> tuple[bytes, list[int]]:
         received = connection.recvmsg(MAX_BYTES, size, socket.MSG_CMSG_CLOEXEC)
     except ConnectionResetError:
         # The other side has closed the connection before it has read all messages. The kernel
-        # reports this once, ahead of the last messages of the other side.
+        # reports this once. After this report, it returns the last messages of the other side.
         received = connection.recvmsg(MAX_BYTES, size, socket.MSG_CMSG_CLOEXEC)
     data, ancillary, _, _ = received
     descriptors = array.array("i")

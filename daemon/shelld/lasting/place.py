@@ -3,9 +3,9 @@
 Owns the rules for the directory, the sockets in it, and the lock. The directory is `shelld` in
 XDG_RUNTIME_DIR. If this variable names no directory for this user, it is `/tmp/shelld-UID`. A
 `Place` opens the directory once, and reaches all files in it through the descriptor. So nobody can
-replace the directory meanwhile, and the length of its path does not matter. A socket is bound to
-its whole path if the path is short enough. The kernel then lists the path, and sandboxes hide the
-sockets that the kernel lists.
+replace the directory while the `Place` is open, and the length of the path of the directory does
+not matter. A socket is bound to its whole path if the path is short enough. The kernel then lists
+the path, and sandboxes hide the sockets that the kernel lists.
 
 Never follows or removes a file that is not a socket of this user. A process holds the lock while it
 binds or removes a socket. The lock is on the directory itself, so it leaves no file.
@@ -198,7 +198,7 @@ class Place:
         return listener
 
     def remove(self, name: str, identity: int | None) -> None:
-        """Remove a socket if it has this inode. Remove the directory if it is then empty.
+        """Remove a socket if its inode is `identity`. Then remove the directory if it is empty.
 
         The caller holds the lock. Does nothing if the socket was replaced or cannot be removed.
         """
@@ -237,7 +237,7 @@ class Place:
 def locked() -> Generator[Place]:
     """Open the directory, and create it if necessary.
 
-    Hold its lock in the block. Raises PlaceError.
+    Hold the lock of the directory while the block runs. Raises PlaceError.
     """
     give_up_at = time.monotonic() + LOCK_S
     while True:

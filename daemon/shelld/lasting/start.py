@@ -1,4 +1,6 @@
-"""Encodes what a new lasting daemon must know. This becomes the first words of its command line."""
+"""Encodes what a new lasting daemon must know. This data becomes the first words of the daemon's
+command line.
+"""
 
 from __future__ import annotations
 
