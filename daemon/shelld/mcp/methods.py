@@ -3,8 +3,8 @@
 Owns the revision of the last ``initialize``, and no other state. The arguments of a call name its
 session or its shell. All requests on a stream share the same sessions and shells.
 
-If a tool fails, the result of the call has ``isError``. Only an unknown tool, or a request without
-a revision, leads to an error.
+If a tool fails, the result of the call has ``isError``. Only a mistake in the request itself, such
+as an unknown tool or a missing revision, leads to an error.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@ Hosts give up on a call that is silent for a minute, and people get impatient so
 that sent a progress token gets the call's duration and the last line of its output about twice a
 second.
 
-A timer sends the reports. If each call had a task for them, a short command would take much longer.
+A timer sends the reports. If each call had a task for its reports, a short command would take much
+longer.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Owns the keys of a task's questions. Only a proved prompt becomes a question, and only if the answer
 is no secret. An answer on a terminal that echoes input, or on a pipe, counts as no secret. A form
-never asks for a secret. Instead, the message of the task says that a person must type it.
+never asks for a secret. Instead, the message of the task says that a person must type the secret.
 
 A question lasts as long as its prompt (see `identity_of`). An answer to an earlier question is
 ignored, because the client gave it to another prompt.
@@ -56,8 +56,8 @@ class Questions:
         self.pauses = Pauses(looks)
         self.seen: int | None = None
         self.changed_at = 0.0
-        # The last question. Its key is set until the question is answered or declined. A question
-        # for a secret has no key.
+        # The last question. `_key` is the key of this question until the question is answered or
+        # declined. A question for a secret has no key.
         self._last: PromptIdentity | None = None
         self._number = 0
         self._key: str | None = None

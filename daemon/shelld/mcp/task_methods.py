@@ -3,8 +3,8 @@
 Owns the number of tasks that clients listen to, and no other state. Each method first checks that
 the request declares the extension for tasks.
 
-When ``subscriptions/listen`` ends, its tasks continue. Its notifications are sent after the
-acknowledgement and before the answer.
+When ``subscriptions/listen`` ends, the tasks continue. The daemon sends the notifications of
+``subscriptions/listen`` after the acknowledgement and before the answer.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class TaskMethods:
 
     async def cancel(self, context: RequestContext, params: TaskParams) -> McpResult:
         """Kill the command with all its processes. If the command has already finished, the
-        processes that it has left continue.
+        processes that the command has left continue.
         """
         shell, task = self._find(context, params, "tasks/cancel")
         if not task.is_over:

@@ -43,7 +43,7 @@ POLL_INTERVAL_MS: Final = 5_000
 
 
 class Task:
-    """One task. It keeps no reference to its shell, which is an argument of its methods."""
+    """One task. It keeps no reference to its shell. The methods get the shell as an argument."""
 
     def __init__(self, manager: Manager, shell: Shell, result: DeferredResult) -> None:
         self.id = shell.id

@@ -123,8 +123,8 @@ async def _answer(
                 await shell.recorder.settle()
             answer = await make_answer(shell)
             if context.is_over:
-                # A cancellation came together with the event for which this task waited, so let it
-                # end the task.
+                # The request was cancelled at the moment at which the answer became possible. Let
+                # the cancellation end this task.
                 await anyio.lowlevel.checkpoint()
         except anyio.get_cancelled_exc_class():
             if context.is_left:
@@ -142,7 +142,7 @@ async def _answer(
 async def _answer_again(
     context: RequestContext, params: BashParams, shell: Shell
 ) -> BashResult | BackgroundResult:
-    """Answer a repeated request. An earlier request has started its command.
+    """Answer a repeated request, whose command an earlier request has started.
 
     While another call waits for the command, the limits of that call hold. Otherwise the timeout of
     this request holds from now on. A cancellation kills the command, unless another call waits for
@@ -178,7 +178,7 @@ async def _answer_again(
 async def _wait_with_timeout(context: RequestContext, params: BashParams, shell: Shell) -> None:
     """Wait for the end of a command that has no limits.
 
-    At the timeout, kill the command or return.
+    At the timeout, kill the command if the policy of the timeout says so. Otherwise, return.
     """
 
     def is_over() -> bool:
@@ -223,7 +223,7 @@ def is_answerable(shell: Shell) -> bool:
         is_above_limit = shell.status is ShellStatus.KILLED and shell.reason in LIMIT_REASONS
         is_our_kill = shell.status is ShellStatus.TIMEOUT or is_above_limit
         return not is_our_kill or bool(shell.survivors)
-    # The command has moved to the background, but perhaps it has not started yet.
+    # If the command has moved to the background, answer only when it has started.
     return shell.released and shell.pid is not None
 
 
@@ -241,11 +241,12 @@ async def dry_run(context: RequestContext, params: BashParams) -> DryRunResult:
 
 
 async def _admitted(context: RequestContext, params: BashParams) -> tuple[Verdict, TypedLine]:
-    """If the guard lets the command run, return its verdict and the unfinished line of `stdin`.
+    """If the guard lets the command run, return the guard's verdict and the unfinished line of
+    `stdin`.
 
     Raises `RpcError` (invalid_params, blocked).
     """
-    # Text from base64 is valid by construction.
+    # Text that was decoded from base64 is always valid, so do not check it.
     stdin = params.stdin if params.stdin_base64 is None else None
     check_text(params.command, params.cwd, params.env, stdin)
     await context.daemon.manager.sessions.look_at(params.session).settle_all()

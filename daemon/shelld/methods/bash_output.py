@@ -140,7 +140,8 @@ async def wait_and_read(
 
     while True:
         if context is not None:
-            # The next output may be far off. Let other requests make large answers until then.
+            # It may take long until the next output comes. Let other requests make large answers
+            # meanwhile.
             context.end_large_answer()
         if params.wait:
             with anyio.CancelScope(deadline=give_up_at):

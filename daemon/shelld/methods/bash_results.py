@@ -50,7 +50,7 @@ async def _foreground_result(
         try:
             await context.begin_large_answer()
         except RpcError as error:
-            # Add the id, with which the client can still read the command's output.
+            # Add the id of the shell, so that the client can still read the command's output.
             error.data["bash_id"] = shell.id
             raise
     final, strip = shell.output_is_complete, params.strip_ansi

@@ -48,8 +48,8 @@ async def with_text_stdin(params: BashParams) -> BashParams:
 def _decoded(text: str) -> str:
     """Decode base64. Raises ValueError.
 
-    Decodes in steps, between which other threads can run. A character on the border of two steps
-    becomes surrogates, which stand for the same bytes.
+    Decodes the text in steps, so that other threads can run between two steps. A character on the
+    border of two steps becomes surrogates, which stand for the same bytes.
     """
     parts = [text[start : start + STEP_BYTES] for start in range(0, len(text), STEP_BYTES)]
     return "".join(to_text(base64.b64decode(part, validate=True)) for part in parts)

@@ -30,7 +30,7 @@ from shelld_protocol.tools import ExecutionContext, ToolResult
 
 
 class Daemon(Struct, eq=False):
-    """The parts that live as long as the daemon, which refuses new requests while `draining`."""
+    """The parts that live as long as the daemon. If `draining`, the daemon refuses new requests."""
 
     options: Options
     manager: Manager
@@ -59,7 +59,8 @@ Notify = Callable[[str, Mapping[str, Any]], bool]
 
 
 class LargeAnswers:
-    """Lets one request at a time make a large answer, after the client has read the previous ones.
+    """Lets one request at a time make a large answer, after the client has read the earlier
+    answers.
 
     In JSON, a text takes up to six times its size. So many large answers at once could exhaust the
     memory. `wait_for_room` waits for the client.

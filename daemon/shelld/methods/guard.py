@@ -88,14 +88,18 @@ async def admit(context: RequestContext, params: BashParams | ExplainCommandPara
 
 
 async def may_run_stdin(context: RequestContext, params: BashParams) -> bool:
-    """Return whether the verdict may depend on the command's input, because a shell may run it."""
+    """Return whether the verdict may depend on the command's input, because a shell may run the
+    input.
+    """
     if context.daemon.options.guard == "off":
         return False
     return (await verdict_on(context, params, knows_stdin=False)).verdict != "allow"
 
 
 async def load_soon() -> None:
-    """Import the rest of the guard, if possible before a command needs it."""
+    """Import the modules that the guard needs to judge commands, if possible before a command needs
+    them.
+    """
     await anyio.sleep(LOAD_DELAY_S)
     await run_in_thread(_load, abandon_on_cancel=True)
 

@@ -104,7 +104,7 @@ async def write(
     """Write all bytes that a request asks for, or none. Return their number.
 
     After the verdict of the guard, this function calls `is_wanted`. If `is_wanted` returns False,
-    no bytes are written. No other task runs between this call and the write.
+    no bytes are written. No other task runs between the call of `is_wanted` and the write.
     """
     async with _open_input(shell).lock:
         return await _write(context, shell, params, is_wanted)
@@ -134,7 +134,7 @@ async def _write(
     # Wake the tasks that watch the prompts of this shell.
     shell.notify()
     if target.closed is not None:
-        # No process can read this input, or the rest of it.
+        # No process can read this input, or no process can read all of it.
         raise stdin_closed(shell.id, target.closed)
     log = context.daemon.audit
     if log is not None:
@@ -226,8 +226,9 @@ def _check_room(target: PipeInput | TerminalInput, size: int) -> None:
 async def _data(target: PipeInput | TerminalInput, params: WriteStdinParams) -> bytes:
     """Return the bytes of text, keys and base64, in this order.
 
-    Raises `RpcError` if the queue has no room for these bytes. Checks a lower bound of their number
-    before it makes the bytes.
+    Raises `RpcError` if the queue has no room for these bytes. Before this function makes the
+    bytes, it checks whether the queue has room for the least number of bytes that `params` can
+    stand for.
     """
     text, encoded, keys = params.text or "", params.base64 or "", params.keys or ()
     _check_room(target, len(text) + len(keys) + len(encoded) * 3 // 4 - 2)
@@ -271,8 +272,8 @@ async def typed_first(context: RequestContext, params: BashParams) -> TypedLine:
     lines = TypedLines(context, readers, NOTHING_TYPED)
     typing = await judge_typed(NOTHING_TYPED, NEW_MODES, data, lines, "stdin", eof=False)
     for script in dict.fromkeys(filter(None, lines.scripts())):
-        # Judge with the whole command, because it may set variables and the directory of the shell
-        # that reads.
+        # Judge the input together with the whole command, because the command may set the variables
+        # and the directory of the shell that reads the input.
         await admit(context, msgspec.structs.replace(params, stdin=script))
     return typing.line
 

@@ -17,9 +17,9 @@ from shelld.terminals.pty import Modes
 from shelld.terminals.typed import Typed, TypedLine, last_line, typed
 
 _PIECE_BYTES: Final = 16 * 1024
-# Within the first of these times, the kernel turns an interrupt key into a signal. Within the
-# second time, a shell has handled the signal. The second time is for shells whose process the
-# daemon cannot inspect.
+# After `_INTERRUPT_S`, the kernel has turned an interrupt key into a signal. After
+# `_INTERRUPT_IS_OVER_S`, a shell has handled the signal. The second time is for shells whose
+# processes the daemon cannot inspect.
 _INTERRUPT_S: Final = 0.2
 _INTERRUPT_IS_OVER_S: Final = 5.0
 
@@ -110,8 +110,8 @@ async def judge_typed(
 def _without_dropped(line: TypedLine, readers: Readers) -> TypedLine:
     """Return the line, without `dropped` if no shell can still hold the text in `dropped`.
 
-    A shell holds this text only if more text comes before the shell has handled the interrupt. Then
-    the text is a part of the line until the line ends.
+    A shell holds this text only if more text comes before the shell has handled the interrupt. In
+    this case, the text in `dropped` is a part of the line until the line ends.
     """
     if line.dropped is None or line.keys:
         return line
@@ -137,7 +137,8 @@ def _starts(line: TypedLine, data: bytes) -> tuple[int, ...]:
 
 
 def _later(starts: tuple[int, ...], found: Typed, length: int) -> tuple[int, ...]:
-    """Return the offsets in the new rest at which a line may begin.
+    """Return the offsets in the new rest, `found.rest`, at which a line may begin. A rest is the
+    unfinished last line.
 
     `length`: the total size, in bytes, of the old rest and the new piece. A rest that is too long
     is cut at its beginning.

@@ -6,7 +6,7 @@ the retention time, and a repeated request gets the error shell_not_found. So th
 a second time.
 
 Invariant: at most one request at a time starts a command for a key. The other requests for the key
-wait for this request. If it starts no command, one of the others does.
+wait for this request. If this request starts no command, one of the waiting requests starts it.
 """
 
 from __future__ import annotations

@@ -109,14 +109,14 @@ async def _wait(
         def has_news(shown: tuple[int, int] = shown) -> bool:
             return shell.has_ended or shown != (store.written, terminal.sizes[-1].number)
 
-        # If the deadline has passed, the wait would end before it sees output that has arrived
-        # already.
+        # If output has arrived already, set no deadline. Otherwise, a deadline that has passed
+        # would end the wait before the wait sees this output.
         with anyio.CancelScope(deadline=until if not has_news() else math.inf):
             await shell.wait_until(has_news)
         if anyio.current_time() >= until:
             return
-        # Record these before the capture, because the capture may lack output that arrives during
-        # it.
+        # Record these numbers before the capture, because output that arrives during the capture
+        # may be missing in `seen`.
         shown = (store.written, terminal.sizes[-1].number)
         seen = await capture(version)
         if seen.version != version:

@@ -62,7 +62,7 @@ async def configure_session(
 def _tightened(default: ResourceLimits, given: ResourceLimits) -> ResourceLimits:
     """Return the limits of a session.
 
-    They are the limits that a client gives, and the defaults for the rest.
+    The result has the limits that a client gives. All other limits have their defaults.
 
     Raises `RpcError` (invalid_params) if a given limit is higher than the default. The limits of
     the daemon's options hold for every session.

@@ -68,7 +68,7 @@ def _unknown(parameter: str, name: str) -> RpcError:
 def passing_on(method: str, params_type: type[Params]) -> Divert:
     """Return a function that passes a request on to its target.
 
-    It returns None if the request is for this daemon.
+    This function returns None if the request is for this daemon.
     """
 
     takes_target = "target" in parameters_of(params_type)
@@ -86,7 +86,7 @@ def passing_on(method: str, params_type: type[Params]) -> Divert:
 def _target_of(
     context: RequestContext, method: str, members: Members, *, takes_target: bool
 ) -> Target | None:
-    """Return the target that answers a request, and remove its name from `members`.
+    """Return the target that answers a request, and remove the target's name from `members`.
 
     Raises `RpcError` (invalid_params).
     """
@@ -152,7 +152,9 @@ def _target_of_session(context: RequestContext, members: Members) -> Target | No
 
 
 async def _pass_on(context: RequestContext, method: str, target: Target, members: Members) -> Any:
-    """Send a request to its target, and return the result with this daemon's names for ids."""
+    """Send a request to its target. Return the result, in which each id has the form that it has at
+    this daemon.
+    """
     daemon = context.daemon
     session = text_of(members.get("session", as_raw(DEFAULT_SESSION)))
     is_placed = (

@@ -125,7 +125,8 @@ class _Lines:
     The editor is readline or the terminal.
 
     `all`: all lines, which are judged as one command. `script`: the lines of a command that is not
-    complete yet. `left`: the lines that remain when the judgement has cost too much.
+    complete yet. `left`: the lines that are not judged yet, because the judgement has cost too
+    much.
     """
 
     def __init__(self, script: str, before: Iterable[str] = (), left: Iterable[str] = ()) -> None:
@@ -150,8 +151,8 @@ class TypedLines:
         # The directories of the shells that may read the text; None before they are known.
         self._found: list[str] | None = None
         self._typed = _Lines(before.script)
-        # The lines that the terminal's own line editing leaves. While both forms have the same
-        # lines, this is `_typed` itself.
+        # The lines that the terminal's own line editing leaves. While these lines are the same as
+        # those of readline, this is `_typed` itself.
         is_same = before.edited_script == before.script
         self._edited = self._typed if is_same else _Lines(before.edited_script)
         self._kept_scripts = list(before.kept_scripts)
@@ -222,7 +223,9 @@ class TypedLines:
                 self._kept_scripts.append(f"{text}\n")
 
     async def judge_suffixes(self, line: bytes | None, starts: Iterable[int]) -> None:
-        """Judge a line from each of `starts` on. A program may have read the text before."""
+        """For each offset in `starts`, judge the line from this offset on. A program may have read
+        the text before the offset.
+        """
         if line is None or not self._found:
             return
         for start in starts:
@@ -248,7 +251,9 @@ class TypedLines:
         )
 
     def scripts(self) -> list[str]:
-        """Return all judged lines, first in readline's form, then in the terminal's form."""
+        """Return two scripts with all judged lines, first in readline's form, then in the
+        terminal's form.
+        """
         return ["\n".join(lines.all) for lines in (self._typed, self._edited)]
 
     def _directories(self) -> list[str]:
