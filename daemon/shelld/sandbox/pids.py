@@ -1,9 +1,9 @@
 """Translates the pids of a sandbox's processes.
 
 A process of a sandbox knows only *inner* pids, which are the pids of its own namespace. The daemon
-and its clients know *outer* pids. The inner pid of a new process comes with a pidfd, for which the
-kernel shows the outer pid. For other pids, this module searches the processes below the sandbox's
-first process.
+and its clients know *outer* pids. The inner pid of a new process comes with a pidfd. For this
+pidfd, the kernel shows the outer pid. For other pids, this module searches the processes below the
+sandbox's first process.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def outer_pids(first: int, inner: Iterable[int]) -> list[int]:
     """
     wanted = set(inner)
     found: list[int] = []
-    # The first search misses a process that gets another parent during the search.
+    # Search twice, because one search misses a process that gets another parent during the search.
     _search(first, wanted, found)
     has_failed = _search(first, wanted, found)
     return sorted([*found, ENDED] if has_failed else found)
@@ -97,12 +97,13 @@ class NamespacedChannel(Channel):
 
     def __init__(self, sock: socket.socket) -> None:
         super().__init__(sock)
-        # The number of messages at the beginning of the list that `_complete` has translated.
+        # `_complete` has translated this number of messages at the beginning of its list.
         self._translated_count = 0
 
     def _complete(self, messages: list[tuple[Message, list[int]]]) -> None:
         if self.peer is not None and not self._is_known:
-            # READY is the only message of its read, so the handle of READY is still in this list.
+            # A read that returns READY returns no other message, so the handle of READY is still in
+            # `_descriptors`.
             inner = self.peer.pid
             pid = self._close_handles(self._descriptors)
             self.peer = RunnerInfo(pid, *self.peer[1:])

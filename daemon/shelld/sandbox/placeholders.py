@@ -5,8 +5,9 @@ Commands could then create the denied path after all. So each sandbox holds a lo
 directories that it uses. The last sandbox that gives up its lock removes the directory if a sandbox
 has made it.
 
-Each sandbox also keeps open all other paths on which it mounts something. Otherwise, the system
-could give their inodes to other files, and a replaced path would look unchanged.
+Each sandbox also keeps open all other paths on which it mounts something. Otherwise, if such a path
+were replaced, the system could give the old inode to the new file, and the path would look
+unchanged.
 """
 
 from __future__ import annotations

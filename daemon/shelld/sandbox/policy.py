@@ -99,8 +99,8 @@ class ResolvedPolicy(Struct, frozen=True):
 
 
 def is_within(path: str, directories: Iterable[str]) -> bool:
-    """Return whether a path is one of `directories`, or below one. All of these paths are real and
-    absolute.
+    """Return whether a path is one of `directories`, or below one. `path` and `directories` must be
+    real and absolute paths.
     """
     return any(
         path == each or path.startswith(each if each.endswith("/") else each + "/")

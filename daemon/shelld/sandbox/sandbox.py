@@ -1,9 +1,9 @@
 """Runs one sandbox: bubblewrap under a runner of the daemon, with a keeper and its runners inside.
 
-Commands start in a sandbox in the same way as outside. `acquire` gives a runner, which takes the
-same messages. So a command costs nothing extra, and spare shells, terminals and kills work. For the
-runner outside, the whole sandbox is one command. When this command has ended, the runner has proved
-that no process of the sandbox is left.
+Commands start in a sandbox in the same way as outside. `acquire` returns a runner, which takes the
+same messages as a runner outside. So a command costs nothing extra, and spare shells, terminals and
+kills work. For the runner outside, the whole sandbox is one command. When this command has ended,
+the runner has proved that no process of the sandbox is left.
 
 Owns the channels, the idle runners, and the directory of the daemon's files in the sandbox.
 
@@ -100,7 +100,7 @@ class Sandbox:
         self._errors: int | None = None
         self._directory: int | None = None
         self._nothing: int | None = None
-        # The messages of the keeper, with the descriptors that `close` closes.
+        # The messages of the keeper, with their descriptors. `close` closes these descriptors.
         self._entered: list[tuple[Message, list[int]]] = []
         # Whether the runner may have started bubblewrap.
         self._is_begun = False
@@ -179,7 +179,8 @@ class Sandbox:
     async def run(self) -> None:
         """Follow the sandbox until nothing of it is left. A cancellation ends the sandbox first.
 
-        If this method fails, the sandbox ends. Another call then does the remaining work.
+        If this method fails, the sandbox ends. If the method is called again, it does the remaining
+        work.
         """
         try:
             if self._outside is not None and not self.has_ended:
@@ -261,7 +262,7 @@ class Sandbox:
                 try:
                     self._outside.send((KILL, int(signal.SIGKILL), 0))
                 except OSError:
-                    # A runner also kills its command at the end of its channel.
+                    # A runner also kills its command when the runner's channel ends.
                     self._outside.shut_down()
             self.is_ending = True
 
@@ -295,8 +296,8 @@ class Sandbox:
         self.is_gone = True
 
     def close(self) -> None:
-        """Close all channels and descriptors. `run` calls this. The caller of a `start` that has
-        raised must also call it.
+        """Close all channels and descriptors. `run` calls this. If `start` raises an error, the
+        caller of `start` must also call this method.
         """
         self.has_ended = True
         self._is_settled.set()
@@ -368,7 +369,7 @@ class Sandbox:
     def open_file(self) -> tuple[int, str]:
         """Return a descriptor of a new file, and the path of the file in the sandbox.
 
-        The name is a number, which `prelude` expects. Raises OSError.
+        `prelude` expects that the name of the file is a number. Raises OSError.
         """
         if self._directory is None:
             raise ProcessLookupError

@@ -101,7 +101,8 @@ class Sandboxes:
         self._sandboxes[key] = sandbox
         try:
             sandbox.start()
-            # If no task follows the sandbox, no caller may wait for it.
+            # If this task cannot start, no caller may wait for the sandbox, because the sandbox
+            # would never become ready.
             self._start_task(lambda: self._follow(sandbox))
         except BaseException:
             del self._sandboxes[key]
@@ -162,7 +163,9 @@ class Sandboxes:
                 self._retire(key, sandbox)
 
     def stop(self) -> None:
-        """End all sandboxes, and start no more. They have ended some milliseconds later."""
+        """End all sandboxes, and start no more. The processes of the sandboxes end some
+        milliseconds later.
+        """
         self._is_open = False
         for sandbox in (*self._sandboxes.values(), *self._ending):
             sandbox.end()

@@ -1,13 +1,13 @@
 """Decides what a sandbox shows of the machine, and turns a policy into arguments of bubblewrap.
 
 The root is read-only. The mounts on top of the root follow in the order of their depth, so a deeper
-mount covers a part of the mount that it is on. Every mount that denies something is on a path that
-commands cannot replace. The reason is that the directories above this path are mounts as well, and
-the kernel renames no mount.
+mount covers a part of a higher mount. Every mount that denies something is on a path that commands
+cannot replace. The reason is that the directories above this path are mounts as well, and the
+kernel renames no mount.
 
-If a denied path is missing in a place where commands can write, a directory is needed on which to
-mount something. `View.placeholders` lists these directories. The caller makes them before the
-sandbox starts, and removes them after its end if they are empty.
+If a denied path does not exist, and commands could create it, the sandbox needs a directory there,
+so that it can mount something on this directory. `View.placeholders` lists these directories. The
+caller makes them before the sandbox starts, and removes them after its end if they are empty.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ class View(Struct, frozen=True):
     """`arguments`: the arguments of bubblewrap, without the program. `placeholders`: see the
     module.
 
-    `missing`: denied paths that did not exist, in places where commands cannot write. If such a
-    path appears, this view no longer hides it. `present`: denied paths that did exist, with their
-    devices and inodes. If such a path is replaced from outside, the kernel removes the mount on it.
-    `masked`: the sockets of the machine that the view hides, in the form of `present`. `shown`: see
-    `shown_sockets`.
+    `missing`: denied paths that did not exist when the view was made, in places where commands
+    cannot write. If such a path appears, this view no longer hides it. `present`: denied paths that
+    existed when the view was made, with their devices and inodes. If such a path is replaced from
+    outside, the kernel removes the mount on it. `masked`: the sockets of the machine that the view
+    hides, in the form of `present`. `shown`: see `shown_sockets`.
 
     While the view is used, somebody must keep the paths in `present` and `masked` open. Otherwise,
     the system may give the inode of a removed file to another file.
@@ -158,7 +158,9 @@ class _Builder:
         self._hold(path)
 
     def _hold(self, path: str) -> None:
-        """Make mounts of the directories above a path, so that they cannot be renamed."""
+        """Make each directory above a path a mount, so that nobody in the sandbox can rename these
+        directories.
+        """
         roots = [each for each in self._writable if is_within(path, (each,))]
         if roots and path not in roots:
             # If one root is in another root, both are mounts, but the directories between them are
@@ -229,12 +231,13 @@ class _Builder:
 def shown_sockets(
     policy: ResolvedPolicy, shown: Iterable[str], paths: Iterable[str]
 ) -> Iterator[str]:
-    """Yield the sockets of the machine that a sandbox would show, and that are not allowed.
+    """Yield the sockets of the machine that a sandbox would show although the policy does not allow
+    them.
 
     `shown`: the directories of the machine that stay visible below private ones such as /tmp.
     `paths`: the paths that the kernel lists. If such a path is gone, its socket may have another
-    name in the same directory. Lasting daemons bind their sockets by a descriptor, so the kernel
-    does not list their real paths.
+    name in the same directory. If the path of a lasting daemon's socket is too long, the daemon
+    binds the socket by a descriptor, and the kernel does not list the real path.
     """
     directories = dict.fromkeys(possible_directories())
     for path in paths:
