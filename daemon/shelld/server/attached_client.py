@@ -21,9 +21,9 @@ from shelld.server.dispatch import Method
 from shelld.server.serve import Server
 from shelld.server.stdio import Output
 
-# When a client is lost, its requests in flight get `DRAIN_S` to end by themselves. Then the
-# commands of the other requests get `HAND_OVER_S` to move to the background, and the client gets
-# `FLUSH_S` to read the last answers.
+# When a client is lost, its requests in flight get `DRAIN_S` to end by themselves. After that, the
+# commands of the requests that have not ended get `HAND_OVER_S` to move to the background. At last,
+# the client gets `FLUSH_S` to read the remaining answers.
 DRAIN_S: Final = 0.5
 HAND_OVER_S: Final = 0.5
 FLUSH_S: Final = 0.3
@@ -92,7 +92,7 @@ class AttachedClient:
         self.resources.callback(self._say_goodbye)
         self.resources.callback(os.close, streams[0])
         self.resources.callback(output.release)
-        # True if the client's `shelld attach` has got the reply.
+        # True when the reply to the client's `shelld attach` was sent, or could not be sent.
         self.is_welcome = False
         self.is_stolen = False
         # True when `Clients` has begun to release the client.
@@ -144,7 +144,9 @@ def is_hung_up(connection: socket.socket) -> bool:
 
 
 def _events(descriptor: int) -> int:
-    """Return the events that poll(2) reports: a hang-up, an error, the end of input. 0 is none."""
+    """Return the events that poll(2) reports: a hang-up, an error, the end of input. The result is
+    0 if there are no events.
+    """
     poll = select.poll()
     poll.register(descriptor, select.POLLRDHUP)
     return next((events for _, events in poll.poll(0)), 0)

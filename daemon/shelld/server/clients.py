@@ -4,9 +4,9 @@ Owns the listening socket and the attached client. Each client has a `Server` of
 sessions and subscriptions stay from one client to the next. The module `watchers` serves watchers,
 which only look and are not clients.
 
-When a client is lost, its waits end, and its foreground commands move to the background or end, as
-`on_disconnect` says. When the daemon stops, `app` ends the service of the last client, as for the
-client of any daemon.
+When a client is lost, its requests end. Its foreground commands move to the background or end, as
+`on_disconnect` says. When the daemon stops, `app` ends the service of the last client, in the same
+way as in a daemon that serves only one client.
 
 Invariants: at most one client is attached. A client is lost when its stream of requests ends, when
 it reads no more answers, or when its `shelld attach` is gone. The loss of a client takes a bounded
@@ -57,7 +57,8 @@ from shelld_protocol.about import PROTOCOL, Attachment
 
 logger = Log("shelld.clients")
 
-# How long to wait for the first message on a new connection. It says what the connection is for.
+# How long to wait for the first message on a new connection. This message says what the connection
+# is for.
 HELLO_S: Final = 5.0
 # How long the daemon waits for its first client, even if the linger is shorter.
 FIRST_CLIENT_S: Final = 20.0
@@ -132,8 +133,8 @@ class Clients:
         """Remove the socket, so that no other client comes. Does not end the attached client."""
         place = self._place
         if place is not None:
-            # Remove the socket before the listener closes. Without a listener, it would look like
-            # the socket of a killed daemon.
+            # Remove the socket before the listener closes. A socket without a listener would look
+            # like the socket of a killed daemon.
             with anyio.move_on_after(LOCK_S, shield=True):
                 while not place.try_lock():  # noqa: ASYNC110 - there is no event for a free lock
                     await anyio.sleep(LOCK_POLL_S)
@@ -296,7 +297,8 @@ class Clients:
         try:
             self._reply(client.connection, "attached")
         except OSError:
-            # The other side is gone, or waits for a reply that does not come.
+            # The reply could not be sent. The other side is gone, or waits in vain, so end the
+            # service of this client.
             client.reading.cancel()
         client.is_welcome = True
         logger.info("client %d has attached", self._generation)
@@ -331,7 +333,9 @@ class Clients:
         client.reading.cancel()
 
     async def _watch_connection(self, client: AttachedClient) -> None:
-        """Wait for the end of `shelld attach`. It sends nothing more before it ends."""
+        """Wait for the end of `shelld attach`. `shelld attach` sends nothing more, so the
+        connection becomes readable only at its end.
+        """
         await anyio.wait_readable(client.connection)
         client.reading.cancel()
 

@@ -1,6 +1,6 @@
 """Calls methods with jsonrpcserver.
 
-No other file uses it. Turns the exceptions of methods into `RpcError`.
+No other file uses this package. Turns the exceptions of methods into `RpcError`.
 
 This module calls internal functions of jsonrpcserver, with one validated request and its method at
 a time. The public functions would start tasks of their own (out of reach of a cancel scope), refuse
@@ -11,8 +11,8 @@ command.
 The package jsonrpcserver imports jsonschema, for a validation that is not used here. That import
 would take a large part of the start-up time. jsonrpcserver also uses two classes of oslash, a
 package that imports all of its modules. So this module imports the dispatcher without running the
-``__init__`` of either package. It then forgets the incomplete packages, so that a normal import
-still works.
+``__init__`` of either package. After that, this module removes the incomplete packages from
+`sys.modules`, so that a normal import still works.
 """
 
 from __future__ import annotations
@@ -96,9 +96,9 @@ async def dispatch(
 ) -> Any:
     """Call the method `name`. Return its result, or the `RpcError` for the answer.
 
-    Does not raise the error again, because this frame refers to the error and would be in its
-    traceback. Such a cycle would keep the data of a failed request, which can be megabytes, until a
-    garbage collection.
+    Does not raise the error again. This frame refers to the error, and the traceback of a raised
+    error would refer to this frame. Such a cycle would keep the data of a failed request, which can
+    be megabytes, until a garbage collection.
     """
     method = methods.get(name)
     if method is None:

@@ -1,7 +1,8 @@
 """Gives a watcher the shells at targets, as each target has last reported them.
 
 Asks only connected targets, and never connects a target. Asks each target one question at a time.
-So a silent target delays only the first view, and keeps its last rows until its connection ends.
+So a silent target delays only the first view. A watcher sees the last rows of a silent target until
+the connection to the target ends.
 
 Invariant: no target can make this module raise an error.
 """
@@ -23,7 +24,8 @@ from shelld_protocol.errors import RpcError
 
 # How long the first view waits for a target.
 FIRST_ANSWER_S: Final = 0.5
-# The maximum number of characters that are shown of ids and other names. A target may choose these.
+# The maximum number of characters that are shown of ids and other names. A target can choose these
+# names freely.
 _NAME_CHARACTERS: Final = 100
 
 

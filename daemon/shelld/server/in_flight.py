@@ -34,7 +34,7 @@ class Cancellation(enum.Enum):
     SILENT = enum.auto()
 
 
-# The methods with which LSP, ACP and MCP cancel a request. Each has the param that names the
+# Maps each method that cancels a request in LSP, ACP or MCP to two values: the param that names the
 # request, and a `Cancellation`.
 CANCEL_METHODS: Final[Mapping[str, tuple[str, Cancellation]]] = {
     "$/cancelRequest": ("id", Cancellation.ANSWERED),
@@ -144,7 +144,9 @@ class RequestTable:
         return entry in self._waiting
 
     def put_off(self, entry: InFlight) -> bool:
-        """Enter a request that must wait. Return False if too many requests wait already."""
+        """Add a request that must wait to the table. Return False if too many requests wait
+        already.
+        """
         size = len(entry.request.params)
         if len(self._waiting) >= MAX_WAITING or self._waiting_bytes + size > MAX_WAITING_BYTES:
             return False

@@ -91,7 +91,7 @@ class RequestReader:
 
     @property
     def _is_over(self) -> bool:
-        # After a failed attempt, some requests may not have started.
+        # After a failed attempt, some requests may not have started, so the reader must try again.
         is_done = self.at_end and not self._failures
         return is_done or self.failure is not None or self._wants_no_more()
 
@@ -128,7 +128,8 @@ class RequestReader:
     async def _wait_to_read(self) -> None:
         """Wait until there is room, or until the client has closed its end of the stream.
 
-        In the second case, little is left to read, and the daemon must see the end of file.
+        If the client has closed its end, little is left to read, and the daemon must see the end of
+        file.
         """
         while True:
             with anyio.move_on_after(HANG_UP_CHECK_S):

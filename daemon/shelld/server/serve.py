@@ -100,7 +100,9 @@ class Server:
         *,
         hint: str = "",
     ) -> None:
-        """After a message that is not a request, `hint` goes to stderr for a person who types."""
+        """If a message is not a request, the server writes `hint` to stderr, for a person who
+        types.
+        """
         self.exit_code: int | None = None
         self._daemon = daemon
         self._methods = methods
@@ -116,7 +118,7 @@ class Server:
             wait_for_room=self._wait_for_room,
             wants_no_more=self._wants_no_more,
         )
-        # The members that have not started yet, of all batches.
+        # Contains each member of a batch until the member starts.
         self._members: deque[tuple[Single, Deliver, BatchReply]] = deque()
         self._requests = RequestTable(daemon.options.max_in_flight)
         self._is_starting = False
@@ -131,7 +133,7 @@ class Server:
     async def read_requests(self) -> None:
         """Start a task for every request, until the stream ends or `exit` arrives.
 
-        If it gives the stream up, `read_failure` has the reason.
+        If the server gives the stream up, `read_failure` has the reason.
         """
         try:
             await self._reader.run()
@@ -259,7 +261,9 @@ class Server:
             entry.worker = self._workers.start(entry)
 
     def _put_off(self, entry: InFlight) -> None:
-        """Let a request wait until others have ended. The server still reads cancellations."""
+        """Let a request wait until running requests have ended. The server still reads
+        cancellations.
+        """
         if not self._requests.put_off(entry):
             limit = self._daemon.options.max_in_flight
             message = f"Too many requests wait for {limit} others"
@@ -416,7 +420,8 @@ class Server:
     # -- stopping ---------------------------------------------------------------------------
 
     async def drain(self, seconds: float, cut_short: anyio.Event | None = None) -> None:
-        """Wait at most `seconds` for requests in flight to end by themselves, or until `cut_short`.
+        """Wait until all requests in flight have ended by themselves, but at most `seconds`. Stop
+        waiting when `cut_short` is set.
 
         Counts steps of `DRAIN_TURN_S` instead of comparing clock times. If a busy machine does not
         run this process for a while, that time counts as one step at most. During that time, the
@@ -485,6 +490,6 @@ def _answer_at_stop(entry: InFlight) -> bytes:
     """Return the answer to a request that the stop of the daemon ends."""
     result, shell = entry.context.result_at_stop, entry.context.command
     if result is None:
-        # Add the id, from which the client knows that output and the exit may follow.
+        # Add the id of the shell, so that the client knows that output and the exit may follow.
         return encode_error(entry.raw_id, shutting_down(None if shell is None else shell.id))
     return encode_result(entry.raw_id, result)

@@ -40,7 +40,7 @@ class Service(Protocol):
         """Read requests until the daemon should end."""
 
     async def close(self) -> None:
-        """Accept no further clients. The present client stays for the stop."""
+        """Accept no further clients. The present client stays connected while the daemon stops."""
 
     def end(self, exit_code: int) -> None:
         """Tell the present client that the daemon ends."""

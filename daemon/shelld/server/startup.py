@@ -56,7 +56,7 @@ def claim_stdio() -> tuple[int, int]:
     """Move the protocol's streams to new descriptors; return them (in, out).
 
     Raises StartupError. If fd 0 or fd 1 is closed, there is no client, and the next file that is
-    opened would get that number.
+    opened would get the number 0 or 1.
     """
     try:
         return _claim()

@@ -4,9 +4,9 @@ Owns the protocol's descriptors. Never changes their flags, because the parent s
 parent has set O_NONBLOCK, EAGAIN means "later", not end of file or a broken stream.
 
 `Output.write` never waits. It queues the bytes that the client does not take at once, and a thread
-waits for the client. The server looks at `backlog`, and reads no requests while it is large. The
-thread starts with the stream, so that a later shortage of threads cannot delay an answer. It is a
-daemon thread, so that a write that never returns cannot keep the process alive.
+waits for the client. The server looks at `backlog`, and reads no requests while `backlog` is large.
+The thread starts with the stream, so that a later shortage of threads cannot delay an answer. It is
+a daemon thread, so that a write that never returns cannot keep the process alive.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ class Output:
             if written < len(data) and not self.is_broken:
                 self._enqueue(memoryview(data)[written:])
         except Exception:
-            # A part of a message may have been written, so nothing can follow it.
+            # A part of a message may have been written, so no other message can follow.
             faults.report("the writer of answers")
             self._break()
 
@@ -202,12 +202,14 @@ class Output:
         try:
             if stat.S_ISSOCK(self._mode):
                 if self._socket is None:
-                    # `__init__` does not make this object. If `__init__` failed afterwards, the end
-                    # of the object would close a descriptor that the caller still owns.
+                    # `__init__` does not make this object. If `__init__` made the object and then
+                    # failed, Python would delete the object. This would close a descriptor that the
+                    # caller still owns.
                     self._socket = socket.socket(fileno=self._descriptor)
                 return self._socket.send(data, socket.MSG_DONTWAIT)
             if stat.S_ISFIFO(self._mode) and self._takes_some():
-                # If poll(2) reports a pipe as writable, it takes PIPE_BUF bytes at once (pipe(7)).
+                # If poll(2) reports a pipe as writable, the pipe takes PIPE_BUF bytes at once
+                # (pipe(7)).
                 if len(data) <= select.PIPE_BUF:
                     return os.write(self._descriptor, data)
                 if room := _room_of_empty_pipe(self._descriptor):

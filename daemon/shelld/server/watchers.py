@@ -1,8 +1,9 @@
 """Serves the watchers of a lasting daemon, which are processes of `shelld watch`.
 
 Owns the connections of watchers. A watcher gets one answer to each question, and no other messages.
-So a watcher that stops asking costs nothing, and no answer ever waits. Watchers change nothing.
-They see the output that the daemon keeps, move no position of a reader, and keep no daemon alive.
+So a watcher that stops asking costs nothing, and the daemon never keeps an answer for a watcher.
+Watchers change nothing. They see the output that the daemon keeps, move no position of a reader,
+and keep no daemon alive.
 
 Invariant: every connection is closed when its watcher leaves, or when the daemon ends.
 """
@@ -47,7 +48,7 @@ MAX_WATCHERS: Final = 16
 # The maximum lengths of a command and of a line in an answer.
 _COMMAND_CHARACTERS: Final = 200
 _LINE_CHARACTERS: Final = 500
-# Room for the rest of the answer.
+# The number of bytes that an answer reserves for everything except the shells.
 _RESERVED_BYTES: Final = 2_048
 
 
