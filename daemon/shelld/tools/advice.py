@@ -43,7 +43,9 @@ def _advice(error: RpcError, request: RequestContext, params: dict[str, Any]) ->
 
 
 def shells_line(request: RequestContext) -> str:
-    """Return a line that lists the shells that a model may mean, the running ones with commands."""
+    """Return a line that lists the shells that a model may mean. The line also has the commands of
+    the running shells.
+    """
     # The newest shells come first, because a model usually means one of them.
     shells = request.daemon.manager.list_shells()[::-1]
     running = [f"{each.id} ({_beginning(each.command)})" for each in shells if not each.has_ended]

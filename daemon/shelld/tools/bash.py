@@ -58,8 +58,8 @@ class BashToolParams(BashParams):
 
 
 class BashTool(ExecutionTool):
-    """`MAX_OUTPUT_SIZE` is a number of characters of output, without the notice about omitted
-    output.
+    """`MAX_OUTPUT_SIZE` is the maximum number of characters of output. The notice about omitted
+    output does not count.
 
     A subclass may have other limits. Its `DEFAULT_TIMEOUT_MS` replaces the daemon's default and the
     default `timeout` of a context. A subclass with another `name` needs other `aliases`.
@@ -133,7 +133,9 @@ reads, KillShell ends. Use neither & nor sleep: a server is up with until="liste
         return math.inf
 
     def _check_dangerous_command(self, command: str) -> str | None:
-        """Return the reason why the guard blocks a command, or None if the guard does not."""
+        """Return the reason why the guard blocks a command, or None if it does not block the
+        command.
+        """
         env = dict(os.environ)
         verdict = judge(
             command, StartState(current_directory(), env, home=home_without_variable(env))

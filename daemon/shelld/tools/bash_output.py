@@ -40,8 +40,8 @@ from shelld_protocol.tools import ExecutionContext, ToolResult
 
 NO_NEW_OUTPUT: Final = "(no new output)"
 
-# If the shell has ended and no line matched, a model sees this number of the last characters of
-# each stream. These characters often tell why the shell ended.
+# If the shell has ended and no line matched, a model sees the last characters of each stream, at
+# most this number. These characters often tell why the shell ended.
 MAX_LAST_CHARACTERS: Final = 1_000
 
 # The number of characters of a line, and the number of ports, that a model sees.
@@ -190,8 +190,9 @@ async def _without_match(
 ) -> str:
     """Return the text that a model sees if there is no output.
 
-    If the filter matched no line, the text has the number of skipped lines. After the end of the
-    shell, it also has the last lines. `limit` is the maximum number of characters for each stream.
+    If the filter matched no line, the text has the number of skipped lines. If the shell has ended,
+    the text also has the last characters of the output. `limit` is the maximum number of characters
+    for each stream.
     """
     if read_params.filter is None or result.stdout or result.stderr:
         return NO_NEW_OUTPUT

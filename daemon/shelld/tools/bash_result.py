@@ -86,7 +86,9 @@ class DeferredBashResult:
             self._next_cwd = None
 
     async def result(self, shell: Shell) -> ToolResult:
-        """Return the result of a command that has ended. Its output then counts as read."""
+        """Return the result of a command that has ended. After this call, the command's output
+        counts as read.
+        """
         end_state = self._end_state
         readers = excerpt_readers(shell, self._limit, end_state.written)
         if shell.in_foreground and not shell.released:
@@ -98,7 +100,7 @@ class DeferredBashResult:
             result = output_result(shell, result_of(shell, reads), lines, is_cut=is_cut)
         for name in {"command", "description"} & result.metadata.keys():
             # Once all processes have ended, the shell keeps only the beginning of these texts. So
-            # this result always has no more than the beginning.
+            # this result never has more than the beginning of these texts.
             result.metadata[name] = beginning(result.metadata[name])
         for stream, end in (
             (shell.stdout, end_state.written["stdout"]),

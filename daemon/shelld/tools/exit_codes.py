@@ -25,12 +25,14 @@ _MEANINGS: Final[Mapping[str, str]] = {
 }
 
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*\+?=")
-# Another program follows each of these words.
+# After each of these words, a command has the name of another program.
 _BEFORE: Final = frozenset({"time", "command", "env", "sudo"})
 
 
 def meaning_of_one(command: str) -> str | None:
-    """Return the meaning of exit code 1 if it is the answer of the last program of a command."""
+    """If the last program of a command answers a question with its exit code, return the meaning of
+    exit code 1.
+    """
     if len(command) > _MAX_CHARACTERS:
         return None
     program = _last_program(command)
@@ -52,8 +54,9 @@ def _last_program(command: str) -> str:
             else:
                 last, words = words or last, []
                 if "&&" in word and last[:1] != ["cd"]:
-                    # A command before && may have failed. A cd would print an error, so its && does
-                    # no harm.
+                    # The command before && may have failed, so the program that ran last is not
+                    # known. After a cd, this does not matter, because a cd that fails prints an
+                    # error.
                     return ""
     except ValueError:
         # The command has a quote without an end.

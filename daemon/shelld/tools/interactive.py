@@ -101,7 +101,8 @@ class BashInputTool(_TerminalTool):
 
     @cached_property
     def _parameters(self) -> Sequence[ToolParameter]:
-        # The method also accepts the id of a request instead, but a model does not know such ids.
+        # Instead of `bash_id`, the method also accepts the id of a request, but a model does not
+        # know such ids.
         return [
             replace(each, required=True) if each.name == "bash_id" else each
             for each in super()._parameters

@@ -21,8 +21,9 @@ MAX_OUTPUT_SIZE: Final = 30_000
 # The maximum number of refused hosts that a result names.
 _MAX_DENIED: Final = 5
 
-# Output counts as binary if it has `_LEAST_BINARY` characters that occur in no text, and if these
-# are more than one in `_BINARY_SHARE`. Text in another encoding has only a few of these characters.
+# Output counts as binary if at least `_LEAST_BINARY` of its characters, and more than one in
+# `_BINARY_SHARE`, occur in no text. Text in another encoding has only a few characters that occur
+# in no text.
 _LEAST_BINARY: Final = 16
 _BINARY_SHARE: Final = 10
 _ILLEGIBLE: Final = dict.fromkeys(
@@ -56,8 +57,8 @@ def excerpt_readers(
 
     Without `ends`, the readers read the new output. With `ends`, the readers read all output up to
     these offsets and move no read position. If one stream needs less than half of the limit, the
-    other stream gets the rest. What a stream needs is counted in bytes. This is safe, because no
-    text has more characters than bytes.
+    other stream can use the rest of the limit. What a stream needs is counted in bytes. This is
+    safe, because no text has more characters than bytes.
     """
     half = limit // 2
     stdout, stderr = shell.stdout, shell.stderr
