@@ -76,7 +76,7 @@ async def main():
 
     async def is_ready():
         for spare in manager.runtime.spares._waiting:
-            spare.launch.look()
+            spare.launch.check()
             if spare.launch.is_ready:
                 return True
 

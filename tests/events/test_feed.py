@@ -334,18 +334,18 @@ async def test_last_leftover_event_waits_until_the_shell_is_empty() -> None:
 
 
 class FakeScreens:
-    """A screen of two rows. Only the first row changes. Each call of `look` calls `on_look`."""
+    """A screen of two rows. Only the first row changes. `capture` calls `on_capture`."""
 
-    def __init__(self, on_look: Callable[[int | None], None]) -> None:
-        self._on_look = on_look
+    def __init__(self, on_capture: Callable[[int | None], None]) -> None:
+        self._on_capture = on_capture
         self._version = 0
 
     @contextmanager
     def following(self, *_args: object) -> Generator[FakeScreens]:
         yield self
 
-    async def look(self, since: int | None, **_limits: float) -> View:
-        self._on_look(since)
+    async def capture(self, since: int | None, **_limits: float) -> View:
+        self._on_capture(since)
         self._version += 1
         rows = [f"counter {self._version}", "unchanged"]
         changed = [0, 1] if since is None else [0]
@@ -353,7 +353,7 @@ class FakeScreens:
         return View(2, 80, lines, (0, 0, True), False, "", self._version, changed)
 
 
-async def test_screen_is_whole_if_the_subscription_is_continued_during_a_look() -> None:
+async def test_screen_is_whole_if_the_subscription_is_continued_during_a_capture() -> None:
     shell, client = running_shell(), Client()
     shell.input = TerminalInput(-1, Size(2, 80))
     feed = feed_of(shell, client)

@@ -219,7 +219,7 @@ async def test_other_requests_run_while_a_wait_goes_on(monkeypatch: pytest.Monke
     assert turns >= set(range(1, 100))
 
 
-def do_in_first_look(
+def do_in_first_peek(
     monkeypatch: pytest.MonkeyPatch, action: Callable[[], Awaitable[None]]
 ) -> None:
     """Run `action` at the end of the first call of `peek`, when the call has already read."""
@@ -290,7 +290,7 @@ async def test_last_output_of_bash_is_returned_with_its_end(
             await anyio.to_thread.run_sync(gate.open)
             await shell.wait_until(lambda: shell.has_ended)
 
-        do_in_first_look(monkeypatch, end)
+        do_in_first_peek(monkeypatch, end)
         output, is_running, more = await read(context, shell.id)
     assert output.startswith("one\ntwo\n")
     assert not is_running
@@ -314,7 +314,7 @@ async def test_output_of_a_leftover_process_during_a_read_is_announced(
     async def write() -> None:
         shell.output.append(shell.stdout, b"late\n")
 
-    do_in_first_look(monkeypatch, write)
+    do_in_first_peek(monkeypatch, write)
     reads = await wait_and_read(shell, PARAMS, readers)
     assert reads["stdout"][:5] == ("one\n", 0, 4, 0, True)
     reads = await wait_and_read(shell, PARAMS, excerpt_readers(shell, 100))
@@ -334,7 +334,7 @@ async def test_line_that_a_leftover_process_ends_during_a_read_is_announced(
     async def end_leftover() -> None:
         shell.leftover = []
 
-    do_in_first_look(monkeypatch, end_leftover)
+    do_in_first_peek(monkeypatch, end_leftover)
     reads = await wait_and_read(shell, PARAMS, {"stdout": reader()})
     assert reads["stdout"][:5] == ("one\n", 0, 4, 0, True)
     reads = await wait_and_read(shell, PARAMS, {"stdout": reader()})

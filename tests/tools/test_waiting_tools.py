@@ -72,8 +72,8 @@ async def test_failed_wait_does_not_lose_the_shell(call: Tools) -> None:
     [
         ({"until": "match", "pattern": "x"}, "[No line matched the pattern within 50ms]"),
         ({"until": "listening"}, "[Nothing listened within 50ms]"),
-        ({"until": "quiet", "quiet_ms": 60_000}, "[It went on writing for 50ms]"),
-        ({"until": "prompt"}, "[It takes no input, so it will never wait for any]"),
+        ({"until": "quiet", "quiet_ms": 60_000}, "[The command went on writing for 50ms]"),
+        ({"until": "prompt"}, "[The command takes no input, so it will never wait for input]"),
     ],
 )
 async def test_result_reports_a_wait_that_was_not_met(
@@ -86,7 +86,7 @@ async def test_result_reports_a_wait_that_was_not_met(
 async def test_result_reports_that_no_prompt_came(call: Tools) -> None:
     bash_id = await background(call, "sleep 300", tty=True)
     text = ok(await call("BashOutput", bash_id=bash_id, wait=50, until="prompt"))
-    assert "[It did not wait for input within 50ms]" in text
+    assert "[The command did not wait for input within 50ms]" in text
 
 
 async def test_long_matched_line_is_cut(call: Tools) -> None:

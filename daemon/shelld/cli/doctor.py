@@ -204,7 +204,7 @@ def _guard(options: Options) -> Diagnosis:
     ]
     if verdicts == ["block", "allow"]:
         return Diagnosis("guard", "ok", "recognizes a disguised dangerous command")
-    return Diagnosis("guard", "problem", "cannot parse commands", "dangerous ones may run")
+    return Diagnosis("guard", "problem", "cannot parse commands", "dangerous commands may run")
 
 
 def _files(options: Options) -> list[Diagnosis]:
@@ -245,7 +245,7 @@ def _environment() -> list[Diagnosis]:
     # Unset BASH_ENV for the other checks. Otherwise, the file in BASH_ENV could add text to the
     # output of these checks.
     path = os.environ.pop("BASH_ENV")
-    meaning = "every bash reads it first, and there are no spare shells"
+    meaning = "every bash reads this file first, and there are no spare shells"
     return [Diagnosis("BASH_ENV", "note", path, meaning)]
 
 

@@ -96,7 +96,9 @@ class Task:
         if status == "working":
             status = "working" if requests is None else "input_required"
             return self._state(status, message or _progress(shell), requests)
-        return self._state(status, "The client has cancelled it" if status == "cancelled" else None)
+        return self._state(
+            status, "The client has cancelled the task" if status == "cancelled" else None
+        )
 
     def _state(
         self,

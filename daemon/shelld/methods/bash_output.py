@@ -147,7 +147,10 @@ async def wait_and_read(
             with anyio.CancelScope(deadline=give_up_at):
                 await shell.wait_until(is_due)
         is_late = anyio.current_time() >= give_up_at
-        had_ended, reads = await _look_in_turn(shell, readers, context)
+        if is_late and params.wait:
+            # If the daemon was busy or suspended, output may have come in time, but not been read.
+            shell.catch_up()
+        had_ended, reads = await _peek_in_turn(shell, readers, context)
         ended_meanwhile = shell.has_ended and not had_ended
         if ended_meanwhile or any(reader.was_overtaken for reader in readers.values()):
             # Read again. An answer that reports the end must have all output of bash. If the shell
@@ -166,7 +169,7 @@ async def wait_and_read(
             await checkpoint()
 
 
-async def _look_in_turn(
+async def _peek_in_turn(
     shell: Shell, readers: Mapping[StreamName, StreamReader], context: RequestContext | None
 ) -> tuple[bool, dict[StreamName, Read]]:
     """Read once without taking the output. Before a large answer, wait for the request's turn.
@@ -175,7 +178,7 @@ async def _look_in_turn(
     """
     if context is not None and any(reader.is_large for reader in readers.values()):
         await context.begin_large_answer()
-    had_ended, reads = shell.has_ended, await _look(shell, readers)
+    had_ended, reads = shell.has_ended, await _peek(shell, readers)
     is_large = any(_is_large(read.text) for read in reads.values())
     if context is None or context.may_make_large_answer or not is_large:
         return had_ended, reads
@@ -183,10 +186,10 @@ async def _look_in_turn(
     # waiting requests do not hold a lot of memory.
     reads.clear()
     await context.begin_large_answer()
-    return shell.has_ended, await _look(shell, readers)
+    return shell.has_ended, await _peek(shell, readers)
 
 
-async def _look(shell: Shell, readers: Mapping[StreamName, StreamReader]) -> dict[StreamName, Read]:
+async def _peek(shell: Shell, readers: Mapping[StreamName, StreamReader]) -> dict[StreamName, Read]:
     final = shell.output_is_complete
     return {name: await reader.peek(final=final) for name, reader in readers.items()}
 

@@ -311,7 +311,9 @@ def without_secret(error: RpcError) -> RpcError:
     """Return the refusal of a line that contains a secret. The result has no text of the line."""
     if error.kind is not ErrorKind.BLOCKED:
         return error
-    return blocked(error.data["rule"], "", "it is not shown, because a part of it is secret")
+    return blocked(
+        error.data["rule"], "", "the line is not shown, because a part of the line is secret"
+    )
 
 
 def _continued(script: str) -> str:

@@ -50,15 +50,15 @@ MAX_LISTENERS: Final = 10
 
 # These lines say that the condition of a wait was not met in time.
 _CONDITIONS: Final[Mapping[UntilName, str]] = {
-    "prompt": "[It did not wait for input within {}ms]",
+    "prompt": "[The command did not wait for input within {}ms]",
     "match": "[No line matched the pattern within {}ms]",
-    "quiet": "[It went on writing for {}ms]",
+    "quiet": "[The command went on writing for {}ms]",
     "listening": "[Nothing listened within {}ms]",
 }
 
 # Sentences that say why a command has ended.
 REASONS: Final[Mapping[EndReason, str]] = {
-    "oom": "There was not enough memory for it.",
+    "oom": "There was not enough memory for the command.",
     "lost": "Its helper process was killed, and the command with it.",
     "idle": "It had written nothing for too long.",
     "prompt": "It waited for input.",
@@ -284,7 +284,7 @@ def wait_lines(params: BashOutputParams, result: BashOutputResult) -> list[str]:
     if result.listening:
         return [_listens(each) for each in result.listening[:MAX_LISTENERS]]
     if result.reason == "no_input":
-        return ["[It takes no input, so it will never wait for any]"]
+        return ["[The command takes no input, so it will never wait for input]"]
     if result.reached is None and params.until in _CONDITIONS:
         return [_CONDITIONS[params.until].format(params.wait)]
     return []

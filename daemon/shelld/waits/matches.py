@@ -159,6 +159,10 @@ class Search:
         while True:
             now = anyio.current_time()
             is_last = now >= give_up_at
+            if is_last:
+                # If the daemon was busy or suspended, a match may have come in time, but not been
+                # read.
+                shell.catch_up()
             had_ended, before = shell.has_ended, shell.output.written
             with_rest = is_last or had_ended or now >= rest_due
             for search in self._searches:
