@@ -80,7 +80,7 @@ def merged(results: Results, path: Path) -> Results:
             for figure, row in results.rows.items()
         )
     ):
-        raise SystemExit(f"{path} is of others, or of another machine")
+        raise SystemExit(f"{path} is about other contestants, or another machine")
     rows = {**before.rows, **results.rows}
     new = [column for column in results.columns if column.name not in versions]
     return Results(

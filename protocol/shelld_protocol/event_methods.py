@@ -156,8 +156,8 @@ class OutputEvent(Event, kw_only=True):
 
     stream: Annotated[Literal["stdout", "stderr"], Meta(description="The stream.")]
     text: Annotated[str, Meta(description="The text of the bytes from start to end.")]
-    start: Annotated[int, Meta(description="Byte offset of its beginning in the stream.")]
-    end: Annotated[int, Meta(description="Byte offset of its end.")]
+    start: Annotated[int, Meta(description="Byte offset of the beginning of `text` in the stream.")]
+    end: Annotated[int, Meta(description="Byte offset of the end of `text`.")]
     dropped: Annotated[int, Meta(description="Bytes from start to end that are no longer kept.")]
     skipped: Annotated[
         int, Meta(description="Bytes before start that were not sent. bash_output can read them.")
@@ -213,7 +213,7 @@ class ScreenEvent(Event, kw_only=True):
     rows: Rows
     cols: Cols
     lines: Annotated[list[str], Meta(description="The rows that `changed` lists.")]
-    changed: Annotated[list[int], Meta(description="The numbers of these rows, from 0.")]
+    changed: Annotated[list[int], Meta(description="The numbers of the rows in `lines`, from 0.")]
     cursor: ScreenCursor
     alt_screen: Annotated[
         bool, Meta(description="Whether a program has the whole screen, as editors do.")

@@ -71,7 +71,7 @@ class WriteStdinResult(BashOutputResult, kw_only=True):
 
     written: Annotated[int, Meta(description="Bytes that this call has written or queued.")]
     pending_bytes: Annotated[
-        int, Meta(description="Bytes, of all calls, that the program has not taken yet.")
+        int, Meta(description="Bytes that all calls have written and the program has not read yet.")
     ]
 
 

@@ -320,7 +320,9 @@ class EnforcedLimits(Result):
 
 Enforced: TypeAlias = Annotated[
     EnforcedLimits | None,
-    Meta(description="How its limits are enforced. Left out for a command without limits."),
+    Meta(
+        description="How the limits of the command are enforced. Left out for a command without limits."
+    ),
 ]
 
 
@@ -385,7 +387,9 @@ class Matched(Result):
     ]
     stream: Annotated[Literal["stdout", "stderr"], Meta(description="The stream of the line.")]
     start: Annotated[int, Meta(description="Byte offset of the line in its stream.")]
-    end: Annotated[int, Meta(description="Byte offset of its end, without the line end.")]
+    end: Annotated[
+        int, Meta(description="Byte offset of the end of the line, without the line end.")
+    ]
 
 
 class Listener(Result):

@@ -100,7 +100,7 @@ export interface BashResult {
   warning?: string | null;
   /** lost: the command's runner was killed, and with it the command or its leftover processes. oom: the kernel killed a process of the command because memory was short. idle: the command wrote nothing for idle_timeout. prompt: the command waited for input, and on_prompt is kill. memory, processes, cpu, file_size: the command reached that limit of its session, and was killed or has failed. */
   reason?: "cpu" | "file_size" | "idle" | "lost" | "memory" | "oom" | "processes" | "prompt" | null;
-  /** How its limits are enforced. Left out for a command without limits. */
+  /** How the limits of the command are enforced. Left out for a command without limits. */
   limits?: EnforcedLimits | null;
   /** Name of the errno, such as ENOSPC, if an error of the disk or of a pipe made the daemon lose output. */
   spoolError?: string | null;
@@ -178,7 +178,7 @@ export interface BackgroundResult {
   warning?: string | null;
   /** lost: the command's runner was killed, and with it the command or its leftover processes. oom: the kernel killed a process of the command because memory was short. idle: the command wrote nothing for idle_timeout. prompt: the command waited for input, and on_prompt is kill. memory, processes, cpu, file_size: the command reached that limit of its session, and was killed or has failed. */
   reason?: "cpu" | "file_size" | "idle" | "lost" | "memory" | "oom" | "processes" | "prompt" | null;
-  /** How its limits are enforced. Left out for a command without limits. */
+  /** How the limits of the command are enforced. Left out for a command without limits. */
   limits?: EnforcedLimits | null;
   /** The name of the subscription that notify has begun. */
   subscription?: string | null;
@@ -256,7 +256,7 @@ export interface BashOutputResult {
   isStopped?: boolean;
   /** As in the result of bash. Or no_input: until is prompt, and the command takes no input. */
   reason?: "cpu" | "file_size" | "idle" | "lost" | "memory" | "no_input" | "oom" | "processes" | "prompt" | null;
-  /** How its limits are enforced. Left out for a command without limits. */
+  /** How the limits of the command are enforced. Left out for a command without limits. */
   limits?: EnforcedLimits | null;
   /** The engine that matched the filter. */
   filterEngine?: "re" | "re2" | null;
@@ -288,7 +288,7 @@ export interface Matched {
   stream: "stderr" | "stdout";
   /** Byte offset of the line in its stream. */
   start: number;
-  /** Byte offset of its end, without the line end. */
+  /** Byte offset of the end of the line, without the line end. */
   end: number;
 }
 
@@ -339,7 +339,7 @@ export interface WriteStdinResult {
   isStopped?: boolean;
   /** As in the result of bash. Or no_input: until is prompt, and the command takes no input. */
   reason?: "cpu" | "file_size" | "idle" | "lost" | "memory" | "no_input" | "oom" | "processes" | "prompt" | null;
-  /** How its limits are enforced. Left out for a command without limits. */
+  /** How the limits of the command are enforced. Left out for a command without limits. */
   limits?: EnforcedLimits | null;
   /** The engine that matched the filter. */
   filterEngine?: "re" | "re2" | null;
@@ -355,7 +355,7 @@ export interface WriteStdinResult {
   denied?: Denied[] | null;
   /** Bytes that this call has written or queued. */
   written: number;
-  /** Bytes, of all calls, that the program has not taken yet. */
+  /** Bytes that all calls have written and the program has not read yet. */
   pendingBytes: number;
 }
 
@@ -674,9 +674,9 @@ export interface OutputEvent {
   stream: "stderr" | "stdout";
   /** The text of the bytes from start to end. */
   text: string;
-  /** Byte offset of its beginning in the stream. */
+  /** Byte offset of the beginning of `text` in the stream. */
   start: number;
-  /** Byte offset of its end. */
+  /** Byte offset of the end of `text`. */
   end: number;
   /** Bytes from start to end that are no longer kept. */
   dropped: number;
@@ -795,7 +795,7 @@ export interface ScreenEvent {
   cols: number;
   /** The rows that `changed` lists. */
   lines: string[];
-  /** The numbers of these rows, from 0. */
+  /** The numbers of the rows in `lines`, from 0. */
   changed: number[];
   cursor: ScreenCursor;
   /** Whether a program has the whole screen, as editors do. */
