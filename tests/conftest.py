@@ -29,8 +29,8 @@ ROOT = Path(__file__).parents[1]
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")
 
-# Nobody else uses this uid, not even another worker of pytest, because the kernel counts the
-# processes of a user together.
+# Only one worker of pytest uses this uid. The kernel counts all processes of a user together, so
+# the limits of a test must not count the processes of another worker.
 UNPRIVILEGED_UID = 64_900 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 
 
@@ -65,7 +65,7 @@ def leaks_nothing(own_temporary_directory: None, request: pytest.FixtureRequest)
 
 @pytest.fixture(autouse=True)
 def own_singletons(leaks_nothing: None) -> Iterator[None]:
-    """Reset the singletons, so that no test sees another's registrations or shells."""
+    """Reset the singletons, so that no test sees the registrations or shells of another test."""
     yield
     # Run an event loop only if needed, because an event loop takes as long as most tests.
     if vars(ShellManager)["_instance"] is not None:

@@ -140,7 +140,7 @@ TEXTS: dict[str, Ask] = {
 async def test_a_lone_surrogate_is_invalid_params(shell: Shell) -> None:
     for parameter, ask in TEXTS.items():
         with pytest.raises(InvalidParams) as refused:
-            # Python decodes a file name that is not valid UTF-8 to such a string.
+            # Python decodes a file name that is not valid UTF-8 to a string with a lone surrogate.
             await ask(shell, "x\udcff")
         assert refused.value.parameter == parameter
         assert (

@@ -172,7 +172,7 @@ async def test_leaving_a_peer_that_takes_no_signals_returns(
     monkeypatch.setattr("shelld_client.child.BLOCKED_S", 0.1)
 
     def refuse(process: subprocess.Popen[bytes], number: int) -> None:
-        # Sending a signal fails like this if the peer has changed its user.
+        # If the peer runs as another user by then, `send_signal` raises this error.
         refused.append((process, number))
         raise PermissionError
 
@@ -259,8 +259,8 @@ async def test_large_answer_without_id_ends_all_calls(
     spawn: Spawn, monkeypatch: pytest.MonkeyPatch, start: str
 ) -> None:
     monkeypatch.setattr("shelld_client.connection.MAX_ANSWER_BYTES", 100_000)
-    # The client does not read the whole answer. The rest fits into the pipe, so the peer does not
-    # block, and can end when the client asks for it.
+    # The client stops reading at the limit. The unread part of the answer fits into the pipe, so
+    # the peer does not block while it writes, and can end when the client asks it to end.
     script = f"read -r; printf %s '{start}'; head -c 120000 /dev/zero | tr '\\0' x; cat > /dev/null"
     async with spawn(peer(script)) as shell:
         for _ in range(2):

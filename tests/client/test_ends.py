@@ -250,7 +250,7 @@ async def test_an_abandoned_generator_cancels_nobody(anyio_backend: str) -> None
         gc.collect()
         while is_alive(*pids):
             await anyio.sleep(0.01)
-        # The end of a client takes a few more iterations of the event loop.
+        # After the peers are dead, the client needs a few more iterations of the event loop to end.
         for _ in range(20):
             await anyio.lowlevel.checkpoint()
 

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(autouse=True)
 def forks_with_threads() -> Iterator[None]:
-    # Python 3.12 and later warn about such forks.
+    # Python 3.12 and later warn about a fork of a process with several threads.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         yield
@@ -146,7 +146,8 @@ def test_thread_of_forked_child_can_enter_client() -> None:
             entered.append(own.bash("echo own").stdout)
 
     def work() -> None:
-        # This thread may have the same identifier as the other client's thread in the parent.
+        # This thread may get the identifier that the thread of the parent's client has in the
+        # parent.
         thread = threading.Thread(target=enter)
         thread.start()
         thread.join()
@@ -160,7 +161,7 @@ def test_thread_of_forked_child_can_enter_client() -> None:
 def open_files() -> set[str]:
     files: set[str] = set()
     for number in os.listdir("/proc/self/fd"):
-        # `os.listdir` has already closed its own descriptor.
+        # The list contains the descriptor that `os.listdir` used, which is closed by now.
         with suppress(FileNotFoundError):
             files.add(os.readlink(f"/proc/self/fd/{number}"))
     return files

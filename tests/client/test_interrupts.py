@@ -213,7 +213,7 @@ def test_call_to_stopped_daemon_can_be_interrupted() -> None:
         finally:
             os.kill(client.pid, signal.SIGCONT)
         thread.join()
-        # The daemon reads the whole request, then its cancellation.
+        # The daemon reads the whole request, and then the cancellation of this request.
         client.ping()
         wait_for(lambda: not any(info.is_running for info in client.list_shells()))
 
@@ -271,7 +271,9 @@ def enter(block: Any) -> None:
 
 
 def is_interrupted(client: Client, what: str, step: int, *, is_left: bool) -> bool:
-    """Interrupt the beginning or the end of a block; return whether it has that step."""
+    """Interrupt one step of entering a block, or of leaving it if `is_left`. Return whether
+    entering or leaving has so many steps.
+    """
     block = begin(client, what)
     if not is_left:
         return interrupted_at(step, partial(enter, block))
@@ -286,8 +288,8 @@ def test_interrupted_blocks_leave_no_command_or_subscription(what: str, is_left:
     with Client.spawn() as client:
         step = 1
         while is_interrupted(client, what, step, is_left=is_left):
-            # If the interrupt has kept the block alive, the block's finaliser ends its command or
-            # subscription.
+            # The interrupt may have left references that keep the block alive. Collecting the
+            # garbage runs the block's finaliser, which ends the command or the subscription.
             gc.collect()
             step += 5
         assert step > 200
@@ -307,8 +309,8 @@ def test_interrupted_continuation_ends_with_the_block_that_began_it() -> None:
             with client.events() as events:
                 block = client.events(subscription=events.subscription)
                 was_interrupted = interrupted_at(step, partial(enter, block))
-                # If the interrupt has kept the block alive, the block's finaliser ends the
-                # continuation.
+                # The interrupt may have left references that keep the block alive. Collecting the
+                # garbage runs the block's finaliser, which ends the continuation.
                 del block
                 gc.collect()
             step += 5

@@ -141,7 +141,7 @@ async def test_job_has_methods_to_write_resize_and_kill(spawn: Spawn) -> None:
         await job.resize(11, 22)
         await job.write("me\n")
         await job.wait_for("11 22")
-        # Writing has consumed no output.
+        # `write` has consumed no output, so `bash_output` returns all output from the beginning.
         assert (await shell.bash_output(job.id)).stdout.startswith("Name? ")
         assert (await job.output()).stdout.startswith("Name? ")
         screen = await job.screen()

@@ -22,8 +22,8 @@ needs_ray = pytest.mark.skipif(
 
 
 def run_on_ray(name: str, marks: str, home: Path) -> None:
-    """Run the tests of a helper in another process. Ray keeps its files in `home` there, and
-    reports no usage statistics.
+    """Run the tests of a helper in another process. In that process, Ray keeps its files in `home`,
+    and reports no usage statistics.
     """
     env = {
         **os.environ,

@@ -33,7 +33,8 @@ from support import Gate, is_alive, wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(method="thread")]
 
-# `AsyncClient` differs between the event loops only where it waits.
+# The kind of event loop makes a difference only where `AsyncClient` waits, so only the tests of
+# such waits have this mark.
 ON_ALL_LOOPS = pytest.mark.parametrize("kind", ["sync", "asyncio", "trio"])
 
 OPEN_INPUT: Final = {"run_in_background": True, "open_stdin": True}
@@ -66,7 +67,8 @@ def attached(attach: Attach, user: Lasting) -> Attached:
 
 def lose_connection(shell: Shell) -> None:
     """Kill `shelld attach`, as a crash would."""
-    # `Client` may have noticed an earlier loss, and reaped the process.
+    # The process may have ended earlier. In this case, `Client` may have noticed the loss and
+    # reaped the process.
     with suppress(ProcessLookupError):
         os.kill(shell.pid, signal.SIGKILL)
 
@@ -545,7 +547,8 @@ async def test_call_that_waits_during_a_second_loss_is_reported_lost(user: Lasti
             tasks.start_soon(call)
             while not [each for each in await shell.list_shells() if each.pid]:
                 await anyio.sleep(0.01)
-            # Hold this lock as any waiting task does for a moment after an attempt to attach again.
+            # Hold this lock, as each waiting task does for a moment after an attempt to attach
+            # again.
             async with vars(shell)["_replacing"]:
                 os.kill(shell.pid, signal.SIGKILL)
                 while not found:

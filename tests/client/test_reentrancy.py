@@ -23,7 +23,7 @@ from support import in_threads, is_alive, wait_for
 pytestmark = pytest.mark.timeout(method="thread")
 
 
-# The path of each file with code that a client runs contains one of these texts.
+# A client runs the code of files whose paths contain one of these texts.
 TRACED = ("shelld_client", "shelld_protocol", "/threading.py")
 
 
@@ -59,7 +59,7 @@ def test_nested_call_returns_at_every_step(size: int, every: int) -> None:
     with Client.spawn(peer(ANSWERING)) as client:
 
         def call() -> None:
-            # The size differs from that of the interrupted call.
+            # The input of this call has another size than the input of the interrupted call.
             with pytest.raises(ShellError):
                 client.bash("true", stdin="x" * (10_010 - size))
 
@@ -115,7 +115,7 @@ def test_nested_iteration_takes_an_item_or_raises_at_every_step(kind: str, every
                 finally:
                     sys.settrace(None)
             was_within = interloper.steps_left <= 0
-            # Each item was taken once.
+            # No item is lost, and no item was taken twice.
             assert text_of(found) == "out\n"
             assert sum(isinstance(each, ExitEvent | BashResult) for each in found) == 1
     assert set(refusals) == {"the iteration was interrupted while it took an item"}
@@ -123,7 +123,9 @@ def test_nested_iteration_takes_an_item_or_raises_at_every_step(kind: str, every
 
 
 def in_pump(monkeypatch: pytest.MonkeyPatch, interlopers: list[Interloper]) -> None:
-    """From the next message on, trace the pump's thread with an interloper from `interlopers`."""
+    """When the pump's thread receives its next message, take an interloper from `interlopers`, and
+    trace the thread with it from then on.
+    """
     receive = Link._receive  # pyright: ignore[reportPrivateUsage]
 
     def traced(link: Link, data: bytes) -> None:
@@ -333,7 +335,8 @@ def test_finaliser_in_client_thread_skips_log_handlers(
         interlopers.append(Interloper(1, finalise))
         logging.getLogger("calling").error("x")
     assert refused == ["ping is sent, but nobody can wait here for the answer"]
-    # The next thread that may wait logs the message that the finaliser sent.
+    # The finaliser must not wait for the handler's lock, so it logs nothing. A thread that may wait
+    # later logs the message that the finaliser sent.
     assert any(
         '"id":3,"method":"ping","params":{}' in message for message in calling_handler.messages
     )

@@ -43,7 +43,8 @@ async def test_silent_peer_is_protocol_error(spawn: Spawn) -> None:
 async def test_peer_not_reading_is_protocol_error(
     spawn: Spawn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # With the usual value, the client may find first that the peer has closed its input.
+    # With the usual value of this constant, the client might raise another error, because it would
+    # first notice that the peer has closed its input.
     for module in ("pump", "transport"):
         monkeypatch.setattr(f"shelld_client.{module}.POST_MORTEM_S", 20)
     with pytest.raises(ProtocolError, match="did not answer"):
@@ -211,8 +212,8 @@ def test_a_program_that_starts_too_late_is_ended(monkeypatch: pytest.MonkeyPatch
     popen = subprocess.Popen
 
     def start_late(*args: Any, **options: Any) -> Any:
-        # `Popen` waits like this if another child, which was forked at the same moment, holds the
-        # other end of its pipe.
+        # `Popen` waits until a pipe is closed. Another child that was forked at the same moment can
+        # hold this pipe open, so `Popen` can wait as long as this.
         assert may_start.wait(20)
         process = popen(*args, **options)
         pids.append(process.pid)

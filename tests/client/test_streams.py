@@ -104,8 +104,8 @@ async def test_stream_of_a_stopping_daemon_has_the_output_first(
         stream = shell.stream("sleep 300 & trap 'echo last words; exit' TERM; echo go; wait")
         items: list[Any] = [await anext(stream)]
         if is_skipped:
-            # The mailbox skips the output of all events, and the stopping daemon refuses to read it
-            # again.
+            # The mailbox skips the output of all events. The client asks for this output again, but
+            # the stopping daemon refuses the request.
             monkeypatch.setattr("shelld_client.mailbox.MAX_HELD_CHARACTERS", -1)
         os.kill(shell.pid, signal.SIGTERM)
         with pytest.raises(ShuttingDown):

@@ -1,4 +1,4 @@
-"""These are the types that type checkers see for results. `make types` fails if they see others."""
+"""Type checkers infer these types for results. `make types` fails if they infer other types."""
 
 from __future__ import annotations
 
