@@ -33,7 +33,7 @@ def user(tmp_path: Path) -> Generator[Lasting]:
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Generator[Lasting]:
-    """A user for the tests that leave their daemon as it was."""
+    """A user for several tests, which share one daemon and leave this daemon as it was."""
     with lasting_user(tmp_path_factory.mktemp("runtime")) as user:
         with user.attach() as client:
             assert client.call("ping") == {}

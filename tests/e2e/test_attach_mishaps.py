@@ -166,7 +166,7 @@ def test_client_that_comes_while_the_daemon_is_stopped_finds_its_shells(user: La
     with stopped(pid), user.attach("--no-start") as second:
         request = second.request("list_shells")
         wait_for(lambda: has_connected(second.process.pid), "the connection of the second client")
-        # The client waits longer than the linger.
+        # The client waits for longer than the daemon lingers.
         with pytest.raises(subprocess.TimeoutExpired):
             second.process.wait(3)
         os.kill(pid, signal.SIGCONT)

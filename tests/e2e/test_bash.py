@@ -414,7 +414,7 @@ def test_yes_into_head_ends_by_sigpipe(daemon: RawDaemon) -> None:
 
 
 def test_commands_run_at_the_same_time(daemon: RawDaemon, tmp_path: Path) -> None:
-    # Each command waits until all others have started.
+    # Each command waits until all 20 commands have started.
     command = f"touch {tmp_path}/$$; until set -- {tmp_path}/*; [ $# = 20 ]; do sleep 0.05; done"
     ids = [daemon.request("bash", {"command": command}) for _ in range(20)]
     assert {daemon.answer(request_id)["result"]["exitCode"] for request_id in ids} == {0}

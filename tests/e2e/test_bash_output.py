@@ -211,7 +211,7 @@ def test_filter_judges_pieces_of_overlong_line(daemon: RawDaemon) -> None:
 
     assert pieces("^begin", 60) == [line[:60], ""]
     assert pieces("^0", 60) == ["", line[60:]]
-    # With room for the whole line, the filter judges it as one line.
+    # If `max_bytes` has room for the whole line, the filter judges the line as a whole.
     assert read(daemon, bash_id, filter="^begin0+$", max_bytes=101)["stdout"] == line
 
 
@@ -390,7 +390,7 @@ def test_long_commands_are_listed_by_their_beginning(new_daemon: RawDaemon) -> N
     for shell, command in zip(shells, (ended, running), strict=True):
         assert shell["command"] == command[:4096] + "... (truncated)"
         assert shell["description"] == padding[:4096] + "... (truncated)"
-    # While the shell runs, its own results contain the full command.
+    # While the shell runs, `bash_output` returns the full command.
     assert new_daemon.call("bash_output", {"bash_id": bash_id})["command"] == running
     new_daemon.call("kill_shell", {"shell_id": bash_id})
     wait_for(

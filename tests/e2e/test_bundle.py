@@ -115,7 +115,7 @@ def test_bundle_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("is_pipe", [False, True])
 def test_bundle_goes_to_stdout_alone(bundle: Path, tmp_path: Path, is_pipe: bool) -> None:
-    # Like /dev/stdout, this link leads to the descriptor.
+    # Like /dev/stdout, this link leads to descriptor 1.
     link, file = tmp_path / "stdout", tmp_path / "file"
     link.symlink_to("/proc/self/fd/1")
     command = [sys.executable, "-m", "shelld", "bundle", "-o", str(link)]

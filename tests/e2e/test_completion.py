@@ -70,7 +70,7 @@ def test_bash_completes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> No
     # Bash splits --guard=st and --guard= into these words.
     assert complete_in_bash(script, "--guard", "=", "st") == ["strict"]
     assert complete_in_bash(script, "--guard", "=") == ["block", "strict", "warn", "off"]
-    # After `--`, the options are those of the daemon again.
+    # The options after `--` are options of the daemon, so the script offers these again.
     assert "--guard" in complete_in_bash(script, "mcp-config", "zed", "--", "--gu")
     (tmp_path / "rules.toml").touch()
     (tmp_path / "folder").mkdir()
@@ -101,7 +101,8 @@ def test_fish_completes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> No
 @pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
 def test_zsh_completes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     script = script_for("zsh", tmp_path, capfd)
-    # Outside a line editor, the test can only watch the function that would offer candidates.
+    # Only a line editor shows candidates, so the test replaces the functions to which the script
+    # passes its candidates.
     watched = """
     compdef() { :; }
     source $1

@@ -40,13 +40,13 @@ def home(environment: dict[str, str]) -> Path:
 def running_daemon(
     spare_shells: int, environment: dict[str, str], home: Path
 ) -> Generator[RawDaemon]:
-    """Run a daemon for the block. At the end, check that the daemon used spare shells, or none if
-    it has none.
+    """Run a daemon for the block. At the end, check that the daemon has used spare shells, or has
+    used none if `spare_shells` is 0.
     """
     with raw_daemon("--spare-shells", str(spare_shells), env=environment, cwd=home) as daemon:
         daemon.bash("true", session=None)
         yield daemon
-        # The exact number depends on how busy the machine is.
+        # How many spare shells were used depends on how busy the machine is.
         used = daemon.call("server_info")["counters"]["sparesUsed"]
         assert bool(used) == bool(spare_shells)
 

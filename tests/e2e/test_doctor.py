@@ -57,7 +57,7 @@ def test_doctor_passes_on_a_test_machine() -> None:
 
 
 def test_doctor_tells_how_limits_hold() -> None:
-    # The daemon cannot make a cgroup, because the parent of its directory is missing.
+    # The daemon cannot make a cgroup, because the directory above the cgroup does not exist.
     program = altered_daemon({"shelld.limits.cgroups.PREFIX": "missing/"})
     code, found = examine(program=program)
     assert (code, found["limits"]["state"]) == (0, "note")
@@ -80,7 +80,7 @@ def test_doctor_reports_a_bash_that_is_no_file(tmp_path: Path) -> None:
     code, found = examine("--bash", str(tmp_path))
     assert code == 1
     affected = {"bash", "sessions", "spare shells", "prompts", "containment"}
-    # A sandbox is a problem only on machines that can have one.
+    # The doctor reports the sandbox as a problem only on machines that can have sandboxes.
     assert problems(found) - {"sandbox"} == affected
     assert found["bash"]["found"] == f"{tmp_path}: not a file"
 

@@ -160,7 +160,8 @@ def test_only_the_end_cuts_the_interval_short(rare: RawDaemon, tmp_path: Path) -
     read = {"bash_id": bash_id, "stdout_offset": 4, "wait": 60_000}
     assert rare.call("bash_output", read)["stdout"] == "two\n"
     second.open()
-    # The second line waited for the interval, but no longer than the command ran.
+    # The daemon kept the second line back for the interval, but sent it as soon as the command
+    # ended.
     output, end = events_to(rare, "exited")
     assert (output["text"], end["bash_id"]) == ("two\nthree\n", bash_id)
 

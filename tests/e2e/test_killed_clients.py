@@ -84,8 +84,8 @@ def user(tmp_path: Path) -> Generator[Lasting]:
 
 
 class Kills:
-    """This object kills harnesses of one lasting daemon, and checks the shells that each has
-    left.
+    """This object kills harnesses, which are clients of one lasting daemon. After each kill, it
+    checks the shells that the harness has left.
     """
 
     def __init__(self, user: Lasting, directory: Path, chance: random.Random) -> None:
@@ -95,7 +95,8 @@ class Kills:
         self.chance = chance
         self.next_key = 0
         self.subscription = ""
-        # The subscription's events so far: their numbers, and how often each shell has ended.
+        # These are the numbers of all events of the subscription so far, and the number of ends of
+        # each shell.
         self.seqs: list[int] = []
         self.ends: dict[str, int] = {}
 
@@ -120,8 +121,8 @@ class Kills:
             attach = int(lines.readline())
             for _ in range(self.chance.randint(0, 12)):
                 assert lines.readline(), "the harness has ended by itself"
-            # Spread the kills over the time of one request, so that a kill can cut the request at
-            # any point.
+            # Spin for a random part of the time that one request takes, so that the kill can cut
+            # the request at any point.
             spin = self.chance.randrange(200_000)
             while spin:
                 spin -= 1
@@ -136,8 +137,8 @@ class Kills:
         with self.user.attach("--name", "work", "--steal") as client:
             started = [int(line) for line in self.log.read_text().split()]
             assert len(started) == len(set(started)), "a command was started twice"
-            # `check_shell` repeats a harness's call. The call finds its shell, or starts the
-            # command that the harness could not start.
+            # `check_shell` repeats a harness's call. If the harness has started the command, the
+            # call finds the shell. Otherwise, the call starts the command.
             for key in range(self.next_key, max([self.next_key - 1, *started]) + 1):
                 self.check_shell(client, key)
                 self.next_key = key + 1

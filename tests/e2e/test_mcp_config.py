@@ -151,7 +151,7 @@ def test_configuration_is_added_to_an_existing_file(
     path = Path(written).expanduser()
     ((key, servers),) = read(path).items()
     assert {key: servers} == (tomllib.loads if path.suffix == ".toml" else json.loads)(printed)
-    # An existing file keeps its other entries, its mode and its place behind a link.
+    # An existing file keeps its other entries and its mode. A link to the file stays a link.
     real = home / "real"
     path.unlink()
     path.symlink_to(real)

@@ -44,7 +44,7 @@ def test_a_call_that_takes_long_reports_its_progress(
         assert notification["params"]["message"] == "first line"
     assert second["params"]["progress"] > first["params"]["progress"]
     assert answer["id"] == request
-    # No further report about this call arrives.
+    # After the answer, the daemon sends no further report about this call.
     daemon.request("bash", {"command": "sleep 1"})
     assert "result" in daemon.receive()
 

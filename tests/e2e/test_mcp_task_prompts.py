@@ -96,7 +96,8 @@ def test_a_listener_hears_of_each_question(host: TaskHost) -> None:
 
 @pytest.mark.slow
 def test_a_listener_hears_that_a_question_is_withdrawn(host: TaskHost) -> None:
-    # The question is withdrawn because bash gives up, and not because the daemon writes an answer.
+    # The daemon withdraws the question because bash gives up after three seconds, and not because
+    # somebody answers.
     task = host.task("read -t 3 -p 'Name? ' name; sleep 300", tty=True, run_in_background=True)
     states = host.states(task)
     assert next(states)["status"] == "input_required"
@@ -173,7 +174,7 @@ def test_a_declined_question_leaves_the_program_waiting(host: TaskHost, action: 
     respond(host, task, key, {"action": action})
     state = message_of(host, task, "the client gave no answer")
     assert state["statusMessage"].startswith('bash waits for input: "Name?"; ')
-    # Now, only a write can answer the program.
+    # After this response of the client, only a write to the shell can answer the program.
     host.answer(task, key, "World")
     assert host.get(task)["status"] == "working"
     host.call("tools/call", name="BashInput", arguments={"bash_id": task, "text": "you\n"})

@@ -195,7 +195,8 @@ def test_leftover_processes_do_not_change_the_result(
     gate.open()
     wait_for(lambda: not shell_of(eager, task)["leftover"])
     assert eager.get(task)["result"] == first
-    # The output in the result counts as read, so only the later output is new.
+    # The output in the task's result counts as read, so `bash_output` returns only the later
+    # output.
     assert eager.daemon.call("bash_output", {"bash_id": task})["stdout"] == "later\n"
 
 
@@ -505,8 +506,8 @@ def test_a_cancelled_listener_hears_nothing_more(eager: TaskHost, gate: Gate, me
     eager.daemon.notify(method, {name: request_id})
     if method.startswith("$"):
         assert eager.daemon.answer(request_id)["error"]["code"] == -32800
-    # The task goes on, and another listener gets its end. `states` accepts only messages of its own
-    # subscription.
+    # The task goes on, and another listener learns of the end of the task. `states` accepts only
+    # messages of its own subscription.
     states = eager.states(task)
     gate.open()
     assert [state["status"] for state in states] == ["completed"]
@@ -523,7 +524,7 @@ def test_a_subscription_has_the_id_of_its_request(eager: TaskHost, gate: Gate) -
 @pytest.mark.slow
 def test_too_many_tasks_are_not_listened_to(eager: TaskHost) -> None:
     tasks = [eager.task("sleep 300") for _ in range(8)]
-    # The limit is on tasks of all subscriptions together.
+    # The limit applies to the tasks of all subscriptions together.
     ids = [
         eager.request("subscriptions/listen", notifications={"taskIds": tasks})
         for _ in range(1_024 // 8)

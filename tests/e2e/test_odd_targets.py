@@ -15,8 +15,9 @@ from support import RawDaemon, raw_daemon
 
 pytestmark = pytest.mark.slow
 
-# This program answers `server_info` as a shelld does, and any later request with the bytes that an
-# expression makes. In the expression, `i` is the id of the request, as JSON text.
+# This program answers `server_info` as a shelld does. It answers any later request with the value
+# of the expression in its argument, which is bytes. In the expression, `i` is the id of the
+# request, as JSON text.
 _PEER = """
 import json, os, signal, sys
 
@@ -48,7 +49,9 @@ def hub() -> Iterator[RawDaemon]:
 
 
 def request(hub: RawDaemon, name: str, expression: str, method: str = "bash") -> Any:
-    """Add a target, send it a request, and return the answer. Every message must be valid."""
+    """Add a target, send it a request, and return the answer. Fail if the daemon sends an invalid
+    message.
+    """
     peer = _PEER.replace("PROTOCOL", str(PROTOCOL))
     hub.call("add_target", {"name": name, "argv": [sys.executable, "-c", peer, expression]})
     params = {"target": name, **({"command": "true"} if method == "bash" else {})}

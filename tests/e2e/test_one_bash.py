@@ -197,12 +197,13 @@ def test_a_change_is_seen_by_the_next_command(place: Place, change: str) -> None
 def test_exit_in_function_leaves_no_local_variable(place: Place, command: str) -> None:
     expected = one_bash(place, [command.replace("END", "return")])
     assert "shopt" in expected
-    # The probe also lists the functions, which contain `return` here and `exit` in the session.
+    # The probe also lists the functions. They contain `return` in the one bash, and `exit` in the
+    # session.
     expected = expected.replace(" return", " exit")
     check(place, [command.replace("END", "exit")], expected)
 
 
-# The examples are the same each time; the long test tries others.
+# This test tries the same examples each time. The long test tries other examples.
 @pytest.mark.slow
 @settings(
     max_examples=25,

@@ -124,7 +124,8 @@ def test_prompt_for_a_secret_has_no_echo(daemon: RawDaemon) -> None:
 def test_read_with_a_time_limit_is_not_blocking(
     daemon: RawDaemon, least: int, blocking: bool
 ) -> None:
-    # With `min 0`, a read of dd ends after 25 s although nothing is typed. With `min 1`, it waits.
+    # With `min 0`, a read of dd ends after 25 s although nothing is typed. With `min 1`, the read
+    # waits until somebody types.
     command = f"stty -icanon -echo min {least} time 250; while :; do dd bs=1 count=1; done"
     prompt = until_prompt(daemon, daemon.background(command, tty=True))["prompt"]
     assert (prompt["certainty"], prompt["program"]) == ("proved", "dd")
@@ -189,7 +190,7 @@ def test_stopped_command_is_reported(daemon: RawDaemon, params: Json) -> None:
 
 
 def test_stopped_foreground_of_a_terminal_is_reported(daemon: RawDaemon) -> None:
-    # The program in the foreground is not bash, and leads a group of its own.
+    # The program in the foreground is not bash, and leads a process group of its own.
     command = (
         "exec python3 -c 'import os, signal; pid = os.fork(); os.setpgid(pid, pid);"
         " signal.signal(signal.SIGTTOU, signal.SIG_IGN); os.tcsetpgrp(0, pid or os.getpid());"

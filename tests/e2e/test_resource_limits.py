@@ -42,7 +42,7 @@ CROWD = f"""{PYTHON} 'import os, time
 for _ in range(30): os.posix_spawn("/bin/sleep", ["sleep", "300"], {{}})
 time.sleep(60)'"""
 
-# This daemon cannot make a cgroup, because the parent of its directory is missing.
+# This daemon cannot make a cgroup, because the directory above the cgroup does not exist.
 WATCHING_DAEMON = altered_daemon({"shelld.limits.cgroups.PREFIX": "missing/"})
 
 
@@ -129,7 +129,8 @@ def test_memory_of_a_session_counts_together(daemon: RawDaemon, session: str) ->
     )
     first = daemon.background(modest, session=session)
     daemon.call("bash_output", {"bash_id": first, "wait": 20_000})
-    # The second command would also fit alone. The daemon or the kernel ends the larger of the two.
+    # Alone, the second command would also stay below the limit. Both commands together exceed it,
+    # and the daemon or the kernel ends the larger command.
     larger = modest.replace("40 <<", "80 <<")
     assert daemon.bash(larger, session=session)["reason"] == "memory"
     assert daemon.call("bash_output", {"bash_id": first})["isRunning"]
@@ -356,7 +357,7 @@ def test_wrong_limits_are_invalid_params(daemon: RawDaemon, limits: Any, paramet
 
 def test_leftover_that_exceeds_a_limit_later_is_ended(daemon: RawDaemon, session: str) -> None:
     limit(daemon, session, memory_bytes=64 * MIB)
-    # The command leaves two processes, of which one is the hog.
+    # The command leaves two processes: a sleep, and the hog.
     result = daemon.bash(f"sleep 300 & {HOG} &", session=session)
     shown = {"bash_id": result["bash_id"]}
     wait_for(lambda: daemon.call("bash_output", shown).get("reason") == "memory", "the reason")

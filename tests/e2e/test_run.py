@@ -132,8 +132,8 @@ def test_leftover_processes_are_ended_and_named() -> None:
 
 
 def test_slow_reader_causes_no_timeout_of_an_ended_command() -> None:
-    # When the second timeout has passed, the first timeout, which is shorter and began earlier, has
-    # also passed.
+    # The first timeout is shorter and began earlier, so it has passed by the time the second
+    # timeout has passed.
     with running("--timeout", "1", "--", "seq 100000") as process:
         assert run("--timeout", "2", "--", "sleep 300").returncode == 124
         stdout, stderr = process.communicate(timeout=DEADLINE_S)
@@ -308,7 +308,8 @@ def test_tty_gives_the_command_a_terminal_of_our_size() -> None:
         terminal.resize(20, 50)
         terminal.write("one\r")
         size = "33 99"
-        # Keys may overtake the signal about the new size.
+        # A line may reach the command before the signal about the new size does, so send lines
+        # until the command shows the new size.
         while size == "33 99":
             shown = terminal.until("> ")
             assert shown.startswith("one\r\n<one>\r\n")

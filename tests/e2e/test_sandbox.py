@@ -236,8 +236,8 @@ def test_nothing_escapes(
         assert int(count.split()[0]) >= 60
     assert (path / "outside/file").read_text() == "content"
     assert (path / "workspace/kept/file").read_text() == "content"
-    # On a busy machine, the stop cannot wait for the end of the sandbox. Then the directory for the
-    # missing path stays, but is empty.
+    # On a busy machine, the daemon may stop before the sandbox has ended. If so, the directory for
+    # the missing path stays, but it is empty.
     assert not (path / "workspace/missing").exists() or not os.listdir(path / "workspace/missing")
 
 
@@ -336,7 +336,7 @@ def test_a_sandbox_cannot_reach_a_lasting_daemon(places: Path) -> None:
                 command = f"cd {path}; python3 -"
                 result = each.bash(command, stdin=code % "main", session=session)
                 assert (result["stdout"], result["exitCode"]) == ("", 1)
-            # The sandbox also hides a lasting daemon that starts later.
+            # The sandbox also hides the socket of a lasting daemon that starts later.
             with lasting.attach("--name", "later") as later:
                 later.call("ping")
                 result = daemon.bash("python3 -", stdin=code % "later")

@@ -77,7 +77,8 @@ def test_a_hog_ends_by_its_limit(workspace: Path, where: str) -> None:
         wait_for(lambda: not leftover_of(daemon, result["bash_id"]), "its end")
         assert_others_live(daemon, neighbours)
         if where == "a file":
-            # The file takes all the memory of the session. A new session can remove it.
+            # The file takes all the memory of the session. A command of a new session can remove
+            # the file.
             daemon.call("close_session", {"session": "hog"})
             daemon.call("configure_session", limited)
         assert daemon.bash("rm -f /tmp/all; echo next", session="hog")["stdout"] == "next\n"

@@ -100,7 +100,7 @@ def test_long_bodies_arrive_unchanged(
     daemon, _ = shared
     _, port = registry
     configure(daemon, session, network="hosts", hosts=[f"127.0.0.1:{port}"])
-    # curl asks for 100 Continue before it sends so much.
+    # curl asks for 100 Continue before it sends a body of this size.
     send = f"curl -sS -H 'Expect: 100-continue' --data-binary @sent http://127.0.0.1:{port}/"
     command = f"head -c 5M /dev/urandom > sent; for how in '' -p; do {send} $how | cmp - sent; done"
     result = daemon.bash(command, session=session)
@@ -386,7 +386,7 @@ def test_without_a_proxy_nothing_runs(places: Path) -> None:
         ):
             assert (error["code"], error["data"]["missing"]) == (1010, "its proxy")
         assert not (workspace / "witness").exists()
-        # Other sandboxes need no proxy.
+        # A sandbox that lists no hosts needs no proxy.
         result = daemon.bash("true", session=None, sandbox={"network": "loopback"})
         assert result["sandbox"]["network"] == "loopback"
 

@@ -77,7 +77,7 @@ def packed(directory: str, files: Mapping[str, str]) -> bytes:
 
 
 def run(daemon: RawDaemon, command: str) -> Json:
-    """Run a command that must succeed. The command saves all its files in the workspace."""
+    """Run a command that must succeed. The home directory of the command is in the workspace."""
     result = daemon.bash(f"export HOME=$PWD/home; {command}", timeout=120_000)
     assert result["exitCode"] == 0, result
     assert result["sandbox"]["network"] == "hosts"

@@ -132,7 +132,7 @@ def test_killed_helper_is_replaced(daemon: RawDaemon) -> None:
 
 
 def test_helper_ends_with_the_command(daemon: RawDaemon) -> None:
-    # A screen that was read after its command may still have a helper.
+    # A screen that was read after the end of its command may still have a helper.
     others = running_below(daemon.pid, "screens/main.py")
     screen = ScreenUser(daemon, "stty -echo; echo one; read; echo two")
     screen.until_line("one")

@@ -290,7 +290,8 @@ def test_next_command_runs_after_directory_is_deleted(daemon: RawDaemon, tmp_pat
 @pytest.mark.slow
 @pytest.mark.parametrize("spares", ["0", "4"])
 def test_remote_directory_is_not_accessed_by_daemon(tmp_path: Path, spares: str) -> None:
-    # A server that no longer answers would block the event loop.
+    # If the daemon accessed a remote directory whose server no longer answers, the event loop would
+    # block.
     (tmp_path / "mountinfo").write_text(f"22 27 0:21 / {tmp_path}/remote rw - nfs server:/ rw\n")
     remote = tmp_path / "remote"
     remote.mkdir()
@@ -300,7 +301,8 @@ def test_remote_directory_is_not_accessed_by_daemon(tmp_path: Path, spares: str)
         for _ in range(3):
             assert out(daemon, "pwd") == f"{remote}\n"
         assert daemon.call("server_info")["counters"]["sparesUsed"] <= 1
-        # The daemon therefore learns that the directory is gone only when a command fails there.
+        # The daemon does not access the directory, so it learns that the directory is gone only
+        # when a command fails there.
         remote.rmdir()
         assert daemon.call("get_session")["cwd"] == str(remote)
         error = daemon.fail("bash", {"command": "pwd"})
@@ -494,7 +496,8 @@ def test_a_variable_of_bash_stays_exported(daemon: RawDaemon, name: str) -> None
 
 @pytest.mark.slow
 def test_user_ids_of_the_daemons_environment_stay() -> None:
-    # Compose files set these variables. Bash then does not make them readonly.
+    # Compose files set these variables. If the environment contains UID and EUID, bash does not
+    # make them readonly.
     with raw_daemon(env={"PATH": os.environ["PATH"], "UID": "1234", "EUID": "1235"}) as daemon:
         daemon.bash("x=1")
         assert out(daemon, "printenv UID EUID; UID=5; printenv UID") == "1234\n1235\n5\n"

@@ -176,5 +176,6 @@ def test_end_of_the_daemon_is_reported() -> None:
 def test_bash_decides_where_a_command_ends(command: str, is_complete: bool) -> None:
     lines = Lines("/bin/bash")
     assert lines._is_complete(command) is is_complete  # pyright: ignore[reportPrivateUsage]
-    # The daemon reports a bash that cannot be started.
+    # If bash cannot be started, the lines count as complete, so that the daemon reports the
+    # problem.
     assert Lines("/nowhere")._is_complete("'")  # pyright: ignore[reportPrivateUsage]

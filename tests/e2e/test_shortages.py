@@ -70,7 +70,7 @@ def test_soft_limit_of_processor_time_is_survived() -> None:
 def test_shortage_of_files_while_loading_is_survived() -> None:
     with raw_daemon(stderr_is_silent=False) as daemon:
         assert daemon.call("ping") == {}
-        # The sockets to the runners have high numbers.
+        # Do not count the sockets to the runners, which have high numbers.
         in_use = sum(int(name) < 1_000 for name in os.listdir(f"/proc/{daemon.pid}/fd"))
         with limited(daemon.pid, resource.RLIMIT_NOFILE, in_use):
             # By then the daemon has tried to preload the guard and the tools.
@@ -96,7 +96,7 @@ def test_zero_file_limit_loses_no_answer(blocking: bool) -> None:
             requests = [daemon.request("bash_output", {"bash_id": bash_id}) for _ in range(2_000)]
             answers = [json.loads(stdout.readline()) for _ in requests]
             assert sorted(answer["id"] for answer in answers) == requests
-            # Spare shells do not serve such a call.
+            # A spare shell does not run the command of a call with `env`.
             daemon.request("bash", {"command": "true", "env": {"A": "1"}})
             error = json.loads(stdout.readline())["error"]
             assert error["data"]["limit"] == "files", error

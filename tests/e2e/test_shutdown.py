@@ -206,7 +206,7 @@ def test_requests_that_do_not_end_are_refused(end: str) -> None:
         for request_id in (1, 2):
             error = daemon.answer(request_id)["error"]
             assert (error["code"], error["data"]["kind"]) == (1006, "shutting_down")
-            # Only this request has started a shell.
+            # Only request 1 has started a shell.
             assert ("bash_id" in error["data"]) == (request_id == 1)
         batch = daemon.receive()
         assert [answer["id"] for answer in batch] == [3, 4]
@@ -607,7 +607,7 @@ def test_log_names_shells_but_not_commands(tmp_path: Path) -> None:
     assert log.read_text() == text
 
 
-# A daemon that fails to frame a certain message.
+# A daemon whose frame reader fails at a certain message.
 DEAF_DAEMON = """
 import sys
 from shelld.__main__ import main

@@ -46,7 +46,7 @@ def lose_output(events: RawDaemon, tmp_path: Path) -> None:
     assert sent + end["skipped"] == end["stdoutBytes"]
     assert end["skipped"] > 0
     assert [each["seq"] for each in found] == list(range(1, len(found) + 1))
-    # The skipped output can be read.
+    # `bash_output` can still read the skipped output.
     outputs = [each for each in found if each["method"] == "output"]
     start = next((each["start"] for each in outputs if each["skipped"]), end["stdoutBytes"])
     skipped = {"bash_id": end["bash_id"], "stdout_offset": start - 200, "max_bytes": 100}

@@ -42,7 +42,8 @@ def test_spare_shell_runs_the_command(daemon: RawDaemon) -> None:
     waiting = daemon.wait_for_spare()
     pid, seconds = daemon.bash("echo $$ $SECONDS")["stdout"].split()
     assert int(pid) == waiting
-    # Bash counts full seconds of the clock, and the next one may just have begun.
+    # Bash counts full seconds of the clock. A new second may have begun since bash started to
+    # count.
     assert seconds in {"0", "1"}
     assert used(daemon) == 1
     assert daemon.wait_for_spare() != waiting
@@ -177,7 +178,8 @@ def test_spare_shell_in_a_deleted_directory_serves_nobody_elsewhere(tmp_path: Pa
         gone.rmdir()
         daemon.bash("cd /usr")
         daemon.wait_for_spare()
-        # When the first spare shell started in the deleted directory, bash printed errors.
+        # The first spare shell started in the deleted directory, and its bash printed errors. These
+        # errors must not be in the result.
         result = daemon.bash("pwd")
         assert (result["stdout"], result["stderr"]) == ("/usr\n", "")
 
@@ -207,7 +209,8 @@ def reading_spare(daemon: RawDaemon) -> int:
     waiting = daemon.wait_for_spare()
 
     def has_opened_the_pipe() -> bool:
-        # Bash first has its startup file at this descriptor, and closes it.
+        # At first, this descriptor is the startup file of bash. Bash closes the file before it
+        # opens the pipe.
         try:
             return "pipe:" in os.readlink(f"/proc/{waiting}/fd/3")
         except FileNotFoundError:
@@ -273,8 +276,9 @@ def test_dying_spare_shell_costs_at_most_its_command(
         used_before = used(daemon)
 
         def one_was_used_and_one_waits(session: str = session, before: int = used_before) -> bool:
-            # Unusable spare shells count as failures until one is used. On a busy machine, perhaps
-            # none is ready, and the daemon starts none for a while.
+            # The daemon counts unusable spare shells as failures until a command uses a spare
+            # shell. On a busy machine, perhaps no spare shell is ready in time, and the daemon
+            # starts no new one for a while.
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):
                 if used(daemon) > before and spares_of(daemon):
                     return True

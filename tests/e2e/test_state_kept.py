@@ -280,7 +280,8 @@ def test_session_loses_only_the_function_bash_cannot_read(
 def test_checking_a_function_runs_nothing_of_its_text(
     daemon: RawDaemon, session: str, tmp_path: Path
 ) -> None:
-    # As bash prints it, this function ends in its second here-document.
+    # Bash prints this function in such a form that the printed function ends within its second
+    # here-document.
     inner = f"echo a\nfi\n}}\n(touch {tmp_path}/f)\ntouch {tmp_path}/f; false || {{\nif :; then\n"
     text = f"cat >/dev/null <<X\n{inner}X\n"
     command = f"f() {{\ntrue && if cat <<X\ntext\nX\nthen\n{text}fi\n}}"
@@ -425,7 +426,7 @@ def test_unset_bash_variables_stay_unset(daemon: RawDaemon, session: str) -> Non
     daemon.bash(f"unset {UNSET}", session=session)
     command = f"for name in {UNSET}; do declare -p $name; done 2>/dev/null"
     assert daemon.bash(command, session=session)["stdout"] == ""
-    # Bash can still report its state.
+    # Bash can report its state without these variables.
     assert daemon.bash("echo ${PATH+set}; X=1", session=session)["stdout"] == "\n"
     assert daemon.bash("echo $X", session=session)["stdout"] == "1\n"
 

@@ -58,7 +58,7 @@ def test_command_runs_at_its_target(hub: RawDaemon) -> None:
     here = hub.bash("echo $PPID; pwd")
     assert not here["bash_id"].startswith("box:")
     assert far["stdout"] != here["stdout"].partition("\n")[0] + "\n"
-    # Each place has its own session `main`.
+    # The daemon and the target each have a session `main` of their own.
     assert hub.bash("pwd", target="box")["stdout"] == "/tmp\n"
     assert here["stdout"].endswith(f"{os.getcwd()}\n")
     assert hub.call("get_session", {"target": "box"})["cwd"] == "/tmp"

@@ -59,7 +59,7 @@ def test_page_has_a_command_for_each_engine() -> None:
 def test_command_of_an_engine_leads_to_a_daemon(command: str, engines: dict[str, str]) -> None:
     with raw_daemon(f"--target=box={command}", env=engines) as daemon:
         assert daemon.bash("echo there", target="box")["stdout"] == "there\n"
-        # The id of the target's shell shows where it ran.
+        # The id of the shell shows that the command ran at the target.
         assert daemon.bash("true", target="box")["bash_id"].startswith("box:")
 
 

@@ -35,7 +35,7 @@ def test_target_works_over_ssh(ssh: list[str]) -> None:
         far = int(daemon.bash("echo $PPID", target="box")["stdout"])
         os.kill(running_below(daemon.pid, "ssh\0-F")[0], signal.SIGKILL)
         assert daemon.answer(call)["error"]["code"] == 1011
-        # The far end ends with its connection.
+        # The daemon at the far end ends when its connection is lost.
         wait_for(lambda: not Path(f"/proc/{far}").exists())
         assert daemon.bash("pwd", target="box")["stdout"] != "/tmp\n"
         assert daemon.call("remove_target", {"name": "box"})["ended"] is True

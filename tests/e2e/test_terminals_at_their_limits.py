@@ -266,7 +266,8 @@ def test_language_server_is_spoken_with(daemon: RawDaemon, tmp_path: Path) -> No
     client = LanguageClient(daemon, program)
     client.send(id=1, method="initialize")
     assert client.receive()["result"] == ["initialize", None]
-    # In both directions, this text is more than a pipe holds. Its characters have several bytes.
+    # This text is more than a pipe holds, on the way to the server and on the way back. Its
+    # characters have several bytes.
     text = "é\u4e2d\r\n\r\n" * 30_000
     client.send(pieces=7, method="didOpen", params={"uri": "a", "text": text})
     assert client.receive()["params"] == {"uri": "a", "length": len(text)}

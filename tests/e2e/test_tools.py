@@ -250,7 +250,8 @@ def test_tool_parameters_match_method_params(daemon: RawDaemon, tool: str, metho
         for param in each["params"]
     }
     for name, schema in tools[tool]["input_schema"]["properties"].items():
-        # The method's schema says the same in another order, or also allows null.
+        # The schema of the method has the same rules as the schema of the tool, but perhaps in
+        # another order, or it also allows null.
         alternatives = params[name].get("anyOf", [params[name]])
         (other,) = [each for each in alternatives if each.get("type") != "null"]
         for key in ("minLength", "minimum", "maximum"):

@@ -26,7 +26,8 @@ def error(request_id: Any, code: int) -> Json:
 
 PING = '{"jsonrpc": "2.0", "method": "ping"'
 
-# Sent text -> received messages; a nested list is the answer to a batch.
+# Each vector has the text that the test sends, and the messages that it receives. A nested list is
+# the answer to a batch.
 VECTORS: list[tuple[str, list[Any]]] = [
     (PING + ', "id": 1}', [result(1)]),
     (PING + ', "params": [], "id": 2}', [result(2)]),
@@ -85,7 +86,7 @@ VECTORS: list[tuple[str, list[Any]]] = [
 
 
 def without_texts(message: Json | list[Any]) -> Any:
-    """Return a message as the vectors list it. Of an error, only the code is left."""
+    """Return a message as the vectors list it: an error has only its code."""
     if isinstance(message, list):
         return [without_texts(each) for each in message]
     if "error" in message:

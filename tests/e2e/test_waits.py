@@ -189,7 +189,7 @@ def test_params_that_do_not_fit_are_invalid(
     text = {"text": "x\n"} if method == "write_stdin" else {}
     error = daemon.fail(method, {"bash_id": bash_id, **text, **params})
     assert (error["code"], error["data"]["parameter"]) == (-32602, parameter)
-    # The daemon wrote nothing, either.
+    # The refused call has also written nothing to the shell.
     assert read(daemon, bash_id, wait=0)["stdoutRange"]["end"] == 0
 
 

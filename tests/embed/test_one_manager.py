@@ -88,7 +88,8 @@ async def test_cancelled_scope_ends_shells_and_waiters() -> None:
         shells.append(shell)
         tasks.cancel_scope.cancel()
         if manager._thread is None:  # pyright: ignore[reportPrivateUsage]
-            # A manager that has its own thread does not cancel its tasks before the block ends.
+            # A manager without a thread of its own ends its shells as soon as the scope is
+            # cancelled. A manager with its own thread ends its shells only when the block ends.
             with anyio.CancelScope(shield=True), anyio.fail_after(20):
                 assert await shell.wait() == -9
     (shell,) = shells

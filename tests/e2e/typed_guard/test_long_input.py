@@ -53,8 +53,8 @@ def test_line_after_many_others_continues_a_command(rules: str, quoted: str) -> 
 
 
 def soon_tired(rules: str) -> AbstractContextManager[RawDaemon]:
-    """Return a daemon with a twentieth of the usual limits, because reaching those takes
-    seconds.
+    """Return a daemon with a twentieth of the usual limits, because a test needs seconds to reach
+    the usual limits.
     """
     module = "shelld.methods.typed_lines"
     limits = {f"{module}._MAX_COST": 100_000, f"{module}._MAX_COST_ALONE": 840_000}

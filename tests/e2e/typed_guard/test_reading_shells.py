@@ -38,8 +38,8 @@ def test_shell_with_background_jobs_is_guarded(
 def test_shell_on_a_pipe_is_guarded_too(guarded: RawDaemon, command: str) -> None:
     typing = Session(guarded, command, tty=False, open_stdin=True)
     if command != "cat | bash":
-        # Wait until this shell reads input, because until then another shell may be about to start
-        # it.
+        # Wait until the shell in `command` reads its input. Before that, another shell may still be
+        # about to start this shell.
         typing.write("echo ready; sleep 300 &\n")
         typing.until("ready\n")
     for line in ("forbidden\n", "forbidden;\x17\n", "forbidden #" + "\x7f" * 11 + "\n"):

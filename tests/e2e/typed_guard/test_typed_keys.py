@@ -35,7 +35,8 @@ def test_forbidden_line_is_not_typed_into_a_shell(typing: Session, lines: list[s
     typing.output = ""
 
     def prompts_again() -> bool:
-        # While bash prepares its prompt, it drops an interrupt, or a key that follows one.
+        # While bash prepares its prompt, it drops an interrupt, or a key that follows the
+        # interrupt.
         typing.write(keys=["C-c"], wait=200)
         typing.write("echo still $((40 + 2))\n", wait=200)
         return "still 42\r\n" in typing.output
@@ -58,12 +59,13 @@ def test_forbidden_line_is_not_typed_into_a_shell(typing: Session, lines: list[s
         [*text("forbidden"), keys("Enter")],
         [*text("forbidden"), keys("C-o")],
         [*text("forb"), {"base64": base64.b64encode(b"idden\n").decode()}],
-        # Bash keeps its line, or a part of it, despite these keys.
+        # These keys seem to drop the line, but bash keeps the line or a part of the line.
         [*text("forbidden"), keys("C-a", "C-u", "Enter")],
         [*text("forbidden"), keys("C-z"), keys("Enter")],
         [*text("forbidden"), keys("C-\\"), keys("Enter")],
         [*text("forbidden"), keys("C-v", "C-c"), keys("Enter")],
-        # Readline drops only the first byte if more text follows the interrupt at once.
+        # If more text follows the interrupt at once, readline drops only the first byte of the
+        # line.
         [*text("xforbidden"), keys("C-c", "Enter")],
         [*text("xforb"), keys("C-c", *"idden", "Enter")],
         [*text("forbidden\x01"), keys("C-c", "x", "Enter")],
@@ -82,7 +84,7 @@ def test_forbidden_line_is_not_typed_into_a_shell(typing: Session, lines: list[s
         [*text("forbidden;"), keys("C-v", "C-w", "Enter")],
         # The second of these keys is text, and the third erases it.
         [*text("forbx"), keys("C-v", *["BSpace"] * 3), *text("idden"), keys("Enter")],
-        # If readline does not know a key, it treats the end of the key as text.
+        # If readline does not know a key, it treats the last bytes of the key as text.
         text("forb\x1b[15idden\n"),
         # These keys move the cursor.
         [*text("idden"), keys("C-a"), *text("forb"), keys("Enter")],
@@ -90,7 +92,7 @@ def test_forbidden_line_is_not_typed_into_a_shell(typing: Session, lines: list[s
         [*text("xforbidden"), keys("Home", "Delete", "Enter")],
         [*text("echo forbidden"), keys(*["Left"] * 1_000, "M-d", "Enter")],
         [*text("FORBIDDEN"), keys("M-b", "M-l", "Enter")],
-        # These keys pass on the line without a line end.
+        # Bash takes the line at these keys, although none of them is a line end.
         [*text("$(forbidden)"), keys("Escape", "C-e")],
         [*text("forbidden"), keys("C-x", "C-e")],
         [*text("#forbidden"), keys("M-1", "M-#")],
