@@ -144,7 +144,8 @@ def test_a_failing_call_costs_at_most_its_command(
         for failure in failures:
             arm(directory, function, failure)
             for _ in range(5):
-                # Timing decides whether a helper looks at a process before that process has ended.
+                # A helper may call the function only for a process that has not ended yet. Whether
+                # it does depends on the timing, so try several times.
                 if not (directory / "fired").exists():
                     use_everything(daemon, directory)
             assert (directory / "fired").exists(), f"nothing has called {function}"
@@ -171,12 +172,13 @@ def test_filter_without_process_is_reported(tmp_path: Path, process: str, functi
         shell = daemon.bash("echo ab; echo b", session=None)
         (keeper,) = children(daemon.pid)
         if process == "keeper":
-            # The keeper uses idle runners first, so kill them.
+            # The keeper forks a runner only if no runner is idle, so kill the idle runners.
             for runner in children(keeper):
                 os.kill(runner, signal.SIGKILL)
             wait_for(lambda: not children(keeper), "the end of the runners")
         arm(tmp_path, function, "EAGAIN")
-        # Only the backtracking engine supports lookbehind. It runs in its own process.
+        # Only the backtracking engine supports the lookbehind in this filter. This engine runs in a
+        # process of its own.
         read = {"bash_id": shell["bash_id"], "stdout_offset": 0, "filter": "(?<=a)b"}
         error = daemon.fail("bash_output", read)
         assert (tmp_path / "fired").exists()
@@ -194,7 +196,7 @@ def test_keeper_failing_after_wakeup_checks_children_again(tmp_path: Path) -> No
         (keeper,) = children(daemon.pid)
         (runner,) = [pid for pid in children(keeper) if shell["pid"] in children(pid)]
         arm(tmp_path, reap, "ValueError")
-        # This death wakes the keeper only once, and `_reap` then fails.
+        # The death of the runner wakes the keeper only once. `_reap` fails at this one time.
         os.kill(runner, signal.SIGKILL)
         wait_for((tmp_path / "fired").exists, "the failure")
         wait_for_end = {"bash_id": shell["bash_id"], "wait": 15_000, "until": "exit"}

@@ -80,8 +80,8 @@ def test_traceable_processes_are_killed(daemon: RawDaemon, command: str, end: st
         os.kill(runner, signal.SIGKILL)
         read = daemon.call("bash_output", {"bash_id": bash_id, "wait": 20_000, "until": "exit"})
         assert (read["status"], read["reason"]) == ("killed", "lost")
-        # The daemon may miss processes in another session, because only living parents link them to
-        # the command.
+        # The daemon finds processes in another session only through living parents, so it may miss
+        # processes whose parents have ended.
         session = [pid for pid in family if "setsid" not in command]
         assert not [pid for pid in session if is_alive(pid)]
         for left in family:
@@ -111,7 +111,8 @@ def test_lost_command_leaves_no_traceable_process(
     try:
         count = len(list(descriptors.iterdir()))
         os.kill(runner, signal.SIGKILL)
-        # Wait, so that the daemon finds all the keeper's messages at once.
+        # Wait until the keeper has sent all its messages, so that the daemon finds them all at
+        # once.
         wait_for(lambda: len(list(descriptors.iterdir())) < count, "the keeper's last word")
     finally:
         os.kill(daemon.pid, signal.SIGCONT)

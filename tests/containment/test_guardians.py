@@ -133,7 +133,7 @@ def test_killed_keeper_is_replaced(daemon: RawDaemon) -> None:
 
 def test_failing_keeper_is_not_restarted_endlessly(tmp_path: Path) -> None:
     starts = tmp_path / "starts"
-    # This keeper also writes more to stderr than a pipe holds.
+    # This keeper writes more to stderr than a pipe holds, and then fails.
     boot = f"import os; open({str(starts)!r}, 'a').write('x'); os.write(2, bytes(1 << 20)); [][0]"
     # Every keeper counts as short-lived, however slow the machine is.
     command = altered_daemon(

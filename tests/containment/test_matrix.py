@@ -84,7 +84,7 @@ class Scene(NamedTuple):
         return int(shells[bash_id]["pid"])
 
     def assert_nothing_left(self) -> None:
-        """Check at this moment, without waiting."""
+        """Check, without waiting, that no process of the command is left at this moment."""
         assert not self.witness.is_held()
         if self.cgroup is not None:
             left = self.cgroup.pids() - self.family()
@@ -166,7 +166,7 @@ def scene(shape: str, mechanism: str, tmp_path: Path) -> Iterator[Scene]:
     os.mkfifo(tmp_path / "fifo")
     command = command_of(hiding, witness=witness.path, beat=heartbeat.path, fifo=tmp_path / "fifo")
     cgroup = Cgroup() if Cgroup.is_possible() else None
-    # A part of the matrix runs in spare shells.
+    # Only with the mechanism "subreaper", the commands run in spare shells.
     has_spares = mechanism == "subreaper"
     has_terminal = mechanism == "terminal"
     containment = "cgroup" if mechanism == "cgroup" else "subreaper"

@@ -69,7 +69,7 @@ def test_oom_killed_command_has_reason_oom(
     assert (result["status"], result["reason"]) == ("failed", "oom")
     read = limited.call("bash_output", {"bash_id": result["bash_id"]})
     assert read["reason"] == "oom"
-    # A command that survived an OOM kill has no such reason.
+    # If a command survives an OOM kill and ends by itself, its result does not have this reason.
     assert "reason" not in limited.bash(f"{EAT}; exit 3")
     # An OOM kill before a command does not count for that command.
     assert "reason" not in limited.bash("kill -9 $$")
@@ -120,6 +120,6 @@ def test_oom_count_works_on_this_machine() -> None:
     before = os.listdir("/proc/self/fd")
     kills = OomKills()
     assert kills.count() >= 0
-    # The file that has the count stays open.
+    # `OomKills` keeps the file open from which it reads the count.
     assert len(os.listdir("/proc/self/fd")) == len(before) + 1
     kills.close()

@@ -54,10 +54,11 @@ def test_survivor_of_killed_runner_is_named(new_daemon: RawDaemon, freezer: Free
         read = new_daemon.call("bash_output", {"bash_id": bash_id, "wait": 20_000, "until": "exit"})
         assert (read["status"], read["reason"]) == ("killed", "lost")
         assert new_daemon.call("list_shells")["shells"][0]["leftover"] == [stuck]
-        # `kill_shell` can only report the same survivor.
+        # `kill_shell` cannot kill this process either, and reports the same survivor.
         killed = new_daemon.call("kill_shell", {"shell_id": bash_id, "grace": 0})
         assert (killed["survivors"], killed["alreadyStopped"]) == ([stuck], False)
-        # The daemon does not report the leftover processes for another lost command.
+        # The stuck process belongs to the first lost command, so the daemon does not report it for
+        # the second.
         assert new_daemon.bash("kill -9 $PPID; sleep 300")["leftover"] == []
     wait_for(lambda: new_daemon.call("list_shells")["shells"][0]["leftover"] == [], "an empty list")
 
@@ -178,7 +179,8 @@ def test_delegated_cgroup_kills_stubborn_processes(
             result = daemon.call("kill_shell", {"shell_id": bash_id, "grace": 100})
             assert (result["status"], result["survivors"]) == ("killed", [])
             assert not is_alive(foreign)
-            # The runner has returned to its cgroup, and can again kill through it.
+            # The runner has returned to its cgroup, and can again kill the processes in the cgroup
+            # through `cgroup.kill`.
             assert daemon.bash("id -u")["stdout"] == f"{unprivileged['user']}\n"
             assert daemon.call("server_info")["containment"]["cgroupKill"] is True
         wait_for(lambda: not cgroup.divisions(), "its cgroups' removal")
@@ -258,7 +260,8 @@ def test_shortage_of_processes_is_reported_and_leaves_nothing(
             return [error and error["data"] for error in errors] == [refusal] * count
 
         refusal = {"kind": "resource_exhausted", "limit": "processes"}
-        # Several commands at once need runners that cannot be forked.
+        # Three commands at once need more runners than there are, and the keeper cannot fork
+        # another runner.
         for count in (1, 1, 1, 3):
             wait_for(partial(are_refused, count), "refusals")
         wait_for(lambda: statuses(daemon) == {"completed"}, "the end of a command that had room")

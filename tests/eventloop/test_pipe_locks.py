@@ -124,11 +124,12 @@ def start(daemon: RawDaemon, program: str, folder: Path, **params: Any) -> str:
     """Start a program that holds the lock of a pipe from which the daemon has something to read."""
     script, gate = folder / "program.py", Gate(folder / "gate")
     script.write_text(program)
-    # Bash would give a background process another stdin.
+    # Without the redirection from descriptor 3, bash would give the background process another
+    # stdin.
     command = f"exec 3<&0; {sys.executable} {script} {folder}/gate <&3 3<&- & echo $!; wait"
     bash_id = daemon.background(command, **params)
     pid = int(read_until(daemon, bash_id, "\n"))
-    # The daemon reads nothing until the program sleeps in splice(2).
+    # Stop the daemon, so that it reads nothing before the program sleeps in splice(2).
     daemon.process.send_signal(signal.SIGSTOP)
     gate.open()
     wait_for(lambda: in_splice(pid), "the program in splice")
@@ -192,8 +193,8 @@ def test_stdin_spliced_into_a_full_socket_stops_no_daemon(
 
 @pytest.mark.slow
 def test_held_stdin_can_be_closed(daemon: RawDaemon, tmp_path: Path, gates: list[Gate]) -> None:
-    # While the program holds the pipe, the close of the write end is the daemon's first call on
-    # this end.
+    # While the program holds the pipe, the daemon makes no other call on the write end before it
+    # closes this end.
     bash_id = start(daemon, TO_SOCKET, tmp_path, open_stdin=True, stdin="first;")
     assert daemon.call("write_stdin", {"bash_id": bash_id, "eof": True})["isRunning"]
     assert daemon.bash("echo meanwhile")["stdout"] == "meanwhile\n"
@@ -204,9 +205,9 @@ def test_leftover_that_holds_the_stdout_of_an_ended_command_stops_no_daemon(
     daemon: RawDaemon, tmp_path: Path
 ) -> None:
     (tmp_path / "program.py").write_text(SILENT)
-    # Bash ends once the program is in splice(2). Then the daemon closes its own write end of the
-    # pipe. Closing it takes the lock, because no other process has this write end. Bash has opened
-    # another one.
+    # Bash ends once the program is in splice(2). The daemon then closes its own write end of the
+    # pipe. Closing takes the lock, because no other process has this write end: bash has opened a
+    # second write end through /proc.
     in_splice = "read -r number _ < /proc/$!/syscall && [[ $number == 275 || $number == 76 ]]"
     start = f"exec > /proc/self/fd/1; {sys.executable} {tmp_path}/program.py &"
     command = f"{start} until {in_splice}; do :; done"
@@ -308,7 +309,7 @@ def test_failed_look_leaves_no_process_stopped(monkeypatch: pytest.MonkeyPatch) 
     assert (process.was_stopped, process.is_stopped) == (True, False)
     pipe_locks.close_pipe(reader)
     os.close(writer)
-    # The watch keeps a descriptor in reserve.
+    # Close the descriptor that the watch keeps in reserve.
     for descriptor in vars(watch)["_files"]:
         os.close(descriptor)
 
@@ -323,7 +324,7 @@ def test_process_continues_when_its_last_stopper_lets_go() -> None:
         process = vars(pipe_locks)["_Process"](sleep.pid, started)
         try:
             process.stop()
-            # Another process continues the stopped process.
+            # Continue the stopped process, as another process may do at any time.
             sleep.send_signal(signal.SIGCONT)
             process.stop()
             assert process_state(sleep.pid) == "T"

@@ -71,7 +71,7 @@ async def test_jobs_run_together_and_begin_in_order() -> None:
         for number in range(-3, 0):
             workers.start(number)
         await anyio.wait_all_tasks_blocked()
-        # Idle tasks take some of these jobs, and new tasks take the others.
+        # Idle tasks take some of these jobs, and new tasks take the other jobs.
         begun.clear()
         for number in range(20):
             workers.start(number)

@@ -1,4 +1,4 @@
-"""The search for a cgroup that may be divided, and its use by the keeper and the runners."""
+"""The search for a cgroup that may be divided. The keeper and the runners use this cgroup."""
 
 from __future__ import annotations
 

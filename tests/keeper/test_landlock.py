@@ -14,8 +14,8 @@ from shelld.keeper import landlock
 
 _NO_NEW_PRIVILEGES = 38
 
-# This program restricts itself to the first directory. The other arguments are expressions. The
-# program prints those that raise no OSError.
+# This program restricts itself to the directory in its first argument. The other arguments are
+# expressions. The program prints the expressions that raise no OSError.
 _PROGRAM = f"""
 import ctypes, os, sys
 from shelld.keeper.landlock import restrict

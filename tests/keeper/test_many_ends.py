@@ -178,7 +178,7 @@ def test_kill_is_not_given_up_after_few_rounds(monkeypatch: pytest.MonkeyPatch) 
     orphan_reaper = OrphanReaper()
     orphan_reaper.must_start = True
     orphan_reaper.kill_round(lambda _pid: False)
-    # The system gave this process no processor time meanwhile.
+    # Much time passes, as if the system gave this process no processor time.
     now = 1_000.0
     for _ in range(ROUNDS_BEFORE_GIVING_UP - 2):
         orphan_reaper.kill_round(lambda _pid: False)

@@ -66,7 +66,7 @@ def test_newest_of_many_children_are_killed_first(monkeypatch: pytest.MonkeyPatc
             processes.enter_context(subprocess.Popen(["/bin/sleep", "300"])).pid for _ in range(5)
         ]
         assert sorted(tree.kill_descendants() or []) == pids[3:]
-        # Spared processes do not hide the others, however many they are.
+        # However many processes are spared, the scan still finds the processes that are not spared.
         assert sorted(tree.kill_descendants(set(pids[2:]).__contains__) or []) == pids[:2]
         tree.kill_descendants({*pids[:2], *pids[3:]}.__contains__)
 
@@ -160,7 +160,7 @@ def test_unreadable_process_counts_as_alive(
             tree.Descendants().signal(signal.SIGCONT, None)
             assert tree.kill_descendants() == [process.pid]
         wait_for(lambda: not is_alive(process.pid), "its end")
-        # The child of the killed process is now a child of this process, and is found.
+        # The child of the killed process is now a child of this process, so the next kill finds it.
         tree.kill_descendants()
         wait_for(lambda: not tree.living_descendants(), "the end of all")
 

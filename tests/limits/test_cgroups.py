@@ -66,7 +66,8 @@ def test_cgroup_v2_must_hand_down_the_controller(
 def test_place_beside_the_own_cgroup_is_found(tmp_path: Path) -> None:
     own = folder(tmp_path, "unit/daemon")
     unit = folder(tmp_path, "unit", cgroup__subtree_control="memory pids\n")
-    # The limits of the own cgroup do not hold beside it, so the place must be delegated.
+    # The limits of the own cgroup do not hold for a cgroup beside it. So a place beside the own
+    # cgroup must be delegated.
     assert found(OwnCgroup("", str(own))) == {}
     try:
         os.setxattr(unit, "user.delegate", b"1")

@@ -40,7 +40,7 @@ class FakeCommand:
 
 
 class Machine:
-    """Holds the command of each runner, and counts the measurements of commands."""
+    """This machine has the command of each runner, and counts the measurements of commands."""
 
     def __init__(self) -> None:
         self.commands: dict[int, FakeCommand] = {}
@@ -458,7 +458,8 @@ async def test_spare_shell_gets_room_once_it_runs(
     async with running(machine) as limiter:
         limits = ResourceLimits(processes=2)
         spare = limiter.admit("main", limits, is_waiting=True)
-        # No room is made yet, because a command could take it before the spare shell enters.
+        # The limiter makes no room for the spare shell yet, because a command could take the room
+        # before the spare shell enters the cgroup.
         assert room == []
         limiter.spare_runs(spare)
         other = limiter.admit("main", limits, is_waiting=True)

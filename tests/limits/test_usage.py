@@ -47,7 +47,7 @@ def test_usage_counts_all_processes_below_the_runner(family: subprocess.Popen[by
     usage = used(reaped_cpu_s(os.getpid()))
     assert usage.pids[0] == family.pid
     assert (len(usage.pids), usage.threads) == (2, 3)
-    # Shared memory counts twice in the first figure, and once in the second.
+    # `rss_bytes` counts shared memory twice, and `pss_bytes` counts it once.
     assert usage.rss_bytes > 80 * MIB
     assert 40 * MIB < pss_bytes(usage.pids) < 70 * MIB
 
