@@ -76,7 +76,7 @@ class Asker:
         return answer["result"]
 
     def answer(self, request_id: Any, method: str, early: Json | None = None) -> Json:
-        """Return the answer to a request. Other answers go into `early`, if it is given."""
+        """Return the answer to a request. If `early` is given, put all other answers into it."""
         while True:
             try:
                 message: Json = self.daemon.receive(ANSWER_S)
@@ -106,8 +106,8 @@ class Asker:
         return True
 
     def close_session(self, session: str) -> None:
-        """Close a session. The fault may hit the first request, before or after the request has
-        taken effect.
+        """Close a session. If the fault hits the first request, before or after the request has
+        taken effect, send a second request.
         """
         for _ in range(2):
             params = {"session": session}
@@ -127,8 +127,8 @@ class Asker:
         return True
 
     def remove_target(self, name: str) -> None:
-        """Remove a target. The fault may hit the first request, before or after the request has
-        taken effect.
+        """Remove a target. If the fault hits the first request, before or after the request has
+        taken effect, send a second request.
         """
         for _ in range(2):
             request = self.daemon.request("remove_target", {"name": name})
@@ -154,8 +154,8 @@ class Asker:
         self.clean_up()
 
     def collect(self, subscription: str, last: str, after: Json | None = None) -> None:
-        """Read events of a subscription up to the event `last`. If `after` is given, first kill a
-        shell with these params.
+        """Read events of a subscription up to the event `last`. If `after` is given, first call
+        `kill_shell` with `after` as the params.
         """
         kill = None if after is None else self.daemon.request("kill_shell", after)
         is_killed, seq, has_last = kill is None, 0, False
@@ -165,7 +165,7 @@ class Asker:
             except (AssertionError, ValueError) as error:
                 raise ViolationError(f"no {last}: {str(error)[-1500:]}") from None
             if kill is not None and message.get("id") == kill:
-                # The result may also be that of a shell that the fault has ended.
+                # `kill_shell` also has a result if the fault has already ended the shell.
                 is_killed = "result" in message
                 if is_excused(message):
                     self.excused.append(f"kill_shell: {str(message)[:200]}")
@@ -178,7 +178,7 @@ class Asker:
                     raise ViolationError(f"not event {seq}: {str(message)[:600]}")
 
     def note(self, answer: Json, method: str) -> None:
-        """If an answer reports a failure, record it, because the fault excuses it."""
+        """If an answer reports a failure, record the failure, because the fault excuses it."""
         if is_excused(answer):
             self.excused.append(f"{method}: {str(answer)[:200]}")
 

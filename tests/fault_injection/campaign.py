@@ -41,8 +41,8 @@ _SAFE_LINE = re.compile(
     rf"|(?:if|while|elif) {_TEST}(?: (?:and|or) {_TEST})*:|for \w+ in \({_VALUE}, {_VALUE}\):"
     rf"|[\w.]+\.(?:append|add)\({_VALUE}\)|[\w.]+\.pop\({_VALUE}, None\)"
     rf"|os\.close\((?:{_VALUE}|[\w.]+\.pop\(\))\)"
-    # Python reaches this line again when it leaves the block, but runs none of our code at that
-    # moment.
+    # Python reaches the line of `with` again when it leaves the block, but runs none of our code at
+    # that moment.
     r"|(?:async )?with .*"
     r"|\W*|(?:async )?def .*|class .*|@.*|except.*|\"\"\".*|nonlocal .*|global .*"
 )
@@ -144,7 +144,8 @@ Place = tuple[str, str, int, str]
 
 
 def record_points(folder: Path, scenes: Iterable[str] = ()) -> list[Point]:
-    """Return the points that the scenes reach: each at its first visit and at a later one.
+    """Return the points that the scenes reach. Each place gives a point for its first visit, and a
+    point for a later visit.
 
     A point belongs to the first step that reaches it. Without `scenes`, run all scenes.
     """
@@ -271,7 +272,8 @@ def _try(faulty: Faulty, point: Point) -> Outcome:
         fired = bool(faulty.control.fired)
         if fired:
             if point.role == "runner":
-                # A command cannot start if it gets a runner that is about to end by the fault.
+                # The fault may be about to end the runner of a spare shell. A command that got this
+                # runner could not start, so wait until no spare shell is left.
                 wait_for(lambda: not spares_of(faulty.daemon), "the end of the spare shells")
             faulty.check()
     except (AssertionError, OSError) as error:

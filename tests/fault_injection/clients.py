@@ -1,6 +1,6 @@
 """Clients of a lasting daemon attach, leave, vanish, and take the daemon from another client.
 
-A fault may cost a client its daemon once. The next client must find all shells and sessions.
+A fault may make a client lose the daemon once. The next client must find all shells and sessions.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from support import Json
 
 T = TypeVar("T")
 
-# A client may come a moment before the daemon notices that the last client is gone. A fault may
-# also hit one attempt.
+# A client may attach a moment before the daemon notices that the previous client is gone. A fault
+# may also hit one attempt.
 ATTEMPTS = 3
 
 
@@ -27,7 +27,7 @@ class Clients(Asker):
     def __init__(self, daemon: LastingDaemon) -> None:
         super().__init__(daemon)
         self._lasting = daemon
-        # This is true once the fault has cost a client its daemon.
+        # This is true once the fault has made a client lose the daemon.
         self._has_lost = False
 
     def come_and_go(self) -> None:

@@ -25,7 +25,7 @@ def is_match(result: Json) -> bool:
 
 
 class Endings(Asker):
-    """One run of commands with unusual ends or much output. They may write to `folder`."""
+    """One run of commands with unusual ends or much output. The commands may write to `folder`."""
 
     STEPS = (
         "read_much_output",
@@ -41,7 +41,7 @@ class Endings(Asker):
         self._folder = folder
 
     def read_much_output(self) -> None:
-        """Read from the disk: parts, text with colours, bytes, and the text for a model."""
+        """Read output from the disk: pieces, text with colours, bytes, and the text for a model."""
         started = self.bash(
             f"seq {COUNT}; seq {COUNT} >&2; printf '\\033[31mred\\033[0m\\r\\n'; sleep {MARK}",
             lambda result: result["status"] == "running",

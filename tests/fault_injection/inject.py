@@ -30,7 +30,8 @@ from types import CodeType, FrameType
 from typing import Any, Final
 
 SIZE: Final = 4096
-# The first byte changes whenever another point is armed. The second is 1 once the point has fired.
+# The first byte changes whenever another point is armed. The second byte is 1 once the point has
+# fired.
 _VERSION: Final = 0
 _FIRED: Final = 1
 _TEXT: Final = 8
@@ -264,9 +265,11 @@ class Injector:
         return call
 
     def patch(self) -> None:
-        """Put the wrappers where shelld's code finds its system calls."""
+        """Replace the functions that make system calls with wrappers, where shelld's code finds
+        them.
+        """
         for module in (os, fcntl, signal, termios):
-            # The exception of this module is no OSError.
+            # The functions of `termios` raise `termios.error`, which is no OSError.
             error = termios.error if module is termios else OSError
             for name in FAILURES:
                 if name in vars(module) and name not in ("poll", "register"):
@@ -312,7 +315,9 @@ class _OursOnly:
 
 
 def install(role: str) -> Injector:
-    """Start injecting in this process, as the environment says. Call it before importing shelld."""
+    """Start to inject faults in this process, as the environment says. Call this function before
+    importing shelld.
+    """
     control = Control(os.environ["SHELLD_FAULTS_CONTROL"])
     injector = Injector(
         role,

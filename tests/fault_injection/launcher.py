@@ -14,7 +14,7 @@ sys.path.insert(0, TESTS)
 from fault_injection.inject import install  # noqa: E402
 
 # This program starts the injector, and then a keeper as usual. A runner is a fork of the keeper.
-# Its injector learns that it is in a runner when the runner's main function is called.
+# The injector in the fork learns that it is in a runner when the runner's main function is called.
 BOOT = """
 import os, sys
 sys.path.insert(0, {tests!r})

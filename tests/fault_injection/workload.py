@@ -45,7 +45,7 @@ class Workload(Asker):
         )
         answers: Any = self.daemon.receive(ANSWER_S)
         while "method" in answers:
-            # The last fault has delayed this event of a subscription.
+            # The previous fault has delayed this event of a subscription.
             answers = self.daemon.receive(ANSWER_S)
         is_refused = "error" in answers and answers["id"] is None
         if not is_refused and sorted(answer["id"] for answer in answers) != ids:

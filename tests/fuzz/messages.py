@@ -1,6 +1,7 @@
 """Framing and decoding of any bytes, in any pieces.
 
-They never raise, and never hold more data than allowed. The pieces do not affect the result.
+Framing and decoding never raise, and never hold more data than allowed. The size of the pieces does
+not affect the result.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ _PARAMS: list[type[Params]] = [
 
 
 def check(data: bytes) -> None:
-    """Decode `data`, split as its first byte says. Raise AssertionError if a promise is broken."""
+    """Decode the stream in `data`. The first byte of `data` sets the size of the pieces. Raise
+    AssertionError if a promise is broken.
+    """
     piece = (data[0] if data else 0) + 1
     stream = data[1:]
     events = _events(stream, piece)

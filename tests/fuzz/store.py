@@ -44,7 +44,9 @@ def _run(program: bytes) -> None:
 
 
 def _check_reads(store: StreamStore, step: int) -> None:
-    """Check that kept data equals the data written at its offset, and that the rest is counted."""
+    """Check that kept data equals the data written at its offset, and that the store counts all
+    dropped bytes.
+    """
     assert store.kept + store.dropped == store.written
     position = found = dropped = 0
     while position < store.written:

@@ -1,7 +1,7 @@
 """A command's output becomes the same text, however it arrives and is read.
 
-The input is a program. Its first bytes set the sizes of the pieces in which the rest arrives, and
-the sizes of reads.
+The input is a program. The first bytes of the program set the size of reads, and the size of the
+pieces in which the other bytes arrive.
 """
 
 from __future__ import annotations

@@ -53,7 +53,8 @@ def passes_proxy(request: bytes) -> Callable[[], object]:
             sock.settimeout(15)
             sock.sendall(request)
             answer = b""
-            # If no answer comes, another program than the proxy has the request.
+            # If no answer comes, not the proxy but another program has received the request, so the
+            # attempt succeeds.
             with suppress(TimeoutError):
                 while more := sock.recv(100):
                     answer += more
@@ -276,7 +277,7 @@ ATTEMPTS: Final[dict[str, Callable[[], object]]] = {
     "the loopback by SOCKS": by_socks(b"\1\x7f\0\0\1"),
     "the loopback by a name in SOCKS": by_socks(b"\3\x09localhost"),
     "the metadata of a cloud": tunnels("169.254.169.254"),
-    # Keys, terminals, and memory of others.
+    # Keys of the kernel, terminals, and the memory of others.
     "add a key": system_call(248, b"user", b"shelld", b"x", 1, -3),
     "read keys": system_call(250, 0, -3, 0),
     "type into a terminal": opens_a_terminal,

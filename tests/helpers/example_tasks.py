@@ -14,7 +14,7 @@ echo "$1 2"
 """
 
 # This script writes more than an editor gets without reading, makes a file, and waits; then it does
-# all of this again. On its terminal, each of the two parts has 6,000,000 bytes, in lines of three
+# all of this again. On its terminal, each of the two floods has 6,000,000 bytes, in lines of three
 # bytes.
 FLOOD = """
 cd "$(dirname "$0")"

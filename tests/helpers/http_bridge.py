@@ -24,7 +24,7 @@ META_VERSION = "io.modelcontextprotocol/protocolVersion"
 HEADER_MISMATCH = -32020
 # The HTTP status for each JSON-RPC error code. The bridge sends all other errors with 200.
 STATUS = {-32700: 400, -32600: 400, -32602: 400, -32022: 400, HEADER_MISMATCH: 400, -32601: 404}
-# The parameter that the header `Mcp-Name` repeats, by method.
+# For each method, the parameter whose value the header `Mcp-Name` repeats.
 NAMES = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 
 

@@ -88,7 +88,7 @@ def lasting_user(runtime: Path) -> Generator[Lasting]:
 
 
 def kill_attach(client: RawDaemon) -> None:
-    """Kill `shelld attach`, as if the machine had lost it."""
+    """Kill `shelld attach`, as a failure of the machine would."""
     client.process.kill()
     client.process.wait()
 

@@ -25,8 +25,8 @@ from shelld_protocol.about import PROTOCOL
 from shelld_protocol.framing import FrameReader
 from support import RawDaemon
 
-# How long a reply or an end may take. A daemon that loses another client first may need ten
-# seconds.
+# A reply, or the end of the daemon, may take this long. A daemon may need ten seconds if it first
+# loses another client.
 REPLY_S = 20.0
 
 
@@ -62,7 +62,7 @@ class LastingDaemon(RawDaemon):
     def attach(self, *, steal: bool = False) -> str:
         """Attach another client; return the reply, or "gone" if there was none.
 
-        If the daemon accepts this client, it replaces the client that was attached.
+        If the daemon accepts this client, this client replaces the client that was attached.
         """
         requests, far_requests = _pair()
         answers, far_answers = _pair()

@@ -1,7 +1,7 @@
 """Detect the descriptors, threads, children, zombies and temporary files that a test leaves behind.
 
 The test process adopts orphans, so a process that escapes from a daemon under test becomes a child
-of the test process. There, this module detects it.
+of the test process. This module then finds the process among the children.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ def assert_nothing_new_since(before: Resources) -> None:
     if not now.since(before):
         return
     if now._replace(children=before.children).since(before):
-        # Garbage may keep all kinds of resources except processes. Collecting it takes longer than
-        # most tests.
+        # Garbage may keep all kinds of resources except processes. Collecting the garbage takes
+        # longer than most tests, so do it only if such a resource is left.
         gc.collect()
     left: list[str] = []
 

@@ -8,7 +8,9 @@ import pytest
 
 
 def run_after(script: str, *arguments: str) -> list[str]:
-    """Return the start of a command line: run `script` and the rest in a new mount namespace."""
+    """Return the start of a command line. In a new mount namespace, it runs `script`, and then the
+    command that the caller appends.
+    """
     prefix = ["unshare", "-m", "/bin/sh", "-c", f'{script} && shift {len(arguments)} && exec "$@"']
     prefix += ["sh", *arguments]
     if subprocess.run([*prefix, "true"], capture_output=True, check=False).returncode:

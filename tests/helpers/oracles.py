@@ -36,7 +36,8 @@ _numbers = itertools.count(1)
 class Cgroup:
     """A throw-away cgroup.
 
-    `prefix` is the beginning of a command line that runs the rest of it inside the cgroup.
+    `prefix` is the beginning of a command line. It runs the command that the caller appends inside
+    the cgroup.
     """
 
     @staticmethod
@@ -121,7 +122,7 @@ class Heartbeat:
         self.path = path
 
     def is_beating(self) -> bool:
-        """Return whether the file grows within `SILENCE_S`; a missing file does not."""
+        """Return whether the file grows within `SILENCE_S`. A missing file does not grow."""
         if not self.path.exists():
             return False
         before = self.path.stat().st_size
@@ -151,7 +152,9 @@ class Freezer:
 
     @contextlib.contextmanager
     def holding(self, pid: int) -> Generator[None]:
-        """Freeze a process while the block runs; the block must cause its death."""
+        """Freeze a process while the block runs. The block must do something that ends the process
+        once it is thawed.
+        """
         (self._path / "cgroup.procs").write_text(str(pid))
         (self._path / "freezer.state").write_text("FROZEN")
         wait_for(lambda: self._state() == "FROZEN", "the freeze")

@@ -81,7 +81,7 @@ def cluster() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 async def shared_pool(cluster: None) -> AsyncIterator[Pool]:
-    # Each daemon takes half a processor, so that there is room for two more.
+    # Each daemon takes half a processor, so that there is room for two more daemons.
     async with Pool(2, num_cpus=0.5) as pool:
         yield pool
 
@@ -312,7 +312,7 @@ async def test_more_calls_than_places_wait_for_their_turn(cluster: None) -> None
     async with Pool(1, daemon_args=arguments, max_in_flight=3) as pool:
         results = await asyncio.gather(*(pool.bash(f"echo {n}") for n in range(30)))
         assert [result.stdout for result in results] == [f"{n}\n" for n in range(30)]
-        # Other calls do not wait for a place.
+        # Calls that run no command do not wait for a place.
         session = pool.session("a")
         jobs = [asyncio.create_task(session.bash("sleep 300")) for _ in range(4)]
         await until(lambda: pool.loads[0].commands == 4)

@@ -104,7 +104,7 @@ async def test_death_of_a_node_concerns_only_its_sessions(cluster: Any) -> None:
         killed_at = time.monotonic()
         await asyncio.to_thread(cluster.remove_node, victim, allow_graceful=False)
         told = await asyncio.gather(*(working[name] for name in doomed), return_exceptions=True)
-        # Only report this time, because a busy machine takes longer.
+        # Print this time, but do not check it, because a busy machine takes longer.
         sys.stdout.write(f"all were told {time.monotonic() - killed_at:.2f} s after the kill\n")
         assert {type(each) for each in told} == {SessionLost}
         assert {each.session for each in told if isinstance(each, SessionLost)} == doomed
@@ -112,7 +112,7 @@ async def test_death_of_a_node_concerns_only_its_sessions(cluster: Any) -> None:
             await working[name]
         pids = {info.pid for name, info in zip(names, infos, strict=True) if name in doomed}
         assert not any(map(is_alive, pids))
-        # There is no room for another daemon, and new sessions go to those that are left.
+        # There is no room for another daemon, and new sessions go to the daemons that are left.
         assert len(pool.loads) == NODES - 1
         assert pool.size == NODES
         assert (await pool.bash("echo new", session="new")).stdout == "new\n"

@@ -1,6 +1,7 @@
 """Programs that seem to wait for input, but do not. This file holds data only.
 
-Most of these programs do not read at all. The others do not read the typed text.
+Most of these programs do not read at all. The other programs read something, but not the typed
+text.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ def _becomes_ordinary() -> bool:
 
 @contextlib.contextmanager
 def corpus_daemon() -> Generator[RawDaemon]:
-    """Run a daemon that has only an ordinary user's rights over programs of other users."""
+    """Run a daemon that can inspect programs of other users only as far as an ordinary user can."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     folders = (str(Path(sys.executable).parent), env["PATH"], "/usr/sbin")
     env |= {

@@ -34,7 +34,7 @@ class ShellIds:
                 self.ids.append(each)
 
     def in_place_of(self, others: ShellIds, text: str) -> str:
-        """Return `text` with these ids in place of `others`."""
+        """Return `text` with each id of `others` replaced by the matching id of this object."""
         ids = dict(zip(others.ids, self.ids, strict=True))
         return _SHELL_ID.sub(lambda found: ids.get(found[0], found[0]), text)
 
@@ -49,12 +49,13 @@ class ShellIds:
 
 
 def read(path: Path) -> list[tuple[str, str]]:
-    """Return the parts of a recording: the sender, and the text that it sent in one go."""
+    """Return the parts of a recording. Each part is a sender, and the text that it sent in one go."""
     return [(who, text) for who, text in map(json.loads, path.read_text().splitlines())]
 
 
 def play(daemon: RawDaemon, recording: list[tuple[str, str]]) -> tuple[list[str], list[str]]:
-    """Send the host's part of a recording, each message after the answers to the earlier messages.
+    """Send the host's parts of a recording. Send each part only after the daemon has answered the
+    earlier parts.
 
     Return the recorded answers of the daemon, and all answers that it gives now.
     """

@@ -222,7 +222,9 @@ DRAIN_S = 0.5
 
 
 def stalls_after(draining: anyio.Event) -> Body:
-    """Return a body that simulates a machine that stops running the daemon while it drains."""
+    """Return a body that stops the daemon while it drains, as if the machine gave the daemon no
+    processor time.
+    """
 
     async def stalls(_context: RequestContext, _params: NoParams) -> str:
         await draining.wait()

@@ -18,8 +18,8 @@ PYTHON = f"{sys.executable} -S"
 class Shape(NamedTuple):
     """A script whose processes hide, then write the line "ready" to fd 9.
 
-    `ready` is how many such lines they write in all. If `waits`, bash then waits for its children
-    and sleeps.
+    `ready` is the number of these lines that all processes write together. If `waits`, bash waits
+    for its children after the script, and then sleeps.
     """
 
     script: str

@@ -33,7 +33,7 @@ class SharedDaemon:
         return self._daemon
 
     def tidy(self) -> None:
-        """End the shells and sessions of a test. Fail if one of its processes does not end."""
+        """End the shells and sessions of a test. Fail if a process of the test does not end."""
         daemon = self.get()
         try:
             for shell in daemon.call("list_shells")["shells"]:
@@ -57,7 +57,7 @@ class SharedDaemon:
             raise
 
     def close(self) -> None:
-        """End the daemon. Fail if one of its processes survives."""
+        """End the daemon. Fail if a process of the test survives."""
         if self._daemon is None:
             return
         family = descendants(self._daemon.pid)

@@ -34,7 +34,8 @@ SESSIONS: list[str | None] = ["main", "a", "b", "c", "d", None]
 # The daemon grows until it retains the maximum number of shells.
 WARM_UP_CALLS = 5_000
 MAX_GROWTH_MB = 5.0
-# The daemon holds this many descriptors per spare shell. A spare shell may exist at any moment.
+# The daemon holds this many descriptors per spare shell. A spare shell may or may not exist at the
+# moment of a sample.
 SPARE_DESCRIPTORS = 12
 
 # Nothing here may cause these errors: JSON-RPC's internal error and `shutting_down`.
@@ -103,7 +104,7 @@ class Soak:
         self._room.release()
 
     def request(self, method: str, **params: Any) -> int:
-        """Send a request, once few enough are unanswered; return its id."""
+        """Wait until few enough requests are unanswered. Then send a request, and return its id."""
         self._room.acquire()
         self._next_id += 1
         self._waiting[self._next_id] = threading.Event()

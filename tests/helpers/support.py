@@ -42,8 +42,8 @@ T = TypeVar("T")
 
 
 def altered_daemon(constants: Mapping[str, float | str]) -> list[str]:
-    """Return the command line of a daemon with changed constants. Each constant is a module and a
-    name.
+    """Return the command line of a daemon with changed constants. Each key is the name of a
+    constant with its module.
     """
     return [sys.executable, "-W", "error", "-c", _ALTERED_DAEMON, json.dumps(constants)]
 

@@ -133,7 +133,7 @@ def sleep_in_thread() -> None:
     time.sleep(100)
 
 
-# The event loop keeps no reference to its tasks.
+# The event loop keeps no reference to its tasks, so this list keeps them alive.
 tasks: list[asyncio.Task[Any]] = []
 
 
